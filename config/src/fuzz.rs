@@ -1,4 +1,4 @@
-//! What decodes settings, for a fuzzer and for the inputs that are kept: see `docs/fuzzing.md`.
+//! Fuzz target for settings; also runs on the saved inputs: see `docs/fuzzing.md`.
 
 use crate::PREFIX;
 use crate::parse::error::ConfigErrors;
@@ -10,14 +10,14 @@ use crate::read;
 #[path = "../../fuzz/kept.rs"]
 mod kept;
 
-/// By name, for any bytes.
+/// The name of a target, and the function that it runs on any bytes.
 pub type Target = (&'static str, fn(&[u8]));
 
 pub const TARGETS: &[Target] = &[("config", config)];
 
 const FILE: &str = "f.toml";
 
-/// A file, then variables without their prefix, with zeros between.
+/// Parses a file, followed by variables without their prefix, all separated by zero bytes.
 fn config(input: &[u8]) {
     let mut parts = input.split(|byte| *byte == 0);
     let file = parts.next().unwrap_or_default();
@@ -42,7 +42,7 @@ fn variable(part: &[u8]) -> Option<(String, String)> {
     is_plain.then(|| (format!("{PREFIX}{name}"), value.to_owned()))
 }
 
-/// Those of secrets are read, and who knows what is there.
+/// Files of secrets would be opened, and the path could be any file.
 fn names_a_file(table: &Table) -> bool {
     table.iter().any(|(key, node)| key == "file" || is_file(&node.value))
 }
@@ -56,14 +56,15 @@ fn is_file(value: &Value) -> bool {
     }
 }
 
-/// There are some, each is one short line, and those of the file stand in it.
+/// Checks that at least one error is reported, that each is one line, and that those of the file have a line number
+/// within it.
 fn check(errors: &ConfigErrors, lines: usize) {
     assert!(errors.iter().count() > 0);
     for error in errors.iter() {
         let text = error.to_string();
         assert!(!text.contains(char::is_control), "{text:?}");
-        let of_file = text.strip_prefix("f.toml:").and_then(|rest| rest.split_once(':'));
-        if let Some((line, _)) = of_file {
+        let file_error = text.strip_prefix("f.toml:").and_then(|rest| rest.split_once(':'));
+        if let Some((line, _)) = file_error {
             let line: usize = line.parse().unwrap_or_default();
             assert!((1..=lines).contains(&line), "{lines} lines: {text}");
         }

@@ -15,7 +15,7 @@ mod settings;
 
 use std::path::Path;
 
-/// For [`crash_point`].
+/// Used by [`crash_point`].
 #[cfg(feature = "crash-points")]
 #[doc(hidden)]
 pub use fail;
@@ -38,25 +38,25 @@ pub use sections::tokens::{
 };
 pub use settings::{Config, Ingest};
 
-/// The file that is read where none is named, if it is there.
+/// The file that is read by default, if it exists.
 pub const DEFAULT_FILE: &str = "adtrail.toml";
 
-/// Where settings come from, besides the defaults.
+/// The sources of settings, besides the defaults.
 #[derive(Debug, Default)]
 pub struct Sources<'a> {
-    /// `None`: [`DEFAULT_FILE`] if there is one.
+    /// `None` reads [`DEFAULT_FILE`], if it exists.
     pub file: Option<&'a Path>,
-    /// Variables that do not begin with [`PREFIX`] are ignored.
+    /// Variables without [`PREFIX`] are ignored.
     pub environment: Vec<(String, String)>,
-    /// Dotted keys with their values; of a repeated key the last counts.
+    /// Dotted keys with their values; the last value of a repeated key applies.
     pub flags: Vec<(String, String)>,
 }
 
-/// The settings of all sources.
+/// Loads the settings from all sources.
 ///
 /// # Errors
-/// Everything that is wrong with them, in the order of the file, then the environment, then the
-/// flags. A file that cannot be read or is no TOML is the only error.
+/// Returns all errors, in the order of file, environment and flags. If the file cannot be read or is not TOML, only
+/// that error is returned.
 pub fn load(sources: &Sources<'_>) -> Result<Config, ConfigErrors> {
     let path = sources.file.unwrap_or(Path::new(DEFAULT_FILE));
     let name = path.to_string_lossy();
@@ -73,23 +73,24 @@ pub fn load(sources: &Sources<'_>) -> Result<Config, ConfigErrors> {
     read(table, &name).0
 }
 
-/// The settings of one text that stands for the file, without environment and flags.
+/// Parses the text of a settings file, without environment and flags.
 ///
 /// # Errors
-/// As [`load`].
+/// The same as [`load`].
 pub fn parse(text: &str) -> Result<Config, ConfigErrors> {
     read(tree::parse_file(DEFAULT_FILE, text.as_bytes())?, DEFAULT_FILE).0
 }
 
 fn read(table: Table, file: &str) -> (Result<Config, ConfigErrors>, Diagnostics) {
-    let mut report = Diagnostics::default();
-    let place = Location::File { path: file.into(), line: 1 };
-    let mut config = Section::root(table, place, &mut report).read(settings::read);
-    report.report_unknown();
-    error::sort(&mut report.warnings);
-    config.warnings = report.warnings.iter().map(|warning| warning.to_string().into()).collect();
-    let errors = std::mem::take(&mut report.errors);
-    (if errors.is_empty() { Ok(config) } else { Err(ConfigErrors::new(errors)) }, report)
+    let mut diagnostics = Diagnostics::default();
+    let location = Location::File { path: file.into(), line: 1 };
+    let mut config = Section::root(table, location, &mut diagnostics).read(settings::read);
+    diagnostics.report_unknown();
+    error::sort(&mut diagnostics.warnings);
+    config.warnings =
+        diagnostics.warnings.iter().map(|warning| warning.to_string().into()).collect();
+    let errors = std::mem::take(&mut diagnostics.errors);
+    (if errors.is_empty() { Ok(config) } else { Err(ConfigErrors::new(errors)) }, diagnostics)
 }
 
 mod parse;

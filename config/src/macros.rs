@@ -1,6 +1,7 @@
-//! Macros that several crates use.
+//! Macros shared by several crates.
 
-/// A point at which a test can abort the process, as a kill would. Nothing without the feature `crash-points`.
+/// Marks a point at which a test can abort the process, like a kill. Expands to nothing without the feature
+/// `crash-points`.
 #[cfg(feature = "crash-points")]
 #[macro_export]
 macro_rules! crash_point {
@@ -15,7 +16,8 @@ macro_rules! crash_point {
     ($name:literal) => {};
 }
 
-/// Names of metrics as constants, and a function `describe` that registers their help, which is the doc comment.
+/// Defines metric names as constants, and a function `describe` that registers their help texts, which are the doc
+/// comments.
 #[macro_export]
 macro_rules! describe_metrics {
     ($($(#[doc = $help:literal])+ $kind:ident $visibility:vis $constant:ident = $name:literal;)+) => {
@@ -27,7 +29,7 @@ macro_rules! describe_metrics {
     };
 }
 
-/// A struct of waiting times, each with its default. Tests divide all of them by one number.
+/// Defines a struct of waiting times with defaults. Tests divide all of them by one number.
 #[macro_export]
 macro_rules! timing {
     ($(#[$meta:meta])* pub struct $Timing:ident {

@@ -1,16 +1,16 @@
-//! The name that was probably meant.
+//! Suggests the name that was probably meant.
 
 use crate::parse::error::Problem;
 
-/// Characters of a name that are compared: comparing costs the product of both lengths.
+/// Maximum characters that are compared: the cost is the product of both lengths.
 const COMPARED_MAX: usize = 64;
 
-/// The name closest to the text, regardless of case; the first of several.
+/// Returns the name closest to the text, ignoring case; the first of equally close ones.
 pub fn nearest<'n>(text: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     names.into_iter().min_by_key(|name| distance(text, name))
 }
 
-/// That a text is not one of the names, with the nearest of them.
+/// Describes that a text is not one of the names, with the nearest one.
 pub(crate) fn expected<'n>(
     one_of: &str,
     text: &str,
@@ -18,12 +18,12 @@ pub(crate) fn expected<'n>(
 ) -> Problem {
     match nearest(text, names) {
         Some(nearest) => format!("expected {one_of}, the nearest is {nearest:?}"),
-        None => format!("expected {one_of}, of which there are none"),
+        None => format!("expected {one_of}, but none is defined"),
     }
     .into()
 }
 
-/// Edits between the beginnings of two names, regardless of case.
+/// Returns the edit distance between the first [`COMPARED_MAX`] characters of two names, ignoring case.
 pub fn distance(text: &str, name: &str) -> usize {
     let compared = |text: &str| -> String {
         text.chars().take(COMPARED_MAX).map(|character| character.to_ascii_lowercase()).collect()
@@ -41,11 +41,11 @@ mod tests {
         assert_eq!(nearest("x", []), None);
     }
 
-    /// Or a request could keep a processor busy for seconds.
+    /// Otherwise a request could keep a CPU busy for seconds.
     #[test]
-    fn a_book_is_not_compared() {
-        let book = format!("channel{}", "x".repeat(10_000_000));
+    fn only_the_start_of_a_long_text_is_compared() {
+        let text = format!("channel{}", "x".repeat(10_000_000));
         let names = (0..10_000).map(|_| "campaign").chain(["channel"]);
-        assert_eq!(nearest(&book, names), Some("channel"));
+        assert_eq!(nearest(&text, names), Some("channel"));
     }
 }

@@ -1,4 +1,4 @@
-//! The whole of the settings, valid.
+//! The validated settings.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,38 +15,38 @@ use crate::sections::registry::{self, Registry};
 use crate::sections::store::{self, Store};
 use crate::sections::tokens::{self, KnownApps, Token};
 
-/// Everything that a user can set.
+/// All settings.
 #[derive(Debug, Clone)]
 pub struct Config {
     pub kafka: Kafka,
-    /// `None`: messages are JSON, or Avro of schemas that files have.
+    /// `None` without a registry: messages are JSON, or Avro with schemas from files.
     pub registry: Option<Registry>,
     pub ingest: Ingest,
     pub store: Store,
-    /// Of the users' listener: a loopback address where there are no tokens.
+    /// Address of the data listener; a loopback address if `tokens` is empty.
     pub export_listen: SocketAddr,
-    /// Downloads of one token at a time; without tokens, of all together.
+    /// Concurrent downloads per token; without tokens, of all clients together.
     pub downloads_per_token_max: usize,
-    /// Whoever has one of these may read; with none, whoever reaches the listener.
+    /// API tokens. If empty, every client of the listener can read everything.
     pub tokens: Vec<Token>,
-    /// Of the operators' listener.
+    /// Address of the admin listener.
     pub admin_listen: SocketAddr,
-    /// From the signal to stop until the process ends, finished or not.
+    /// Maximum time from the signal to stop to the end of the process, finished or not.
     pub shutdown_deadline: Duration,
     pub policy: Arc<Policy>,
-    /// The ids of the catalogue's channels, in the order of the file.
+    /// The ids of the channels, in the order of the file.
     pub channels: Vec<Box<str>>,
-    /// What is allowed and hardly meant, a line each, with its place and key.
+    /// Warnings about valid but probably unintended settings, one line each, with location and key.
     pub warnings: Vec<Box<str>>,
 }
 
-/// When a batch is full.
+/// Limits of a batch and of invalid records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ingest {
     pub batch_records_max: usize,
     pub batch_bytes_max: usize,
     pub batch_age_max: Duration,
-    /// Of the last 10,000 records of a partition, so many may be no events.
+    /// Invalid records among the last 10,000 of a partition above which the partition is paused.
     pub bad_records_max: usize,
 }
 
@@ -81,14 +81,14 @@ pub(crate) fn read(root: &mut Section<'_>) -> Config {
     }
 }
 
-/// Where users are served, and how many downloads each may have. `is_open`: to all who come.
+/// Reads the listener's address and the downloads per token. `is_open`: no tokens are configured.
 fn read_export(export: &mut Section<'_>, is_open: bool) -> (SocketAddr, usize) {
     let listen = export.text("listen", address::parse_listen);
     let listen = listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 8080)));
     if is_open && !listen.ip().is_loopback() {
-        let problem = "expected a loopback address such as \"127.0.0.1:8080\", because there are no \
-                       [[tokens]] and the network would be shown every app's rows; `adtrail token \
-                       new --app KEY` makes one";
+        let problem = "expected a loopback address such as \"127.0.0.1:8080\", because without \
+                       [[tokens]] every client can read the rows of all apps; create a token with \
+                       `adtrail token new --app KEY`";
         export.reject("listen", problem, format!("\"{listen}\""));
     }
     (listen, export.integer("downloads_per_token_max", 1..=64).unwrap_or(16))

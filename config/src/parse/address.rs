@@ -1,4 +1,4 @@
-//! Addresses as they are written: of listeners, brokers and networks.
+//! Parses addresses of listeners, brokers and networks.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,25 +6,24 @@ use attribution::rules::policy::IpRange;
 
 use super::error::Problem;
 
-/// An IP address and a port to listen on.
+/// Parses an IP address and a port to listen on.
 pub(crate) fn parse_listen(text: &str) -> Result<SocketAddr, Problem> {
     text.parse()
         .map_err(|_| r#"expected an IP address and a port, such as "127.0.0.1:8080""#.into())
 }
 
-/// Brokers as librdkafka takes them: `host`, `host:port` or `protocol://host:port`, with commas.
+/// Checks a comma-separated list of brokers in librdkafka's syntax: `host`, `host:port` or `protocol://host:port`.
 pub(crate) fn parse_brokers(text: &str) -> Result<String, Problem> {
     if text.split(',').all(|broker| is_broker(broker.trim())) {
         Ok(text.into())
     } else {
-        Err(r#"expected brokers with commas between them, such as "kafka-1:9092,kafka-2:9092""#
-            .into())
+        Err(r#"expected comma-separated brokers, such as "kafka-1:9092,kafka-2:9092""#.into())
     }
 }
 
 fn is_broker(broker: &str) -> bool {
     let address = broker.split_once("://").map_or(broker, |(_, address)| address);
-    // The colons within brackets are those of an IPv6 address.
+    // Colons within brackets belong to an IPv6 address.
     let (host, port) = match address.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
         _ => (address, None),
@@ -33,7 +32,7 @@ fn is_broker(broker: &str) -> bool {
     !host.is_empty() && !host.contains(char::is_whitespace) && port.is_none_or(is_port)
 }
 
-/// A network such as `10.0.0.0/8`, or one address.
+/// Parses a network such as `10.0.0.0/8`, or one address.
 pub(crate) fn parse_range(text: &str) -> Result<IpRange, Problem> {
     range(text).ok_or(r#"expected an IP address or a CIDR range, such as "203.0.113.0/24""#.into())
 }
@@ -53,8 +52,7 @@ fn range(text: &str) -> Option<IpRange> {
     (prefix_bits <= bits_max).then(|| canonical(network, prefix_bits))
 }
 
-/// As the addresses of events are compared: IPv4 written as IPv6 is IPv4, and a network is named by
-/// its first address.
+/// Normalises a network like the addresses of events: IPv4-mapped IPv6 becomes IPv4, and host bits become zero.
 fn canonical(network: IpAddr, prefix_bits: u8) -> IpRange {
     const MAPPED_BITS: u8 = 96;
     let (network, prefix_bits) = match network.to_canonical() {

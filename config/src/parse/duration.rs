@@ -1,4 +1,4 @@
-//! Durations as they are written: a whole number and a unit.
+//! Parses durations: a whole number and a unit.
 
 use attribution::rules::policy::DAY_MS;
 
@@ -8,7 +8,7 @@ const MAX_MS: u64 = 3650 * DAY_MS;
 const UNITS: [(&str, u64); 6] =
     [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", DAY_MS), ("w", 7 * DAY_MS)];
 
-/// Milliseconds of a duration such as `7d`.
+/// Parses a duration such as `7d` into milliseconds.
 pub(crate) fn parse_ms(text: &str) -> Result<u64, Problem> {
     let digits_end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(digits_end);
@@ -24,13 +24,13 @@ pub(crate) fn parse_ms(text: &str) -> Result<u64, Problem> {
             r#"expected one whole number and a unit of ms, s, m, h, d, w, such as "7d""#.into()
         );
     };
-    // More digits than fit are too long as well.
+    // A number that overflows is too long as well.
     let ms = digits.parse().ok().and_then(|count: u64| count.checked_mul(*unit_ms));
     ms.filter(|ms| *ms <= MAX_MS).ok_or(r#"too long, expected at most "3650d""#.into())
 }
 
-/// A duration as it could be written, in the largest unit up to days that gives a whole number.
-pub(crate) fn shown(ms: u64) -> String {
+/// Formats a duration in quotes, with the largest unit up to days that gives a whole number.
+pub(crate) fn format_ms(ms: u64) -> String {
     let divides = |(name, unit_ms): &&(&str, u64)| *name != "w" && ms.is_multiple_of(*unit_ms);
     match UNITS.iter().rfind(divides) {
         Some((name, unit_ms)) if ms > 0 => format!("\"{}{name}\"", ms / unit_ms),
@@ -38,7 +38,7 @@ pub(crate) fn shown(ms: u64) -> String {
     }
 }
 
-/// As [`parse_ms`], or `None` for `off`. Zero could be meant as either and is an error.
+/// Parses a duration, or `off` as `None`. Zero could mean either, so it is an error.
 pub(crate) fn parse_ms_or_off(text: &str) -> Result<Option<u64>, Problem> {
     match text {
         "off" => Ok(None),
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_named() {
+    fn other_texts_are_rejected() {
         check_wrong("7", "no unit");
         check_wrong("0", "no unit");
         check_wrong("-7d", "negative");
@@ -101,16 +101,16 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_shown_as_they_could_be_written() {
+    fn formatted_durations_parse_to_the_same_value() {
         for text in ["0s", "1ms", "1500ms", "59s", "90s", "1m", "36h", "1d", "14d", "3650d"] {
-            assert_eq!(shown(parse_ms(text).unwrap()), format!("{text:?}"));
+            assert_eq!(format_ms(parse_ms(text).unwrap()), format!("{text:?}"));
         }
-        assert_eq!(shown(60_000), "\"1m\"");
-        assert_eq!(shown(14 * DAY_MS), "\"14d\"");
+        assert_eq!(format_ms(60_000), "\"1m\"");
+        assert_eq!(format_ms(14 * DAY_MS), "\"14d\"");
     }
 
     #[test]
-    fn off_is_none_and_zero_is_neither() {
+    fn off_is_none_and_zero_is_an_error() {
         assert_eq!(parse_ms_or_off("off"), Ok(None));
         assert_eq!(parse_ms_or_off("1d"), Ok(Some(DAY_MS)));
         assert!(parse_ms_or_off("0d").unwrap_err().starts_with("zero"));

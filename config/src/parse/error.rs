@@ -1,41 +1,41 @@
-//! What can be wrong with settings, and where.
+//! Errors in settings, and their locations.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-/// What is wrong with a value, with what is allowed instead; the value itself comes after it.
+/// What is wrong with a value and what is allowed instead. The message appends the value.
 pub(crate) type Problem = Cow<'static, str>;
 
-/// Where a setting was written, in the order in which the layers override each other.
+/// The location of a setting, in the order in which the sources override each other.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Location {
-    /// A line of the file, counted from 1.
+    /// A line of the file, from 1.
     File { path: Arc<str>, line: usize },
-    /// A variable of the environment.
+    /// An environment variable.
     Environment(Arc<str>),
-    /// A flag, which goes by the dotted key.
+    /// A flag, identified by the dotted key.
     Flag,
 }
 
-/// One mistake in the settings. Keys are dotted, entries of lists counted from 0.
+/// An error in the settings. Keys are dotted, list entries are numbered from 0.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("{path}: the file cannot be read: {source}")]
     Unreadable { path: Box<str>, source: std::io::Error },
-    #[error("{place}: not TOML, column {column}: {problem}")]
-    Syntax { place: Location, column: usize, problem: Box<str> },
-    #[error("{place}: {key}: unknown key, the nearest known one is: {nearest}")]
-    UnknownKey { place: Location, key: Box<str>, nearest: Box<str> },
-    #[error("{place}: {key}: missing, expected {expected}")]
-    Missing { place: Location, key: Box<str>, expected: &'static str },
-    #[error("{place}: {key}: {problem}")]
-    Contradiction { place: Location, key: Box<str>, problem: Box<str> },
-    #[error("{place}: {key}: {problem}: {value}")]
-    Value { place: Location, key: Box<str>, problem: Problem, value: Box<str> },
+    #[error("{location}: not TOML, column {column}: {problem}")]
+    Syntax { location: Location, column: usize, problem: Box<str> },
+    #[error("{location}: {key}: unknown key, the nearest known one is: {nearest}")]
+    UnknownKey { location: Location, key: Box<str>, nearest: Box<str> },
+    #[error("{location}: {key}: missing, expected {expected}")]
+    Missing { location: Location, key: Box<str>, expected: &'static str },
+    #[error("{location}: {key}: {problem}")]
+    Contradiction { location: Location, key: Box<str>, problem: Box<str> },
+    #[error("{location}: {key}: {problem}: {value}")]
+    Value { location: Location, key: Box<str>, problem: Problem, value: Box<str> },
 }
 
-/// All mistakes, one a line when shown; never empty.
+/// All errors, displayed one per line; never empty.
 #[derive(Debug)]
 pub struct ConfigErrors(Vec<ConfigError>);
 
@@ -50,9 +50,9 @@ impl ConfigErrors {
     }
 }
 
-/// In the order of the file, then the environment, then the flags.
+/// Sorts by location: file, then environment, then flags.
 pub(crate) fn sort(errors: &mut [ConfigError]) {
-    errors.sort_by(|a, b| a.place().cmp(&b.place()));
+    errors.sort_by(|a, b| a.location().cmp(&b.location()));
 }
 
 impl From<ConfigError> for ConfigErrors {
@@ -86,29 +86,28 @@ impl fmt::Display for Location {
 }
 
 impl ConfigError {
-    /// `None` for a whole file.
-    fn place(&self) -> Option<&Location> {
+    /// Returns `None` if the error concerns the whole file.
+    fn location(&self) -> Option<&Location> {
         match self {
             Self::Unreadable { .. } => None,
-            Self::Syntax { place, .. }
-            | Self::UnknownKey { place, .. }
-            | Self::Missing { place, .. }
-            | Self::Contradiction { place, .. }
-            | Self::Value { place, .. } => Some(place),
+            Self::Syntax { location, .. }
+            | Self::UnknownKey { location, .. }
+            | Self::Missing { location, .. }
+            | Self::Contradiction { location, .. }
+            | Self::Value { location, .. } => Some(location),
         }
     }
 }
 
-/// Whether the value of a dotted key may hold a secret or a device id, so that no message and
-/// no log shows it.
+/// Checks whether the value of a dotted key can be a secret or a device id, which no message or log may show.
 pub(crate) fn is_private(key: &str) -> bool {
     const SECRETS: [&str; 4] = ["password", "secret", "sasl", "key"];
-    let of_client = key.strip_prefix("kafka.librdkafka").map(str::to_ascii_lowercase);
-    // A path leads to a secret, and is none.
-    of_client.is_some_and(|name| {
+    let client_setting = key.strip_prefix("kafka.librdkafka").map(str::to_ascii_lowercase);
+    // The path of a secret file is not secret.
+    client_setting.is_some_and(|name| {
         !name.ends_with(".file") && SECRETS.iter().any(|word| name.contains(word))
     })
-        // A device id, and an address that can carry a password.
+        // Device ids, and URLs that can contain a password.
         || key.contains("fraud.block_devices")
         || key.starts_with("registry.urls")
         || matches!(key, "registry.password" | "registry.token")

@@ -1,12 +1,12 @@
-//! The environment and the flags, laid over the file.
+//! Applies the environment and the flags over the file.
 
 use super::error::Location;
 use super::tree::{Node, Table, Value};
 
-/// What the names of variables that are settings begin with.
+/// The prefix of environment variables that are settings.
 pub const PREFIX: &str = "ADTRAIL__";
 
-/// Writes the variables and then the flags into the table.
+/// Applies the variables and then the flags to the table.
 pub(crate) fn overlay(
     table: &mut Table,
     environment: &[(String, String)],
@@ -14,8 +14,8 @@ pub(crate) fn overlay(
 ) {
     for (name, value) in environment {
         if let Some(key) = name.strip_prefix(PREFIX) {
-            let place = Location::Environment(name.as_str().into());
-            insert(table, &variable_path(key), untyped(place, value));
+            let location = Location::Environment(name.as_str().into());
+            insert(table, &variable_path(key), untyped(location, value));
         }
     }
     for (key, value) in flags {
@@ -24,12 +24,12 @@ pub(crate) fn overlay(
     }
 }
 
-fn untyped(place: Location, value: &str) -> Node {
-    Node { place, value: Value::Untyped(value.into()) }
+fn untyped(location: Location, value: &str) -> Node {
+    Node { location, value: Value::Untyped(value.into()) }
 }
 
-/// `STORE__PATH` → store, path; `KAFKA__LIBRDKAFKA__SASL_PASSWORD` → kafka, librdkafka,
-/// sasl.password: librdkafka's names have dots, which a variable's name cannot have.
+/// `STORE__PATH` → store, path; `KAFKA__LIBRDKAFKA__SASL_PASSWORD` → kafka, librdkafka, sasl.password: librdkafka's
+/// names contain dots, which a variable's name cannot.
 fn variable_path(key: &str) -> Vec<String> {
     let mut path: Vec<String> = key.to_lowercase().split("__").map(String::from).collect();
     if is_client_key(&path) {
@@ -42,7 +42,7 @@ fn is_client_key(path: &[String]) -> bool {
     path.len() > 2 && path[0] == "kafka" && path[1] == "librdkafka"
 }
 
-/// What follows `kafka.librdkafka` is one key.
+/// Joins everything after `kafka.librdkafka` into one key.
 fn join_client_key(mut path: Vec<String>) -> Vec<String> {
     if is_client_key(&path) {
         let name = path.split_off(2).join(".");
@@ -51,7 +51,8 @@ fn join_client_key(mut path: Vec<String>) -> Vec<String> {
     path
 }
 
-/// A value in the way of the path is replaced; that it is none is found when the key is read.
+/// Inserts the node at the path. A value that should be a table is replaced by one; a type error is reported when the
+/// key is read.
 fn insert(table: &mut Table, path: &[String], node: Node) {
     match path {
         [] => {}
@@ -59,7 +60,8 @@ fn insert(table: &mut Table, path: &[String], node: Node) {
             table.insert(key.clone(), node);
         }
         [key, rest @ ..] => {
-            let empty = || Node { place: node.place.clone(), value: Value::Table(Table::new()) };
+            let empty =
+                || Node { location: node.location.clone(), value: Value::Table(Table::new()) };
             let child = table.entry(key.clone()).or_insert_with(empty);
             if !matches!(child.value, Value::Table(_)) {
                 *child = empty();

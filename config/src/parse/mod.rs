@@ -1,4 +1,5 @@
-//! From TOML, environment variables and flags to typed values. Each value keeps its location, so an error can name it.
+//! Parses TOML, environment variables and flags into typed values. Each value keeps its location, so that errors can
+//! show it.
 //!
 //! Start with `section`, which reads one table; `layers` merges the sources, `report` collects errors.
 

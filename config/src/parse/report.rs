@@ -1,15 +1,15 @@
-//! What reading the settings has found out: mistakes, warnings, and which keys there are.
+//! Collects errors, warnings and known keys while settings are read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::error::{ConfigError, Location};
 use crate::nearest::nearest;
 
-/// What reading has found out.
+/// Errors, warnings and known keys.
 #[derive(Debug, Default)]
 pub(crate) struct Diagnostics {
     pub errors: Vec<ConfigError>,
-    /// What is allowed and hardly meant.
+    /// Valid but probably unintended settings.
     pub warnings: Vec<ConfigError>,
     /// The keys of each table that was read; tables by dotted key, without list indexes.
     pub known: BTreeMap<String, BTreeSet<&'static str>>,
@@ -18,31 +18,33 @@ pub(crate) struct Diagnostics {
     pub unknown: Vec<Unknown>,
 }
 
-/// A key that nobody asked for.
+/// A key that no section has read.
 #[derive(Debug)]
 pub(crate) struct Unknown {
-    pub place: Location,
+    pub location: Location,
     pub key: Box<str>,
-    /// As in [`Diagnostics::known`].
+    /// The same form as in [`Diagnostics::known`].
     pub table: String,
     pub name: String,
 }
 
 impl Diagnostics {
-    /// The unknown keys as mistakes, once all tables are read and their keys known.
+    /// Reports the unknown keys as errors, once all tables are read and their keys known.
     pub fn report_unknown(&mut self) {
         for unknown in std::mem::take(&mut self.unknown) {
             let nearest = self.nearest(&unknown).into();
-            let Unknown { place, key, .. } = unknown;
-            self.errors.push(ConfigError::UnknownKey { place, key, nearest });
+            let Unknown { location, key, .. } = unknown;
+            self.errors.push(ConfigError::UnknownKey { location, key, nearest });
         }
     }
 
-    /// The key that was meant: one of just this name in a table that there is once, or else the
-    /// one of its own table that is written most alike.
+    /// Returns the key that was probably meant: the same name in another table (not in a list of tables), or else the
+    /// most similar key of the same table.
     fn nearest(&self, Unknown { table, name, .. }: &Unknown) -> String {
-        let is_once = |table: &str| !self.lists.contains(table.split('.').next().unwrap_or(table));
-        let mut others = self.known.iter().filter(|(other, _)| !other.is_empty() && is_once(other));
+        let is_single =
+            |table: &str| !self.lists.contains(table.split('.').next().unwrap_or(table));
+        let mut others =
+            self.known.iter().filter(|(other, _)| !other.is_empty() && is_single(other));
         if let Some((other, _)) = others.find(|(_, keys)| keys.contains(name.as_str())) {
             return format!("{other}.{name}");
         }

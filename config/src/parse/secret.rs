@@ -1,25 +1,25 @@
-//! Values that no message, log or dump may show: given as they are, or by a file that has them.
+//! Secrets, which no message, log or debug output may show; given as a value or as the path of a file.
 
 use std::fmt;
 use std::io::Read;
 
 use super::error::Problem;
 
-/// A password, a token, a key. It has to be asked for its text; shown it never says it.
+/// A password, token or key. `Debug` and `Display` never show it; [`Secret::expose`] returns it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Box<str>);
 
-/// What every token begins with, so that one is known as such wherever it turns up.
+/// The prefix of every token, so that a token is recognised anywhere.
 pub const TOKEN_PREFIX: &str = "adt_";
 
-/// What stands in place of a secret.
+/// The text that replaces a secret.
 const HIDDEN: &str = "(not shown)";
 
-/// More than any secret has: a file that was meant to be another is not read whole.
+/// Longer than any secret, so that a wrong file is not read whole.
 const BYTES_MAX: u64 = 64 << 10;
 
 impl Secret {
-    /// The secret itself, for the one place that needs it.
+    /// Returns the secret itself.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -28,8 +28,8 @@ impl Secret {
         if text.is_empty() { Err(EXPECTED.into()) } else { Ok(Self(text.into())) }
     }
 
-    /// The content of a file without the newline that editors end it with.
-    pub(crate) fn of_file(path: &str) -> Result<Self, Problem> {
+    /// Reads a file, without one trailing newline.
+    pub(crate) fn from_file(path: &str) -> Result<Self, Problem> {
         let mut text = String::new();
         std::fs::File::open(path)
             .and_then(|file| file.take(BYTES_MAX + 1).read_to_string(&mut text))
@@ -40,14 +40,14 @@ impl Secret {
         let line = text.strip_suffix('\n').unwrap_or(&text);
         let secret = line.strip_suffix('\r').unwrap_or(line);
         if secret.is_empty() {
-            return Err("the file is empty, expected a secret in it".into());
+            return Err("the file is empty, expected a secret".into());
         }
         Ok(Self(secret.into()))
     }
 }
 
 pub(crate) const EXPECTED: &str =
-    r#"expected a text that is not empty, or a file as in { file = "/run/secrets/name" }"#;
+    r#"expected a non-empty string, or a file as in { file = "/run/secrets/name" }"#;
 
 impl fmt::Debug for Secret {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -65,26 +65,26 @@ impl fmt::Display for Secret {
 mod tests {
     use super::*;
 
-    fn written(content: &[u8]) -> Result<Secret, Problem> {
+    fn read_back(content: &[u8]) -> Result<Secret, Problem> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("secret");
         std::fs::write(&path, content).unwrap();
-        Secret::of_file(path.to_str().unwrap())
+        Secret::from_file(path.to_str().unwrap())
     }
 
     #[track_caller]
     fn check(content: &[u8], expected: &str) {
-        assert_eq!(written(content).unwrap().expose(), expected);
+        assert_eq!(read_back(content).unwrap().expose(), expected);
     }
 
     #[track_caller]
     fn check_wrong(content: &[u8], expected: &str) {
-        let problem = written(content).unwrap_err();
+        let problem = read_back(content).unwrap_err();
         assert!(problem.starts_with(expected), "{problem}");
     }
 
     #[test]
-    fn one_newline_at_the_end_is_the_editors() {
+    fn one_trailing_newline_is_removed() {
         check(b"hunter2", "hunter2");
         check(b"hunter2\n", "hunter2");
         check(b"hunter2\r\n", "hunter2");
@@ -94,16 +94,16 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_a_secret_is_told() {
+    fn a_file_without_a_secret_is_an_error() {
         check_wrong(b"", "the file is empty");
         check_wrong(b"\n", "the file is empty");
         check_wrong(b"\xff\xfe", "the file cannot be read, stream did not contain valid UTF-8");
         check_wrong(&vec![b'x'; 1 << 17], "the file is too long");
-        assert!(Secret::of_file("/").unwrap_err().starts_with("the file cannot be read"));
+        assert!(Secret::from_file("/").unwrap_err().starts_with("the file cannot be read"));
     }
 
     #[test]
-    fn it_is_never_shown() {
+    fn a_secret_is_never_displayed() {
         let secret = Secret::parse("hunter2").unwrap();
         assert_eq!(
             format!("{secret} {secret:?} {:#?}", Some(&secret)).matches("hunter2").count(),

@@ -1,7 +1,7 @@
-//! One table being read: typed values out, mistakes into the report.
+//! Reads one table: returns typed values and reports errors.
 //!
-//! A method that returns `None` has found no usable value; if there was one it is reported, so
-//! the caller goes on with its default and every other mistake is found too.
+//! A method that returns `None` has found no valid value and has reported an invalid one, so the caller continues
+//! with its default and all other errors are found too.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -14,54 +14,55 @@ use super::secret::{self, Secret, TOKEN_PREFIX};
 use super::tree::{Node, Table, Value};
 
 pub(crate) struct Section<'a> {
-    /// Dotted; empty for the whole.
+    /// The dotted key; empty for the root.
     key: String,
-    place: Location,
+    location: Location,
     entries: Table,
-    /// Of the keys that were read and given.
-    places: BTreeMap<&'static str, Location>,
-    report: &'a mut Diagnostics,
+    /// The locations of the keys that were read and set.
+    locations: BTreeMap<&'static str, Location>,
+    diagnostics: &'a mut Diagnostics,
 }
 
 impl<'a> Section<'a> {
-    pub fn root(entries: Table, place: Location, report: &'a mut Diagnostics) -> Self {
-        Self { key: String::new(), place, entries, places: BTreeMap::new(), report }
+    pub fn root(entries: Table, location: Location, diagnostics: &'a mut Diagnostics) -> Self {
+        Self { key: String::new(), location, entries, locations: BTreeMap::new(), diagnostics }
     }
 
-    /// Reads the section to its end: what is left over then is unknown.
+    /// Reads the section; the keys that `read` has not taken are unknown.
     pub fn read<T>(mut self, read: impl FnOnce(&mut Self) -> T) -> T {
         let value = read(&mut self);
-        self.keep_unknown();
+        self.collect_unknown();
         value
     }
 
-    /// A table within; an absent one reads as empty.
+    /// Reads a subtable; an absent one is empty.
     pub fn table<T>(&mut self, key: &'static str, read: impl FnOnce(&mut Section<'_>) -> T) -> T {
-        let (entries, place) = match self.take(key) {
-            Some(Node { place, value: Value::Table(entries) }) => (entries, place),
+        let (entries, location) = match self.take(key) {
+            Some(Node { location, value: Value::Table(entries) }) => (entries, location),
             Some(node) => {
-                // A text in place of a table may hold anything: only its kind is shown.
+                // A string instead of a table can contain a secret: only its type is shown.
                 self.reject(key, "expected a table of keys and values, found", node.value.kind());
-                (Table::new(), node.place)
+                (Table::new(), node.location)
             }
-            None => (Table::new(), self.place.clone()),
+            None => (Table::new(), self.location.clone()),
         };
-        self.child(self.dotted(key), place, entries).read(read)
+        self.child(self.dotted(key), location, entries).read(read)
     }
 
-    /// The entries of a list of tables, and whether all of them could be read.
+    /// Reads the entries of a list of tables; the flag is false if some were invalid.
     pub fn tables<T>(
         &mut self,
         key: &'static str,
         mut read: impl FnMut(&mut Section<'_>) -> Option<T>,
     ) -> (Vec<T>, bool) {
-        self.report.lists.insert(key);
+        self.diagnostics.lists.insert(key);
         let items = match self.take(key) {
             None => Vec::new(),
             Some(Node { value: Value::List(items), .. }) => items,
             Some(node) => {
-                let problem = format!("expected tables [[{key}]], which only the file can hold");
-                self.reject(key, problem, node.value.shown());
+                let problem =
+                    format!("expected tables [[{key}]], which are allowed only in the file");
+                self.reject(key, problem, node.value.summary());
                 return (Vec::new(), false);
             }
         };
@@ -71,16 +72,18 @@ impl<'a> Section<'a> {
             let item_key = format!("{}[{index}]", self.dotted(key));
             match item.value {
                 Value::Table(entries) => {
-                    values.extend(self.child(item_key, item.place, entries).read(&mut read));
+                    values.extend(self.child(item_key, item.location, entries).read(&mut read));
                 }
-                other => self.error(item_key, item.place, "expected a table".into(), other.shown()),
+                other => {
+                    self.error(item_key, item.location, "expected a table".into(), other.summary())
+                }
             }
         }
         let complete = values.len() == count;
         (values, complete)
     }
 
-    /// A text, parsed.
+    /// Reads and parses a string.
     pub fn text<T>(
         &mut self,
         key: &'static str,
@@ -90,7 +93,7 @@ impl<'a> Section<'a> {
         self.parse_text(self.dotted(key), &node, parse)
     }
 
-    /// A path, relative to the working directory.
+    /// Reads a path, relative to the working directory.
     pub fn path(&mut self, key: &'static str) -> Option<PathBuf> {
         self.text(key, |text| match text {
             "" => Err("expected a path".into()),
@@ -98,31 +101,31 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// A secret: a text, or a table that names the file which has it.
+    /// Reads a secret: a string, or a table with the path of a file.
     pub fn secret(&mut self, key: &'static str) -> Option<Secret> {
         let node = self.take(key)?;
         let typed = node.parse_untyped().filter(|typed| matches!(typed.value, Value::Table(_)));
         match typed.unwrap_or(node) {
-            Node { place, value: Value::Table(entries) } => {
-                let table = self.child(self.dotted(key), place, entries);
+            Node { location, value: Value::Table(entries) } => {
+                let table = self.child(self.dotted(key), location, entries);
                 table.read(|table| {
-                    let secret = table.text("file", Secret::of_file);
-                    table.require("file", "the path of a file that has the secret");
+                    let secret = table.text("file", Secret::from_file);
+                    table.require("file", "the path of a file with the secret");
                     secret
                 })
             }
-            // A number is a mistake like any other: what was meant to be in quotes is unsure.
+            // A number is an error: its digits may differ from the string that was meant.
             node @ Node { value: Value::Text(_) | Value::Untyped(_), .. } => {
                 self.parse_text(self.dotted(key), &node, Secret::parse)
             }
             Node { value, .. } => {
-                self.reject(key, secret::EXPECTED, value.shown());
+                self.reject(key, secret::EXPECTED, value.summary());
                 None
             }
         }
     }
 
-    /// A list of texts, each parsed; the mistaken ones are left out.
+    /// Reads a list of strings and parses each; skips invalid ones.
     pub fn texts<T>(
         &mut self,
         key: &'static str,
@@ -134,7 +137,11 @@ impl<'a> Section<'a> {
             .filter(|typed| matches!(typed.value, Value::List(_)))
             .unwrap_or(node);
         let Value::List(items) = node.value else {
-            self.reject(key, r#"expected a list of texts, such as ["a", "b"]"#, node.value.shown());
+            self.reject(
+                key,
+                r#"expected a list of strings, such as ["a", "b"]"#,
+                node.value.summary(),
+            );
             return None;
         };
         let mut values = Vec::with_capacity(items.len());
@@ -160,7 +167,7 @@ impl<'a> Section<'a> {
         if value.is_none() {
             let (least, greatest) = allowed.into_inner();
             let problem = format!("expected an integer from {least} to {greatest}");
-            self.reject(key, problem, node.value.shown());
+            self.reject(key, problem, node.value.summary());
         }
         value
     }
@@ -170,46 +177,46 @@ impl<'a> Section<'a> {
         match node.parse_untyped().as_ref().unwrap_or(&node).value {
             Value::Boolean(truth) => Some(truth),
             _ => {
-                self.reject(key, "expected true or false", node.value.shown());
+                self.reject(key, "expected true or false", node.value.summary());
                 None
             }
         }
     }
 
-    /// All that is in the table, whatever its keys.
+    /// Takes all entries of the table.
     pub fn take_all(&mut self) -> Table {
         std::mem::take(&mut self.entries)
     }
 
-    /// Whether the key, which was read, was there.
-    pub fn is_given(&self, key: &str) -> bool {
-        self.places.contains_key(key)
+    /// Checks whether a key, already read, was set.
+    pub fn is_set(&self, key: &str) -> bool {
+        self.locations.contains_key(key)
     }
 
-    /// Which of two keys counts as the later one: by its layer, then by its line.
-    pub fn last_given(&self, keys: [&'static str; 2]) -> Option<&'static str> {
-        let given = keys.into_iter().filter_map(|key| Some((self.places.get(key)?, key)));
-        given.max().map(|(_, key)| key)
+    /// Returns the key that was set last: by source, then by line.
+    pub fn last_set(&self, keys: [&'static str; 2]) -> Option<&'static str> {
+        let present = keys.into_iter().filter_map(|key| Some((self.locations.get(key)?, key)));
+        present.max().map(|(_, key)| key)
     }
 
-    /// Reports that the key is absent, if it is.
+    /// Reports the key if it is not set.
     pub fn require(&mut self, key: &'static str, expected: &'static str) {
-        if !self.is_given(key) {
-            let (place, key) = (self.place.clone(), self.dotted(key).into());
-            self.report.errors.push(ConfigError::Missing { place, key, expected });
+        if !self.is_set(key) {
+            let (location, key) = (self.location.clone(), self.dotted(key).into());
+            self.diagnostics.errors.push(ConfigError::Missing { location, key, expected });
         }
     }
 
-    /// Reports each of two keys that was given without the other.
-    pub fn require_both(&mut self, [one, other]: [&'static str; 2]) {
-        for [given, missing] in [[one, other], [other, one]] {
-            if self.is_given(given) && !self.is_given(missing) {
-                self.contradict(given, format!("expected {} beside it", self.dotted(missing)));
+    /// Reports either of two keys that is set without the other.
+    pub fn require_both(&mut self, [a, b]: [&'static str; 2]) {
+        for [present, missing] in [[a, b], [b, a]] {
+            if self.is_set(present) && !self.is_set(missing) {
+                self.contradict(present, format!("requires {}", self.dotted(missing)));
             }
         }
     }
 
-    /// Reports a value which another entry has too, named with that entry's place.
+    /// Reports a value that another entry has too, with the location of that entry.
     pub fn require_unique<K: Ord + Clone + Debug>(
         &mut self,
         key: &'static str,
@@ -218,60 +225,80 @@ impl<'a> Section<'a> {
     ) {
         match taken.get(value) {
             Some(other) => {
-                let problem = format!("expected a value of its own, {other} has the same");
+                let problem = format!("expected a unique value, {other} has the same");
                 self.reject(key, problem, format!("{value:?}"));
             }
             None => {
-                let place = self.places.get(key).unwrap_or(&self.place).clone();
-                taken.insert(value.clone(), place);
+                let location = self.locations.get(key).unwrap_or(&self.location).clone();
+                taken.insert(value.clone(), location);
             }
         }
     }
 
-    /// Reports what is wrong with the value of a key that was read.
-    pub fn reject(&mut self, key: &str, problem: impl Into<Problem>, shown: impl Into<String>) {
-        let place = self.places.get(key).unwrap_or(&self.place).clone();
-        self.error(self.dotted(key), place, problem.into(), shown.into());
+    /// Reports an invalid value of a key that was read.
+    pub fn reject(&mut self, key: &str, problem: impl Into<Problem>, value: impl Into<String>) {
+        let location = self.locations.get(key).unwrap_or(&self.location).clone();
+        self.error(self.dotted(key), location, problem.into(), value.into());
     }
 
-    /// Reports a key that was read and cannot stand beside the others; its value is not to blame.
+    /// Reports a key that conflicts with other keys; its value is valid.
     pub fn contradict(&mut self, key: &str, problem: String) {
-        let place = self.places.get(key).unwrap_or(&self.place).clone();
+        let location = self.locations.get(key).unwrap_or(&self.location).clone();
         let key = self.dotted(key).into();
-        self.report.errors.push(ConfigError::Contradiction { place, key, problem: problem.into() });
+        self.diagnostics.errors.push(ConfigError::Contradiction {
+            location,
+            key,
+            problem: problem.into(),
+        });
     }
 
-    /// Tells what becomes of the value of a key that was read, where that may surprise.
-    pub fn warn(&mut self, key: &str, taken: &'static str, shown: &str) {
-        let place = self.places.get(key).unwrap_or(&self.place).clone();
-        let (key, value) = (self.dotted(key).into(), shown.into());
-        self.report.warnings.push(ConfigError::Value { place, key, problem: taken.into(), value });
+    /// Warns how the value of a key is used, if that may surprise.
+    pub fn warn(&mut self, key: &str, effect: &'static str, value: &str) {
+        let location = self.locations.get(key).unwrap_or(&self.location).clone();
+        let (key, value) = (self.dotted(key).into(), value.into());
+        self.diagnostics.warnings.push(ConfigError::Value {
+            location,
+            key,
+            problem: effect.into(),
+            value,
+        });
     }
 
-    /// Reports what is wrong with a value at any place.
-    pub fn error(&mut self, key: String, place: Location, problem: Problem, shown: String) {
-        // Whoever takes a token for something else has not meant to show it.
-        let is_secret = is_private(&key) || shown.contains(TOKEN_PREFIX);
-        let value = if is_secret { "(not shown)".into() } else { shown.into() };
-        self.report.errors.push(ConfigError::Value { place, key: key.into(), problem, value });
+    /// Reports an invalid value at any location.
+    pub fn error(&mut self, key: String, location: Location, problem: Problem, value: String) {
+        // A token in a wrong setting must not be logged either.
+        let is_secret = is_private(&key) || value.contains(TOKEN_PREFIX);
+        let value = if is_secret { "(not shown)".into() } else { value.into() };
+        self.diagnostics.errors.push(ConfigError::Value {
+            location,
+            key: key.into(),
+            problem,
+            value,
+        });
     }
 
-    /// The full name of a key of this table.
+    /// Returns the dotted name of a key of this table.
     pub fn dotted(&self, key: &str) -> String {
         let bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         let name = if key.chars().all(bare) { key.into() } else { format!("{key:?}") };
         if self.key.is_empty() { name } else { format!("{}.{name}", self.key) }
     }
 
-    fn child(&mut self, key: String, place: Location, entries: Table) -> Section<'_> {
-        Section { key, place, entries, places: BTreeMap::new(), report: self.report }
+    fn child(&mut self, key: String, location: Location, entries: Table) -> Section<'_> {
+        Section {
+            key,
+            location,
+            entries,
+            locations: BTreeMap::new(),
+            diagnostics: self.diagnostics,
+        }
     }
 
     fn take(&mut self, key: &'static str) -> Option<Node> {
         let table = without_indexes(&self.key);
-        self.report.known.entry(table).or_default().insert(key);
+        self.diagnostics.known.entry(table).or_default().insert(key);
         let node = self.entries.remove(key)?;
-        self.places.insert(key, node.place.clone());
+        self.locations.insert(key, node.location.clone());
         Some(node)
     }
 
@@ -287,22 +314,22 @@ impl<'a> Section<'a> {
                 Some(Value::Text(text)) => parse(&text).map_err(Some),
                 _ => parse(raw).map_err(Some),
             },
-            // What is wrong with the value as a text says more than that it is none.
-            other => Err(parse(&other.shown()).err()),
+            // The parser's message is more helpful than only "not a string".
+            other => Err(parse(&other.summary()).err()),
         };
         let problem = match problem {
             Ok(value) => return Some(value),
-            Err(problem) => problem.unwrap_or("expected a text in quotes".into()),
+            Err(problem) => problem.unwrap_or("expected a quoted string".into()),
         };
-        self.error(key, node.place.clone(), problem, node.value.shown());
+        self.error(key, node.location.clone(), problem, node.value.summary());
         None
     }
 
-    fn keep_unknown(&mut self) {
+    fn collect_unknown(&mut self) {
         let table = without_indexes(&self.key);
-        for (name, Node { place, .. }) in self.take_all() {
+        for (name, Node { location, .. }) in self.take_all() {
             let key = self.dotted(&name).into();
-            self.report.unknown.push(Unknown { place, key, table: table.clone(), name });
+            self.diagnostics.unknown.push(Unknown { location, key, table: table.clone(), name });
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Sizes of memory as they are written: a whole number and a unit.
+//! Parses sizes of memory: a whole number and a unit.
 
 use super::error::Problem;
 
 const UNITS: [(&str, u64); 3] = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
 
-/// Bytes of a size such as `448MiB`. More than fits is the most that does.
+/// Parses a size such as `448MiB` into bytes, saturating.
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, Problem> {
     let digits_end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(digits_end);
@@ -50,14 +50,14 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_named() {
+    fn other_texts_are_rejected() {
         check_wrong("448", "no unit");
         check_wrong("0", "no unit");
         check_wrong("-1MiB", "negative");
         for text in ["", "MiB", "1.5GiB", "1 GiB", " 1GiB", "+1GiB", "1GiB1KiB", "off"] {
             check_wrong(text, "expected one whole number");
         }
-        // Whether these are powers of two or of ten is not for us to guess.
+        // These units are ambiguous: they could mean powers of two or of ten.
         for text in ["1MB", "1M", "1G", "1mib", "1B", "1TiB"] {
             check_wrong(text, "expected one whole number");
         }

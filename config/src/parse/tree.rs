@@ -1,4 +1,4 @@
-//! The raw settings: a tree of values, each with the place where it was written.
+//! The raw settings: a tree of values with their locations.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,27 +11,27 @@ use super::error::{ConfigError, ConfigErrors, Location};
 
 pub(crate) type Table = BTreeMap<String, Node>;
 
-/// A value and where it stands.
+/// A value and its location.
 #[derive(Debug)]
 pub(crate) struct Node {
-    pub place: Location,
+    pub location: Location,
     pub value: Value,
 }
 
 #[derive(Debug)]
 pub(crate) enum Value {
-    /// Of the environment or a flag: its type is what the key expects.
+    /// From the environment or a flag: the key determines its type.
     Untyped(String),
     Text(String),
     Integer(i128),
     Boolean(bool),
-    /// A float, a date, an integer beyond all ranges: no key expects it, librdkafka may.
+    /// A float, a date or an integer out of range: only librdkafka settings accept it.
     Literal(String),
     List(Vec<Node>),
     Table(Table),
 }
 
-/// The file as a tree; all that is not TOML in it as errors.
+/// Parses a file into a tree; returns all syntax errors.
 pub(crate) fn parse_file(path: &str, bytes: &[u8]) -> Result<Table, ConfigErrors> {
     let file = File { path: path.into(), line_starts: line_starts(bytes) };
     let text = std::str::from_utf8(bytes)
@@ -40,7 +40,7 @@ pub(crate) fn parse_file(path: &str, bytes: &[u8]) -> Result<Table, ConfigErrors
     if errors.is_empty() {
         return Ok(file.table(table.into_inner()));
     }
-    // The parser's own display shows the line, which may hold a secret: only its message is used.
+    // The parser's `Display` includes the line, which may contain a secret, so only its message is used.
     let errors = errors.iter().map(|error| {
         let offset = error.span().map_or(0, |span| span.start);
         file.syntax_error(offset, error.message().into())
@@ -49,13 +49,13 @@ pub(crate) fn parse_file(path: &str, bytes: &[u8]) -> Result<Table, ConfigErrors
 }
 
 impl Value {
-    /// As it may stand in a message: one line, short; of lists and tables only that they are.
-    pub fn shown(&self) -> String {
+    /// Returns the value for a message: short and on one line; only the type of a list or table.
+    pub fn summary(&self) -> String {
         match self {
-            Self::Untyped(text) | Self::Text(text) => shown_text(text),
+            Self::Untyped(text) | Self::Text(text) => quoted(text),
             Self::Integer(number) => number.to_string(),
             Self::Boolean(truth) => truth.to_string(),
-            // What begins as a number is one to the parser, whatever follows.
+            // The parser accepts anything that starts like a number.
             Self::Literal(text) => text.escape_debug().take(CHARS_MAX).collect(),
             Self::List(_) | Self::Table(_) => self.kind().into(),
         }
@@ -63,9 +63,9 @@ impl Value {
 
     pub fn kind(&self) -> &'static str {
         match self {
-            Self::Untyped(_) | Self::Text(_) => "a text",
+            Self::Untyped(_) | Self::Text(_) => "a string",
             Self::Integer(_) => "an integer",
-            Self::Boolean(_) => "true or false",
+            Self::Boolean(_) => "a boolean",
             Self::Literal(_) => "a number or a date",
             Self::List(_) => "a list",
             Self::Table(_) => "a table",
@@ -73,11 +73,11 @@ impl Value {
     }
 }
 
-/// Of a value in a message.
+/// Maximum characters of a value in a message.
 const CHARS_MAX: usize = 120;
 
-/// Text in quotes, in one line and not too long.
-pub(crate) fn shown_text(text: &str) -> String {
+/// Quotes and escapes a text, and shortens it.
+pub(crate) fn quoted(text: &str) -> String {
     match text.char_indices().nth(CHARS_MAX) {
         Some((end, _)) => format!("{:?}…", &text[..end]),
         None => format!("{text:?}"),
@@ -85,11 +85,11 @@ pub(crate) fn shown_text(text: &str) -> String {
 }
 
 impl Node {
-    /// The value of an untyped text that is a TOML value, in the text's own place.
+    /// Parses an untyped text as a TOML value, with the same location.
     pub fn parse_untyped(&self) -> Option<Self> {
         let Value::Untyped(text) = &self.value else { return None };
         let value = DeValue::parse(text).ok()?;
-        Some(node(value, &|_| self.place.clone()))
+        Some(node(value, &|_| self.location.clone()))
     }
 }
 
@@ -100,10 +100,10 @@ struct File {
 
 impl File {
     fn table(&self, table: DeTable<'_>) -> Table {
-        entries(table, &|span| self.place(span.start))
+        entries(table, &|span| self.location(span.start))
     }
 
-    fn place(&self, offset: usize) -> Location {
+    fn location(&self, offset: usize) -> Location {
         let line = self.line_starts.partition_point(|start| *start <= offset);
         Location::File { path: self.path.clone(), line }
     }
@@ -111,7 +111,7 @@ impl File {
     fn syntax_error(&self, offset: usize, problem: Box<str>) -> ConfigError {
         let line_start = self.line_starts.iter().rfind(|start| **start <= offset);
         let column = offset - line_start.unwrap_or(&0) + 1;
-        ConfigError::Syntax { place: self.place(offset), column, problem }
+        ConfigError::Syntax { location: self.location(offset), column, problem }
     }
 }
 
@@ -120,12 +120,12 @@ fn line_starts(bytes: &[u8]) -> Vec<usize> {
     std::iter::once(0).chain(ends.map(|(index, _)| index + 1)).collect()
 }
 
-fn entries(table: DeTable<'_>, place: &dyn Fn(Range<usize>) -> Location) -> Table {
-    table.into_iter().map(|(key, value)| (key.into_inner().into(), node(value, place))).collect()
+fn entries(table: DeTable<'_>, location: &dyn Fn(Range<usize>) -> Location) -> Table {
+    table.into_iter().map(|(key, value)| (key.into_inner().into(), node(value, location))).collect()
 }
 
-fn node(value: Spanned<DeValue<'_>>, place: &dyn Fn(Range<usize>) -> Location) -> Node {
-    let at = place(value.span());
+fn node(value: Spanned<DeValue<'_>>, location: &dyn Fn(Range<usize>) -> Location) -> Node {
+    let at = location(value.span());
     let value = match value.into_inner() {
         DeValue::String(text) => Value::Text(text.into()),
         DeValue::Integer(number) => match i128::from_str_radix(number.as_str(), number.radix()) {
@@ -136,11 +136,11 @@ fn node(value: Spanned<DeValue<'_>>, place: &dyn Fn(Range<usize>) -> Location) -
         DeValue::Float(number) => Value::Literal(number.to_string()),
         DeValue::Datetime(time) => Value::Literal(time.to_string()),
         DeValue::Array(items) => {
-            Value::List(items.into_iter().map(|item| node(item, place)).collect())
+            Value::List(items.into_iter().map(|item| node(item, location)).collect())
         }
-        DeValue::Table(table) => Value::Table(entries(table, place)),
+        DeValue::Table(table) => Value::Table(entries(table, location)),
     };
-    Node { place: at, value }
+    Node { location: at, value }
 }
 
 #[cfg(test)]
@@ -155,7 +155,7 @@ mod tests {
     #[track_caller]
     fn check_line(text: &str, path: &[&str], expected: usize) {
         let mut node = Node {
-            place: Location::Flag,
+            location: Location::Flag,
             value: Value::Table(parse_file("f.toml", text.as_bytes()).unwrap()),
         };
         for key in path {
@@ -165,11 +165,11 @@ mod tests {
                 other => panic!("{other:?}"),
             };
         }
-        assert_eq!(node.place, Location::File { path: "f.toml".into(), line: expected });
+        assert_eq!(node.location, Location::File { path: "f.toml".into(), line: expected });
     }
 
     #[test]
-    fn what_is_no_toml_is_named_by_line_and_column_and_not_shown() {
+    fn syntax_errors_have_line_and_column_and_no_content() {
         check_error(b"a = 1\na = 2\n", "f.toml:2: not TOML, column 1: duplicate key");
         check_error(
             b"password = \"hunter2\nb = 1",
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_no_toml_is_reported() {
+    fn all_syntax_errors_are_reported() {
         let errors = parse_file("f.toml", b"a = \nb = 1\nb = 2\n").unwrap_err().to_string();
         assert!(errors.contains("f.toml:1:") && errors.contains("f.toml:3:"), "{errors}");
     }
@@ -196,13 +196,13 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_order_mark_is_no_error() {
+    fn a_byte_order_mark_is_accepted() {
         check_line("\u{feff}a = 1\nb = 2", &["b"], 2);
     }
 
     #[test]
-    fn long_and_many_lined_values_are_shown_short() {
-        assert_eq!(shown_text("a\nb"), r#""a\nb""#);
-        assert_eq!(shown_text(&"é".repeat(200)), format!("\"{}\"…", "é".repeat(120)));
+    fn long_and_multiline_values_are_shortened_to_one_line() {
+        assert_eq!(quoted("a\nb"), r#""a\nb""#);
+        assert_eq!(quoted(&"é".repeat(200)), format!("\"{}\"…", "é".repeat(120)));
     }
 }

@@ -1,4 +1,4 @@
-//! The rules of attribution, as tables override them.
+//! Reads attribution rules, which tables override level by level.
 
 use attribution::rules::policy::{
     AppPolicy, Origin, PROBABILISTIC_CLICK_MAX_MS, ReinstallEffects, Windows,
@@ -11,7 +11,7 @@ use crate::parse::section::Section;
 const REATTRIBUTION_WINDOW: &str = "reattribution_window";
 const DUPLICATE_WITHIN: &str = "duplicate_within";
 
-/// The windows that one table gives.
+/// The windows that one table sets.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct WindowOverrides {
     click_ms: Option<u64>,
@@ -21,17 +21,17 @@ pub(crate) struct WindowOverrides {
 }
 
 impl WindowOverrides {
-    /// The windows with these in place of theirs.
+    /// Returns `base` with these windows applied.
     pub fn over(self, base: Windows, origin: Origin) -> Windows {
-        let given = [
+        let overrides = [
             self.click_ms,
             self.click_probabilistic_ms,
             self.impression_ms,
             self.impression_probabilistic_ms,
         ];
         let mut origins = base.origins;
-        for (place, given) in origins.iter_mut().zip(given) {
-            *place = if given.is_some() { origin } else { *place };
+        for (slot, value) in origins.iter_mut().zip(overrides) {
+            *slot = if value.is_some() { origin } else { *slot };
         }
         let click_probabilistic_ms =
             self.click_probabilistic_ms.unwrap_or(base.click_probabilistic_ms);
@@ -47,7 +47,7 @@ impl WindowOverrides {
     }
 }
 
-/// The windows of an `attribution` table.
+/// Reads the windows of an `attribution` table.
 pub(crate) fn read_windows(table: &mut Section<'_>) -> WindowOverrides {
     WindowOverrides {
         click_ms: table.text("click_window", parse_ms),
@@ -57,30 +57,32 @@ pub(crate) fn read_windows(table: &mut Section<'_>) -> WindowOverrides {
     }
 }
 
-/// The contract ends it at a day. That is no mistake, and not what was meant either: it is told.
+/// The contract limits this window to a day. A longer one is not an error, but probably unintended, so it is a
+/// warning.
 fn read_click_probabilistic_window(table: &mut Section<'_>) -> Option<u64> {
     const KEY: &str = "click_probabilistic_window";
     let (window_ms, written) =
         table.text(KEY, |text| parse_ms(text).map(|ms| (ms, text.to_owned())))?;
     if window_ms > PROBABILISTIC_CLICK_MAX_MS {
-        let taken = "taken as \"24h\", the most that clicks matched by address may have";
-        table.warn(KEY, taken, &format!("{written:?}"));
+        let effect =
+            "reduced to \"24h\", the maximum for clicks that are matched probabilistically";
+        table.warn(KEY, effect, &format!("{written:?}"));
     }
     Some(window_ms)
 }
 
-/// Writes what a whole `attribution` table gives over the app's rules.
+/// Applies a complete `attribution` table to the app's rules.
 pub(crate) fn read_rules(table: &mut Section<'_>, app: &mut AppPolicy, origin: Origin) {
     let set = |setting: &mut u64, value: Option<u64>| *setting = value.unwrap_or(*setting);
     app.windows = read_windows(table).over(app.windows, origin);
     app.probabilistic = table.boolean("probabilistic").unwrap_or(app.probabilistic);
     let window = table.text(REATTRIBUTION_WINDOW, parse_ms);
     let within = table.text(DUPLICATE_WITHIN, parse_ms);
-    let is_unreadable = window.is_none() && table.is_given(REATTRIBUTION_WINDOW)
-        || within.is_none() && table.is_given(DUPLICATE_WITHIN);
+    let is_unreadable = window.is_none() && table.is_set(REATTRIBUTION_WINDOW)
+        || within.is_none() && table.is_set(DUPLICATE_WITHIN);
     set(&mut app.reattribution_window_ms, window);
     set(&mut app.duplicate_within_ms, within);
-    // Beside what can not be read any order would be a guess.
+    // If one of the two is invalid, their order is unknown.
     if !is_unreadable {
         require_order(table, app);
     }
@@ -92,16 +94,16 @@ pub(crate) fn read_rules(table: &mut Section<'_>, app: &mut AppPolicy, origin: O
         table.text("reinstall_effects", parse_reinstall_effects).unwrap_or(app.reinstall_effects);
 }
 
-/// An activation is first asked whether it is a duplicate: a reattribution window that is over
-/// before that would never be seen.
+/// Classification checks for duplicates first: a reattribution window shorter than `duplicate_within` would have no
+/// effect.
 fn require_order(table: &mut Section<'_>, app: &AppPolicy) {
     let (window_ms, within_ms) = (app.reattribution_window_ms, app.duplicate_within_ms);
     if window_ms >= within_ms {
         return;
     }
-    let (window, within) = (duration::shown(window_ms), duration::shown(within_ms));
-    // Of two, the one that was written over the other or after it.
-    match table.last_given([REATTRIBUTION_WINDOW, DUPLICATE_WITHIN]) {
+    let (window, within) = (duration::format_ms(window_ms), duration::format_ms(within_ms));
+    // Reports the one that was set last.
+    match table.last_set([REATTRIBUTION_WINDOW, DUPLICATE_WITHIN]) {
         Some(REATTRIBUTION_WINDOW) => {
             let problem = format!("expected at least duplicate_within, which is {within}");
             table.reject(REATTRIBUTION_WINDOW, problem, window);
@@ -110,7 +112,7 @@ fn require_order(table: &mut Section<'_>, app: &AppPolicy) {
             let problem = format!("expected at most reattribution_window, which is {window}");
             table.reject(key, problem, within);
         }
-        // What the table is laid over has them so, and it is told there.
+        // The values come from the level above, where the error is reported.
         None => {}
     }
 }

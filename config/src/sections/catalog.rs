@@ -1,4 +1,4 @@
-//! The apps, channels and campaigns, and the rules that hold for each.
+//! Reads apps, channels and campaigns, and the rules of each.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(crate) struct Catalogue {
     pub policy: Policy,
     pub channels: Vec<Box<str>>,
     pub stores: BTreeMap<Pid, AppStore>,
-    /// Whether every app could be read.
+    /// All apps are valid.
     pub has_all_apps: bool,
 }
 
@@ -79,7 +79,7 @@ fn read_app(
     let stored = app.table("store", |table| store::read_app(table, partitions));
     app.require("pid", "the app's number");
     app.require("key", "the app's key, as events name it");
-    // Each is looked at before either may be missing, so that both are reported.
+    // Both are checked before either can return early, so that both are reported.
     pid.iter().for_each(|pid| app.require_unique("pid", pid, pids));
     key.iter().for_each(|key| app.require_unique("key", key, keys));
     let (pid, key) = (Pid(pid?), key?);
@@ -94,7 +94,7 @@ fn read_campaigns(root: &mut Section<'_>, apps: &Apps, channels: &Channels) -> V
         let pid = campaign.integer("pid", 0..=u64::from(u32::MAX)).map(Pid);
         let channel = campaign.text("channel", |id| channels.parse(id));
         let name = campaign.text("name", parse_name);
-        let own = campaign.table("attribution", attribution_rules::read_windows);
+        let overrides = campaign.table("attribution", attribution_rules::read_windows);
         campaign.require("spreadid", "the campaign's number");
         campaign.require("pid", "the number of one of the [[apps]]");
         campaign.require("channel", "the id of one of the [[channels]]");
@@ -106,35 +106,38 @@ fn read_campaigns(root: &mut Section<'_>, apps: &Apps, channels: &Channels) -> V
         let (spreadid, pid, channel) = (SpreadId(spreadid?), pid?, channel?);
         let channel_windows = channels.windows.get(&channel).copied().unwrap_or_default();
         let windows = channel_windows.over(*app_windows?, Origin::Channel);
-        let windows = own.over(windows, Origin::Campaign);
+        let windows = overrides.over(windows, Origin::Campaign);
         Some(Campaign { spreadid, pid, channel, name: name.unwrap_or_default(), windows })
     });
     campaigns
 }
 
-/// As exports show the channel of campaigns that are not in the catalogue.
+/// The channel that exports show for campaigns that are not in the catalogue.
 const UNKNOWN_CHANNEL: &str = "unknown";
 
 fn parse_channel_id(text: &str) -> Result<Box<str>, Problem> {
     if text == UNKNOWN_CHANNEL {
-        return Err("expected another id: this one stands for campaigns that are not here".into());
+        return Err(
+            "expected another id: this one is reserved for campaigns that are not in the catalogue"
+                .into(),
+        );
     }
-    if text.is_empty() { Err("expected an id that is not empty".into()) } else { Ok(text.into()) }
+    if text.is_empty() { Err("expected a non-empty id".into()) } else { Ok(text.into()) }
 }
 
 fn parse_name(text: &str) -> Result<Box<str>, Problem> {
     Ok(text.into())
 }
 
-/// A key is a part of the export's addresses: no slash.
+/// A key is part of URL paths: no slash.
 fn parse_app_key(text: &str) -> Result<Box<str>, Problem> {
     let is_plain =
         !text.contains(|c: char| c == '/' || c.is_control()) && text != "." && text != "..";
     if (1..=100).contains(&text.chars().count()) && is_plain {
         Ok(text.into())
     } else {
-        Err("expected an app key of 1 to 100 characters that can stand in a path: no slash, \
-             no control character, no dots alone"
+        Err("expected an app key of 1 to 100 characters that is valid in a URL path: no slash, \
+             no control character, not \".\" or \"..\""
             .into())
     }
 }

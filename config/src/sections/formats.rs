@@ -1,4 +1,4 @@
-//! In what the messages of each topic are written.
+//! Reads the message format of each topic.
 
 use std::path::PathBuf;
 
@@ -7,17 +7,17 @@ use crate::parse::section::Section;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Format {
-    /// Told by the content of each message.
+    /// Detected per message.
     #[default]
     Auto,
     Json,
-    /// With its schema named in a frame or a header.
+    /// Avro with the schema id in a frame or a header.
     Avro,
-    /// Bare, all of the schema in this file.
+    /// Plain Avro with the schema in this file.
     AvroOf(PathBuf),
 }
 
-/// Of each topic.
+/// The format of each topic.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Formats {
     pub clicks: Format,
@@ -39,6 +39,9 @@ fn parse(text: &str) -> Result<Format, Problem> {
         ("json", _) => Ok(Format::Json),
         ("avro", _) => Ok(Format::Avro),
         (_, Some(path)) if !path.is_empty() => Ok(Format::AvroOf(path.into())),
-        _ => Err(r#"expected "auto", "json", "avro", or "avro:" and the file of a schema"#.into()),
+        _ => {
+            Err(r#"expected "auto", "json", "avro", or "avro:" and the path of a schema file"#
+                .into())
+        }
     }
 }

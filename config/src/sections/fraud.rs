@@ -1,4 +1,4 @@
-//! The rules against fraud, as tables override them.
+//! Reads fraud rules, which tables override level by level.
 
 use attribution::facts::device_ids::{self, DeviceId};
 use attribution::rules::policy::Fraud;
@@ -9,7 +9,7 @@ use crate::parse::duration::parse_ms;
 use crate::parse::error::Problem;
 use crate::parse::section::Section;
 
-/// Writes what a `fraud` table gives over the rules; a list replaces the whole list.
+/// Applies a `fraud` table to the rules; a list replaces the whole list.
 pub(crate) fn read_rules(table: &mut Section<'_>, fraud: &mut Fraud, channels: &Channels) {
     fn set<T>(setting: &mut T, value: Option<T>) {
         if let Some(value) = value {
@@ -29,7 +29,7 @@ pub(crate) fn read_rules(table: &mut Section<'_>, fraud: &mut Fraud, channels: &
 }
 
 fn parse_site(text: &str) -> Result<Box<str>, Problem> {
-    // An empty site is an absent one: a list with it would mean nearly every touch.
+    // Touches without a site have an empty one: listing it would match most touches.
     if text.is_empty() { Err("expected a site".into()) } else { Ok(text.into()) }
 }
 
@@ -37,7 +37,7 @@ fn parse_device(text: &str) -> Result<Vec<DeviceId>, Problem> {
     match device_ids::parse_setting(text) {
         Some(ids) => Ok(ids.iter().cloned().collect()),
         None => Err("expected \"kind:value\" with a kind of oaid, gaid, idfa, caid, idfv, imei, \
-                     android_id, mac, each also with _md5, and a value that names one device"
+                     android_id, mac, each also with _md5, and a value that identifies a device"
             .into()),
     }
 }

@@ -1,4 +1,4 @@
-//! The HBase that a shared store is in.
+//! Reads the connection settings of a shared store in HBase.
 
 use super::tls::{self, Tls};
 use crate::parse::error::Problem;
@@ -7,23 +7,23 @@ use crate::parse::section::Section;
 /// A cluster, and the tables of one store in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HBase {
-    /// Masters or region servers, `host:port`; any that answers leads to the whole cluster.
+    /// Masters or region servers, `host:port`; any that responds is enough to find the cluster.
     pub servers: Vec<Box<str>>,
-    /// Of the names of tables; a namespace may be before it.
+    /// Prefix of the table names, optionally with a namespace.
     pub prefix: Box<str>,
-    /// As whom everything is done.
+    /// The user name that is sent to HBase.
     pub user: Box<str>,
-    /// `None`: connections without TLS.
+    /// `None` disables TLS.
     pub tls: Option<Tls>,
 }
 
 pub(crate) fn read(hbase: &mut Section<'_>) -> HBase {
-    let mut given = 0;
+    let mut count = 0;
     let servers = hbase.texts("servers", |text| {
-        given += 1;
+        count += 1;
         parse_server(text)
     });
-    if servers.is_some() && given == 0 {
+    if servers.is_some() && count == 0 {
         hbase.reject("servers", r#"expected at least one server, such as "master-1:16000""#, "[]");
     }
     let prefix = hbase.text("prefix", parse_prefix);
@@ -31,9 +31,9 @@ pub(crate) fn read(hbase: &mut Section<'_>) -> HBase {
     let is_tls = hbase.boolean("tls").unwrap_or(false);
     let tls = tls::read(hbase);
     hbase.require_both(["certificate", "key"]);
-    for one in ["ca", "certificate", "key"] {
-        if hbase.is_given(one) && !is_tls {
-            hbase.contradict(one, "expected store.hbase.tls = true beside it".into());
+    for key in ["ca", "certificate", "key"] {
+        if hbase.is_set(key) && !is_tls {
+            hbase.contradict(key, "requires store.hbase.tls = true".into());
         }
     }
     HBase {
@@ -53,11 +53,11 @@ fn parse_server(text: &str) -> Result<Box<str>, Problem> {
     if is_server {
         Ok(text.into())
     } else {
-        Err(r#"expected a host and the port of its RPC, such as "master-1:16000""#.into())
+        Err(r#"expected a host and its RPC port, such as "master-1:16000""#.into())
     }
 }
 
-/// What HBase lets a table's name begin with.
+/// Checks that HBase allows the text as the start of a table name.
 fn parse_prefix(text: &str) -> Result<Box<str>, Problem> {
     const BYTES_MAX: usize = 200;
     let (namespace, name) = text.split_once(':').unwrap_or(("default", text));
@@ -68,7 +68,9 @@ fn parse_prefix(text: &str) -> Result<Box<str>, Problem> {
     if begins && is_namespace && is_name && text.len() <= BYTES_MAX {
         Ok(text.into())
     } else {
-        Err(r#"expected at most 200 of a-z, A-Z, 0-9, '_', '-', '.', also with a namespace, such as "ads:adtrail""#.into())
+        Err("expected at most 200 characters of a-z, A-Z, 0-9, '_', '-', '.', optionally with a \
+             namespace, such as \"ads:adtrail\""
+            .into())
     }
 }
 

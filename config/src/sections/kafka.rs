@@ -1,4 +1,4 @@
-//! Where events come from.
+//! Reads the Kafka connection, topics and formats.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use crate::parse::section::Section;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kafka {
-    /// With commas between them.
+    /// Comma-separated.
     pub brokers: String,
     pub group: String,
     pub topics: Topics,
     pub formats: Formats,
-    /// librdkafka's own settings, to be applied last.
+    /// librdkafka properties, applied last.
     pub librdkafka: BTreeMap<String, ClientSetting>,
 }
 
-/// The names of the three topics, each another.
+/// The names of the three topics, all different.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topics {
     pub clicks: Arc<str>,
@@ -39,7 +39,7 @@ pub(crate) fn read(kafka: &mut Section<'_>) -> Kafka {
 }
 
 fn parse_group(text: &str) -> Result<String, Problem> {
-    if text.trim().is_empty() { Err("expected a group's name".into()) } else { Ok(text.into()) }
+    if text.trim().is_empty() { Err("expected a group name".into()) } else { Ok(text.into()) }
 }
 
 fn read_topics(kafka: &mut Section<'_>) -> Topics {
@@ -47,30 +47,31 @@ fn read_topics(kafka: &mut Section<'_>) -> Topics {
     let activations =
         kafka.text("activations", parse_topic).unwrap_or("adtrail.activations".into());
     let effects = kafka.text("effects", parse_topic).unwrap_or("adtrail.effects".into());
-    let named = [("clicks", &clicks), ("activations", &activations), ("effects", &effects)];
-    for (index, (key, topic)) in named.iter().enumerate() {
-        for (other_key, _) in named[..index].iter().filter(|(_, other)| other == topic) {
-            // The default cannot be to blame where only one of the two was given.
-            let (given, other) =
-                if kafka.is_given(key) { (key, other_key) } else { (other_key, key) };
-            let problem = format!("expected a topic of its own, kafka.{other} is the same");
-            kafka.reject(given, problem, format!("{topic:?}"));
+    let topics = [("clicks", &clicks), ("activations", &activations), ("effects", &effects)];
+    for (index, (key, topic)) in topics.iter().enumerate() {
+        for (other_key, _) in topics[..index].iter().filter(|(_, other)| other == topic) {
+            // If only one of the two is set, that one is reported, not the default.
+            let (reported, other) =
+                if kafka.is_set(key) { (key, other_key) } else { (other_key, key) };
+            let problem = format!("expected three different topics, kafka.{other} is the same");
+            kafka.reject(reported, problem, format!("{topic:?}"));
         }
     }
-    for (key, topic) in named {
+    for (key, topic) in topics {
         let is_dead_letters_of = |other: &str| **topic == *format!("{other}.dlq");
-        if let Some((other, _)) = named.iter().find(|(_, other)| is_dead_letters_of(other)) {
-            let problem = format!("expected another topic than the dead letters of kafka.{other}");
+        if let Some((other, _)) = topics.iter().find(|(_, other)| is_dead_letters_of(other)) {
+            let problem =
+                format!("expected another topic than the dead-letter topic of kafka.{other}");
             kafka.reject(key, problem, format!("{topic:?}"));
         }
     }
     Topics { clicks, activations, effects }
 }
 
-/// Kafka allows 249, of which `.dlq` takes four.
+/// Kafka allows 249, of which `.dlq` needs four.
 const TOPIC_CHARS_MAX: usize = 245;
 
-/// Kafka's own rule for names.
+/// Checks Kafka's rule for topic names.
 fn parse_topic(text: &str) -> Result<Arc<str>, Problem> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     if (1..=TOPIC_CHARS_MAX).contains(&text.len())
@@ -79,6 +80,6 @@ fn parse_topic(text: &str) -> Result<Arc<str>, Problem> {
     {
         Ok(text.into())
     } else {
-        Err("expected a topic's name of 1 to 245 of a-z, A-Z, 0-9, '.', '_', '-'".into())
+        Err("expected a topic name of 1 to 245 characters of a-z, A-Z, 0-9, '.', '_', '-'".into())
     }
 }

@@ -1,4 +1,4 @@
-//! The ids of channels and apps that other tables may name.
+//! The ids of channels and apps, to check references from other tables.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::attribution_rules;
 use crate::nearest;
 use crate::parse::error::Problem;
 
-/// The channels by id, with the windows that each gives.
+/// The channels by id, with the windows that each sets.
 pub(crate) struct Channels {
     pub windows: BTreeMap<Box<str>, attribution_rules::WindowOverrides>,
     pub complete: bool,
@@ -22,8 +22,8 @@ pub(crate) struct Apps {
 }
 
 impl Channels {
-    /// The id of a channel that exists. Where a channel could not be read any id passes: one
-    /// mistake is not reported twice.
+    /// Checks that a channel exists. If a channel is invalid, accepts any id, so that one mistake is not reported
+    /// twice.
     pub fn parse(&self, id: &str) -> Result<Box<str>, Problem> {
         if self.windows.contains_key(id) || !self.complete {
             return Ok(id.into());
@@ -34,12 +34,12 @@ impl Channels {
 }
 
 impl Apps {
-    /// What a campaign's pid may be, with the first known pids as examples.
+    /// Describes the valid pids of a campaign, with the first known ones as examples.
     pub fn expected(&self) -> String {
         const SHOWN_MAX: usize = 8;
         let pids: Vec<_> = self.windows.keys().map(|Pid(pid)| pid.to_string()).collect();
         let which = match pids.len() {
-            0 => "of which there are none".into(),
+            0 => "but none is defined".into(),
             1..=SHOWN_MAX => format!("which is {}", pids.join(" or ")),
             _ => format!("such as {}", pids[..SHOWN_MAX].join(", ")),
         };

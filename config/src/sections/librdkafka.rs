@@ -1,4 +1,4 @@
-//! librdkafka's own settings, by its names.
+//! Reads librdkafka properties, by their names.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,29 +8,29 @@ use crate::parse::secret::Secret;
 use crate::parse::section::Section;
 use crate::parse::tree::{Node, Table, Value};
 
-/// The value of one of librdkafka's settings, which can be a secret.
+/// The value of a librdkafka property, which can be a secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClientSetting {
-    /// Where it was written.
+    /// The location of the setting.
     pub place: Location,
-    /// None: an empty text, which is no secret.
+    /// `None` for an empty text.
     value: Option<Secret>,
     is_private: bool,
 }
 
 impl ClientSetting {
-    /// A value that was written where a message can say it was.
+    /// Creates a value; the name determines whether it is private.
     pub fn new(place: Location, name: &str, value: &str) -> Self {
         let is_private = is_private(&client_key(name));
         Self { place, value: Secret::parse(value).ok(), is_private }
     }
 
-    /// The value itself, for the client.
+    /// Returns the value itself, for the client.
     pub fn expose(&self) -> &str {
         self.value.as_ref().map_or("", Secret::expose)
     }
 
-    /// Whether no message may show the value: for its name, or because it came from a file.
+    /// Checks whether messages must not show the value: because of its name, or because it came from a file.
     pub fn is_private(&self) -> bool {
         self.is_private
     }
@@ -42,77 +42,78 @@ impl fmt::Debug for ClientSetting {
     }
 }
 
-/// What adtrail sets itself, and why: its promises rest on these.
+/// Properties that adtrail sets itself, and why: its guarantees depend on them.
 const RESERVED: [(&str, &str); 16] = [
     ("acks", "a dead letter counts once it is acknowledged by all"),
     ("request.required.acks", "a dead letter counts once it is acknowledged by all"),
     ("enable.idempotence", "a dead letter is written once"),
-    ("auto.offset.reset", "a lost position must stop adtrail and not skip events"),
-    ("enable.auto.commit", "positions are those of the store"),
-    ("auto.commit.enable", "positions are those of the store"),
-    ("enable.auto.offset.store", "positions are those of the store"),
-    ("transactional.id", "the service makes no transactions"),
+    ("auto.offset.reset", "a lost position must stop adtrail, not skip events"),
+    ("enable.auto.commit", "positions are kept in the store"),
+    ("auto.commit.enable", "positions are kept in the store"),
+    ("enable.auto.offset.store", "positions are kept in the store"),
+    ("transactional.id", "the service does not use transactions"),
     ("group.id", "it is kafka.group"),
     ("bootstrap.servers", "it is kafka.brokers"),
     ("metadata.broker.list", "it is kafka.brokers"),
-    ("isolation.level", "what was taken back must not be read"),
+    ("isolation.level", "records of aborted transactions must not be read"),
     ("message.max.bytes", "a dead letter is as long as its record"),
-    ("delivery.report.only.error", "a dead letter counts once adtrail is told that it is there"),
+    ("delivery.report.only.error", "a dead letter counts once its delivery is reported"),
     ("statistics.interval.ms", "lag and readiness come from it"),
-    ("internal.termination.signal", "signals are adtrail's"),
+    ("internal.termination.signal", "adtrail handles signals itself"),
 ];
 
-/// What makes brokers up.
+/// Prefix of the properties of mock brokers.
 const MOCK: &str = "test.mock.";
 
 fn client_key(name: &str) -> String {
     format!("kafka.librdkafka.{name}")
 }
 
-/// What follows a setting's name where a file has the value: `sasl.password = { file = "…" }`.
+/// Suffix of a property's name if the value is read from a file: `sasl.password = { file = "…" }`.
 const FILE: &str = ".file";
 
-/// Names of librdkafka's own that end so.
+/// librdkafka properties whose own names end in `.file`.
 const NAMES_WITH_FILE: [&str; 3] = [
     "sasl.oauthbearer.assertion.file",
     "sasl.oauthbearer.assertion.private.key.file",
     "sasl.oauthbearer.assertion.jwt.template.file",
 ];
 
-/// A value, or the path of the file that has it.
-struct Given {
+/// A value, or the path of the file that contains it.
+struct RawSetting {
     node: Node,
     is_path: bool,
 }
 
-/// The names have dots, which TOML reads as tables unless they are quoted: both are taken.
+/// Reads the properties. Their names contain dots, which TOML reads as tables unless they are quoted: both forms are
+/// accepted.
 pub(crate) fn read(section: &mut Section<'_>) -> BTreeMap<String, ClientSetting> {
     let mut flat = Vec::new();
     flatten("", section.take_all(), &mut flat);
-    let mut given: BTreeMap<String, Given> = BTreeMap::new();
+    let mut raw_settings: BTreeMap<String, RawSetting> = BTreeMap::new();
     for (name, node) in flat {
         let is_path = name.ends_with(FILE) && !NAMES_WITH_FILE.contains(&&*name);
         let name = if is_path { name[..name.len() - FILE.len()].to_owned() } else { name };
-        match given.get(&name).map(|other| &other.node) {
-            Some(other) if is_of_file(other) && is_of_file(&node) => {
-                let problem = format!("given twice, the other time at {}", other.place);
+        match raw_settings.get(&name).map(|other| &other.node) {
+            Some(other) if is_from_file(other) && is_from_file(&node) => {
+                let problem = format!("set twice, also at {}", other.location);
                 section.error(
                     section.dotted(&name),
-                    node.place,
+                    node.location,
                     problem.into(),
-                    node.value.shown(),
+                    node.value.summary(),
                 );
             }
-            Some(other) if other.place > node.place => {}
+            Some(other) if other.location > node.location => {}
             _ => {
-                given.insert(name, Given { node, is_path });
+                raw_settings.insert(name, RawSetting { node, is_path });
             }
         }
     }
     let mut settings = BTreeMap::new();
-    for (name, Given { node, is_path }) in given {
+    for (name, RawSetting { node, is_path }) in raw_settings {
         let setting = if is_path {
-            setting_of_file(section, &name, node)
+            setting_from_file(section, &name, node)
         } else {
             setting(section, &name, node)
         };
@@ -121,14 +122,14 @@ pub(crate) fn read(section: &mut Section<'_>) -> BTreeMap<String, ClientSetting>
     settings
 }
 
-fn is_of_file(node: &Node) -> bool {
-    matches!(node.place, Location::File { .. })
+fn is_from_file(node: &Node) -> bool {
+    matches!(node.location, Location::File { .. })
 }
 
 fn flatten(prefix: &str, table: Table, flat: &mut Vec<(String, Node)>) {
     for (key, node) in table {
         let name = format!("{prefix}{key}");
-        // In the environment and in flags such a table is a text that reads as one.
+        // In the environment and in flags such a table is an inline TOML table.
         let is_table = |node: &Node| matches!(node.value, Value::Table(_));
         match node.parse_untyped().filter(is_table).unwrap_or(node) {
             Node { value: Value::Table(table), .. } => flatten(&format!("{name}."), table, flat),
@@ -138,42 +139,43 @@ fn flatten(prefix: &str, table: Table, flat: &mut Vec<(String, Node)>) {
 }
 
 fn setting(section: &mut Section<'_>, name: &str, node: Node) -> Option<ClientSetting> {
-    if refuse_reserved(section, name, &node) {
+    if reject_reserved(section, name, &node) {
         return None;
     }
     let value = client_value(&node);
     if value.is_none() {
-        let problem = "expected a text, a number, true or false".into();
-        section.error(section.dotted(name), node.place.clone(), problem, node.value.shown());
+        let problem = "expected a string, a number or a boolean".into();
+        section.error(section.dotted(name), node.location.clone(), problem, node.value.summary());
     }
-    Some(ClientSetting::new(node.place, name, &value?))
+    Some(ClientSetting::new(node.location, name, &value?))
 }
 
-fn setting_of_file(section: &mut Section<'_>, name: &str, node: Node) -> Option<ClientSetting> {
-    if refuse_reserved(section, name, &node) {
+fn setting_from_file(section: &mut Section<'_>, name: &str, node: Node) -> Option<ClientSetting> {
+    if reject_reserved(section, name, &node) {
         return None;
     }
     let path = client_value(&node).unwrap_or_default();
-    match Secret::of_file(&path) {
+    match Secret::from_file(&path) {
         Ok(value) => {
-            Some(ClientSetting { place: node.place, value: Some(value), is_private: true })
+            Some(ClientSetting { place: node.location, value: Some(value), is_private: true })
         }
         Err(problem) => {
             let key = section.dotted(&format!("{name}{FILE}"));
-            section.error(key, node.place, problem, node.value.shown());
+            section.error(key, node.location, problem, node.value.summary());
             None
         }
     }
 }
 
-fn refuse_reserved(section: &mut Section<'_>, name: &str, node: &Node) -> bool {
+fn reject_reserved(section: &mut Section<'_>, name: &str, node: &Node) -> bool {
     let reserved = RESERVED.iter().find(|(reserved, _)| *reserved == name);
     let reason = reserved.map(|(_, reason)| *reason);
-    let reason = reason.or_else(|| name.starts_with(MOCK).then_some("the brokers are real"));
+    let reason =
+        reason.or_else(|| name.starts_with(MOCK).then_some("mock brokers are not supported"));
     if let Some(reason) = reason {
-        let problem = format!("set by adtrail itself, because {reason}");
-        let shown = node.value.shown();
-        section.error(section.dotted(name), node.place.clone(), problem.into(), shown);
+        let problem = format!("cannot be set, because {reason}");
+        let value = node.value.summary();
+        section.error(section.dotted(name), node.location.clone(), problem.into(), value);
     }
     reason.is_some()
 }

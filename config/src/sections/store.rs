@@ -1,4 +1,4 @@
-//! Where rows and state are kept.
+//! Reads the settings of the store.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,41 +13,42 @@ use crate::parse::{duration, size};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Store {
-    /// Where processes share it; `None`: it is embedded, at [`Store::path`].
+    /// The HBase cluster of a shared store; `None` for an embedded one at [`Store::path`].
     pub hbase: Option<HBase>,
     /// Relative to the working directory.
     pub path: PathBuf,
     /// Fixed when the store is created.
     pub partitions: u16,
-    /// Of rows, by event time. `None`: kept for ever. [`Store::retention_of`] tells an app's.
+    /// Default retention of rows, by event time. `None` keeps them for ever. [`Store::retention_of`] returns an
+    /// app's.
     pub retention_ms: Option<u64>,
-    /// A region with more bytes of rows is split.
+    /// Bytes of rows above which a region is split.
     pub region_bytes_max: u64,
-    /// Rows per second and partition of an app above which it is spread further. `None`: never.
+    /// Rows per second and partition of an app above which its fanout doubles. `None` disables it.
     pub fanout_above: Option<u32>,
-    /// What the engine may use for its block cache and its write buffers together.
+    /// Memory of the block cache and the write buffers together.
     pub memory_bytes: u64,
-    /// Of the apps that say something of their own.
+    /// Settings of the apps, where they override these.
     pub apps: BTreeMap<Pid, AppStore>,
 }
 
-/// What an app's settings say of its rows.
+/// The storage settings of one app.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AppStore {
-    /// Instead of the store's; `Some(None)`: kept for ever.
+    /// Overrides the store's retention; `Some(None)` keeps rows for ever.
     pub retention_ms: Option<Option<u64>>,
-    /// Over how many partitions new rows are spread, a power of two. `None`: one, and more as
-    /// [`Store::fanout_above`] says.
+    /// Number of partitions over which new rows are distributed, a power of two. `None` means one, raised by
+    /// [`Store::fanout_above`].
     pub fanout: Option<u16>,
 }
 
 impl Store {
-    /// By the same settings, but elsewhere, and forgetting nothing.
+    /// Returns the same settings for an embedded store at another path that keeps all rows.
     pub fn keeping_all(&self, path: PathBuf) -> Self {
         Self { hbase: None, path, retention_ms: None, apps: BTreeMap::new(), ..self.clone() }
     }
 
-    /// How long an app's rows are kept, by event time. `None`: for ever.
+    /// Returns how long an app's rows are kept, by event time; `None` for ever.
     pub fn retention_of(&self, pid: Pid) -> Option<u64> {
         self.apps.get(&pid).and_then(|app| app.retention_ms).unwrap_or(self.retention_ms)
     }
@@ -55,9 +56,9 @@ impl Store {
 
 const MIB: u64 = 1 << 20;
 const MEMORY_BYTES: u64 = 448 * MIB;
-/// With less, write buffers would hold no more than a batch or two.
+/// With less, the write buffers would hold only a batch or two.
 const MEMORY_BYTES_MIN: u64 = 32 * MIB;
-/// A slip of a unit, and not a machine.
+/// More is a wrong unit rather than a real machine.
 const MEMORY_BYTES_MAX: u64 = 1024 * 1024 * MIB;
 
 pub(crate) fn read(store: &mut Section<'_>) -> Store {
@@ -77,13 +78,13 @@ pub(crate) fn read(store: &mut Section<'_>) -> Store {
     }
 }
 
-/// `[apps.store]`, over `[store]`.
+/// Reads `[apps.store]`, which overrides `[store]`.
 pub(crate) fn read_app(app: &mut Section<'_>, partitions: u16) -> AppStore {
     let retention_ms = app.text("retention", duration::parse_ms_or_off);
-    AppStore { retention_ms, fanout: read_fan(app, partitions) }
+    AppStore { retention_ms, fanout: read_fanout(app, partitions) }
 }
 
-fn read_fan(app: &mut Section<'_>, partitions: u16) -> Option<u16> {
+fn read_fanout(app: &mut Section<'_>, partitions: u16) -> Option<u16> {
     let fanout: u16 = app.integer("fanout", 1..=32_768)?;
     if !fanout.is_power_of_two() {
         app.reject("fanout", "expected a power of two: 1, 2, 4, 8 …", fanout.to_string());
@@ -105,7 +106,7 @@ fn parse_memory(text: &str) -> Result<u64, Problem> {
     }
 }
 
-/// Whether processes share it.
+/// Returns whether the store is shared by several processes.
 fn parse_kind(text: &str) -> Result<bool, Problem> {
     match text {
         "embedded" => Ok(false),

@@ -1,15 +1,15 @@
-//! The files of a TLS client.
+//! Reads the files of a TLS client.
 
 use std::path::PathBuf;
 
 use crate::parse::section::Section;
 
-/// PEM files.
+/// Paths of PEM files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tls {
-    /// Authorities to trust: of a registry in place of the system's, of HBase beside them.
+    /// Trusted authorities: for a registry instead of the system's, for HBase in addition to them.
     pub ca: Option<PathBuf>,
-    /// For servers that ask for a certificate.
+    /// The client certificate, for servers that require one.
     pub identity: Option<Identity>,
 }
 

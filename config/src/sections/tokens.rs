@@ -1,4 +1,4 @@
-//! Who may read which apps: tokens, of which the settings have the hashes alone.
+//! Reads API tokens, of which the settings contain only the hashes, and the apps that each may read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -17,25 +17,25 @@ use crate::parse::error::Problem;
 use crate::parse::secret::TOKEN_PREFIX;
 use crate::parse::section::Section;
 
-/// Letters and digits of a secret: 190 bits.
+/// Letters and digits of a token's secret: 190 bits.
 pub const SECRET_CHARS: usize = 32;
 
 const ID_CHARS_MAX: usize = 40;
-/// In `apps`: every app of the settings.
+/// The entry of `apps` that means all apps.
 const ALL_APPS: &str = "*";
 
-/// One entry of `[[tokens]]`. The token itself is `adt_<id>_<secret>`, which only its owner has.
+/// An entry of `[[tokens]]`. The token itself is `adt_<id>_<secret>`; only its owner has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
-    /// No secret: it stands for the token in logs.
+    /// Not secret: it identifies the token in logs.
     pub id: Box<str>,
     pub digest: TokenDigest,
     pub apps: TokenApps,
-    /// The first moment at which it lets nobody in; `None`: it always does.
+    /// The time from which the token is rejected; `None` never expires.
     pub expires: Option<Timestamp>,
 }
 
-/// The apps whose rows a token shows.
+/// The apps that a token may read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TokenApps {
     All,
@@ -52,7 +52,7 @@ impl TokenApps {
     }
 }
 
-/// SHA-256 of a whole token. It is never shown, though it lets nobody in.
+/// SHA-256 of a whole token. It is never logged, although it grants no access.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TokenDigest([u8; 32]);
 
@@ -61,12 +61,12 @@ impl TokenDigest {
         Self(Sha256::digest(token.as_bytes()).into())
     }
 
-    /// Takes the same time wherever the two differ.
+    /// Compares in constant time.
     pub fn matches(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
     }
 
-    /// As `sha256` of the settings has it.
+    /// Returns the form of the setting `sha256`.
     pub fn to_hex(&self) -> String {
         hex(&self.0)
     }
@@ -95,7 +95,7 @@ impl fmt::Debug for TokenDigest {
     }
 }
 
-/// The id that a token names, if the text has the form of one.
+/// Returns the id in a token, if the text has the form of a token.
 pub fn token_id(token: &str) -> Option<&str> {
     let (id, secret) = token.strip_prefix(TOKEN_PREFIX)?.rsplit_once('_')?;
     let is_secret =
@@ -103,18 +103,22 @@ pub fn token_id(token: &str) -> Option<&str> {
     (is_id(id) && is_secret).then_some(id)
 }
 
-/// An id of which a token can be made.
+/// Parses the id of a token.
 ///
 /// # Errors
-/// What is allowed.
+/// Returns what is allowed.
 pub fn parse_token_id(text: &str) -> Result<Box<str>, Problem> {
     if is_id(text) {
         return Ok(text.into());
     }
-    Err(format!("expected an id of 1 to {ID_CHARS_MAX} of a-z, 0-9 and, within, '_'").into())
+    Err(format!(
+        "expected an id of 1 to {ID_CHARS_MAX} characters of a-z, 0-9 and '_', without '_' at the \
+         ends"
+    )
+    .into())
 }
 
-/// With these characters a double click takes the whole token.
+/// A double click selects the whole token if it has only these characters.
 fn is_id(text: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     (1..=ID_CHARS_MAX).contains(&text.len())
@@ -123,12 +127,12 @@ fn is_id(text: &str) -> bool {
         && !text.ends_with('_')
 }
 
-/// The end of a token's life: an instant, or a date to whose end, in UTC, it is good.
+/// Parses the expiry of a token: an instant, or a date at whose end in UTC it expires.
 ///
 /// # Errors
-/// What is allowed.
+/// Returns what is allowed.
 pub fn parse_expiry(text: &str) -> Result<Timestamp, Problem> {
-    // A date-time would pass for its date.
+    // `Date` would accept a date-time too.
     let date = (text.len() == "2027-01-31".len()).then(|| text.parse::<Date>().ok()).flatten();
     let end_of = |date: Date| {
         let next = date.checked_add(1.day()).ok()?;
@@ -136,12 +140,12 @@ pub fn parse_expiry(text: &str) -> Result<Timestamp, Problem> {
     };
     date.map_or_else(|| text.parse().ok(), end_of).ok_or_else(|| {
         "expected an RFC 3339 instant such as \"2027-01-31T18:00:00+08:00\", or a date such as \
-         \"2027-01-31\", to whose end in UTC the token is good"
+         \"2027-01-31\", at whose end in UTC the token expires"
             .into()
     })
 }
 
-/// The tokens, and whether all could be read.
+/// Reads the tokens; the flag is false if some are invalid.
 pub(crate) fn read(
     root: &mut Section<'_>,
     apps: &KnownApps<'_>,
@@ -151,69 +155,65 @@ pub(crate) fn read(
     root.tables("tokens", |token| {
         let id = token.text("id", parse_token_id);
         let digest = token.text("sha256", TokenDigest::parse);
-        let mut named = 0;
-        let given = token.texts("apps", |key| {
-            named += 1;
+        let mut count = 0;
+        let entries = token.texts("apps", |key| {
+            count += 1;
             apps.parse(key)
         });
         let expires = token.text("expires", parse_expiry);
-        token.require("id", "a name for the token, which logs show");
+        token.require("id", "the token's name in logs");
         token.require("sha256", "the SHA-256 of the token, as `adtrail token new` prints it");
         token.require("apps", "keys of [[apps]], or [\"*\"] for all");
         id.iter().for_each(|id| token.require_unique("id", id, &mut taken));
         if let Some(expired) = expires.filter(|expires| *expires <= now) {
-            token.warn(
-                "expires",
-                "in the past, so that this token lets nobody in",
-                &expired.to_string(),
-            );
+            token.warn("expires", "in the past: this token is rejected", &expired.to_string());
         }
-        let apps = given.and_then(|given| read_apps(token, given, named));
+        let apps = entries.and_then(|entries| read_apps(token, entries, count));
         Some(Token { id: id?, digest: digest?, apps: apps?, expires })
     })
 }
 
-/// One of `apps`.
-enum Given {
+/// One entry of `apps`.
+enum AppEntry {
     All,
-    One(Pid),
-    /// Of an app that could not be read.
-    Unsure,
+    App(Pid),
+    /// A key that may belong to an invalid app.
+    Unresolved,
 }
 
-/// `given` are those of the `named` that are no mistakes.
-fn read_apps(token: &mut Section<'_>, given: Vec<Given>, named: usize) -> Option<TokenApps> {
-    let is_all = given.iter().any(|given| matches!(given, Given::All));
-    if named == 0 || is_all && named > 1 {
+/// `entries` are the valid ones of `count` entries.
+fn read_apps(token: &mut Section<'_>, entries: Vec<AppEntry>, count: usize) -> Option<TokenApps> {
+    let is_all = entries.iter().any(|entry| matches!(entry, AppEntry::All));
+    if count == 0 || is_all && count > 1 {
         let problem = "expected keys of [[apps]], or \"*\" alone for all";
-        token.reject("apps", problem, format!("a list of {named}"));
+        token.reject("apps", problem, format!("a list of {count}"));
         return None;
     }
-    let pid = |given| if let Given::One(pid) = given { Some(pid) } else { None };
+    let pid = |entry| if let AppEntry::App(pid) = entry { Some(pid) } else { None };
     Some(if is_all {
         TokenApps::All
     } else {
-        TokenApps::These(given.into_iter().filter_map(pid).collect())
+        TokenApps::These(entries.into_iter().filter_map(pid).collect())
     })
 }
 
 /// The apps of the settings.
 pub(crate) struct KnownApps<'a> {
     pub policy: &'a Policy,
-    /// Whether all of them could be read. One mistake is not reported twice.
+    /// All apps are valid. If not, unknown keys are accepted, so that one mistake is not reported twice.
     pub complete: bool,
 }
 
 impl KnownApps<'_> {
-    fn parse(&self, key: &str) -> Result<Given, Problem> {
+    fn parse(&self, key: &str) -> Result<AppEntry, Problem> {
         if key == ALL_APPS {
-            return Ok(Given::All);
+            return Ok(AppEntry::All);
         }
         if let Some(app) = self.policy.app_by_key(key) {
-            return Ok(Given::One(app.pid));
+            return Ok(AppEntry::App(app.pid));
         }
         if !self.complete {
-            return Ok(Given::Unsure);
+            return Ok(AppEntry::Unresolved);
         }
         let known: BTreeSet<&str> = self.policy.apps().map(|app| &*app.key).collect();
         Err(nearest::expected("the key of one of the [[apps]]", key, known))
@@ -249,7 +249,7 @@ mod tests {
         check_id("", None);
     }
 
-    /// Against `printf %s TOKEN | sha256sum`.
+    /// The expected value is from `printf %s TOKEN | sha256sum`.
     #[test]
     fn the_hash_is_of_the_whole_token() {
         let hex = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_lasts_to_its_end() {
+    fn a_date_expires_at_its_end() {
         let check = |text: &str, expected: Option<&str>| {
             let expiry = parse_expiry(text).ok().map(|expiry| expiry.to_string());
             assert_eq!(expiry.as_deref(), expected, "{text}");

@@ -1,4 +1,4 @@
-//! The settings as users write them: layers, windows, overrides and the shipped files.
+//! Tests of layers, windows, overrides and the shipped files.
 
 mod mistakes;
 mod registry;
@@ -17,7 +17,7 @@ use super::*;
 const EXAMPLE: &str = include_str!("../../example.toml");
 const COMPOSE: &str = include_str!("../../compose.toml");
 
-/// One app, one channel; what is added to it begins on line 7.
+/// One app and one channel; text appended to it begins on line 7.
 const CATALOGUE: &str = "[[apps]]\npid = 1\nkey = \"app-x\"\n\n[[channels]]\nid = \"toutiao\"\n";
 
 fn pair(key: &str, value: &str) -> Vec<(String, String)> {
@@ -38,7 +38,7 @@ fn check_brokers(file: &str, variable: Option<&str>, flag: Option<&str>, expecte
     assert_eq!(load(&sources).unwrap().kafka.brokers, expected);
 }
 
-/// The same key in `[attribution]`, the app, the channel and the campaign, where given.
+/// Sets the same key in `[attribution]`, the app, the channel and the campaign, as far as set.
 #[track_caller]
 fn check_click_window(levels: [Option<u64>; 4], app_days: u64, campaign_days: u64) {
     let [default, app, channel, campaign] = levels.map(|days| match days {
@@ -68,7 +68,7 @@ fn later_layers_override_earlier_ones() {
     check_brokers("", Some("\"env:1\""), None, "env:1");
     check_brokers("[kafka]\nbrokers = \"file:1\"", Some("env:1"), Some("flag:1"), "flag:1");
     check_brokers("[kafka]\nbrokers = \"file:1\"", None, Some("flag:1"), "flag:1");
-    // Even a mistake that is overridden does no harm.
+    // An overridden invalid value is ignored.
     check_brokers("[kafka]\nbrokers = 5", Some("env:1"), None, "env:1");
 }
 
@@ -104,7 +104,7 @@ fn variables_take_the_type_of_their_key() {
 }
 
 #[test]
-fn librdkafka_keys_may_be_quoted_or_not() {
+fn librdkafka_keys_may_be_quoted() {
     let config = parse(
         "[kafka.librdkafka]\nfetch.min.bytes = 5\n\"fetch.max.bytes\" = 6\nssl.a = true\nssl.b = 0.5\n",
     );
@@ -181,16 +181,18 @@ fn probabilistic_click_windows_end_at_a_day() {
 }
 
 #[test]
-fn what_is_allowed_and_hardly_meant_is_told() {
+fn valid_but_probably_unintended_settings_are_warnings() {
     let campaign = "[[campaigns]]\nspreadid = 7\npid = 1\nchannel = \"toutiao\"\n[campaigns.attribution]\nclick_probabilistic_window = \"25h\"\n";
-    let taken = "taken as \"24h\", the most that clicks matched by address may have";
+    let effect = "reduced to \"24h\", the maximum for clicks that are matched probabilistically";
     let text = format!(
         "{CATALOGUE}{campaign}[attribution]\nclick_probabilistic_window = \"48h\"\nimpression_probabilistic_window = \"2d\"\n"
     );
     let mut table = tree::parse_file("f.toml", text.as_bytes()).unwrap();
     let expected = [
-        format!("f.toml:12: campaigns[0].attribution.click_probabilistic_window: {taken}: \"25h\""),
-        format!("f.toml:14: attribution.click_probabilistic_window: {taken}: \"48h\""),
+        format!(
+            "f.toml:12: campaigns[0].attribution.click_probabilistic_window: {effect}: \"25h\""
+        ),
+        format!("f.toml:14: attribution.click_probabilistic_window: {effect}: \"48h\""),
     ];
     let warnings = |table: Table| -> Vec<String> {
         read(table, "f.toml").0.unwrap().warnings.iter().map(ToString::to_string).collect()
@@ -204,7 +206,7 @@ fn what_is_allowed_and_hardly_meant_is_told() {
     let mut table = Table::new();
     layers::overlay(&mut table, &pair(name, "1441m"), &[]);
     let expected = format!(
-        "environment variable {name}: attribution.click_probabilistic_window: {taken}: \"1441m\""
+        "environment variable {name}: attribution.click_probabilistic_window: {effect}: \"1441m\""
     );
     assert_eq!(warnings(table), [expected]);
 }
@@ -218,9 +220,9 @@ fn memory_is_a_size() {
     assert_eq!(memory("[store]\nmemory = \"1024GiB\""), 1 << 40);
 }
 
-/// Odd, and each has a meaning that somebody may want.
+/// Unusual values, each with a valid use.
 #[test]
-fn odd_windows_are_taken_as_they_are() {
+fn unusual_windows_are_accepted() {
     let zero = "[attribution]\nclick_window = \"0s\"\nclick_probabilistic_window = \"0s\"\n\
         impression_window = \"0s\"\nimpression_probabilistic_window = \"0s\"\n\
         duplicate_within = \"0s\"\nreattribution_window = \"0s\"\nclock_skew = \"0s\"\neffect_window = \"0s\"\n";
@@ -229,7 +231,7 @@ fn odd_windows_are_taken_as_they_are() {
     let times = [rules.reattribution_window_ms, rules.clock_skew_ms, rules.effect_window_ms];
     assert_eq!((rules.windows.click_ms, rules.windows.impression_ms, times), (0, 0, [0; 3]));
     assert!(config.warnings.is_empty(), "{:?}", config.warnings);
-    // Only a touch's own lookback ends at 90 days; rows may be kept for less than a window.
+    // Only a touch's own lookback is limited to 90 days; rows may be kept for less than a window.
     let long = "[attribution]\nclick_window = \"3650d\"\neffect_window = \"1ms\"\n[store]\nretention = \"1h\"\n";
     let config = parse(&format!("{CATALOGUE}{long}")).unwrap();
     assert_eq!(app(&config, 1).windows.click_ms, 3650 * DAY_MS);
@@ -275,7 +277,7 @@ fn apps_override_the_rules_for_all() {
 }
 
 #[test]
-fn without_a_file_the_defaults_hold() {
+fn without_a_file_the_defaults_apply() {
     assert!(!Path::new(DEFAULT_FILE).exists());
     let config = load(&Sources::default()).unwrap();
     assert_eq!(config.kafka.brokers, "127.0.0.1:9092");
@@ -292,7 +294,7 @@ fn without_a_file_the_defaults_hold() {
     assert_eq!(config.admin_listen.to_string(), "127.0.0.1:8081");
 }
 
-/// The example with every setting in force that it only mentions.
+/// The example with all optional settings enabled.
 fn whole_example() -> String {
     let is_setting =
         |line: &str| line.starts_with('#') && !line.starts_with("# ") && line.len() > 1;
@@ -306,9 +308,9 @@ fn the_example_shows_every_key() {
     let table = tree::parse_file("example.toml", whole.as_bytes()).unwrap();
     let mut shown = Vec::new();
     collect_keys("", &table, &mut shown);
-    let (config, report) = read(table, "example.toml");
+    let (config, diagnostics) = read(table, "example.toml");
     config.unwrap();
-    for (table, keys) in report.known {
+    for (table, keys) in diagnostics.known {
         for key in keys {
             let key = if table.is_empty() { key.into() } else { format!("{table}.{key}") };
             assert!(shown.contains(&key), "{key}");
@@ -338,12 +340,12 @@ fn the_example_holds_the_defaults() {
     let defaults = parse("").unwrap();
     for (text, previous_key) in [(EXAMPLE, None), (&whole_example(), Some("app-w".into()))] {
         let mut example = parse(text).unwrap();
-        for own in std::mem::take(&mut example.store.apps).values() {
+        for overrides in std::mem::take(&mut example.store.apps).values() {
             assert_eq!(
-                own.retention_ms.unwrap_or(defaults.store.retention_ms),
+                overrides.retention_ms.unwrap_or(defaults.store.retention_ms),
                 defaults.store.retention_ms
             );
-            assert_eq!(own.fanout.unwrap_or(1), 1);
+            assert_eq!(overrides.fanout.unwrap_or(1), 1);
         }
         assert_eq!((&example.ingest, &example.store), (&defaults.ingest, &defaults.store));
         assert_eq!(example.registry, defaults.registry);
@@ -369,7 +371,7 @@ fn the_example_holds_the_defaults() {
 }
 
 #[test]
-fn a_version_tells_what_is_meant_not_how_it_is_written() {
+fn the_policy_version_depends_on_meaning_not_notation() {
     let version = |text: &str| parse(&format!("{CATALOGUE}{text}")).unwrap().policy.version();
     let plain = version("");
     assert_eq!(version("[attribution]\nclick_window = \"168h\"\n"), plain);
@@ -380,7 +382,7 @@ fn a_version_tells_what_is_meant_not_how_it_is_written() {
 }
 
 #[test]
-fn the_settings_of_compose_are_valid() {
+fn the_compose_settings_are_valid() {
     let config = parse(COMPOSE).unwrap();
     assert_eq!(config.kafka.brokers, "127.0.0.1:9092");
     assert_eq!(config.store.path, Path::new("/var/lib/adtrail"));
@@ -389,14 +391,14 @@ fn the_settings_of_compose_are_valid() {
 }
 
 #[test]
-fn an_app_keeps_its_rows_by_its_own_settings_or_by_those_of_all() {
+fn retention_of_an_app_overrides_the_store_default() {
     let text = "[store]\nretention = \"30d\"\nfanout_above = 9\n\
                 [[apps]]\npid = 1\nkey = \"a\"\n[apps.store]\nretention = \"off\"\nfanout = 8\n\
                 [[apps]]\npid = 2\nkey = \"b\"\n";
     let store = parse(text).unwrap().store;
     assert_eq!(store.retention_of(Pid(1)), None);
     assert_eq!(store.retention_of(Pid(2)), Some(30 * DAY_MS));
-    assert_eq!(store.retention_of(Pid(3)), Some(30 * DAY_MS), "an app that is not in the settings");
+    assert_eq!(store.retention_of(Pid(3)), Some(30 * DAY_MS), "an app that is not configured");
     assert_eq!(store.apps[&Pid(1)].fanout, Some(8));
     assert_eq!((store.apps[&Pid(2)].fanout, store.fanout_above), (None, Some(9)));
     assert_eq!(parse("[store]\nfanout_above = 0").unwrap().store.fanout_above, None);

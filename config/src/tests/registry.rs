@@ -1,4 +1,4 @@
-//! The registry's settings, and every mistake in them.
+//! Tests of the registry's settings, and of every error in them.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::{Identity, Login, Registry, Sources, Tls, load, parse};
 
 const URLS: &str = "[registry]\nurls = [\"http://a\"]\n";
 
-/// What is added to the URL begins on line 3.
+/// `text` begins on line 3.
 fn registry(text: &str) -> Registry {
     parse(&format!("{URLS}{text}")).unwrap().registry.unwrap()
 }
@@ -26,13 +26,13 @@ fn check_cache(store: &str, expected: &str) {
 }
 
 #[test]
-fn without_urls_there_is_none() {
+fn without_urls_no_registry_is_used() {
     assert_eq!(parse("").unwrap().registry, None);
     assert_eq!(parse("[registry]\nurls = []\nuser = \"u\"\ntoken = \"t\"").unwrap().registry, None);
 }
 
 #[test]
-fn the_rest_has_defaults() {
+fn everything_but_the_urls_has_a_default() {
     let expected = Registry {
         urls: vec!["http://a/".parse().unwrap()],
         login: None,
@@ -45,7 +45,7 @@ fn the_rest_has_defaults() {
 }
 
 #[test]
-fn all_of_it_can_be_set() {
+fn every_key_can_be_set() {
     let config = parse(
         "[registry]\nurls = [\"https://a:1/apis/ccompat/v7\", \"http://[::1]:8081/\"]\n\
          user = \"u\"\npassword = \"p\"\nca = \"ca.pem\"\ncertificate = \"c.pem\"\nkey = \"k.pem\"\n\
@@ -74,7 +74,7 @@ fn all_of_it_can_be_set() {
 }
 
 #[test]
-fn schemas_are_kept_beside_the_store() {
+fn schemas_are_cached_next_to_the_store() {
     check_cache("adtrail-data", "adtrail-data-schemas");
     check_cache("/var/lib/adtrail/", "/var/lib/adtrail-schemas");
     check_cache("a/../b", "a/../b-schemas");
@@ -85,7 +85,7 @@ fn schemas_are_kept_beside_the_store() {
 }
 
 #[test]
-fn secrets_come_from_files_and_variables_too() {
+fn secrets_can_come_from_files_and_variables() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("token");
     std::fs::write(&path, "hunter2\n").unwrap();
@@ -110,35 +110,35 @@ fn secrets_come_from_files_and_variables_too() {
 
 #[test]
 #[rustfmt::skip]
-fn mistakes_are_told_with_what_is_allowed() {
-    const URL: &str = r#"expected a URL such as "http://registry:8081", also with a path: (not shown)"#;
+fn invalid_values_are_reported_with_what_is_allowed() {
+    const URL: &str = r#"expected a URL such as "http://registry:8081", optionally with a path: (not shown)"#;
     for bad in ["registry:8081", "", "ftp://a", "http://", "/a", "http://a b"] {
         check_wrong(&format!("[registry]\nurls = [\"http://a\", {bad:?}]"), &format!("2: registry.urls[1]: {URL}"));
     }
     check_wrong("[registry]\nurls = [5]", &format!("2: registry.urls[0]: {URL}"));
-    check_wrong("[registry]\nurls = \"http://a\"", r#"2: registry.urls: expected a list of texts, such as ["a", "b"]: (not shown)"#);
-    const WITHIN: &str = "a name or password within the URL, expected them as registry.user and registry.password: (not shown)";
+    check_wrong("[registry]\nurls = \"http://a\"", r#"2: registry.urls: expected a list of strings, such as ["a", "b"]: (not shown)"#);
+    const WITHIN: &str = "the URL contains credentials, expected them as registry.user and registry.password: (not shown)";
     check_wrong("[registry]\nurls = [\"http://u:hunter2@a\"]", &format!("2: registry.urls[0]: {WITHIN}"));
     check_wrong("[registry]\nurls = [\"http://u@a\"]", &format!("2: registry.urls[0]: {WITHIN}"));
     check_variable("ADTRAIL__REGISTRY__URLS", "[\"http://:hunter2@a\"]", &format!("registry.urls[0]: {WITHIN}"));
-    check_wrong("[registry]\nurls = [\"http://a?token=hunter2\"]", "2: registry.urls[0]: expected a URL without a query and a fragment: (not shown)");
+    check_wrong("[registry]\nurls = [\"http://a?token=hunter2\"]", "2: registry.urls[0]: expected a URL without query and fragment: (not shown)");
     check_rejected("tiemout = \"1s\"", "3: registry.tiemout: unknown key, the nearest known one is: timeout");
     check_rejected("timeout = \"0s\"", r#"3: registry.timeout: expected at least "1ms": "0s""#);
     check_rejected("timeout = 5", r#"3: registry.timeout: no unit, expected one of ms, s, m, h, d, w as in "7d": 5"#);
     check_rejected("unknown_schema_retry = \"999ms\"", r#"3: registry.unknown_schema_retry: expected at least "1s": "999ms""#);
     check_rejected("cache = \"\"", r#"3: registry.cache: expected a path: """#);
-    check_rejected("ca = 5", "3: registry.ca: expected a text in quotes: 5");
+    check_rejected("ca = 5", "3: registry.ca: expected a quoted string: 5");
 }
 
 #[test]
 #[rustfmt::skip]
-fn secrets_that_are_none_are_told_and_not_shown() {
-    const SECRET: &str = r#"expected a text that is not empty, or a file as in { file = "/run/secrets/name" }: (not shown)"#;
+fn invalid_secrets_are_reported_but_not_shown() {
+    const SECRET: &str = r#"expected a non-empty string, or a file as in { file = "/run/secrets/name" }: (not shown)"#;
     for bad in ["\"\"", "123456", "true", "[\"hunter2\"]"] {
         check_rejected(&format!("token = {bad}"), &format!("3: registry.token: {SECRET}"));
     }
     check_rejected("token = { file = \"/absent/secret\" }", r#"3: registry.token.file: the file cannot be read, No such file or directory (os error 2): "/absent/secret""#);
-    check_rejected("token = { fil = \"/absent\" }", "3: registry.token.file: missing, expected the path of a file that has the secret\n3: registry.token.fil: unknown key, the nearest known one is: file");
+    check_rejected("token = { fil = \"/absent\" }", "3: registry.token.file: missing, expected the path of a file with the secret\n3: registry.token.fil: unknown key, the nearest known one is: file");
     check_variable("ADTRAIL__REGISTRY__PASSWORD__FILE", "", r#"registry.password.file: the file cannot be read, No such file or directory (os error 2): """#);
     let shown = format!("{:?}", registry("user = \"u\"\npassword = \"hunter2\""));
     assert!(shown.contains("password: (not shown)") && !shown.contains("hunter2"), "{shown}");
@@ -146,14 +146,14 @@ fn secrets_that_are_none_are_told_and_not_shown() {
 
 #[test]
 #[rustfmt::skip]
-fn what_contradicts_itself_is_told() {
-    check_rejected("user = \"u\"", "3: registry.user: expected registry.password beside it");
-    check_rejected("password = \"p\"", "3: registry.password: expected registry.user beside it");
-    check_rejected("certificate = \"c\"", "3: registry.certificate: expected registry.key beside it");
-    check_rejected("key = \"k\"", "3: registry.key: expected registry.certificate beside it");
+fn contradictions_are_reported() {
+    check_rejected("user = \"u\"", "3: registry.user: requires registry.password");
+    check_rejected("password = \"p\"", "3: registry.password: requires registry.user");
+    check_rejected("certificate = \"c\"", "3: registry.certificate: requires registry.key");
+    check_rejected("key = \"k\"", "3: registry.key: requires registry.certificate");
     for bad in ["a b", "a\\n", "é"] {
-        check_rejected(&format!("token = \"{bad}\""), "3: registry.token: expected ASCII characters without spaces and ends of lines");
+        check_rejected(&format!("token = \"{bad}\""), "3: registry.token: expected printable ASCII characters without spaces");
     }
-    check_rejected("user = \"u\"\npassword = \"p\"\ntoken = \"t\"", "5: registry.token: expected no registry.user beside it: one way to log in");
-    check_rejected("token = \"t\"\nuser = \"u\"\npassword = \"p\"", "4: registry.user: expected no registry.token beside it: one way to log in");
+    check_rejected("user = \"u\"\npassword = \"p\"\ntoken = \"t\"", "5: registry.token: excludes registry.user: only one login is allowed");
+    check_rejected("token = \"t\"\nuser = \"u\"\npassword = \"p\"", "4: registry.user: excludes registry.token: only one login is allowed");
 }

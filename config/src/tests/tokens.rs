@@ -1,4 +1,4 @@
-//! Who is let in by which settings, and what is wrong with those.
+//! Tests of the tokens in the settings, and of every error in them.
 
 use attribution::facts::event::Pid;
 
@@ -10,7 +10,7 @@ use crate::TokenDigest;
 
 const HEX: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
-/// The catalogue, then tokens from line 7 on.
+/// Appends tokens to the catalogue, from line 7.
 fn with(tokens: &str) -> String {
     format!("{CATALOGUE}{}", tokens.replace("HEX", HEX))
 }
@@ -25,31 +25,31 @@ fn good(tokens: &str) -> Config {
 }
 
 #[test]
-fn a_token_is_for_its_apps() {
+fn a_token_grants_its_apps() {
     let config = good(
         "[[tokens]]\nid = \"a_1\"\nsha256 = \"HEX\"\napps = [\"app-x\"]\nexpires = \"2999-12-31\"\n\
          [[tokens]]\nid = \"all\"\nsha256 = \"HEX\"\napps = [\"*\"]\n",
     );
     let digest = TokenDigest::of("abc");
-    let one = Token {
+    let single = Token {
         id: "a_1".into(),
         digest: digest.clone(),
         apps: TokenApps::These([Pid(1)].into()),
         expires: Some("3000-01-01T00:00:00Z".parse().unwrap()),
     };
     let all = Token { id: "all".into(), digest, apps: TokenApps::All, expires: None };
-    assert_eq!(config.tokens, [one, all]);
+    assert_eq!(config.tokens, [single, all]);
     assert!(config.warnings.is_empty(), "{:?}", config.warnings);
-    let seen = |token: usize, pid| config.tokens[token].apps.has(Pid(pid));
-    assert_eq!([seen(0, 1), seen(0, 2), seen(1, 1), seen(1, 2)], [true, false, true, true]);
+    let grants = |token: usize, pid| config.tokens[token].apps.has(Pid(pid));
+    assert_eq!([grants(0, 1), grants(0, 2), grants(1, 1), grants(1, 2)], [true, false, true, true]);
     assert!(!format!("{config:?}").contains(&HEX[..8]));
 }
 
 #[test]
-fn without_tokens_the_network_sees_nothing() {
+fn without_tokens_the_listener_must_be_on_loopback() {
     let expected = "2: export.listen: expected a loopback address such as \"127.0.0.1:8080\", because \
-                    there are no [[tokens]] and the network would be shown every app's rows; `adtrail \
-                    token new --app KEY` makes one: ";
+                    without [[tokens]] every client can read the rows of all apps; create a token with \
+                    `adtrail token new --app KEY`: ";
     for listen in ["0.0.0.0:8080", "[::]:8080", "192.0.2.1:80"] {
         let shown = format!("{expected}\"{listen}\"");
         check_wrong(&format!("[export]\nlisten = \"{listen}\""), &shown);
@@ -60,11 +60,11 @@ fn without_tokens_the_network_sees_nothing() {
     let token = "[[tokens]]\nid = \"a\"\nsha256 = \"HEX\"\napps = [\"*\"]\n";
     let config = good(&format!("{token}[export]\nlisten = \"0.0.0.0:80\""));
     assert_eq!(config.export_listen.to_string(), "0.0.0.0:80");
-    // A token that is mistaken is one that was meant to be there: it alone is to blame.
+    // An invalid token counts as configured, so only its own error is reported.
     check(
         "[[tokens]]\nid = \"a\"\nsha256 = \"HEX\"\napps = [\"*\"]\nexpires = \"x\"\nid2 = 1\n[export]\nlisten = \"0.0.0.0:80\"",
         "11: tokens[0].expires: expected an RFC 3339 instant such as \"2027-01-31T18:00:00+08:00\", or a \
-         date such as \"2027-01-31\", to whose end in UTC the token is good: \"x\"\n\
+         date such as \"2027-01-31\", at whose end in UTC the token expires: \"x\"\n\
          12: tokens[0].id2: unknown key, the nearest known one is: id",
     );
     check(
@@ -75,12 +75,12 @@ fn without_tokens_the_network_sees_nothing() {
 
 #[test]
 #[rustfmt::skip]
-fn wrong_tokens() {
+fn invalid_tokens() {
     let of_id = |id: &str| format!("[[tokens]]\nid = {id}\nsha256 = \"HEX\"\napps = [\"*\"]");
     for id in ["\"\"", "\"A\"", "\"a-b\"", "\"_a\"", "\"a_\"", "\"a b\""] {
-        check(&of_id(id), &format!("8: tokens[0].id: expected an id of 1 to 40 of a-z, 0-9 and, within, '_': {id}"));
+        check(&of_id(id), &format!("8: tokens[0].id: expected an id of 1 to 40 characters of a-z, 0-9 and '_', without '_' at the ends: {id}"));
     }
-    check(&of_id("5"), "8: tokens[0].id: expected a text in quotes: 5");
+    check(&of_id("5"), "8: tokens[0].id: expected a quoted string: 5");
     let of_hash = |hash: &str| format!("[[tokens]]\nid = \"a\"\nsha256 = {hash}\napps = [\"*\"]");
     let hash_wrong = "9: tokens[0].sha256: expected the SHA-256 of the whole token, 64 hexadecimal digits, as `adtrail token new` prints it: (not shown)";
     for hash in ["\"\"", "\"xyz\"", "\"adt_a_0123456789abcdefABCDEFGHIJKLMNOP\""] {
@@ -90,20 +90,20 @@ fn wrong_tokens() {
     check(&of_apps("[]"), "10: tokens[0].apps: expected keys of [[apps]], or \"*\" alone for all: a list of 0");
     check(&of_apps("[\"*\", \"app-x\"]"), "10: tokens[0].apps: expected keys of [[apps]], or \"*\" alone for all: a list of 2");
     check(&of_apps("[\"app-y\"]"), "10: tokens[0].apps[0]: expected the key of one of the [[apps]], the nearest is \"app-x\": \"app-y\"");
-    check(&of_apps("\"app-x\""), "10: tokens[0].apps: expected a list of texts, such as [\"a\", \"b\"]: \"app-x\"");
-    check_wrong(&of_apps("[\"x\"]").replace("HEX", HEX), "4: tokens[0].apps[0]: expected the key of one of the [[apps]], of which there are none: \"x\"");
-    check("[[tokens]]\n", "7: tokens[0].id: missing, expected a name for the token, which logs show\n7: tokens[0].sha256: missing, expected the SHA-256 of the token, as `adtrail token new` prints it\n7: tokens[0].apps: missing, expected keys of [[apps]], or [\"*\"] for all");
-    check("[tokens]\nid = \"a\"", "7: tokens: expected tables [[tokens]], which only the file can hold: a table");
-    check("[[tokens]]\nid = \"a\"\nsha256 = \"HEX\"\napps = [\"*\"]\n[[tokens]]\nid = \"a\"\nsha256 = \"HEX\"\napps = [\"*\"]", "12: tokens[1].id: expected a value of its own, 8 has the same: \"a\"");
+    check(&of_apps("\"app-x\""), "10: tokens[0].apps: expected a list of strings, such as [\"a\", \"b\"]: \"app-x\"");
+    check_wrong(&of_apps("[\"x\"]").replace("HEX", HEX), "4: tokens[0].apps[0]: expected the key of one of the [[apps]], but none is defined: \"x\"");
+    check("[[tokens]]\n", "7: tokens[0].id: missing, expected the token's name in logs\n7: tokens[0].sha256: missing, expected the SHA-256 of the token, as `adtrail token new` prints it\n7: tokens[0].apps: missing, expected keys of [[apps]], or [\"*\"] for all");
+    check("[tokens]\nid = \"a\"", "7: tokens: expected tables [[tokens]], which are allowed only in the file: a table");
+    check("[[tokens]]\nid = \"a\"\nsha256 = \"HEX\"\napps = [\"*\"]\n[[tokens]]\nid = \"a\"\nsha256 = \"HEX\"\napps = [\"*\"]", "12: tokens[1].id: expected a unique value, 8 has the same: \"a\"");
     check("[export]\ndownloads_per_token_max = 0", "8: export.downloads_per_token_max: expected an integer from 1 to 64: 0");
     check("[export]\ndownloads_per_token_max = 65", "8: export.downloads_per_token_max: expected an integer from 1 to 64: 65");
-    // An app that can not be read is not also unknown.
+    // An invalid app is not reported as unknown too.
     check_wrong(&format!("[[apps]]\nkey = \"x\"\n{}", of_apps("[\"x\"]").replace("HEX", HEX)), "1: apps[0].pid: missing, expected the app's number");
 }
 
-/// Whoever pastes the token itself, wherever, does not find it in a log.
+/// A token that is pasted into a wrong setting must not appear in a log.
 #[test]
-fn no_mistake_shows_a_token() {
+fn no_error_message_shows_a_token() {
     const TOKEN: &str = "adt_a_0123456789abcdefABCDEFGHIJKLMNOP";
     for line in [
         format!("[[tokens]]\nid = \"{TOKEN}\""),
@@ -119,10 +119,10 @@ fn no_mistake_shows_a_token() {
 }
 
 #[test]
-fn an_end_in_the_past_is_a_warning() {
+fn an_expiry_in_the_past_is_a_warning() {
     let config =
         good("[[tokens]]\nid = \"a\"\nsha256 = \"HEX\"\napps = [\"*\"]\nexpires = \"2020-02-29\"");
-    let expected = "adtrail.toml:11: tokens[0].expires: in the past, so that this token lets nobody in: \
+    let expected = "adtrail.toml:11: tokens[0].expires: in the past: this token is rejected: \
                     2020-03-01T00:00:00Z";
     assert_eq!(config.warnings, [expected.into()]);
     assert_eq!(config.tokens.len(), 1);
