@@ -86,7 +86,7 @@ pub fn explain<L: Facts>(
 
 /// The touches that the decision is based on.
 struct Basis {
-    /// The decision by the current settings, if it differs.
+    /// The decision that the current settings give, if it differs.
     recomputed: Option<Decision>,
     is_second_unread: bool,
     /// The strongest and the newest accepted touches, including all contributors.

@@ -183,19 +183,20 @@ pub struct Window {
 pub fn window(policy: &Policy, app: &AppPolicy, touch: &Touch, is_probabilistic: bool) -> Window {
     let windows =
         policy.campaign(app.pid, touch.spreadid).map_or(&app.windows, |campaign| &campaign.windows);
-    let own = touch.lookback_ms.map(|ms| Window { ms: ms.min(LOOKBACK_MAX_MS), origin: None });
+    let own_window =
+        touch.lookback_ms.map(|ms| Window { ms: ms.min(LOOKBACK_MAX_MS), origin: None });
     let [click, click_probabilistic, impression, impression_probabilistic] = windows.origins;
     let set = |ms, origin| Window { ms, origin: Some(origin) };
     match Tier::of(touch.kind, is_probabilistic) {
-        Tier::ClickById => own.unwrap_or(set(windows.click_ms, click)),
+        Tier::ClickById => own_window.unwrap_or(set(windows.click_ms, click)),
         Tier::ClickProbabilistic => {
             let ms = windows.click_probabilistic_ms.min(PROBABILISTIC_CLICK_MAX_MS);
             set(ms, click_probabilistic)
         }
-        Tier::ImpressionById => own.unwrap_or(set(windows.impression_ms, impression)),
+        Tier::ImpressionById => own_window.unwrap_or(set(windows.impression_ms, impression)),
         Tier::ImpressionProbabilistic => {
             let by_settings = set(windows.impression_probabilistic_ms, impression_probabilistic);
-            own.unwrap_or(by_settings)
+            own_window.unwrap_or(by_settings)
         }
     }
 }

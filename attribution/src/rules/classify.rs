@@ -85,12 +85,12 @@ impl InstallChains {
 
     /// Returns the chain of the device id at this position, and the chain's index.
     pub fn at(&self, position: usize) -> Option<(u8, &InstallChain)> {
-        let number = match self.places.get(position) {
-            Some(number) => *number,
+        let index = match self.places.get(position) {
+            Some(index) => *index,
             None if self.places.is_empty() => 0,
             None => return None,
         };
-        Some((number, self.chains.get(usize::from(number))?))
+        Some((index, self.chains.get(usize::from(index))?))
     }
 }
 

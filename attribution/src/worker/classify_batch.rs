@@ -56,17 +56,17 @@ impl<L: Facts> BatchContext<'_, L> {
 
     /// Classifies only these activations, each from the stored chains of those before it.
     pub fn classify_alone(&mut self, keys: &[FactKey]) -> Result<Vec<Classified>, L::Error> {
-        let mut wanted = keys.to_vec();
+        let mut pending = keys.to_vec();
         loop {
             let mut history = DeviceHistory::default();
-            self.load(wanted.iter().copied())?;
-            let open = self.in_order(&mut history, wanted.iter().copied().collect());
+            self.load(pending.iter().copied())?;
+            let open = self.in_order(&mut history, pending.iter().copied().collect());
             self.read_history(&mut history)?;
             let (classified, undecided) = self.classify_all(&mut history, open)?;
             if undecided.is_empty() {
                 return Ok(classified);
             }
-            wanted.extend(undecided);
+            pending.extend(undecided);
         }
     }
 

@@ -69,20 +69,20 @@ fn decide<'a, L: Facts>(
     let mut state = BatchState::default();
     state.revisit(known);
     context.load(state.activations.iter().chain(&state.effects).copied())?;
-    let mut standing: BTreeMap<FactKey, FactRecord> = BTreeMap::new();
+    let mut stored: BTreeMap<FactKey, FactRecord> = BTreeMap::new();
     for key in state.activations.iter().chain(&state.effects) {
-        standing.extend(context.forget_decision(key).map(|record| (*key, record)));
+        stored.extend(context.forget_decision(key).map(|record| (*key, record)));
     }
     let classified = classify(&mut context, &state)?;
     let pending_decisions = context.pending_decisions(&state, &classified, Vec::new());
     context.decide_pending(pending_decisions)?;
     context.decide_effects(std::mem::take(&mut state.effects))?;
     let decided = context.take_decisions().into_iter();
-    Ok(decided.map(|write| with_stored(standing.remove(&write.key), write)).collect())
+    Ok(decided.map(|write| with_stored(stored.remove(&write.key), write)).collect())
 }
 
-fn with_stored(standing: Option<FactRecord>, mut write: DecisionWrite) -> Recomputed {
-    let Some(before) = &standing else { return Recomputed { standing, write } };
+fn with_stored(stored: Option<FactRecord>, mut write: DecisionWrite) -> Recomputed {
+    let Some(before) = &stored else { return Recomputed { standing: stored, write } };
     write.replaced = before.current_row().copied();
     let revision = write.replaced.map_or(0, |current_row| current_row.revision);
     let digest = write.replaced.map(|current_row| current_row.digest);
@@ -101,5 +101,5 @@ fn with_stored(standing: Option<FactRecord>, mut write: DecisionWrite) -> Recomp
             record.changed_by = Causes { facts: Vec::new(), has_more: true };
         }
     }
-    Recomputed { standing, write }
+    Recomputed { standing: stored, write }
 }
