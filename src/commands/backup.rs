@@ -1,7 +1,7 @@
 //! `adtrail backup`: copies a checkpoint of the store into a directory of backups.
 //!
-//! A running service only makes the checkpoint, and this command copies it. So DIR is resolved and written with this
-//! command's working directory and permissions, and a backup survives the end of the service.
+//! A running service only creates the checkpoint; this command copies it. So DIR is resolved and written with the
+//! working directory and permissions of this command, and a backup continues if the service ends.
 
 use std::fs::File;
 use std::os::unix::net::UnixStream;
@@ -61,21 +61,22 @@ pub fn line(manifest: &Manifest) -> Value {
     })
 }
 
-/// A directory of backups within the store, or the other way round, would become a part of it.
+/// Refuses a backup directory inside the store, or a store inside the backup directory.
 pub fn require_elsewhere(dir: &Path, store: &Path) -> Result<(), WrongUse> {
-    let (Some(dir), Some(store)) = (super::settled(dir), super::settled(store)) else {
+    let (Some(dir), Some(store)) = (super::canonical_path(dir), super::canonical_path(store))
+    else {
         return Ok(());
     };
     if dir.starts_with(&store) || store.starts_with(&dir) {
         let (dir, store) = (dir.display(), store.display());
         return Err(WrongUse(format!(
-            "DIR: expected a directory apart from the store: {dir}, {store}"
+            "DIR: must neither be inside the store nor contain it: {dir}, {store}"
         )));
     }
     Ok(())
 }
 
-/// Opening a missing store for writing would create it.
+/// Checks that the store exists, since opening a missing one for writing would create it.
 fn require_store(path: &Path) -> Result<(), StoreError> {
     if path.join("CURRENT").exists() {
         Ok(())
@@ -102,14 +103,14 @@ impl Checkpoint {
             if let Some(service) = control_socket::request_checkpoint(store)? {
                 return Self::new(store, Some(service));
             }
-            // Opening for writing would drop what follows damage in the WAL, and the backup would lack it.
+            // Opening for writing truncates a damaged WAL, and the backup would lack the rest: check it first.
             open_for_reading(&config.store)?;
             match Embedded::open(&config.store, &config.policy) {
                 Ok(embedded) => {
                     embedded.checkpoints().take()?;
                     return Self::new(store, None);
                 }
-                // A service that starts or stops uses the store and does not listen.
+                // A service that is starting or stopping has the store open but does not listen.
                 Err(StoreError::InUse { .. })
                     if started.elapsed() < timing.backup_store_patience =>
                 {
@@ -135,7 +136,7 @@ impl Checkpoint {
 impl Drop for Checkpoint {
     fn drop(&mut self) {
         if let Err(error) = checkpoint::remove(&self.path) {
-            tracing::warn!(%error, "the checkpoint stays until the next backup, and takes space");
+            tracing::warn!(%error, "the checkpoint cannot be removed; it takes space until the next backup");
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::cli::Settings;
 
 pub fn run(settings: &Settings) -> anyhow::Result<()> {
     let config = load_for_kafka(settings)?;
-    // Valid, but hardly the settings that were meant.
+    // Settings without apps are valid, but hardly intended.
     if let Err(WrongUse(problem)) = require_apps(&config, settings) {
         tracing::warn!("{problem}");
     }

@@ -14,7 +14,7 @@ pub fn run(options: &Conformance) -> anyhow::Result<()> {
         Some(folder) => Suite::of_folder(folder),
         None => Suite::embedded(),
     };
-    let suite = suite.map_err(|problems| WrongUse(format!("the cases:\n{problems}")))?;
+    let suite = suite.map_err(|problems| WrongUse(format!("invalid cases:\n{problems}")))?;
     let cases =
         suite.chosen(&options.case).map_err(|problem| WrongUse(format!("--case: {problem}")))?;
     let engine = match &options.engine {
@@ -33,13 +33,14 @@ pub fn run(options: &Conformance) -> anyhow::Result<()> {
     for outcome in &outcomes {
         if let Some(failure) = &outcome.failure {
             failed += 1;
-            writeln!(out, "FAIL {}: {failure}", outcome.name).context("cannot be written")?;
+            writeln!(out, "FAIL {}: {failure}", outcome.name)
+                .context("standard output cannot be written")?;
         }
     }
     let passed = outcomes.len() - failed;
     let cases = counted(outcomes.len(), "case");
     writeln!(out, "{cases} in 4 orders each: {passed} passed, {failed} failed")
-        .context("cannot be written")?;
+        .context("standard output cannot be written")?;
     if failed > 0 {
         bail!("{failed} of {cases} failed");
     }

@@ -1,4 +1,4 @@
-//! `adtrail copy`: copies a store from files into HBase, or the other way round.
+//! `adtrail copy`: copies an embedded store into HBase, or a store in HBase into an embedded one.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -65,15 +65,15 @@ fn require_alike(from: &Config, to: &Config) -> Result<(), WrongUse> {
     Ok(())
 }
 
-/// A store that writes each row by itself may have events that a killed worker decided only in part.
+/// Completes events that a killed worker decided only in part: HBase writes each row by itself.
 fn complete_decisions(to: &Config) -> anyhow::Result<()> {
     let options = Options { examples_max: 0, have_settings_changed: false };
     let report = verify(&to.store, &to.policy, &options, &mut |_| {})?;
     if report.is_whole() {
         return Ok(());
     }
-    let report =
-        repair(&to.store, &to.policy, &options, &mut |_| {}).context("the copy is complete")?;
+    let report = repair(&to.store, &to.policy, &options, &mut |_| {})
+        .context("the copy is complete, but pending decisions are not")?;
     if !report.is_repaired() {
         bail!("the copy is complete, but it has errors: run adtrail verify");
     }
@@ -85,7 +85,7 @@ fn shown(amounts: &Amounts, positions: &[Position]) -> String {
     let mut out = String::new();
     for (table, amount) in amounts {
         let _ =
-            writeln!(out, "{table}: {} entries, {} bytes, the same", amount.count, amount.bytes);
+            writeln!(out, "{table}: {} entries, {} bytes, identical", amount.count, amount.bytes);
     }
     let _ = writeln!(out, "positions: {}", positions.len());
     out

@@ -49,7 +49,7 @@ pub fn run(options: &Explain) -> anyhow::Result<()> {
     print(text.as_bytes())
 }
 
-/// The activation of the effect with this id, as its row names it: the two ids are easily confused.
+/// Returns the activation id in the row of the effect with this id: the two ids are easily confused.
 fn activation_of_effect(
     reader: &mut Reader,
     app: &AppPolicy,

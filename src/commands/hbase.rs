@@ -1,4 +1,4 @@
-//! `adtrail hbase`: the tables of a store that processes share.
+//! `adtrail hbase`: creates and checks the tables of a store in HBase.
 
 use std::fmt::Write as _;
 
@@ -26,39 +26,39 @@ pub fn run(options: &InitHBase) -> anyhow::Result<()> {
     let count = counted(differences().count(), "difference");
     if differences().any(Difference::loses) {
         bail!(
-            "{count} in the tables {prefix}_…: by a TTL that is too short hbase drops what exports need; no worker \
-             starts before that is mended"
+            "{count} in the tables {prefix}_…: with a TTL that is too short, hbase deletes data that exports need; \
+             no worker starts until it is corrected"
         );
     }
-    if differences().any(|one| *one == Difference::Disabled) {
-        bail!("{count} in the tables {prefix}_…: nothing works over a table that is disabled");
+    if differences().any(|difference| *difference == Difference::Disabled) {
+        bail!("{count} in the tables {prefix}_…: a disabled table can be neither read nor written");
     }
     if differences().next().is_some() {
         bail!(
-            "{count} in the tables {prefix}_…: rows and results are the same, but space or speed is lost"
+            "{count} in the tables {prefix}_…: results are not affected, but space or speed is lost"
         );
     }
     Ok(())
 }
 
-fn differences(made: &TableStatus) -> &[Difference] {
-    match made {
+fn differences(status: &TableStatus) -> &[Difference] {
+    match status {
         TableStatus::Created { .. } => &[],
         TableStatus::Existing { differences, .. } => differences,
     }
 }
 
-fn show(out: &mut String, made: &TableStatus, is_dry: bool) {
-    let (table, differences) = match made {
+fn show(out: &mut String, status: &TableStatus, is_dry: bool) {
+    let (table, differences) = match status {
         TableStatus::Created { table, regions } => {
-            let made = if is_dry { "would be made" } else { "made" };
-            let _ = writeln!(out, "{table}: {made}, {}", counted(*regions, "region"));
+            let verb = if is_dry { "would be created" } else { "created" };
+            let _ = writeln!(out, "{table}: {verb}, {}", counted(*regions, "region"));
             return;
         }
         TableStatus::Existing { table, differences } => (table, differences),
     };
     if differences.is_empty() {
-        let _ = writeln!(out, "{table}: as it should be");
+        let _ = writeln!(out, "{table}: matches the settings");
     }
     for difference in differences {
         let remedy = difference.remedy(table);

@@ -1,4 +1,4 @@
-//! The commands, a module each, and their shared helpers.
+//! The commands, one module each, and their shared helpers.
 
 pub mod backup;
 pub mod check_config;
@@ -33,12 +33,12 @@ use crate::cli::Settings;
 use crate::telemetry;
 use temp_files::TempPath;
 
-/// Wrong settings or options: the command ends with 2.
+/// Invalid settings or options: the command exits with 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct WrongUse(pub String);
 
-/// The configuration of file, environment and flags.
+/// Loads the configuration from file, environment and flags.
 fn load(settings: &Settings) -> Result<Config, WrongUse> {
     let sources = Sources {
         file: settings.config.as_deref(),
@@ -50,7 +50,7 @@ fn load(settings: &Settings) -> Result<Config, WrongUse> {
     Ok(config)
 }
 
-/// As [`load`], for a command that connects to Kafka: checks the client's settings too.
+/// Like [`load`], for a command that connects to Kafka: checks the client's settings too.
 fn load_for_kafka(settings: &Settings) -> Result<Config, WrongUse> {
     let config = load(settings)?;
     ingest::kafka::settings::check(&config.kafka).map_err(|errors| WrongUse(errors.to_string()))?;
@@ -58,14 +58,14 @@ fn load_for_kafka(settings: &Settings) -> Result<Config, WrongUse> {
     Ok(config)
 }
 
-/// Environment variables that may be settings. One that is not UTF-8 is an error, not ignored.
+/// Returns the environment variables that may be settings. One that is not UTF-8 is an error, not ignored.
 fn environment() -> Result<Vec<(String, String)>, WrongUse> {
     let ours = std::env::vars_os()
         .filter(|(name, _)| name.as_encoded_bytes().starts_with(config::PREFIX.as_bytes()));
     let texts = ours.map(|(name, value)| {
         let shown = name.to_string_lossy().into_owned();
-        let no_text = |_| WrongUse(format!("environment variable {shown}: not UTF-8 text"));
-        Ok((name.into_string().map_err(no_text)?, value.into_string().map_err(no_text)?))
+        let not_utf8 = |_| WrongUse(format!("environment variable {shown}: not UTF-8 text"));
+        Ok((name.into_string().map_err(not_utf8)?, value.into_string().map_err(not_utf8)?))
     });
     texts.collect()
 }
@@ -89,12 +89,12 @@ fn require_embedded(config: &Config, instead: &str) -> Result<(), WrongUse> {
     match config.store.hbase {
         None => Ok(()),
         Some(_) => Err(WrongUse(format!(
-            "store.kind is \"hbase\", and this command is for an embedded store: {instead}"
+            "store.kind is \"hbase\", but this command needs an embedded store: {instead}"
         ))),
     }
 }
 
-/// The app that `--app` names.
+/// Returns the app that `--app` names.
 fn known_app<'c>(
     config: &'c Config,
     settings: &Settings,
@@ -119,15 +119,15 @@ fn unknown_app(problem: &str, key: &str, mut known: Vec<&str>) -> WrongUse {
     WrongUse(format!("--app: {problem}: {key:?}; {are}{shown}"))
 }
 
-/// The canonical path; its last components need not exist yet.
-fn settled(path: &Path) -> Option<PathBuf> {
+/// Returns the canonical path. Its last components need not exist.
+fn canonical_path(path: &Path) -> Option<PathBuf> {
     let path = std::path::absolute(path).ok()?;
     let (existing, canonical) =
         path.ancestors().find_map(|part| Some((part, part.canonicalize().ok()?)))?;
     Some(canonical.join(path.strip_prefix(existing).ok()?))
 }
 
-/// A number with its noun: `1 line`, `2 lines`.
+/// Formats a number with its noun: `1 line`, `2 lines`.
 fn counted(count: usize, one: &str) -> String {
     format!("{count} {one}{}", if count == 1 { "" } else { "s" })
 }
@@ -143,7 +143,7 @@ fn print(shown: &[u8]) -> anyhow::Result<()> {
     out.write_all(shown).and_then(|()| out.flush()).context("standard output cannot be written")
 }
 
-/// A bar for the bytes of a copy, and the function that updates it.
+/// Shows a progress bar for the bytes of a copy. Returns the function that updates it.
 fn copy_progress() -> impl FnMut(u64, u64) {
     const BAR: &str = "{wide_bar} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
     let bar = telemetry::bar(Some(0), BAR);
@@ -158,7 +158,8 @@ enum Output {
 }
 
 impl Output {
-    /// Standard output without a path. Anything but a regular file, such as a pipe, is written directly.
+    /// Without a path, the target is standard output. Anything but a regular file, such as a pipe, is written
+    /// directly.
     fn new(path: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = path else { return Ok(Self::Stream(Box::new(io::stdout().lock()))) };
         let unwritable = || format!("cannot be written: {}", path.display());
@@ -200,7 +201,7 @@ impl Output {
         }
     }
 
-    /// Flushes, and moves a file to its target.
+    /// Flushes the output, and moves a file to its target.
     fn finish(self) -> anyhow::Result<()> {
         match self {
             Self::File { target, partial, .. } => {
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn one_is_not_many() {
+    fn nouns_are_singular_or_plural() {
         assert_eq!(["0 lines", "1 line", "2 lines"], [0, 1, 2].map(|n| counted(n, "line")));
     }
 }

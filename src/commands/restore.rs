@@ -19,38 +19,39 @@ pub fn run(options: &Restore) -> anyhow::Result<()> {
         return list(&archive, &backups);
     }
     let Some(newest) = backups.last() else {
-        bail!("there is no complete backup in this directory: {}", options.dir.display());
+        bail!("no complete backup in this directory: {}", options.dir.display());
     };
     let backup = options.backup.unwrap_or(*newest);
-    let page = archive.page(backup)?.ok_or_else(|| unknown(backup, &backups))?;
+    let manifest = archive.page(backup)?.ok_or_else(|| unknown(backup, &backups))?;
     let store = &config.store;
-    if page.partitions != store.partitions {
-        let (path, found, configured) = (options.dir.clone(), page.partitions, store.partitions);
+    if manifest.partitions != store.partitions {
+        let (path, found, configured) =
+            (options.dir.clone(), manifest.partitions, store.partitions);
         return Err(StoreError::WrongPartitions { path, found, configured }.into());
     }
-    restore(&archive, &page, store)?;
-    write_line(&line(&page))
+    restore(&archive, &manifest, store)?;
+    write_line(&line(&manifest))
 }
 
-fn restore(archive: &Archive, page: &Manifest, store: &config::Store) -> anyhow::Result<()> {
+fn restore(archive: &Archive, manifest: &Manifest, store: &config::Store) -> anyhow::Result<()> {
     let target = Target::new(&store.path)?;
     let _temp = TempPath::new(&store.path)?;
-    archive.restore(page, &target, &mut copy_progress())?;
-    Ok(target.finish(|| page.check(store))?)
+    archive.restore(manifest, &target, &mut copy_progress())?;
+    Ok(target.finish(|| manifest.check(store))?)
 }
 
 fn unknown(backup: u32, known: &[u32]) -> WrongUse {
     const SHOWN_MAX: usize = 20;
     let newest = known.iter().rev().take(SHOWN_MAX).map(u32::to_string);
     let shown = newest.collect::<Vec<_>>().join(", ");
-    let there = counted(known.len(), "backup");
-    WrongUse(format!("--backup: there is no backup {backup}; {there}, newest first: {shown}"))
+    let count = counted(known.len(), "backup");
+    WrongUse(format!("--backup: no backup {backup}; {count}, newest first: {shown}"))
 }
 
 fn list(archive: &Archive, backups: &[u32]) -> anyhow::Result<()> {
     for backup in backups {
-        if let Some(page) = archive.page(*backup)? {
-            write_line(&line(&page))?;
+        if let Some(manifest) = archive.page(*backup)? {
+            write_line(&line(&manifest))?;
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! `adtrail run`, and its roles alone, `adtrail attribute` and `adtrail export`.
+//! `adtrail run`, and its two roles alone: `adtrail attribute` and `adtrail export`.
 
 use ingest::Shutdown;
 
@@ -24,15 +24,15 @@ fn run_roles(settings: &Settings, roles: Roles, timing: Timing) -> anyhow::Resul
     let config = load_for_kafka(settings)?;
     require_apps(&config, settings)?;
     if config.store.hbase.is_none() && roles != Roles::ALL {
-        let problem = "one role alone needs a store that processes share: set store.kind = \"hbase\"; over an \
-                       embedded store `adtrail run` does all";
+        let problem = "one role alone needs a shared store: set store.kind = \"hbase\", or use `adtrail run` with an \
+                       embedded store";
         return Err(WrongUse(problem.to_owned()).into());
     }
     let recorder = telemetry::start_metrics()?;
     let shutdown = Shutdown::default();
     shutdown_deadline::watch(&shutdown, config.shutdown_deadline, timing.forced_exit_grace)?;
     let outcome = service::run_roles(&config, roles, timing, &shutdown, recorder);
-    // Whatever is still to be said.
+    // The watchdog also covers the last log line, which may block.
     shutdown.request();
     outcome
 }

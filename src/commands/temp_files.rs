@@ -1,5 +1,5 @@
-//! Files that must not outlive a command that a signal ends, since then nothing is dropped; and those that are kept to
-//! be resumed, which standard error names.
+//! Temporary files of commands. If a signal ends a command, nothing is dropped, so they are removed here. Partial files
+//! that can be resumed are kept, and named on standard error.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use signal_hook::low_level::emulate_default_handler;
 
 use crate::telemetry;
 
-/// A store that is being written creates files in its folder while it is removed.
+/// A store that is being written creates files in its folder while the folder is removed.
 const REMOVE_ATTEMPTS: usize = 100;
 
 static REGISTRY: Mutex<Registry> =
@@ -30,23 +30,24 @@ enum AtSignal {
     Keep,
 }
 
-/// A file or folder that is removed, or kept and named, if SIGINT or SIGTERM ends the process before this is dropped.
+/// Registers a file or folder. If SIGINT or SIGTERM ends the process before this is dropped, the path is removed, or
+/// kept and named on standard error.
 #[derive(Debug)]
 pub struct TempPath(PathBuf);
 
 impl TempPath {
-    /// A path that a signal removes.
+    /// Registers a path that a signal removes.
     ///
     /// # Errors
-    /// If signals cannot be handled.
+    /// Fails if signals cannot be handled.
     pub fn new(path: &Path) -> anyhow::Result<Self> {
         Self::register(path, AtSignal::Remove)
     }
 
-    /// A partial file that stays after a signal, for `--resume`.
+    /// Registers a partial file that stays after a signal, for `--resume`.
     ///
     /// # Errors
-    /// If signals cannot be handled.
+    /// Fails if signals cannot be handled.
     pub fn resumable(path: &Path) -> anyhow::Result<Self> {
         Self::register(path, AtSignal::Keep)
     }
@@ -66,15 +67,15 @@ impl TempPath {
 }
 
 impl Drop for TempPath {
-    /// Waits while a signal is handled, so that nothing goes on without its files.
+    /// Waits while a signal is handled, so that nothing continues without its files.
     fn drop(&mut self) {
         registry().paths.remove(&self.0);
     }
 }
 
-/// How to continue with a partial file.
+/// Says where the partial file is and how to resume it.
 pub fn resume_advice(path: &Path) -> String {
-    format!("what is written is in {}, --resume continues it", path.display())
+    format!("the partial file is {}; --resume continues it", path.display())
 }
 
 fn registry() -> MutexGuard<'static, Registry> {

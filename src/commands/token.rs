@@ -10,7 +10,7 @@ use super::{WrongUse, load, print};
 use crate::cli::{NewToken, Token};
 use crate::telemetry::tell;
 
-/// Length of a random id.
+/// Length of a generated id.
 const ID_CHARS: usize = 8;
 
 pub fn run(command: &Token) -> anyhow::Result<()> {
@@ -27,8 +27,8 @@ pub fn run(command: &Token) -> anyhow::Result<()> {
     let token = format!("{TOKEN_PREFIX}{id}_{secret}");
     print(format!("{token}\n\n{}", entry(&id, &token, options)).as_bytes())?;
     tell(format_args!(
-        "The first line is the token: it is not shown again, so pass it on and keep it secret. Add the rest \
-         to the settings, and restart the service.\n"
+        "The first line is the token. It is shown only once: hand it over and keep it secret. Add the other \
+         lines to the settings and restart the service.\n"
     ));
     Ok(())
 }
@@ -52,22 +52,18 @@ fn check_settings(options: &NewToken, id: &str) -> Result<(), WrongUse> {
         Ok(config) => config,
         Err(WrongUse(problem)) => {
             let problem = problem.lines().next().unwrap_or_default();
-            tracing::warn!("the settings cannot be compared with the token: {problem}");
+            tracing::warn!("the token is not checked against the settings: {problem}");
             return Ok(());
         }
     };
     if config.tokens.iter().any(|token| &*token.id == id) {
-        return Err(wrong(
-            "--id",
-            "expected another id, the settings have a token with this one",
-            id,
-        ));
+        return Err(wrong("--id", "the settings have a token with this id already", id));
     }
     for key in &options.app {
         if config.policy.app_by_key(key).is_none() {
             let known = known(&config);
             let key = printable(key);
-            tracing::warn!("the settings have no app with this key, {known}: {key}");
+            tracing::warn!("no such app is configured: {key}; known: {known}");
         }
     }
     Ok(())
@@ -76,10 +72,10 @@ fn check_settings(options: &NewToken, id: &str) -> Result<(), WrongUse> {
 fn known(config: &Config) -> String {
     let mut keys: Vec<_> = config.policy.apps().map(|app| &*app.key).collect();
     keys.sort_unstable();
-    if keys.is_empty() { "nor any other".into() } else { format!("but {}", keys.join(", ")) }
+    if keys.is_empty() { "none".into() } else { keys.join(", ") }
 }
 
-/// The entry for the settings.
+/// Returns the token's entry for the settings file.
 fn entry(id: &str, token: &str, options: &NewToken) -> String {
     let apps: Vec<&str> =
         if options.all_apps { vec!["*"] } else { options.app.iter().map(String::as_str).collect() };
@@ -97,14 +93,14 @@ fn entry(id: &str, token: &str, options: &NewToken) -> String {
     entry
 }
 
-/// A random text of `count` characters, uniformly distributed over the alphabet.
+/// Returns `count` random characters, uniformly distributed over the alphabet.
 fn random(alphabet: &[u8], count: usize) -> anyhow::Result<String> {
-    // Bytes beyond the last whole multiple would favour the first characters.
+    // Bytes beyond the last multiple of its length would favour the first characters.
     let fair = u8::MAX as usize / alphabet.len() * alphabet.len();
     let mut text = String::with_capacity(count);
     while text.len() < count {
         let mut bytes = [0; 64];
-        getrandom::fill(&mut bytes).context("the system has no random numbers")?;
+        getrandom::fill(&mut bytes).context("the system's random number generator failed")?;
         let fair = bytes.iter().map(|byte| usize::from(*byte)).filter(|byte| *byte < fair);
         let chosen = fair.map(|byte| char::from(alphabet[byte % alphabet.len()]));
         text.extend(chosen.take(count - text.len()));

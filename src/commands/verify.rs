@@ -1,4 +1,4 @@
-//! `adtrail verify`: checks the store for damage, and repairs what can be derived.
+//! `adtrail verify`: checks the store for damage, and repairs derived data.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ const BAR: &str = "{msg} {wide_bar} {human_pos} of about {human_len}, {eta} left
 
 pub fn run(options: &Verify) -> anyhow::Result<()> {
     let config = load(&options.settings)?;
-    require_embedded(&config, "HBase checks what it reads itself")?;
+    require_embedded(&config, "HBase verifies checksums whenever it reads")?;
     require_apps(&config, &options.settings)?;
     let check_options = Options {
         examples_max: if options.all { usize::MAX } else { EXAMPLES_MAX },
@@ -38,24 +38,23 @@ pub fn run(options: &Verify) -> anyhow::Result<()> {
 }
 
 fn judge(report: &Report, options: &Verify) -> anyhow::Result<()> {
-    let is_left = match options.repair {
+    let is_damaged = match options.repair {
         true => !report.is_repaired(),
         false => !report.is_whole(),
     };
-    if !is_left {
+    if !is_damaged {
         return Ok(());
     }
-    let lost = |problem: &&Problem| problem.remedy() == Remedy::Restore;
-    bail!(match (report.found.keys().find(lost).is_some(), options.repair) {
+    let is_lost = |problem: &&Problem| problem.remedy() == Remedy::Restore;
+    bail!(match (report.found.keys().find(is_lost).is_some(), options.repair) {
         (true, _) => "the store is damaged; some of it cannot be derived: restore a backup",
-        (false, true) => "the store is damaged, and not all of it could be made right",
+        (false, true) => "the store is damaged, and not all of it could be repaired",
         (false, false) if report.found.is_empty() => "not all of the store could be checked",
-        (false, false) =>
-            "the store is damaged; adtrail verify --repair, with the service stopped, makes it right",
+        (false, false) => "the store is damaged: stop the service and run adtrail verify --repair",
     })
 }
 
-/// A line for each kind of check, then what is wrong.
+/// Renders a line for each check, then the problems.
 fn text(report: &Report) -> String {
     let mut out = String::new();
     let [check, looked_at, wrong] = ["check", "looked at", "wrong"];
@@ -65,12 +64,12 @@ fn text(report: &Report) -> String {
         let _ = write!(out, "{:<10} {looked_at:>12} {wrong:>8}", check.name());
         let _ = match report.repaired(check) {
             0 => writeln!(out),
-            repaired => writeln!(out, "  {repaired} made right"),
+            repaired => writeln!(out, "  {repaired} repaired"),
         };
     }
-    for (count, what) in notes(report) {
+    for (count, note) in notes(report) {
         if count > 0 {
-            let _ = writeln!(out, "{count} {what}");
+            let _ = writeln!(out, "{count} {note}");
         }
     }
     for (problem, times) in &report.found {
@@ -80,25 +79,25 @@ fn text(report: &Report) -> String {
         let mut shown = 0;
         for example in examples {
             shown += 1;
-            let mark = if example.is_repaired { ", made right" } else { "" };
+            let mark = if example.is_repaired { ", repaired" } else { "" };
             let _ = writeln!(out, "  {}{mark}", example.at);
         }
         if shown < times.found {
-            let _ = writeln!(out, "  and {} more; --all names them", times.found - shown);
+            let _ = writeln!(out, "  and {} more; --all lists them", times.found - shown);
         }
     }
     out
 }
 
-/// Counts that are worth knowing and are not damage.
+/// Counts that are worth reporting but are not damage.
 fn notes(report: &Report) -> [(u64, &'static str); 5] {
     [
-        (report.finals, "decisions are final; they were held against their rows alone"),
-        (report.otherwise, "events would be decided otherwise by the settings of now"),
-        (report.stale, "index entries are of facts that were replaced, and mean nothing"),
+        (report.finals, "decisions are final; they were compared with their rows only"),
+        (report.otherwise, "events would be decided differently by the current settings"),
+        (report.stale, "index entries belong to replaced facts and are ignored"),
         (
             report.without_place,
-            "facts are not found by their place: they came while probabilistic was off",
+            "facts have no probabilistic index entry: they arrived while probabilistic was off",
         ),
         (report.unchecked, "could not be checked because of other damage"),
     ]
@@ -107,16 +106,18 @@ fn notes(report: &Report) -> [(u64, &'static str); 5] {
 fn advice(problem: Problem, report: &Report) -> &'static str {
     match (problem, problem.remedy()) {
         (_, Remedy::Repair) if report.is_file_damaged() => {
-            "with a file that is damaged nothing is repaired: restore a backup"
+            "nothing is repaired while a file is damaged: restore a backup"
         }
         (Problem::DecisionDiffers, _) => {
-            "its row is as it was decided: restore a backup, or say --settings-changed if settings of \
-             attribution have changed"
+            "its row is as it was decided: restore a backup, or add --settings-changed if attribution \
+             settings have changed"
         }
         (Problem::DecisionLost, _) => {
-            "unless settings of attribution have changed (--settings-changed); --repair decides again"
+            "unless attribution settings have changed (--settings-changed); --repair recomputes it"
         }
-        (Problem::LogDamaged, _) => "--repair cuts it there; the rest is read again from Kafka",
+        (Problem::LogDamaged, _) => {
+            "--repair truncates it there; the rest is read again from Kafka"
+        }
         (Problem::PositionUnreadable, _) => {
             "--repair removes it; the partition is read again from its beginning"
         }
@@ -124,7 +125,7 @@ fn advice(problem: Problem, report: &Report) -> &'static str {
             "unless this machine's clock is wrong; --repair takes the time of the newest row"
         }
         (_, Remedy::Repair) => "--repair derives it",
-        (_, Remedy::Restore) => "nothing tells what it was: restore a backup",
+        (_, Remedy::Restore) => "it cannot be derived: restore a backup",
     }
 }
 
@@ -139,7 +140,8 @@ fn json(report: &Report) -> Value {
     });
     let problems = report.found.iter().map(|(problem, times)| {
         let examples = report.examples.iter().filter(|example| example.problem == *problem);
-        let examples = examples.map(|one| json!({"at": one.at, "repaired": one.is_repaired}));
+        let examples =
+            examples.map(|example| json!({"at": example.at, "repaired": example.is_repaired}));
         json!({
             "problem": problem.name(),
             "text": problem.text(),

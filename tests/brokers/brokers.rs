@@ -1,5 +1,5 @@
-//! Brokers that are killed, slow, or hang, one of three or the only one, under load, and while
-//! adtrail itself is down: nothing is lost, nothing comes twice, and it goes on by itself.
+//! Brokers that are killed, slow or hanging, one of three or the only one, under load and while adtrail itself is down:
+//! nothing is lost, no row exists twice, and ingest resumes by itself.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ const UNREACHABLE: &str = "kafka cannot be reached";
 static WORKLOAD: Workload = Workload::new(|| traffic::redelivered(&traffic::records(14, 2500), 14));
 
 fn site(kafka: &Kafka, name: &str) -> Site {
-    // Many fetches of little each: there is always one that can be broken off.
+    // Many small fetches, so that there is always one to interrupt.
     let settings =
         format!("[kafka.librdkafka]\nfetch.message.max.bytes = 20000\n{}", traffic::SETTINGS);
     Site::new(kafka, name, 3, &settings)
@@ -24,21 +24,21 @@ fn site(kafka: &Kafka, name: &str) -> Site {
         .set("ingest.batch_records_max", "100")
 }
 
-/// A few records at a time, each acknowledged by all replicas in sync.
+/// Produces 100 records at a time, acknowledged by all in-sync replicas.
 fn produce(producer: &Producer, topics: &Topics, records: &[Record]) {
     for some in records.chunks(100) {
-        producer.produce_all(some.iter().map(|one| (one.topic(topics), one.message())));
+        producer.produce_all(some.iter().map(|record| (record.topic(topics), record.message())));
     }
 }
 
-/// One that apps are on.
+/// Returns a partition that has records.
 fn busy_partition(cluster: &Cluster, topic: &str) -> i32 {
     cluster.kafka().consume_all(topic)[0].partition
 }
 
-/// Most of its time three JVMs start, and one of them again.
+/// Slow because three JVMs start, and one of them again.
 #[test]
-fn leaders_are_killed_one_after_the_other() {
+fn partition_leaders_killed_in_turn() {
     let kills = length(2, 3);
     let mut cluster = Cluster::start();
     let site = site(cluster.kafka(), "brokers.leaders");
@@ -56,14 +56,14 @@ fn leaders_are_killed_one_after_the_other() {
             leader
         });
         produced += portion.len() as u64;
-        // All that was acknowledged, of two brokers, and each once.
+        // Two brokers remain: every acknowledged record is read, once.
         adtrail.await_read(produced);
-        // The last one is gone for good.
+        // The last one is not restarted.
         if number + 1 < kills {
             cluster.restart(leader);
         }
     }
-    // While adtrail is down, too.
+    // The same while adtrail is down.
     adtrail.kill9();
     let rest = portions.next().unwrap();
     produce(&producer, &site.topics, rest);
@@ -74,9 +74,9 @@ fn leaders_are_killed_one_after_the_other() {
     assert!(status.success(), "{log}");
 }
 
-/// Most of its time a JVM starts, and starts again.
+/// Slow because a JVM starts several times.
 #[test]
-fn the_only_broker_is_killed_under_load() {
+fn the_only_broker_killed_under_load() {
     let (kills, kills_while_down) = length((2, 1), (3, 2));
     let mut kafka = Kafka::start();
     let site = site(&kafka, "brokers.killed");
@@ -95,7 +95,7 @@ fn the_only_broker_is_killed_under_load() {
         produced += portion.len() as u64;
         adtrail.await_read(produced);
     }
-    // While adtrail is down, too.
+    // The same while adtrail is down.
     adtrail.kill9();
     let mut rest = 0;
     for portion in portions {
@@ -109,12 +109,13 @@ fn the_only_broker_is_killed_under_load() {
     check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
 }
 
-/// For how long a broker hangs: a minute, and more, by hand.
+/// Time for which a broker hangs; a minute and more in manual runs.
 fn outage() -> Duration {
     Duration::from_secs(from_env("ADTRAIL_TEST_OUTAGE_S", 5))
 }
 
-/// Until the broker that hangs goes on again. Its connections stand, so that only its silence shows it.
+/// Waits for the end of the outage, and resumes the broker. Its connections stay open, so only the missing responses
+/// show that it hangs.
 fn await_outage(kafka: &Kafka, adtrail: &Adtrail) {
     let since = Instant::now();
     adtrail.await_readiness(503, UNREACHABLE);
@@ -125,9 +126,9 @@ fn await_outage(kafka: &Kafka, adtrail: &Adtrail) {
     adtrail.await_readiness(200, "");
 }
 
-/// Only fifteen seconds without a word mean that a broker hangs: it does so twice.
+/// A broker counts as hanging after fifteen seconds without a response; this happens twice here.
 #[test]
-fn a_broker_that_is_slow_or_hangs_is_waited_for() {
+fn ingest_resumes_after_a_slow_or_hanging_broker() {
     let kafka = Kafka::start_to_hang();
     let site = site(&kafka, "brokers.hangs");
     let producer = kafka.producer();
@@ -138,7 +139,7 @@ fn a_broker_that_is_slow_or_hangs_is_waited_for() {
     let slow = kafka.slow(Duration::from_millis(400), Duration::from_millis(100));
     produce(&producer, &site.topics, second);
     adtrail.await_read((first.len() + second.len()) as u64);
-    // Slow is not gone.
+    // A slow broker does not count as unreachable.
     let (status, log) = adtrail.terminate();
     assert!(status.success() && !log.contains("does not answer any more"), "{log}");
     drop(slow);
@@ -155,12 +156,12 @@ fn a_broker_that_is_slow_or_hangs_is_waited_for() {
     assert!(status.success(), "{log}");
     assert!(log.contains("kafka does not answer any more"), "{log}");
     assert!(log.contains("kafka answers again"), "{log}");
-    // It hangs already when adtrail starts.
+    // The broker hangs when adtrail starts.
     produce(&producer, &site.topics, fourth);
     kafka.pause();
     let adtrail = site.spawn();
     await_outage(&kafka, &adtrail);
     adtrail.await_read(fourth.len() as u64);
     check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
-    println!("{:?} without an answer, twice", outage());
+    println!("{:?} without a response, twice", outage());
 }

@@ -1,8 +1,8 @@
-//! The files that deploy adtrail agree with each other: every path and port that they name, and
-//! the broker's settings, which a real Kafka runs on here. The containers themselves are not run.
+//! The deployment files agree with each other: paths, ports, and the broker's settings, with which a real Kafka is
+//! started. The containers themselves are not run.
 //!
-//! The files are read line by line, as far as the checks need; whether they are valid YAML is for
-//! `docker compose config` and promtool to say.
+//! The files are read line by line, as far as the checks need; `docker compose config` and promtool check whether they
+//! are valid YAML.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,7 +18,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The settings that the container runs on.
+/// Returns the settings that are mounted into the container.
 fn config() -> toml::Table {
     read("config/compose.toml").parse().unwrap()
 }
@@ -54,7 +54,7 @@ fn mounted_files_exist() {
     for (from, to) in mounts {
         match from.strip_prefix("./") {
             Some(path) => assert!(root().join(path).is_file(), "{path} is mounted at /{to}"),
-            None => assert!(volumes.contains(&format!("  {from}:")), "{from} is no volume"),
+            None => assert!(volumes.contains(&format!("  {from}:")), "{from} is not a volume"),
         }
     }
     assert_eq!(mounted_at(&compose, "/etc/prometheus/prometheus.yml"), "./deploy/prometheus.yml");
@@ -68,7 +68,7 @@ fn mounted_files_exist() {
 }
 
 #[test]
-fn the_image_runs_on_the_mounted_settings_and_keeps_its_store_in_the_volume() {
+fn the_image_uses_the_mounted_settings_and_the_volume() {
     let (compose, dockerfile) = (read("docker-compose.yml"), read("Dockerfile"));
     let command = dockerfile.lines().find_map(|line| line.strip_prefix("CMD ")).unwrap();
     let command: Vec<String> = strings(command);
@@ -90,7 +90,7 @@ fn strings(list: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_ports_are_those_of_the_settings() {
+fn ports_match_the_settings() {
     let (compose, config) = (read("docker-compose.yml"), config());
     let brokers = text(&config, "kafka", "brokers");
     assert_eq!(values(&compose, "KAFKA_ADVERTISED_LISTENERS"), [format!("PLAINTEXT://{brokers}")]);
@@ -102,33 +102,36 @@ fn the_ports_are_those_of_the_settings() {
     let ports = [export, admin].map(|address| address.rsplit_once(':').unwrap().1).join(" ");
     assert!(read("Dockerfile").contains(&format!("\nEXPOSE {ports}\n")), "not exposed: {ports}");
 
-    // All share the host's network without a password, so none may listen beyond its loopback.
+    // All use the host's network without a password, so they may only listen on the loopback interface.
     for listen in [brokers, export, admin] {
         assert!(listen.starts_with("127.0.0.1:"), "{listen}");
     }
     for listeners in values(&compose, "KAFKA_LISTENERS") {
-        assert!(listeners.split(',').all(|one| one.contains("://127.0.0.1:")), "{listeners}");
+        assert!(
+            listeners.split(',').all(|listener| listener.contains("://127.0.0.1:")),
+            "{listeners}"
+        );
     }
     assert!(compose.contains("--web.listen-address=127.0.0.1:"));
 }
 
 #[test]
-fn the_topics_that_compose_makes_are_those_of_the_settings() {
+fn created_topics_match_the_settings() {
     let (compose, config) = (read("docker-compose.yml"), config());
     let list = compose.lines().find_map(|line| line.trim().strip_prefix("for topic in ")).unwrap();
-    let made: BTreeSet<&str> = list.trim_end_matches("; do").split(' ').collect();
+    let created: BTreeSet<&str> = list.trim_end_matches("; do").split(' ').collect();
     let kafka = config["kafka"].as_table().unwrap();
     let topic = |key: &str| {
         let named = kafka.get(key).and_then(|value| value.as_str());
         named.map_or_else(|| format!("adtrail.{key}"), str::to_owned)
     };
-    let wanted = ["clicks", "activations", "effects"].map(topic);
-    assert_eq!(made, wanted.iter().map(String::as_str).collect());
+    let expected = ["clicks", "activations", "effects"].map(topic);
+    assert_eq!(created, expected.iter().map(String::as_str).collect());
 }
 
-/// Cargo reads the manifest of each, also of those that the image has nothing of.
+/// Cargo reads the manifest of every member, also of those that the image does not need.
 #[test]
-fn the_image_is_built_from_every_member_of_the_workspace() {
+fn the_docker_context_has_every_workspace_member() {
     let (manifest, copied) = (read("Cargo.toml"), read(".dockerignore"));
     let members = manifest.lines().find_map(|line| line.strip_prefix("members = [")).unwrap();
     let members: Vec<_> = members.split('"').skip(1).step_by(2).collect();
@@ -139,7 +142,7 @@ fn the_image_is_built_from_every_member_of_the_workspace() {
 }
 
 #[test]
-fn the_broker_is_the_one_that_is_tested_with() {
+fn the_deployed_kafka_is_the_tested_version() {
     let compose = read("docker-compose.yml");
     let pom = read("testbed/src/kafka/pom.xml");
     let version = pom.split_once("<artifactId>kafka_2.13</artifactId>").unwrap().1;
@@ -150,7 +153,7 @@ fn the_broker_is_the_one_that_is_tested_with() {
     assert!(kafkas.iter().all(|image| **image == format!("apache/kafka:{version}")), "{kafkas:?}");
 }
 
-/// The image makes `some.setting` of `KAFKA_SOME_SETTING`.
+/// The image converts `KAFKA_SOME_SETTING` to `some.setting`.
 #[test]
 fn a_real_kafka_runs_on_the_settings_of_compose() {
     let compose = read("docker-compose.yml");
@@ -173,20 +176,20 @@ fn a_real_kafka_runs_on_the_settings_of_compose() {
     assert_eq!(kafka.consume_all("deploy").len(), 1);
 }
 
-/// An alert on a metric that nobody counts never fires, and promtool takes any name.
+/// An alert on a metric that does not exist never fires, and promtool accepts any name.
 #[test]
 fn alerts_name_existing_metrics() {
     let alerts = read("deploy/alerts.yml");
-    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let is_name_char = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut names = BTreeSet::new();
     for alert in alerts.split("- alert: ").skip(1) {
         // One line or several, up to the next key.
         let expression = alert.split_once("expr: ").unwrap().1;
         let expression = expression.split("\n        labels:").next().unwrap();
         let expression = expression.split("\n        for:").next().unwrap();
-        let words = expression.split(|c| !is_of_name(c));
+        let words = expression.split(|c| !is_name_char(c));
         let of_alert: Vec<_> = words.filter(|word| word.starts_with("adtrail_")).collect();
-        assert!(!of_alert.is_empty() || alert.starts_with("AdtrailDown\n"), "no name: {alert}");
+        assert!(!of_alert.is_empty() || alert.starts_with("AdtrailDown\n"), "no metric in {alert}");
         names.extend(of_alert);
     }
     let listed = read("tests/commands/surface.txt");

@@ -1,4 +1,4 @@
-//! Brokers of the test's own, which are broken, secured, or set up in another way.
+//! Tests that start their own brokers: killed, secured, or with other settings.
 #![cfg(test)]
 
 mod alerts;

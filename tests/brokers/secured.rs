@@ -1,5 +1,4 @@
-//! The service on a broker that wants to know who comes: passwords and certificates, right and
-//! wrong ones.
+//! The service on a broker with authentication: valid and invalid passwords and certificates.
 
 use std::fs;
 
@@ -7,7 +6,7 @@ use testbed::eventually;
 use testbed::kafka::{Message, PASSWORD, Secured, USER};
 use testbed::site::{ONE_CAMPAIGN, Site, Topics};
 
-/// A place on one of the broker's listeners. Its topics are not there yet.
+/// Returns a site on one of the broker's listeners, without topics.
 fn site(name: &str, brokers: &str, librdkafka: &str) -> Site {
     let settings = format!("{ONE_CAMPAIGN}\n[kafka.librdkafka]\n{librdkafka}");
     Site::on(Topics::of(name), brokers.to_owned(), &settings)
@@ -26,19 +25,18 @@ fn tls(authority: &str, client: Option<&str>) -> String {
     text
 }
 
-/// What the service may warn of. A busy machine can take more than the three seconds that brokers are given for
-/// the first handshake with them.
+/// Warnings that may be logged: on a busy machine the first handshake can take more than the timeout of three seconds.
 const WARNINGS: [&str; 3] = [
     "went to the dead letters",
     "kafka does not answer, asking again",
     "the brokers do not say what they have of each partition",
 ];
 
-/// Events, dead letters and the tools: consumer, producers and admin client are let in.
+/// Checks events, dead letters and commands: consumer, producers and admin client can authenticate.
 #[track_caller]
 fn check_works(site: &Site) {
     for topic in site.topics.all() {
-        // Those of dead letters are made by adtrail, through the secured listener.
+        // adtrail creates the topics of dead letters through the secured listener.
         Secured::shared().kafka.create_topic(topic, 1, &[]);
     }
     let topic = &*site.topics.activations;
@@ -53,8 +51,8 @@ fn check_works(site: &Site) {
     assert_eq!(Secured::shared().kafka.consume_all(&dlq).len(), 1);
     for args in [&["check-config"][..], &["peek", topic], &["replay-dlq", &dlq]] {
         let output = site.run(args);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{args:?}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{args:?}: {stderr}");
     }
     adtrail.await_read(3);
     let (status, log) = adtrail.terminate();
@@ -64,33 +62,33 @@ fn check_works(site: &Site) {
     assert!(warnings.all(|line| WARNINGS.iter().any(|part| line.contains(part))), "{log}");
 }
 
-/// Not ready and why, in the probe and in the log, without a password in it.
+/// Checks that `/readyz` and the log give the reason, and that the log has no password.
 #[track_caller]
 fn check_refused(site: &Site, reason: &str) {
     let mut adtrail = site.spawn();
     adtrail.await_readiness(503, reason);
-    eventually("the log tells why", || {
+    eventually("the log has the reason", || {
         let log = adtrail.log();
-        let names_it =
+        let has_reason =
             |line: &str| line.contains("kafka refuses the connection") && line.contains(reason);
-        if log.lines().any(names_it) { Ok(()) } else { Err(log) }
+        if log.lines().any(has_reason) { Ok(()) } else { Err(log) }
     });
     assert!(!adtrail.has_ended());
     let log = adtrail.log();
     let (status, log_at_end) = adtrail.terminate();
     assert!(status.success(), "{log_at_end}");
     let output = site.run(&["peek", &site.topics.clicks]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("kafka refuses the connection") && said.contains(reason), "{said}");
-    for text in [&*log, &log_at_end, &said] {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("kafka refuses the connection") && stderr.contains(reason), "{stderr}");
+    for text in [&*log, &log_at_end, &stderr] {
         assert!(!text.contains("wr0ng") && !text.contains(PASSWORD), "{text}");
         assert!(text.lines().count() < 100, "{text}");
     }
 }
 
-/// Every example of the page connects, with our names in place of those that stand for yours: SCRAM over TLS and
-/// PLAIN, both with a password from a file, and a client's certificate.
+/// Every example of the page connects once its placeholders are replaced: SCRAM over TLS and PLAIN, both with a
+/// password from a file, and a client certificate.
 #[test]
 fn the_examples_of_the_docs_connect() {
     let page = include_str!("../../docs/kafka.md");
@@ -103,17 +101,19 @@ fn the_examples_of_the_docs_connect() {
     fs::write(&file, format!("{PASSWORD}\n")).unwrap();
     let path = |name: &str| broker.file(name).display().to_string();
     for (number, example) in examples.into_iter().enumerate() {
-        let (head, own) = example.split_once("[kafka.librdkafka]\n").unwrap();
+        let (head, settings) = example.split_once("[kafka.librdkafka]\n").unwrap();
         let listeners = [("9092", &broker.sasl), ("9093", &broker.sasl_tls), ("9094", &broker.tls)];
-        let is_its = |(port, _): &&(&str, &String)| head.contains(&format!("kafka.example:{port}"));
-        let (_, address) = listeners.iter().find(is_its).unwrap();
-        let own = own
+        let is_listener =
+            |(port, _): &&(&str, &String)| head.contains(&format!("kafka.example:{port}"));
+        let (_, address) = listeners.iter().find(is_listener).unwrap();
+        let settings = settings
             .replace("/run/secrets/kafka-password", file.to_str().unwrap())
             .replace("\"adtrail\"", &format!("{USER:?}"));
-        let own = ["ca.pem", "client.pem", "client.key"]
-            .iter()
-            .fold(own, |own, name| own.replace(&format!("/etc/adtrail/{name}"), &path(name)));
-        check_works(&site(&format!("secured.page{number}"), address, &own));
+        let settings =
+            ["ca.pem", "client.pem", "client.key"].iter().fold(settings, |settings, name| {
+                settings.replace(&format!("/etc/adtrail/{name}"), &path(name))
+            });
+        check_works(&site(&format!("secured.page{number}"), address, &settings));
     }
 }
 
@@ -137,12 +137,12 @@ fn wrong_passwords_and_certificates_are_refused() {
     check_refused(&site("secured.scram", &broker.sasl_tls, &scram), "uthentication failed");
     let other = tls("other-ca.pem", Some("client"));
     check_refused(&site("secured.tls.ca", &broker.tls, &other), "certificate verify failed");
-    let nobody = tls("ca.pem", None);
-    check_refused(&site("secured.tls.nobody", &broker.tls, &nobody), "SSL alert");
-    // Without any of it the broker only hangs up, and nobody can be sure why.
+    let no_certificate = tls("ca.pem", None);
+    check_refused(&site("secured.tls.nobody", &broker.tls, &no_certificate), "SSL alert");
+    // To a plaintext client the broker only closes the connection, without a reason.
     let open = site("secured.tls.open", &broker.tls, "security.protocol = 'PLAINTEXT'\n");
     let adtrail = open.spawn();
-    eventually("the log tells what may be wrong", || {
+    eventually("the log names a likely cause", || {
         let log = adtrail.log();
         if log.contains("check security.protocol") { Ok(()) } else { Err(log) }
     });

@@ -12,11 +12,11 @@ fn conformance(args: &[&str]) -> Output {
     testbed::run(adtrail().arg("conformance").args(args), b"")
 }
 
-/// The lines on standard output.
+/// Checks the exit code. Returns the lines on standard output.
 #[track_caller]
 fn check(output: &Output, code: i32) -> Vec<String> {
-    let [out, said] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
-    assert_eq!(output.status.code(), Some(code), "{out}{said}");
+    let [out, stderr] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    assert_eq!(output.status.code(), Some(code), "{out}{stderr}");
     out.lines().map(str::to_owned).collect()
 }
 
@@ -29,12 +29,12 @@ fn adtrail_conforms() {
     assert_eq!(*summary, format!("{cases} cases in 4 orders each: {cases} passed, 0 failed"));
 }
 
-/// A section of the contract, a case of its table, or a page.
+/// Each case cites a section of the contract, a case of its table, or a page.
 #[test]
 fn cited_sections_cases_and_pages_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let contract = fs::read_to_string(root.join("docs/contract.md")).unwrap();
-    let is_there = |cited: &str| {
+    let exists = |cited: &str| {
         let number = cited.split([' ', ',']).next().unwrap();
         match cited.strip_prefix("case ") {
             Some(case) => contract.contains(&format!("\n| {case} | ")),
@@ -51,22 +51,22 @@ fn cited_sections_cases_and_pages_exist() {
             let text = fs::read_to_string(&path).unwrap();
             let line = text.lines().find_map(|line| line.strip_prefix("contract = \"")).unwrap();
             for part in line.trim_end_matches('"').split("; ") {
-                assert!(is_there(part), "{part:?} of {}", path.display());
+                assert!(exists(part), "{part:?} of {}", path.display());
                 cited += 1;
             }
         }
     }
     assert!(cited >= 150, "{cited}");
-    assert!(!is_there("9") && !is_there("case 3") && !is_there("INTERFACES"));
+    assert!(!exists("9") && !exists("case 3") && !exists("INTERFACES"));
 }
 
-/// An engine of a few lines of shell. `$2` is the settings, `$4` the rows, `$5` the events.
+/// An engine of a few lines of shell. `$2` is the file of settings, `$4` that of rows, `$5` that of events.
 struct Script {
     dir: TempDir,
 }
 
 impl Script {
-    /// `replay "$@"` in it is adtrail's own.
+    /// The lines may call adtrail's own engine as `replay "$@"`.
     fn new(lines: &str) -> Self {
         let dir = TempDir::with_prefix("adtrail-engine-").unwrap();
         let binary = binary();
@@ -85,7 +85,7 @@ impl Script {
 const EFFECT: &str = "6-effects/carries-organic";
 const CHAIN: &str = "6-effects/case-37-effect-before-activation-arrives";
 
-/// The script fails this case, and the line of it has these parts.
+/// Checks that the script fails this case, with these parts in its line.
 #[track_caller]
 fn check_caught(script: &str, case: &str, parts: &[&str]) {
     check_caught_within("60", script, case, parts);
@@ -123,12 +123,12 @@ fn broken_engines_are_caught() {
         replay "$1" "$2" "$3" "$4" "$5.seen""#;
     let parts = ["a: click_id: expected \"c1\", found \"\"", "[given, given-twice]"];
     check_caught(blind, CHAIN, &parts);
-    // In a column that no case names.
+    // A difference in a column that no case names.
     let script = r#"replay "$@" && sed -i "s/,pid,/,$ADTRAIL_CONFORMANCE_ORDER,/" "$4""#;
     effect(script, &["[reversed] line 1 differs from that in order given"]);
 }
 
-/// In one of the orders, which are runs of their own, a background process hangs.
+/// A background process hangs in one of the orders, and the engine itself in the others.
 #[test]
 fn an_engine_that_hangs_is_killed() {
     let script = r#"case "$ADTRAIL_CONFORMANCE_ORDER" in
@@ -143,17 +143,17 @@ fn an_engine_that_hangs_is_killed() {
 }
 
 #[test]
-fn settings_of_the_callers_environment_do_not_count() {
+fn settings_of_the_callers_environment_are_ignored() {
     let mut command = adtrail();
     command.env("ADTRAIL__ATTRIBUTION__CLICK_WINDOW", "1s");
     let script = Script::new(r#"replay "$@""#);
     let engine = format!("sh '{}'", script.dir.path().join("engine").display());
     command.args(["conformance", "--engine", &engine, "--case", "3-candidates/click-1-ms-before"]);
     check(&testbed::run(command.args(["3-candidates/named-click-7-d"]), b""), 0);
-    let mut own = adtrail();
-    own.env("ADTRAIL__ATTRIBUTION__CLICK_WINDOW", "1s");
-    own.args(["conformance", "--case", "3-candidates/named-click-7-d"]);
-    check(&testbed::run(&mut own, b""), 0);
+    let mut builtin = adtrail();
+    builtin.env("ADTRAIL__ATTRIBUTION__CLICK_WINDOW", "1s");
+    builtin.args(["conformance", "--case", "3-candidates/named-click-7-d"]);
+    check(&testbed::run(&mut builtin, b""), 0);
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn check_wrong(args: &[&str], parts: &[&str]) {
 }
 
 #[test]
-fn wrong_usage_ends_with_2() {
+fn invalid_options_exit_with_2() {
     check_wrong(&["--case", "5-winner/case-6-last-click"], &["5-winner/case-06-last-click"]);
     check_wrong(&["--engine", " "], &["--engine", "expected a command"]);
     check_wrong(&["--timeout", "0"], &["--timeout"]);

@@ -1,4 +1,4 @@
-//! `adtrail demo` as a newcomer runs it.
+//! `adtrail demo`, as a new user runs it.
 
 use std::fs;
 use std::net::TcpListener;
@@ -9,13 +9,13 @@ use tempfile::TempDir;
 use testbed::adtrail::adtrail;
 use testbed::{Captured, eventually, http, run, run_ok};
 
-/// Two demos that look for ports at the same moment can find the same ones.
+/// Lets one demo run at a time: two that look for free ports at the same time could find the same ones.
 fn alone() -> MutexGuard<'static, ()> {
     static DEMO: Mutex<()> = Mutex::new(());
     DEMO.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// With a folder of its own for what is temporary.
+/// Returns the command, with a temporary folder of its own.
 fn demo(temporary: &TempDir) -> Command {
     let mut command = adtrail();
     command.arg("demo").env("TMPDIR", temporary.path());
@@ -23,7 +23,7 @@ fn demo(temporary: &TempDir) -> Command {
 }
 
 #[track_caller]
-fn assert_nothing_is_left(temporary: &TempDir) {
+fn assert_empty(temporary: &TempDir) {
     let left = fs::read_dir(temporary).map(Iterator::collect::<Vec<_>>);
     assert!(left.as_ref().is_ok_and(Vec::is_empty), "{left:?}");
 }
@@ -46,17 +46,17 @@ fn once_shows_rows_and_leaves_nothing_behind() {
     {
         assert!(shown.contains(part), "{part}: {shown}");
     }
-    // What was drawn for a terminal alone is not there.
+    // Progress bars are drawn only on a terminal.
     assert!(log.contains("attributing events") && !log.contains('█'), "{log}");
-    assert_nothing_is_left(&temporary);
+    assert_empty(&temporary);
 }
 
 #[test]
 fn the_demo_serves_until_it_is_interrupted() {
     let _alone = alone();
     let temporary = TempDir::new().unwrap();
-    // Taken by us or by somebody else.
-    let _taken = TcpListener::bind("127.0.0.1:8080");
+    // The port is in use, by this listener or by another process.
+    let _listener = TcpListener::bind("127.0.0.1:8080");
     let [shown, log] = [Captured::empty(), Captured::empty()];
     let mut child = demo(&temporary)
         .stdin(Stdio::null())
@@ -68,7 +68,7 @@ fn the_demo_serves_until_it_is_interrupted() {
         let ended = child.try_wait().unwrap();
         if ended.is_none() && shown.text().contains("Ctrl-C") { Ok(()) } else { Err(log.text()) }
     });
-    eventually("it says which port it has", || {
+    eventually("the demo reports its port", || {
         let log = log.text();
         if log.contains("127.0.0.1:8080 is in use, so the demo listens on") {
             Ok(())
@@ -77,7 +77,7 @@ fn the_demo_serves_until_it_is_interrupted() {
         }
     });
 
-    let told = |label: &str| {
+    let url = |label: &str| {
         let shown = shown.text();
         let line = shown.lines().find(|line| line.trim_start().starts_with(label));
         line.and_then(|line| line.split("http://").nth(1)).unwrap_or_default().to_owned()
@@ -86,9 +86,9 @@ fn the_demo_serves_until_it_is_interrupted() {
         let (address, path) = url.split_once('/').unwrap();
         http::get(address, &format!("/{path}")).unwrap()
     };
-    assert_eq!(get(&told("page")).status, 200);
-    assert!(get(&told("metrics")).text().contains("\nadtrail_ingest_read_total{"));
-    let curl = told("full CSV");
+    assert_eq!(get(&url("page")).status, 200);
+    assert!(get(&url("metrics")).text().contains("\nadtrail_ingest_read_total{"));
+    let curl = url("full CSV");
     let csv = get(curl.split('\'').next().unwrap());
     assert!(csv.status == 200 && csv.is_whole, "{csv:?}");
     let mut rows = csv::Reader::from_reader(&csv.body[..]);
@@ -99,5 +99,5 @@ fn the_demo_serves_until_it_is_interrupted() {
     let status =
         eventually("the demo ends", || child.try_wait().unwrap().ok_or_else(|| log.text()));
     assert!(status.success(), "{status}: {}", log.text());
-    assert_nothing_is_left(&temporary);
+    assert_empty(&temporary);
 }

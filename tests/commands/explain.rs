@@ -1,4 +1,4 @@
-//! `adtrail explain`, and that the documentation shows its output.
+//! `adtrail explain`, and the output that its documentation shows.
 
 use std::fs;
 use std::path::Path;
@@ -29,7 +29,7 @@ fn json_of(activation: &str) -> Value {
 }
 
 #[test]
-fn the_docs_show_what_is_printed() {
+fn the_documentation_shows_the_real_output() {
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/explain.md"));
     let page = page.unwrap();
     let mut shown = 0;
@@ -62,7 +62,7 @@ fn json_has_the_same_decision() {
     assert_eq!(json_of("came-back")["last_install"]["event_id"], "two-clicks");
 }
 
-/// The explanation of activation `a` after events that arrive one by one, as text and as JSON.
+/// Returns the explanation of activation `a` after events that arrive one by one, as text and as JSON.
 fn explained_one_by_one(events: &[Value]) -> (String, Value) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("events.ndjson");
@@ -83,7 +83,7 @@ fn activation(id: &str, time: &str) -> Value {
     json!({"type": "activation", "app": "app-x", "event_id": id, "time": time, "ids": {"oaid": "d"}})
 }
 
-/// The value with some of its fields replaced.
+/// Returns the event with some of its fields replaced.
 fn with(mut event: Value, fields: Value) -> Value {
     for (key, value) in fields.as_object().unwrap() {
         event[key] = value.clone();
@@ -91,16 +91,16 @@ fn with(mut event: Value, fields: Value) -> Value {
     event
 }
 
-/// The previous decision and the cause of its change, as the text names them.
+/// Checks the previous decision and the cause of its change in the text.
 #[track_caller]
-fn check_change(events: &[Value], before: &str, came_in: &str) {
+fn check_change(events: &[Value], before: &str, cause: &str) {
     let (text, json) = explained_one_by_one(events);
     let (_, change) = text.split_once("\nRecomputed\n").unwrap_or_else(|| panic!("{text}"));
-    let expected = format!("  Before: {before}.\n  Caused by {came_in}. (section 7)\n\n");
+    let expected = format!("  Before: {before}.\n  Caused by {cause}. (section 7)\n\n");
     assert!(change.starts_with(&expected), "{text}");
-    let [one] = &json["changed_by"].as_array().unwrap()[..] else { panic!("{json}") };
-    assert_eq!(one["again"], came_in.ends_with(AGAIN), "{json}");
-    assert!(came_in.contains(one["time"].as_str().unwrap()), "{json}");
+    let [change] = &json["changed_by"].as_array().unwrap()[..] else { panic!("{json}") };
+    assert_eq!(change["again"], cause.ends_with(AGAIN), "{json}");
+    assert!(cause.contains(change["time"].as_str().unwrap()), "{json}");
     assert_eq!(json["changed_by_more"], false);
 }
 
@@ -119,10 +119,10 @@ fn causes_of_a_changed_decision_are_named() {
     let a = || activation("a", &day_10);
     let organic = "install, organic";
     check_change(&[a(), click("c", &day_9)], organic, &format!("click c of {day_9}"));
-    // The winner came again, with an earlier time.
+    // The winner is redelivered with an earlier time.
     let again = [click("c1", &day_8), click("c2", &day_9), a(), click("c2", &day_7)];
     check_change(&again, &by("c2", &day_9), &format!("click c2 of {day_7}{AGAIN}"));
-    // The activation itself came again: earlier, after its installation had begun.
+    // The activation itself is redelivered: earlier, and later with the time at which the installation began.
     let earlier = [click("c1", &day_2), a(), activation("a", &day_8)];
     let itself = format!("this activation of {day_8}{AGAIN}");
     check_change(&earlier, organic, &itself);
@@ -130,14 +130,14 @@ fn causes_of_a_changed_decision_are_named() {
     let begun = with(just_before, json!({"install_begin_time": day_8}));
     let itself = format!("this activation of 2026-03-10T11:59:59.999Z{AGAIN}");
     check_change(&[click("c1", &day_9), a(), begun], &by("c1", &day_9), &itself);
-    // An activation before it, of the class of which nothing else is shown.
+    // An earlier activation, which changes only the class.
     let installs = [activation("i1", &day_2), a(), activation("i0", &day_1)];
     let before = "reinstall, unattributed, after install i1";
     check_change(&installs, before, &format!("activation i0 of {day_1}"));
 }
 
 #[test]
-fn an_id_does_nothing_to_a_terminal() {
+fn control_characters_in_an_id_are_escaped() {
     let id = "c\u{1b}[2J\nWhy organic\n  \u{202e}";
     let events = [click(id, "2026-03-10T11:00:00Z"), activation("a", "2026-03-10T12:00:00Z")];
     let (text, json) = explained_one_by_one(&events);
@@ -153,7 +153,7 @@ fn an_id_does_nothing_to_a_terminal() {
 }
 
 #[test]
-fn an_id_that_is_not_an_activation_is_named() {
+fn an_id_without_an_activation_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let events = folder.path().join("events.ndjson");
     let text = [
@@ -164,14 +164,14 @@ fn an_id_that_is_not_an_activation_is_named() {
         r#"{"type":"effect","app":"app-x","event_id":"orphan","name":"n","time":3,"ids":{"oaid":"x"}}"#,
     ];
     fs::write(&events, text.join("\n")).unwrap();
-    for (id, said) in [
+    for (id, problem) in [
         ("e", "this event_id: e; it is an effect of activation a\n"),
         ("orphan", "this event_id: orphan\n"),
         ("c", "this event_id: c\n"),
         ("none", "app-x has no activation with this event_id: none\n"),
     ] {
-        check_refused(&run(&mut explain(id, &[events.to_str().unwrap()]), b""), 1, &[said]);
+        check_refused(&run(&mut explain(id, &[events.to_str().unwrap()]), b""), 1, &[problem]);
     }
-    let said = "--app: no such app is configured: \"app-z\"; known: app-x";
-    check_refused(&run(&mut explain_of("app-z", "a", &[EVENTS]), b""), 2, &[said]);
+    let problem = "--app: no such app is configured: \"app-z\"; known: app-x";
+    check_refused(&run(&mut explain_of("app-z", "a", &[EVENTS]), b""), 2, &[problem]);
 }

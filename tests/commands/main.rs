@@ -1,4 +1,4 @@
-//! The commands that need no service: files in, answers on standard output.
+//! Commands that need no running service: they read files and write to standard output.
 #![cfg(test)]
 
 mod conformance;

@@ -35,7 +35,7 @@ const EFFECT: &str = r#"{"type":"effect","app":"app-x","event_id":"e-1","name":"
 const OTHER: &str =
     r#"{"type":"activation","app":"app-y","event_id":"a-1","time":"2025-03-10T12:00:00Z"}"#;
 
-/// No Kafka is there, and none is asked for.
+/// Returns a site without Kafka, which the command does not need.
 fn site() -> Site {
     Site::on(Topics::of("replay"), "127.0.0.1:1".into(), SETTINGS)
 }
@@ -48,8 +48,8 @@ fn write(site: &Site, name: &str, text: &[u8]) -> String {
 
 #[track_caller]
 fn check(output: &Output, code: i32) {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
 }
 
 fn gzip(text: &str) -> Vec<u8> {
@@ -62,7 +62,7 @@ fn zstd(text: &str) -> Vec<u8> {
     zstd::encode_all(text.as_bytes(), 0).unwrap()
 }
 
-/// App, event, status and channel of each row.
+/// Checks app, event id, status and channel of each row.
 #[track_caller]
 fn check_rows(csv: &[u8], expected: &[[&str; 4]]) {
     let rows = rows::parse(csv);
@@ -97,7 +97,7 @@ fn a_file_gives_the_rows_of_all_apps_by_pid_or_of_one() {
     check(&output, 0);
     assert!(output.stdout.is_empty());
     check_rows(&fs::read(&out).unwrap(), &ALL[..2]);
-    // Without events there is a line of names.
+    // Without events there is only the header line.
     let output = site.run(&["replay", &write(&site, "empty.ndjson", b"")]);
     check(&output, 0);
     check_rows(&output.stdout, &[]);
@@ -121,7 +121,7 @@ fn files_and_standard_input_may_be_mixed_split_and_compressed() {
     check_same(&[&second, &first], b"");
     check_same(&["-"], all_events().as_bytes());
     check_same(&[&first, "-"], format!("{EFFECT}\n{OTHER}\n").as_bytes());
-    // The bytes tell the format, not the name.
+    // The format is detected by the bytes, not by the file name.
     check_same(&[&write(&site, "events.txt", &gzip(&all_events()))], b"");
     check_same(&["-"], &zstd(&all_events()));
 }
@@ -138,8 +138,8 @@ fn a_truncated_compressed_file_is_named_and_gives_no_rows() {
     check_refused(&run(&mut site.command(&["replay", "-"]), cut), 1, &[problem]);
 }
 
-/// What a terminal gets on standard error, by `script` of util-linux; `input` is
-/// standard input, and data goes to `out`.
+/// Runs a command with standard error on a terminal, by `script` of util-linux, with `input` as standard input and
+/// `out` as standard output. Returns what the terminal received.
 fn on_a_terminal(site: &Site, args: &[&str]) -> String {
     let command = site.command(args);
     let words = std::iter::once(command.get_program()).chain(command.get_args());
@@ -147,8 +147,8 @@ fn on_a_terminal(site: &Site, args: &[&str]) -> String {
     let line = format!("stty cols 200; {} <input >out", line.join(" "));
     let mut terminal = Command::new("script");
     terminal.args(["-qec", &line, "typescript"]).env("TERM", "xterm").current_dir(site.path());
-    let said = run(&mut terminal, b"").stdout;
-    String::from_utf8(said).unwrap()
+    let shown = run(&mut terminal, b"").stdout;
+    String::from_utf8(shown).unwrap()
 }
 
 #[test]
@@ -161,23 +161,23 @@ fn progress_is_shown_on_a_terminal_only() {
     assert!(!String::from_utf8_lossy(&expected.stderr).contains("B/s"));
 
     write(&site, "input", text.as_bytes());
-    let said = on_a_terminal(&site, &["replay", &file]);
+    let shown = on_a_terminal(&site, &["replay", &file]);
     let size = format!("of {} B", fs::metadata(&file).unwrap().len());
-    assert!(said.contains(&size) && said.contains("B/s"), "{said:?}");
+    assert!(shown.contains(&size) && shown.contains("B/s"), "{shown:?}");
     assert_eq!(fs::read(site.path().join("out")).unwrap(), expected.stdout);
-    // A line begins where the bar was taken away, and ends before it is drawn again.
+    // The bar is cleared before a log line is written, and drawn again after it.
     let clean = |line: &str| !line.contains("B/s");
-    let warning = said.split(['\r', '\n']).find(|line| line.contains("not_an_object")).unwrap();
-    assert!(clean(warning), "{said:?}");
-    let last = said.trim_end().rsplit(['\r', '\n']).next().unwrap();
-    assert!(last.contains("not events: 1;") && clean(last), "{said:?}");
+    let warning = shown.split(['\r', '\n']).find(|line| line.contains("not_an_object")).unwrap();
+    assert!(clean(warning), "{shown:?}");
+    let last = shown.trim_end().rsplit(['\r', '\n']).next().unwrap();
+    assert!(last.contains("not events: 1;") && clean(last), "{shown:?}");
 
     // The size of standard input is unknown.
     let piped = on_a_terminal(&site, &["replay", "-"]);
     assert!(piped.contains("0 events") && !piped.contains(" of "), "{piped:?}");
 }
 
-/// Named by line and code up to a limit, and counted; all others are written.
+/// Bad lines are logged with number and code up to a limit, and counted; all others are attributed.
 #[test]
 fn bad_lines_are_logged_and_the_others_attributed() {
     let site = site();
@@ -213,10 +213,10 @@ fn unreadable_and_unwritable_files_are_named() {
 }
 
 #[test]
-fn no_file_that_is_read_is_written_over() {
+fn input_files_are_never_overwritten() {
     let site = site();
     let events = write(&site, "events.ndjson", CLICK.as_bytes());
-    // With settings that are read because of where they are.
+    // Settings that are found in the working directory.
     let folder = site.path().join("folder");
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("adtrail.toml"), SETTINGS).unwrap();
@@ -228,12 +228,12 @@ fn no_file_that_is_read_is_written_over() {
         &["--out", "adtrail.toml"],
         &["--out", "link/adtrail.toml"],
         &["--diff", "adtrail.toml", "--out", "rows.csv", "--totals", &events],
-        // Neither is there yet.
+        // The same file, which does not exist yet.
         &["--diff", "adtrail.toml", "--out", "rows.csv", "--totals", "link/rows.csv"],
     ] {
         let mut command = adtrail();
         let output = run(command.current_dir(&folder).args(["replay", &events]).args(args), b"");
-        check_refused(&output, 2, &["expected another file than"]);
+        check_refused(&output, 2, &["must not be the same file as"]);
     }
     assert_eq!(fs::read(&events).unwrap(), CLICK.as_bytes());
     assert_eq!(fs::read_to_string(folder.join("adtrail.toml")).unwrap(), SETTINGS);
@@ -255,11 +255,11 @@ fn a_signal_leaves_nothing_behind() {
         let mut child = command.spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         writeln!(stdin, "{CLICK}").unwrap();
-        // It reads on, and has a store and a file that is not whole.
+        // The command still reads, and has a store and a partial file.
         let store = || fs::read_dir(&temporary).unwrap().flatten().next();
-        eventually("a store", || {
-            let is_there = |folder: DirEntry| folder.path().join("store/CURRENT").exists();
-            let both = store().is_some_and(is_there) && !is_empty(&rows);
+        eventually("the store and the partial file exist", || {
+            let has_store = |folder: DirEntry| folder.path().join("store/CURRENT").exists();
+            let both = store().is_some_and(has_store) && !is_empty(&rows);
             both.then_some(()).ok_or("not yet")
         });
         kill_process(Pid::from_child(&child), signal).unwrap();
@@ -269,7 +269,7 @@ fn a_signal_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_closed_standard_error_stops_nothing() {
+fn a_closed_standard_error_does_not_stop_the_replay() {
     let site = site();
     let events = write(&site, "events.ndjson", format!("no event\n{ACTIVATION}\n").as_bytes());
     let out = site.path().join("rows.csv");
@@ -278,11 +278,15 @@ fn a_closed_standard_error_stops_nothing() {
     command.arg("--out").arg(&out).arg(&events);
     let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
     drop(child.stderr.take());
-    assert_eq!(child.wait().unwrap().code(), Some(1), "as with a reader, and no abort");
+    assert_eq!(
+        child.wait().unwrap().code(),
+        Some(1),
+        "the exit code is that of bad lines, not of an abort"
+    );
     assert_eq!(fs::read_to_string(out).unwrap().lines().count(), 2);
 }
 
-/// As printed, but for `make` and for where the output goes.
+/// Runs the commands of the page, except `make` and with another output folder.
 #[test]
 fn the_commands_of_the_replay_page_work() {
     let folder = tempfile::tempdir().unwrap();
@@ -306,9 +310,9 @@ fn the_commands_of_the_replay_page_work() {
     let rows = rows::parse(&fs::read(folder.path().join("rows.csv")).unwrap());
     assert_eq!(rows.len(), 11);
     let differences = rows::parse(&fs::read(folder.path().join("differences.csv")).unwrap());
-    let moved: Vec<_> =
+    let changed: Vec<_> =
         differences.iter().map(|row| (&*row["event_id"], &*row["new_status"])).collect();
-    assert_eq!(moved, [("why-organic", "attributed")]);
+    assert_eq!(changed, [("why-organic", "attributed")]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `adtrail replay --diff`: what other settings would decide differently.
+//! `adtrail replay --diff`: the rows that other settings would decide differently.
 
 use std::fs;
 use std::process::Output;
@@ -48,9 +48,9 @@ fn purchase(device: u32, time: i64) -> String {
     )
 }
 
-/// Device 1 clicked campaign 7 within the hour; device 2 two days before; device 3 campaign 8 two
-/// days before and has not bought; device 4 never. All activations are of one millisecond, so
-/// that rows of one event stand at different places of it.
+/// Device 1 has clicked campaign 7 within the hour, device 2 two days before, device 3 campaign 8 two days before
+/// without buying, and device 4 nothing. All activations are in one millisecond, in which the rows of an event may have
+/// different positions on the two sides.
 fn events() -> String {
     let mut lines = vec![
         click(1, 7, NOON - HOUR / 2),
@@ -72,7 +72,7 @@ fn write(site: &Site, name: &str, text: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// Runs the comparison of the site's settings with these over these events.
+/// Compares the site's settings with others over these events.
 fn diff(site: &Site, other: &str, events: &str, more: &[&str]) -> Output {
     let other = write(site, "other.toml", other);
     let file = write(site, "events.ndjson", events);
@@ -82,11 +82,11 @@ fn diff(site: &Site, other: &str, events: &str, more: &[&str]) -> Output {
 
 #[track_caller]
 fn check(output: &Output, code: i32) {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
 }
 
-/// These columns of each row.
+/// Checks these columns of each row.
 #[track_caller]
 fn check_rows<const N: usize>(output: &Output, columns: [&str; N], expected: &[[&str; N]]) {
     check(output, 0);
@@ -102,10 +102,10 @@ const HEADER: &str = "app,event_type,event_name,event_time,event_id,old_status,n
     old_touch_time,new_touch_time,old_click_id,new_click_id,old_reject_reason,new_reject_reason,\
     revenue,currency\n";
 
-/// Exactly the rows that change, the effect that inherits the change among them, and the totals
-/// of all campaigns.
+/// The output has exactly the changed rows, including the effect that inherits a change, and the totals of all
+/// campaigns.
 #[test]
-fn a_narrower_window_changes_its_rows_and_no_others() {
+fn a_narrower_window_changes_only_the_affected_rows() {
     let site = site();
     let totals = site.path().join("totals.csv");
     let more = ["--totals", totals.to_str().unwrap()];
@@ -141,14 +141,14 @@ activations  effects  credited to
 }
 
 #[test]
-fn equal_settings_give_a_line_of_names() {
+fn equal_settings_give_only_the_header() {
     let site = site();
     let output = diff(&site, APPS, &events(), &[]);
     check(&output, 0);
     assert_eq!(String::from_utf8(output.stdout).unwrap(), HEADER);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(said, "0 of 7 rows are decided differently\n");
-    // What is set for one is set for both.
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(stderr, "0 of 7 rows are decided differently\n");
+    // --set applies to both sides.
     let output = diff(&site, APPS, &events(), &["--set", "attribution.click_window=1d"]);
     check_rows(&output, ["event_id"], &[]);
 }
@@ -156,27 +156,27 @@ fn equal_settings_give_a_line_of_names() {
 const IDS: [&str; 6] =
     ["app", "event_id", "old_status", "new_status", "old_spreadid", "new_spreadid"];
 
-/// Apps go by their keys, whatever their numbers.
+/// Apps are matched by key, not by pid. The columns of the side without the app are empty.
 #[test]
-fn an_app_of_one_side_leaves_the_other_empty() {
+fn an_app_may_be_configured_on_one_side_only() {
     let site = site();
-    // The number of app-x is app-y's here.
+    // Here app-y has the pid that app-x has on the other side.
     let other = "[[apps]]\npid = 1\nkey = \"app-y\"\n[[apps]]\npid = 2\nkey = \"app-x\"\n";
     let events = [activation(1, NOON), activation(1, NOON).replace("app-x", "app-y")].join("\n");
     let output = diff(&site, other, &events, &[]);
     check_rows(&output, IDS, &[["app-y", "a-1", "", "organic", "", "0"]]);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("0 → 1    0 → 0  app-y: no campaign"), "{said}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("0 → 1    0 → 0  app-y: no campaign"), "{stderr}");
 
     let none = "[[apps]]\npid = 1\nkey = \"app-z\"\n";
     let output = diff(&site, none, &activation(1, NOON), &[]);
     check_rows(&output, IDS, &[["app-x", "a-1", "organic", "", "0", ""]]);
-    // One more line than these two know.
+    // A line of an app that neither side knows.
     let unknown = activation(1, NOON).replace("app-x", "app-q");
     let output = diff(&site, none, &format!("{unknown}\n{}", activation(1, NOON)), &[]);
     check(&output, 1);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("unknown_app") && said.contains("not events: 1;"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("unknown_app") && stderr.contains("not events: 1;"), "{stderr}");
     assert_eq!(rows::parse(&output.stdout).len(), 1);
 
     let output = diff(&site, other, &events, &["--app", "app-x"]);
@@ -186,7 +186,7 @@ fn an_app_of_one_side_leaves_the_other_empty() {
 }
 
 #[test]
-fn wrong_use_is_named() {
+fn invalid_options_are_named() {
     let site = site();
     let check_refused = |output: Output, parts: &[&str]| testbed::check_refused(&output, 2, parts);
     let file = write(&site, "events.ndjson", &events());

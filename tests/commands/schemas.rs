@@ -1,5 +1,4 @@
-//! The published schemas against what adtrail does: JSON Schema, by a validator in Python, judges
-//! events as `adtrail replay` does.
+//! The published JSON Schemas: a validator in Python accepts and refuses the same events as `adtrail replay`.
 
 mod asyncapi;
 
@@ -13,8 +12,8 @@ use testbed::{cache_dir, run, run_ok};
 
 const FAMILIES: [&str; 3] = ["click", "activation", "effect"];
 
-/// `adtrail replay` names as many bad lines.
-const NAMED_MAX: usize = 20;
+/// Number of bad lines that `adtrail replay` logs.
+const LOGGED_MAX: usize = 20;
 
 fn in_project(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
@@ -26,7 +25,7 @@ fn schema_file(family: &str) -> PathBuf {
 
 const RFC3339: &str = "2026-03-10T12:00:00Z";
 
-/// In place of a field's name: a click with all that leads to a device, and nothing in it.
+/// Stands for several fields: a click with empty values in all fields that identify a device.
 const EMPTY_IDS: &str = "click_id, ids, ip";
 
 /// An event with every field of its family.
@@ -34,7 +33,7 @@ fn full(family: &str) -> Value {
     let mut event = json!({"type": family, "app": "app-x", "time": 1_773_144_000_000_u64,
         "ids": {"oaid": "o-1"}, "ip": "203.0.113.9", "ua": "u", "device_model": "m",
         "os": "android", "os_version": "14"});
-    let own = match family {
+    let fields = match family {
         "click" => json!({"click_id": "c-1", "spreadid": 7, "purpose": "ua", "lookback_ms": 5,
             "site": "s", "params": {"p": "x"}}),
         "activation" => json!({"event_id": "a-1", "click_id": "c-1", "install_begin_time": 1,
@@ -42,8 +41,8 @@ fn full(family: &str) -> Value {
         _ => json!({"event_id": "e-1", "name": "buy", "app_version": "1", "props": {"p": "x"},
             "revenue": "9.99", "currency": "CNY"}),
     };
-    let own = own.as_object().expect("an object").clone();
-    event.as_object_mut().expect("an object").extend(own);
+    let fields = fields.as_object().expect("an object").clone();
+    event.as_object_mut().expect("an object").extend(fields);
     event
 }
 
@@ -58,11 +57,11 @@ fn values() -> Vec<Value> {
     values.as_array().expect("a list").clone()
 }
 
-/// One event to be judged.
+/// An event to be validated.
 #[derive(Debug)]
 struct Case {
     family: usize,
-    /// The field that differs from [`full`], and its value: none is left out.
+    /// Field that differs from [`full`], and its value; the field is missing if that is `None`.
     field: String,
     value: Option<Value>,
     event: Value,
@@ -96,7 +95,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// Known differences between schema and adtrail: `Some` says whether adtrail accepts the event.
+/// Returns whether adtrail accepts an event on which schema and adtrail are known to differ.
 fn difference(case: &Case) -> Option<bool> {
     let (family, text) = (FAMILIES[case.family], case.value.as_ref().and_then(Value::as_str));
     let float = case.value.as_ref().filter(|value| value.is_f64()).and_then(Value::as_f64);
@@ -132,23 +131,23 @@ fn by_schema(cases: &[Case]) -> Vec<bool> {
     verdicts.lines().map(|verdict| verdict == "true").collect()
 }
 
-/// The events that `adtrail replay` logs as bad lines; it logs at most [`NAMED_MAX`].
+/// Returns the events that `adtrail replay` logs as bad lines; it logs at most [`LOGGED_MAX`].
 fn refused_by_replay<'c>(site: &Site, cases: &[&'c Case]) -> Vec<&'c Case> {
     let lines: String = cases.iter().map(|case| format!("{}\n", case.event)).collect();
-    fs::write(site.path().join("events"), lines).expect("a file");
+    fs::write(site.path().join("events"), lines).expect("the file is written");
     let output = run(&mut site.command(&["replay", "events"]), b"");
-    let said = String::from_utf8(output.stderr).expect("UTF-8");
+    let stderr = String::from_utf8(output.stderr).expect("UTF-8");
     let number = |line: &str| {
         let (number, _) = line.split_once(" events:")?.1.split_once(':')?;
         number.parse::<usize>().ok()
     };
-    let refused: Vec<_> = said.lines().filter_map(number).map(|line| cases[line - 1]).collect();
-    assert_eq!(output.status.code(), Some(i32::from(!refused.is_empty())), "{said}");
+    let refused: Vec<_> = stderr.lines().filter_map(number).map(|line| cases[line - 1]).collect();
+    assert_eq!(output.status.code(), Some(i32::from(!refused.is_empty())), "{stderr}");
     refused
 }
 
 #[test]
-fn events_are_judged_as_by_the_json_schemas() {
+fn adtrail_accepts_the_events_that_the_json_schemas_accept() {
     let cases = cases();
     let verdicts = by_schema(&cases);
     assert_eq!(verdicts.len(), cases.len());
@@ -156,17 +155,20 @@ fn events_are_judged_as_by_the_json_schemas() {
     for (case, by_schema) in cases.iter().zip(verdicts) {
         let expected = difference(case);
         assert_ne!(expected, Some(by_schema), "no difference: {case:?}");
-        let taken = expected.unwrap_or(by_schema);
-        if taken { &mut good } else { &mut bad }.push(case);
+        let is_accepted = expected.unwrap_or(by_schema);
+        if is_accepted { &mut good } else { &mut bad }.push(case);
     }
     assert!(good.len() > 100 && bad.len() > 100, "{} good, {} bad", good.len(), bad.len());
     let site = Site::on(Topics::of("schemas"), "127.0.0.1:1".into(), ONE_CAMPAIGN);
     let refused = refused_by_replay(&site, &good);
-    assert!(refused.is_empty(), "the schema takes what adtrail refuses: {refused:#?}");
-    for chunk in bad.chunks(NAMED_MAX) {
+    assert!(refused.is_empty(), "the schema accepts events that adtrail refuses: {refused:#?}");
+    for chunk in bad.chunks(LOGGED_MAX) {
         let refused = refused_by_replay(&site, chunk);
         let is_refused = |case: &&&Case| refused.iter().any(|other| std::ptr::eq(*other, **case));
-        let taken: Vec<_> = chunk.iter().filter(|case| !is_refused(case)).collect();
-        assert!(taken.is_empty(), "adtrail takes what the schema refuses: {taken:#?}");
+        let accepted: Vec<_> = chunk.iter().filter(|case| !is_refused(case)).collect();
+        assert!(
+            accepted.is_empty(),
+            "adtrail accepts events that the schema refuses: {accepted:#?}"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! The names that users' scripts, dashboards and alerts depend on: commands with their options, exit codes,
-//! settings, metrics. `surface.txt` lists them, so that a change of one shows in review;
+//! The names that users' scripts, dashboards and alerts depend on: commands with their options, exit codes, settings,
+//! metrics. `surface.txt` lists them, so that changes are visible in review;
 //! `ADTRAIL_WRITE_SURFACE=1` rewrites the file. Routes and columns: `export/src/tests/surface.rs`.
 
 use std::collections::BTreeSet;
@@ -24,15 +24,19 @@ fn public_names_are_those_of_surface_txt() {
     if std::env::var_os("ADTRAIL_WRITE_SURFACE").is_some() {
         fs::write(path, &text).expect("the file can be written");
     }
-    let listed = fs::read_to_string(path).expect("the list");
-    let only = |these: &str, those: &str| -> Vec<String> {
-        let those: BTreeSet<_> = those.lines().collect();
-        these.lines().filter(|line| !those.contains(line)).map(str::to_owned).collect()
+    let listed = fs::read_to_string(path).expect("the list can be read");
+    let only_in = |text: &str, other: &str| -> Vec<String> {
+        let other: BTreeSet<_> = other.lines().collect();
+        text.lines().filter(|line| !other.contains(line)).map(str::to_owned).collect()
     };
-    assert_eq!((only(&listed, &text), only(&text, &listed)), (vec![], vec![]), "gone, and new");
+    assert_eq!(
+        (only_in(&listed, &text), only_in(&text, &listed)),
+        (vec![], vec![]),
+        "removed, added"
+    );
 }
 
-/// A line for each command and each of its options.
+/// Returns a line for each command and each of its options.
 fn commands() -> Vec<String> {
     let mut cli = Cli::command();
     cli.build();
@@ -43,8 +47,9 @@ fn commands() -> Vec<String> {
 
 fn collect_commands(command: &clap::Command, path: &str, lines: &mut Vec<String>) {
     lines.push(path.to_owned());
-    let has_meaning = |one: &&clap::Arg| one.get_id() != "help" && one.get_id() != "version";
-    for argument in command.get_arguments().filter(has_meaning) {
+    let is_specific =
+        |argument: &&clap::Arg| argument.get_id() != "help" && argument.get_id() != "version";
+    for argument in command.get_arguments().filter(is_specific) {
         if argument.is_global_set() && path != "adtrail" {
             continue;
         }
@@ -62,11 +67,11 @@ fn collect_commands(command: &clap::Command, path: &str, lines: &mut Vec<String>
     }
 }
 
-/// What a process ends with.
+/// Returns the exit codes of processes that succeed and fail.
 fn exit_codes() -> Vec<String> {
     let code = |args: &[&str]| {
         let output = adtrail().args(args).output().expect("adtrail starts");
-        output.status.code().expect("it is not killed")
+        output.status.code().expect("the process is not killed")
     };
     vec![
         format!("{}: success", code(&["--version"])),
@@ -95,7 +100,7 @@ fn collect_keys(value: &toml::Value, path: &str, keys: &mut BTreeSet<String>) {
                 let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
                 keys.insert(path.clone());
                 if path == "kafka.librdkafka" {
-                    // Whatever librdkafka knows.
+                    // Any property of librdkafka.
                     continue;
                 }
                 collect_keys(value, &path, keys);
@@ -106,7 +111,7 @@ fn collect_keys(value: &toml::Value, path: &str, keys: &mut BTreeSet<String>) {
     }
 }
 
-/// Every text in the code that is the name of a metric.
+/// Returns every string literal of the code that is the name of a metric.
 fn metrics() -> Vec<String> {
     let mut names = BTreeSet::new();
     for folder in ["export/src", "ingest/src", "src", "store/src"] {
@@ -122,7 +127,7 @@ fn collect_metrics(folder: &Path, names: &mut BTreeSet<String>) {
             collect_metrics(&path, names);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let code = fs::read_to_string(&path).expect("a source file");
-            // A crate, then what is measured; the cookie `adtrail_token` is none.
+            // A crate and a quantity, so the cookie `adtrail_token` is not one.
             let is_metric = |text: &&str| {
                 text.starts_with("adtrail_")
                     && text.bytes().filter(|byte| *byte == b'_').count() > 1

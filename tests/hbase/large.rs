@@ -1,4 +1,4 @@
-//! More in one batch than a server takes in one call, and a client that is slower than HBase remembers.
+//! A batch with more rows than a server accepts in one call, and a client that pauses for longer than a scanner lives.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -13,11 +13,11 @@ use testbed::{hbase, http};
 
 use super::await_all_read;
 
-/// Of one app and partition, in a batch of the default size. A server refuses more than 1,000 rows in one call.
+/// Events of one app and partition, in a batch of the default size. A server refuses more than 1,000 rows in a call.
 const EVENTS: u64 = 4_000;
-/// Of each, so that all of it is more than what buffers on the way take.
+/// Size of each event, so that all exceed the buffers between the store and the client.
 const BYTES: usize = 10_000;
-/// Longer than a scanner that nobody asks is remembered: 3 s, looked at every half second.
+/// Longer than the lease of an idle scanner, which is 3 s and checked every half second.
 const PAUSE: Duration = Duration::from_secs(8);
 
 fn lines() -> impl Iterator<Item = String> {
@@ -31,7 +31,7 @@ fn lines() -> impl Iterator<Item = String> {
 }
 
 #[test]
-fn a_client_that_pauses_for_longer_than_a_scanner_lives_has_a_whole_file() {
+fn a_download_survives_an_expired_scanner() {
     let settings = format!("[attribution]\ncorrection_horizon = \"off\"\n{ONE_CAMPAIGN}");
     let site = hbase::made("hbase-large", 1, &settings);
     let messages = lines().map(|line| Message::new("app-x", line));

@@ -1,5 +1,5 @@
-//! Workers of one group and processes that export, over one HBase: what they show is what `adtrail replay`
-//! makes of the same events.
+//! Workers of one group and export processes over a real HBase: they export what `adtrail replay` makes of the same
+//! events.
 #![cfg(test)]
 
 mod faults;
@@ -29,65 +29,65 @@ fn site(name: &str) -> Site {
     hbase::made(name, PARTITIONS, traffic::SETTINGS).set("ingest.batch_records_max", "200")
 }
 
-/// Until the group's positions are at the end of all partitions.
+/// Waits until the group's offsets are at the end of all partitions.
 #[track_caller]
 fn await_all_read(site: &Site) {
     Kafka::shared().await_told(&site.group(), &site.topics.all());
 }
 
-/// Until the group has heard of all who have left it.
+/// Waits until the group has noticed that all members have left.
 fn await_no_members(site: &Site) {
-    eventually("nobody is in the group", || match Kafka::shared().group_members(&site.group()) {
+    eventually("the group has no members", || match Kafka::shared().group_members(&site.group()) {
         0 => Ok(()),
         members => Err(format!("{members} are members")),
     });
 }
 
-/// A worker that is killed amid what it reads.
+/// Starts a worker and kills it while it reads.
 fn kill_while_it_reads(site: &Site) {
     let worker = site.start_role("attribute");
     worker.await_some_read();
     worker.kill9();
 }
 
-/// Has the shared HBase do something.
-fn done<T>(work: impl AsyncFnOnce(Client) -> T) -> T {
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+/// Runs a function with a client of the shared HBase.
+fn with_client<T>(work: impl AsyncFnOnce(Client) -> T) -> T {
+    let runtime = tokio::runtime::Runtime::new().expect("the runtime starts");
     runtime.block_on(async { work(hbase::cluster::HBase::shared().client().await).await })
 }
 
-/// The shared HBase has memory for the regions of some tests, and not of all.
+/// Deletes a test's tables: the shared HBase does not have enough memory for the regions of all tests.
 fn remove(prefix: &str) {
-    done(async |client| {
+    with_client(async |client| {
         let admin = client.admin();
         for table in ["events", "touches", "activations", "effects", "meta"] {
             let table = format!("{prefix}_{table}");
-            admin.disable(&table).await.expect("it is disabled");
-            admin.delete(&table).await.expect("it is deleted");
+            admin.disable(&table).await.expect("the table is disabled");
+            admin.delete(&table).await.expect("the table is deleted");
         }
     });
 }
 
-/// Up to when an export is complete, if that is known.
+/// Returns the time up to which an export is complete, if that is known.
 fn complete_until(exporter: &Adtrail) -> Option<String> {
     let path = format!("/v1/apps/{}/events.csv?from={FROM}&to={TO}", APPS[0]);
-    let reply = exporter.get(&path).expect("an answer");
+    let reply = exporter.get(&path).expect("adtrail responds");
     reply.header("adtrail-complete-until").map(str::to_owned)
 }
 
-/// The group is gone, and with it how far it was: all is read once more, onto what it has led to. Those who export
-/// know how far all is read from those who read.
+/// The group is deleted together with its offsets, so everything is read again into the same tables. Export processes
+/// learn from the workers how far Kafka is read.
 #[test]
 fn positions_set_back_to_the_beginning_change_nothing() {
     let site = site("hbase-again");
     traffic::produce(&site.topics, WORKLOAD.records());
     let exporter = site.start_role("export");
-    assert_eq!(complete_until(&exporter), None, "nobody has read anything yet");
+    assert_eq!(complete_until(&exporter), None, "nothing is read yet");
     for round in 0..2 {
         let workers = [site.start_role("attribute"), site.start_role("attribute")];
         await_all_read(&site);
-        eventually("it is known how far all is in", || complete_until(&exporter).ok_or("not yet"));
-        let read = workers.each_ref().map(|one| one.metric("adtrail_ingest_read_total"));
+        eventually("completeness is known", || complete_until(&exporter).ok_or("not yet"));
+        let read = workers.each_ref().map(|worker| worker.metric("adtrail_ingest_read_total"));
         let read: f64 = read.into_iter().flatten().sum();
         assert!(read >= WORKLOAD.records().len() as f64, "{read} in round {round}");
         for worker in workers {
@@ -100,17 +100,17 @@ fn positions_set_back_to_the_beginning_change_nothing() {
     }
 }
 
-/// What an embedded store has figures for is read here; the answers are the same.
+/// Where an embedded store reads aggregates, HBase reads rows; the responses are the same.
 #[test]
-fn every_question_is_answered_as_by_an_embedded_store() {
-    let many = site("hbase-routes");
-    let one = Site::on(many.topics.clone(), Kafka::shared().brokers(), traffic::SETTINGS)
+fn every_route_responds_as_over_an_embedded_store() {
+    let shared = site("hbase-routes");
+    let embedded = Site::on(shared.topics.clone(), Kafka::shared().brokers(), traffic::SETTINGS)
         .set("store.partitions", "8")
         .set("store.retention", "off");
-    traffic::produce(&many.topics, WORKLOAD.records());
-    let (one_process, other) = (one.start(), many.start_role("run"));
-    one_process.await_caught_up();
-    await_all_read(&many);
+    traffic::produce(&shared.topics, WORKLOAD.records());
+    let (over_embedded, over_hbase) = (embedded.start(), shared.start_role("run"));
+    over_embedded.await_caught_up();
+    await_all_read(&shared);
     let mut paths = Vec::new();
     for app in APPS {
         let range = format!("from={FROM}&to={TO}");
@@ -131,21 +131,21 @@ fn every_question_is_answered_as_by_an_embedded_store() {
     }
     let mut compared = 0;
     while let Some(path) = paths.pop() {
-        let [expected, found] =
-            [&one_process, &other].map(|adtrail| adtrail.get(&path).expect("an answer"));
+        let [expected, found] = [&over_embedded, &over_hbase]
+            .map(|adtrail| adtrail.get(&path).expect("adtrail responds"));
         assert_eq!((found.status, found.text()), (expected.status, expected.text()), "{path}");
         let [next, same] = [&expected, &found].map(|reply| reply.header("link").map(str::to_owned));
         assert_eq!(next, same, "{path}");
-        // Pages go on where the other one's ended.
+        // Follow the link to the next page.
         let next =
             next.and_then(|link| Some(link.split_once('<')?.1.split_once('>')?.0.to_owned()));
         paths.extend(next);
         compared += 1;
     }
-    assert!(compared > 70, "{compared} answers, pages among them");
+    assert!(compared > 70, "{compared} responses, further pages included");
 }
 
-/// Code, standard output and standard error.
+/// Runs a command. Returns its exit code, standard output and standard error.
 fn run_on(site: &Site, args: &[&str]) -> (Option<i32>, String, String) {
     let output = site.run(args);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -1,4 +1,4 @@
-//! `adtrail copy`, from files into HBase, back, and from one HBase to another.
+//! `adtrail copy` from an embedded store into HBase and back.
 
 use std::process::Output;
 
@@ -17,52 +17,51 @@ fn copy(from: &Site, to: &Site) -> Output {
 }
 
 #[test]
-fn a_store_is_moved_there_and_back() {
+fn a_store_is_copied_into_hbase_and_back() {
     let (some, rest) = WORKLOAD.records().split_at(WORKLOAD.records().len() / 2);
-    // On one machine first.
-    let one = Site::new(Kafka::shared(), "hbase-moved", PARTITIONS, traffic::SETTINGS)
+    let embedded = Site::new(Kafka::shared(), "hbase-moved", PARTITIONS, traffic::SETTINGS)
         .set("store.partitions", "8")
         .set("store.retention", "off");
-    traffic::produce(&one.topics, some);
-    let adtrail = one.start();
+    traffic::produce(&embedded.topics, some);
+    let adtrail = embedded.start();
     adtrail.await_caught_up();
     assert!(adtrail.terminate().0.success());
-    let many = one.beside();
-    let many = hbase::in_hbase(many, &hbase::cluster::HBase::shared().servers(), "hbase-moved");
-    run_ok(&mut many.command(&["hbase", "init"]), b"");
-    let output = copy(&one, &many);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let shared = embedded.beside();
+    let shared = hbase::in_hbase(shared, &hbase::cluster::HBase::shared().servers(), "hbase-moved");
+    run_ok(&mut shared.command(&["hbase", "init"]), b"");
+    let output = copy(&embedded, &shared);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(shown.lines().count() == 5 && shown.contains("events: "), "{shown}");
     for app in APPS {
-        assert_eq!(many.download(app, FROM, TO, &[]), one.download(app, FROM, TO, &[]));
+        assert_eq!(shared.download(app, FROM, TO, &[]), embedded.download(app, FROM, TO, &[]));
     }
-    // It goes on from the same positions.
-    traffic::produce(&many.topics, rest);
-    let worker = many.start_role("attribute");
+    // The worker resumes from the copied positions.
+    traffic::produce(&shared.topics, rest);
+    let worker = shared.start_role("attribute");
     worker.await_read_more_than(0);
-    await_all_read(&many);
+    await_all_read(&shared);
     let read = worker.metric("adtrail_ingest_read_total");
-    assert_eq!(read, Some(rest.len() as f64), "nothing was read twice");
-    // While a worker is there nothing is moved.
-    let back = one.beside();
-    let refused = copy(&many, &back);
+    assert_eq!(read, Some(rest.len() as f64), "no record is read twice");
+    // Nothing is copied while a worker runs.
+    let back = embedded.beside();
+    let refused = copy(&shared, &back);
     assert_eq!(refused.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&refused.stderr);
-    assert!(said.contains("stop them first"), "{said}");
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert!(stderr.contains("stop them first"), "{stderr}");
     assert!(worker.terminate().0.success());
-    await_no_members(&many);
-    let output = copy(&many, &back);
+    await_no_members(&shared);
+    let output = copy(&shared, &back);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let adtrail = back.start();
     adtrail.await_caught_up();
     check_equal(&downloads(&back, &adtrail), WORKLOAD.expected());
     assert_eq!(adtrail.metric("adtrail_ingest_read_total"), Some(0.0));
-    // Where something is already nothing is put.
-    let again = copy(&one, &many);
+    // A store that has rows is not overwritten.
+    let again = copy(&embedded, &shared);
     assert_eq!(again.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&again.stderr);
-    assert!(said.contains("it already has rows"), "{said}");
+    let stderr = String::from_utf8_lossy(&again.stderr);
+    assert!(stderr.contains("it already has rows"), "{stderr}");
     remove("hbase-moved");
 }

@@ -1,16 +1,16 @@
-//! The cluster's own regions, as operators see them.
+//! The regions of HBase as operators see them.
 
 use serde_json::Value;
 use testbed::adtrail::Adtrail;
 use testbed::site::Site;
 use testbed::{eventually, traffic};
 
-use super::{WORKLOAD, await_all_read, done, remove, run_on, site};
+use super::{WORKLOAD, await_all_read, remove, run_on, site, with_client};
 
-/// What `adtrail regions --json` shows.
-fn shown(site: &Site) -> Value {
-    let (code, shown, said) = run_on(site, &["regions", "--json"]);
-    assert_eq!(code, Some(0), "{said}");
+/// Runs `adtrail regions --json`.
+fn regions_json(site: &Site) -> Value {
+    let (code, shown, stderr) = run_on(site, &["regions", "--json"]);
+    assert_eq!(code, Some(0), "{stderr}");
     serde_json::from_str(&shown).expect("JSON")
 }
 
@@ -20,7 +20,7 @@ fn regions(shown: &Value) -> &[Value] {
 
 #[track_caller]
 fn check_one_region_a_partition(site: &Site) {
-    let shown = shown(site);
+    let shown = regions_json(site);
     let partitions: Vec<_> =
         regions(&shown).iter().map(|region| region["partition"].as_u64()).collect();
     assert_eq!(partitions, (0..8).map(Some).collect::<Vec<_>>());
@@ -29,7 +29,7 @@ fn check_one_region_a_partition(site: &Site) {
     assert!(code == Some(0) && shown.contains("largest region against the mean of 8"), "{shown}");
 }
 
-/// The largest against the mean, by the figures that are shown.
+/// Returns the ratio of the largest region to the mean, by a figure of the output.
 fn skew(shown: &Value, figure: &str) -> f64 {
     let figures = regions(shown).iter().filter_map(|region| region[figure].as_f64());
     let figures: Vec<f64> = figures.collect();
@@ -46,43 +46,43 @@ fn regions_their_skew_and_a_split_are_shown() {
     traffic::produce(&site.topics, WORKLOAD.records());
     let worker = site.start_role("attribute");
     await_all_read(&site);
-    // What servers count they tell a little later.
-    let before = eventually("what was written is shown", || {
-        let shown = shown(&site);
+    // Servers report their counts with a delay.
+    let before = eventually("the writes are counted", || {
+        let shown = regions_json(&site);
         let written = |region: &Value| region["write_requests"].as_u64().unwrap_or(0);
         let all: u64 = regions(&shown).iter().map(written).sum();
         if all > 300 { Ok(shown) } else { Err(format!("{shown}")) }
     });
-    let told = before["skew"]["written"].as_f64().expect("a number");
-    // Three apps in eight partitions.
-    assert!(told > 8.0 / 3.0 - 0.1, "{before}");
-    assert!((told - skew(&before, "write_requests")).abs() < 0.01, "{before}");
-    // The largest is split.
+    let written_skew = before["skew"]["written"].as_f64().expect("a number");
+    // Three apps are in three of eight partitions.
+    assert!(written_skew > 8.0 / 3.0 - 0.1, "{before}");
+    assert!((written_skew - skew(&before, "write_requests")).abs() < 0.01, "{before}");
+    // Split the largest region.
     let largest = regions(&before).iter().max_by_key(|region| region["write_requests"].as_u64());
     let partition = largest.expect("a region")["partition"].as_u64().expect("a number") as u16;
     let row = middle(partition);
-    done(async |client| {
+    with_client(async |client| {
         let admin = client.admin();
-        let regions = admin.regions("hbase-split_events").await.expect("the regions");
+        let regions = admin.regions("hbase-split_events").await.expect("the regions are listed");
         let region = &regions[usize::from(partition)];
-        admin.split(region, row).await.expect("it is split");
+        admin.split(region, row).await.expect("the region is split");
     });
     let after = eventually("the split is shown", || {
-        let shown = shown(&site);
+        let shown = regions_json(&site);
         if regions(&shown).len() == 9 { Ok(shown) } else { Err(format!("{shown}")) }
     });
     let half = &regions(&after)[usize::from(partition) + 1];
     assert_eq!(half["partition"].as_u64(), Some(u64::from(partition)), "{after}");
     assert_eq!(half["app"].as_str(), Some("app-y"), "{after}");
     assert!(half["time"].as_str().is_some_and(|time| time.starts_with("2025-03-1")), "{after}");
-    // So it is on dashboards, and for alerts.
+    // Metrics show the same.
     await_metric(&exporter, "adtrail_store_regions", "", |count| count == 9.0);
     let largest = "of=\"largest\"";
     await_metric(&exporter, "adtrail_store_region_rows_read_per_second", largest, |_| true);
     for by in ["by=\"bytes\"", "by=\"written\""] {
         await_metric(&exporter, "adtrail_store_region_skew", by, |skew| skew >= 1.0);
     }
-    // Others are written from now on: a rate is shown for them.
+    // Further events are written, so there is a rate of writes.
     traffic::produce(&site.topics, &traffic::records(57, 2_000));
     let written = "adtrail_store_region_rows_written_per_second";
     await_metric(&exporter, written, largest, |rate| rate > 1.0);
@@ -97,9 +97,9 @@ fn await_metric(adtrail: &Adtrail, name: &str, label: &str, is_right: impl Fn(f6
     });
 }
 
-/// A row's key in the middle of what the crowd does, of the second app if it were in this partition.
+/// Returns a row key in the middle of the traffic's time range, of the second app, in this partition.
 fn middle(partition: u16) -> Vec<u8> {
-    /// 2025-03-15T00:00:00Z, later than most.
+    /// 2025-03-15T00:00:00Z, later than most events.
     const TIME_MS: u64 = 1_741_996_800_000;
     let time = &TIME_MS.to_be_bytes()[2..];
     [&partition.to_be_bytes()[..], &2_u32.to_be_bytes(), time].concat()

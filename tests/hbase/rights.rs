@@ -1,4 +1,4 @@
-//! An HBase that asks who may do what.
+//! An HBase with access control.
 
 use hbase_client::{Client, Put};
 use testbed::exports::{check_equal, downloads};
@@ -11,17 +11,17 @@ const ACCESS: &str = "org.apache.hadoop.hbase.security.access.AccessController";
 const NAME: &str = "hbase-rights";
 const TABLES: [&str; 5] = ["events", "touches", "activations", "effects", "meta"];
 
-/// As `grant` of HBase's shell does it: of a table, or with `@` of a namespace.
+/// Grants rights on tables, or on a namespace with `@`, as `grant` in HBase's shell does.
 fn grant(cluster: &HBase, user: &str, rights: &str, on: &[String]) {
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let runtime = tokio::runtime::Runtime::new().expect("the runtime starts");
     runtime.block_on(async {
         let mut config = cluster.config();
         config.user = "admin".to_owned();
-        let client = Client::connect(config).await.expect("hbase answers");
-        let granted = client.table("hbase:acl").expect("a name");
-        for on in on {
-            let put = Put::new(on.clone()).cell("l", user.to_owned(), rights.to_owned());
-            granted.mutate(put).await.expect("it is granted");
+        let client = Client::connect(config).await.expect("hbase responds");
+        let acl = client.table("hbase:acl").expect("a valid name");
+        for target in on {
+            let put = Put::new(target.clone()).cell("l", user.to_owned(), rights.to_owned());
+            acl.mutate(put).await.expect("the right is granted");
         }
     });
 }
@@ -38,44 +38,45 @@ fn no_process_needs_more_rights_than_documented() {
     let site = hbase::on(&cluster.servers(), NAME, PARTITIONS, traffic::SETTINGS);
     let site_of = |user: &str| site.beside().set("store.hbase.user", user);
     let check_denied = |user: &str, args: &[&str]| {
-        let (code, shown, said) = run_on(&site_of(user), args);
-        assert_eq!((code, &*shown), (Some(1), ""), "{said}");
-        let is_told = said.contains("AccessDeniedException") && said.contains("grant this user");
-        assert!(is_told, "{said}");
+        let (code, shown, stderr) = run_on(&site_of(user), args);
+        assert_eq!((code, &*shown), (Some(1), ""), "{stderr}");
+        let is_explained =
+            stderr.contains("AccessDeniedException") && stderr.contains("grant this user");
+        assert!(is_explained, "{stderr}");
     };
     check_denied("stranger", &["hbase", "init"]);
     grant(&cluster, "maker", "C", &["@default".to_owned()]);
-    eventually("the tables are made", || {
-        let (code, _, said) = run_on(&site_of("maker"), &["hbase", "init"]);
-        if code == Some(0) { Ok(()) } else { Err(said) }
+    eventually("the tables are created", || {
+        let (code, _, stderr) = run_on(&site_of("maker"), &["hbase", "init"]);
+        if code == Some(0) { Ok(()) } else { Err(stderr) }
     });
     check_denied("stranger", &["attribute"]);
     check_denied("stranger", &["regions"]);
     let tables = TABLES.map(|table| format!("{NAME}_{table}"));
     grant(&cluster, "worker", "RW", &tables);
     grant(&cluster, "reader", "R", &tables);
-    // Servers hear of it a little later.
+    // Servers learn of the grants with a delay.
     for user in ["worker", "reader"] {
-        eventually("it may read", || {
-            let (code, _, said) = run_on(&site_of(user), &["regions"]);
-            if code == Some(0) { Ok(()) } else { Err(said) }
+        eventually("the user may read", || {
+            let (code, _, stderr) = run_on(&site_of(user), &["regions"]);
+            if code == Some(0) { Ok(()) } else { Err(stderr) }
         });
     }
     check_denied("reader", &["attribute"]);
-    let (of_worker, of_reader) = (site_of("worker"), site_of("reader"));
+    let (worker_site, reader_site) = (site_of("worker"), site_of("reader"));
     traffic::produce(&site.topics, WORKLOAD.records());
-    let worker = of_worker.start_role("attribute");
+    let worker = worker_site.start_role("attribute");
     let log = worker.log();
     assert!(
         log.contains("the settings of the tables cannot be read") && log.contains("AccessDenied"),
         "{log}"
     );
-    await_all_read(&of_worker);
-    let exporter = of_reader.start_role("export");
-    check_equal(&downloads(&of_reader, &exporter), WORKLOAD.expected());
-    eventually("regions are told of", || {
+    await_all_read(&worker_site);
+    let exporter = reader_site.start_role("export");
+    check_equal(&downloads(&reader_site, &exporter), WORKLOAD.expected());
+    eventually("the metrics of regions are available", || {
         exporter.metric_of("adtrail_store_region_skew", "by=\"bytes\"").ok_or("not yet")
     });
-    // Who has made them may look at them.
+    // The user who created the tables may check them.
     run_ok(&mut site_of("maker").command(&["hbase", "init", "--dry-run"]), b"");
 }

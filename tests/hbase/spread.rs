@@ -1,4 +1,4 @@
-//! Apps that are spread over more and fewer partitions.
+//! Changes of an app's fanout.
 
 use testbed::exports::{check_equal, downloads};
 use testbed::hbase;
@@ -6,22 +6,23 @@ use testbed::traffic::{self, APPS};
 
 use super::{PARTITIONS, WORKLOAD, await_all_read, kill_while_it_reads, remove, run_on};
 
-/// The settings of the crowd, with the first app spread so far; of a member that is gone without a word the group
-/// learns soon.
+/// The settings of the traffic with a fanout of the first app, and a short session timeout, so that the group soon
+/// notices a killed member.
 fn settings(fanout: u16) -> String {
     let app = format!("key = \"{}\"\n", APPS[0]);
-    let spread =
+    let settings =
         traffic::SETTINGS.replace(&app, &format!("{app}[apps.store]\nfanout = {fanout}\n"));
     let kafka = "\"session.timeout.ms\" = \"6000\"\n\"heartbeat.interval.ms\" = \"500\"\n";
-    format!("{spread}[kafka.librdkafka]\n{kafka}")
+    format!("{settings}[kafka.librdkafka]\n{kafka}")
 }
 
 #[test]
-fn an_app_is_spread_further_and_back_while_workers_are_killed() {
+fn fanout_changes_and_killed_workers_do_not_change_exports() {
     let mut site =
         hbase::made("hbase-spread", PARTITIONS, &settings(1)).set("ingest.batch_records_max", "40");
-    let fans = [1, 8, 2, 4];
-    for (fanout, portion) in fans.into_iter().zip(traffic::portions(WORKLOAD.records(), fans.len()))
+    let fanouts = [1, 8, 2, 4];
+    for (fanout, portion) in
+        fanouts.into_iter().zip(traffic::portions(WORKLOAD.records(), fanouts.len()))
     {
         site.change(&settings(fanout));
         traffic::produce(&site.topics, portion);
@@ -30,8 +31,8 @@ fn an_app_is_spread_further_and_back_while_workers_are_killed() {
     let last = site.start_role("run");
     await_all_read(&site);
     check_equal(&downloads(&site, &last), WORKLOAD.expected());
-    let (code, shown, said) = run_on(&site, &["regions"]);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, shown, stderr) = run_on(&site, &["regions"]);
+    assert_eq!(code, Some(0), "{stderr}");
     assert!(
         shown.contains("app-x is spread over 4 partitions; its rows are in 5, 1, 7, 3, 6, 2, 0, 4"),
         "{shown}"

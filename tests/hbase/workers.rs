@@ -1,5 +1,4 @@
-//! Workers that stand still while others have their partitions, and workers that are told to end while the
-//! group changes.
+//! Workers that stall while others take over their partitions, and workers that are stopped while the group changes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -15,50 +14,52 @@ use testbed::{eventually, length};
 
 use super::{WORKLOAD, await_all_read, remove, site};
 
-/// A member of which nothing is heard for so long is given up; the broker takes no less.
-const SOON_MS: &str = "6000";
-/// No machine is slow enough for that, and one that could not say that it leaves is missed soon enough.
-const LATE_MS: &str = "20000";
+/// Session timeout after which a member is removed; the shortest that the broker accepts.
+const SHORT_MS: &str = "6000";
+/// A session timeout that no slow machine exceeds, and after which a killed member is still removed in time.
+const LONG_MS: &str = "20000";
 const BATCH: usize = 20;
 
-fn ends() -> usize {
+fn stops() -> usize {
     length(5, 10)
 }
 
-/// Whose workers hear at once that the group changes.
-fn attentive(name: &str, given_up_after_ms: &str) -> Site {
+/// Returns a site whose workers notice changes of the group at once.
+fn attentive(name: &str, session_timeout_ms: &str) -> Site {
     site(name)
         .set("ingest.batch_records_max", &BATCH.to_string())
-        .set("kafka.librdkafka.session.timeout.ms", given_up_after_ms)
+        .set("kafka.librdkafka.session.timeout.ms", session_timeout_ms)
         .set("kafka.librdkafka.heartbeat.interval.ms", "500")
 }
 
-/// It stands still with batches in hand; another has its partitions and reads them to the end; then it goes on
-/// as if nothing had been.
+/// A worker stalls with uncommitted batches. Another takes over its partitions and reads them to the end; then the
+/// first one continues its writes.
 #[test]
-fn a_worker_that_stood_still_until_it_was_given_up_does_no_harm() {
+fn a_stalled_worker_that_lost_its_partitions_does_no_harm() {
     let site =
-        attentive("hbase-still", SOON_MS).set("kafka.librdkafka.max.poll.interval.ms", SOON_MS);
+        attentive("hbase-still", SHORT_MS).set("kafka.librdkafka.max.poll.interval.ms", SHORT_MS);
     let workers = [site.start_role("attribute"), site.start_role("attribute")];
     for (round, portion) in traffic::portions(WORKLOAD.records(), length(2, 4)).enumerate() {
-        let still = &workers[round % 2];
-        let read = still.metric("adtrail_ingest_read_total").unwrap_or_default() as u64;
+        let stalled = &workers[round % 2];
+        let read = stalled.metric("adtrail_ingest_read_total").unwrap_or_default() as u64;
         eventually("both have partitions", || match workers.iter().all(has_partitions) {
             true => Ok(()),
-            false => Err("one has none"),
+            false => Err("a worker has none"),
         });
         let (some, rest) = portion.split_at(portion.len() / 2);
         traffic::produce(&site.topics, some);
-        still.await_read_more_than(read + [0, 50, 30, 40][round]);
-        still.signal("STOP");
+        stalled.await_read_more_than(read + [0, 50, 30, 40][round]);
+        stalled.signal("STOP");
         traffic::produce(&site.topics, rest);
-        eventually("it is given up", || match Kafka::shared().group_members(&site.group()) {
-            1 => Ok(()),
-            members => Err(members),
+        eventually("the stalled worker is removed from the group", || {
+            match Kafka::shared().group_members(&site.group()) {
+                1 => Ok(()),
+                members => Err(members),
+            }
         });
         await_all_read(&site);
-        still.signal("CONT");
-        still.await_readiness(200, "");
+        stalled.signal("CONT");
+        stalled.await_readiness(200, "");
     }
     await_all_read(&site);
     let exporter = site.start_role("export");
@@ -74,14 +75,14 @@ fn has_partitions(worker: &Adtrail) -> bool {
     worker.admin("/readyz").is_ok_and(|reply| reply.status == 200)
 }
 
-/// Each once, so that what is read again shows: two clicks, an activation and an effect on each device. The last
-/// two are no events.
+/// Returns distinct records, so that redeliveries can be counted: two clicks, an activation and an effect of each
+/// device. The last two records are invalid.
 fn unique(count: usize) -> Vec<Record> {
     let record = |number: usize| {
         let device = number / 4;
         let (app, spreadid) = (APPS[device % 3], [1, 3, 5][device % 3]);
         let time_ms = 1_741_608_000_000_u64 + 60_000 * number as u64;
-        let (family, own) = match number % 4 {
+        let (family, fields) = match number % 4 {
             0 | 1 => {
                 let id = format!("c-{number}");
                 (Family::Touch, json!({"type": "click", "click_id": id, "spreadid": spreadid}))
@@ -97,8 +98,8 @@ fn unique(count: usize) -> Vec<Record> {
         };
         let ids = json!({"caid": format!("caid-{device}")});
         let mut event = json!({"app": app, "time": time_ms, "ids": ids});
-        let fields = event.as_object_mut().expect("an object");
-        fields.extend(own.as_object().expect("an object").clone());
+        let members = event.as_object_mut().expect("an object");
+        members.extend(fields.as_object().expect("an object").clone());
         Record { family, app: app.to_owned(), line: event.to_string(), is_bad: false }
     };
     let bad = || Record {
@@ -110,13 +111,13 @@ fn unique(count: usize) -> Vec<Record> {
     (0..count).map(record).chain([bad(), bad()]).collect()
 }
 
-/// However the group changes meanwhile, by those who join and those who are told to end.
+/// Workers join and are stopped all the time, so the group keeps changing.
 #[test]
 fn stopped_workers_leave_little_to_be_read_again() {
-    // Of those who are given up more is read again.
-    let site = attentive("hbase-leaving", LATE_MS);
+    // A worker that is removed by timeout has more uncommitted records.
+    let site = attentive("hbase-leaving", LONG_MS);
     let records = unique(60_000);
-    let stays = site.start_role("attribute");
+    let permanent = site.start_role("attribute");
     let is_over = AtomicBool::new(false);
     let (produced, again) = thread::scope(|scope| {
         let producing = scope.spawn(|| keep_producing(&site, &records, &is_over));
@@ -125,17 +126,17 @@ fn stopped_workers_leave_little_to_be_read_again() {
         (producing.join().expect("no panic"), again)
     });
     await_all_read(&site);
-    let again = again + redelivered(&stays);
-    println!("{again} of {produced} records were read again in {} ends", ends());
-    assert!(again <= (ends() * BATCH) as f64, "{again} records were read again");
+    let again = again + redelivered(&permanent);
+    println!("{again} of {produced} records were read again after {} stops", stops());
+    assert!(again <= (stops() * BATCH) as f64, "{again} records were read again");
     let exporter = site.start_role("export");
     let known = [&records[..produced], &records[records.len() - 2..]].concat();
     check_equal(&downloads(&site, &exporter), &exports::replayed(&known));
-    check_end(stays);
+    check_end(permanent);
     remove("hbase-leaving");
 }
 
-/// So that there is always something to read; gives how many events.
+/// Keeps the group's lag above zero until `is_over`. Returns the number of events produced.
 fn keep_producing(site: &Site, records: &[Record], is_over: &AtomicBool) -> usize {
     let (events, bad) = records.split_at(records.len() - 2);
     traffic::produce(&site.topics, bad);
@@ -146,7 +147,7 @@ fn keep_producing(site: &Site, records: &[Record], is_over: &AtomicBool) -> usiz
         }
         traffic::produce(&site.topics, portion);
         produced += portion.len();
-        eventually("some is read", || {
+        eventually("some records are read", || {
             let lag = Kafka::shared().group_lag(&site.group(), &site.topics.all());
             if lag < 2_000 || is_over.load(Ordering::Relaxed) { Ok(()) } else { Err(lag) }
         });
@@ -154,16 +155,16 @@ fn keep_producing(site: &Site, records: &[Record], is_over: &AtomicBool) -> usiz
     produced
 }
 
-/// Gives how many messages told those who came and went of what was known.
+/// Starts and stops workers. Returns the number of redelivered messages that they have counted.
 fn join_and_leave(site: &Site) -> f64 {
     let mut rng = fastrand::Rng::with_seed(12);
     let (mut joined, mut again) = (Vec::<Adtrail>::new(), 0.0);
-    for _ in 0..ends() {
+    for _ in 0..stops() {
         let worker = site.spawn();
-        eventually("it lives", || worker.admin("/livez"));
+        eventually("the worker is alive", || worker.admin("/livez"));
         joined.push(worker);
         thread::sleep(Duration::from_millis(rng.u64(..5_000)));
-        // Now and then two at once.
+        // Sometimes two leave at once.
         let leaves = if joined.len() > 1 { 2 } else { rng.usize(..2) };
         for worker in joined.drain(..leaves) {
             again += redelivered(&worker);
@@ -181,12 +182,12 @@ fn redelivered(worker: &Adtrail) -> f64 {
     worker.metric("adtrail_attribution_redelivered_total").unwrap_or(0.0)
 }
 
-/// It ends well, and in time.
+/// Checks that a worker shuts down cleanly and in time.
 fn check_end(worker: Adtrail) {
-    /// `run.shutdown_deadline`, if nothing else is set.
+    /// Default of `run.shutdown_deadline`.
     const DEADLINE: Duration = Duration::from_secs(30);
-    let told = Instant::now();
+    let since = Instant::now();
     let (status, log) = worker.terminate();
     assert_eq!(status.code(), Some(0), "{log}");
-    assert!(told.elapsed() < DEADLINE, "{:?}: {log}", told.elapsed());
+    assert!(since.elapsed() < DEADLINE, "{:?}: {log}", since.elapsed());
 }

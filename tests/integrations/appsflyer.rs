@@ -1,4 +1,4 @@
-//! A connector of AppsFlyer's, with only its host changed, reads a month.
+//! A stock Singer tap for AppsFlyer, with only its host changed, reads a month.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -36,12 +36,12 @@ const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 /// Days that have events, the last being yesterday.
 const DAYS: u64 = 29;
-/// Devices of a day; each third comes by itself.
+/// Devices of a day; every third is organic.
 const DEVICES: u64 = 30;
 
-/// The first day, in ms since 1970: the tap reads up to 30 days on, and nothing of before 90 days ago.
+/// Returns the first day, in ms since 1970: the tap reads up to 30 days, and nothing older than 90 days.
 fn first_day() -> u64 {
-    // The same for the whole test.
+    // Fixed for the whole test.
     static FIRST_DAY: LazyLock<u64> = LazyLock::new(|| {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970");
         let now = u64::try_from(now.as_millis()).expect("a clock before the year 9999");
@@ -50,7 +50,7 @@ fn first_day() -> u64 {
     *FIRST_DAY
 }
 
-/// What one device has done, and what is to be read of it.
+/// The events of a device, and the records that the tap should read.
 struct Device {
     number: u64,
     begin: u64,
@@ -65,7 +65,7 @@ impl Device {
         })
     }
 
-    fn is_brought(&self) -> bool {
+    fn is_attributed(&self) -> bool {
         !self.number.is_multiple_of(3)
     }
 
@@ -97,20 +97,20 @@ impl Device {
         })
     }
 
-    /// As the tap's records have it; what is null is left out.
+    /// Returns the tap's record without null fields.
     fn record(&self, is_effect: bool) -> Value {
         let time = |ms: u64| json!(utc(ms));
         let mut record = json!({
             "install_time": time(self.begin + HOUR), "appsflyer_id": format!("a-{}", self.number),
             "app_id": "app-x", "app_name": "App X", "is_retargeting": false,
-            // To the tap an empty truth value is false.
+            // The tap reads an empty boolean as false.
             "is_primary_attribution": false, "is_receipt_validated": false, "wifi": false,
         });
         let mut add = |more: Value| {
             let more = more.as_object().expect("an object").clone();
             record.as_object_mut().expect("an object").extend(more);
         };
-        if self.is_brought() {
+        if self.is_attributed() {
             add(json!({
                 "attributed_touch_type": "click", "attributed_touch_time": time(self.begin),
                 "media_source": "toutiao", "campaign": "Spring, \"26\"", "af_c_id": "7",
@@ -138,14 +138,14 @@ impl Device {
     }
 }
 
-/// As Singer writes times, to the second.
+/// Formats a time as Singer does, to the second.
 fn utc(ms: u64) -> String {
     let seconds = (ms / SECOND).cast_signed();
-    let time = jiff::Timestamp::from_second(seconds).expect("a time");
+    let time = jiff::Timestamp::from_second(seconds).expect("a valid time");
     time.strftime("%Y-%m-%dT%H:%M:%S.000000Z").to_string()
 }
 
-/// A tap over the service, with a folder of its own.
+/// The tap, with a configuration for the service.
 struct Tap {
     folder: PathBuf,
     host: String,
@@ -157,7 +157,7 @@ impl Tap {
             "app_id": "app-x", "api_token": token,
             "start_date": utc(first_day()), "user_agent": "a tap of a test",
         });
-        fs::write(folder.join("tap.json"), config.to_string()).expect("a file");
+        fs::write(folder.join("tap.json"), config.to_string()).expect("the file is written");
         Self { folder: folder.to_owned(), host: format!("http://{}", adtrail.export) }
     }
 
@@ -169,7 +169,7 @@ impl Tap {
         command
     }
 
-    /// Its messages, of all the streams that it has.
+    /// Returns the messages of all streams.
     fn messages(&self) -> Vec<Value> {
         let catalog = run_ok(self.command().arg("--discover"), b"");
         let mut catalog: Value = serde_json::from_slice(&catalog).expect("a catalog");
@@ -179,14 +179,14 @@ impl Tap {
             }
         }
         let file = self.folder.join("catalog.json");
-        fs::write(&file, catalog.to_string()).expect("a file");
-        let said = run_ok(self.command().arg("--catalog").arg(file), b"");
-        let said = String::from_utf8(said).expect("text");
-        said.lines().map(|line| serde_json::from_str(line).expect("a message")).collect()
+        fs::write(&file, catalog.to_string()).expect("the file is written");
+        let printed = run_ok(self.command().arg("--catalog").arg(file), b"");
+        let printed = String::from_utf8(printed).expect("text");
+        printed.lines().map(|line| serde_json::from_str(line).expect("a message")).collect()
     }
 }
 
-/// The records by stream, in the order in which they came, without what is null.
+/// Returns the records by stream, in order, without null fields.
 fn records(messages: &[Value]) -> BTreeMap<String, Vec<Value>> {
     let mut streams: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for message in messages.iter().filter(|message| message["type"] == "RECORD") {
@@ -199,7 +199,7 @@ fn records(messages: &[Value]) -> BTreeMap<String, Vec<Value>> {
     streams
 }
 
-/// What the report has, by its header.
+/// Reads a report by its header.
 fn by_header(adtrail: &Adtrail, report: &str, token: &str) -> Vec<Value> {
     let script =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/integrations/appsflyer/by_header.py");
@@ -211,35 +211,36 @@ fn by_header(adtrail: &Adtrail, report: &str, token: &str) -> Vec<Value> {
         adtrail.export, days[0], days[1],
     );
     let python = cache_dir().join("tap/bin/python");
-    let said = run_ok(Command::new(python).arg(script).args([&url, token]), b"");
-    let said = String::from_utf8(said).expect("text");
-    said.lines().map(|line| serde_json::from_str(line).expect("a record")).collect()
+    let printed = run_ok(Command::new(python).arg(script).args([&url, token]), b"");
+    let printed = String::from_utf8(printed).expect("text");
+    printed.lines().map(|line| serde_json::from_str(line).expect("a record")).collect()
 }
 
 #[test]
 fn the_stock_tap_reads_a_month() {
     let kafka = Kafka::shared();
     let mut site = Site::new(kafka, "appsflyer.tap", 1, SETTINGS);
-    let made = site.run(&["token", "new", "--app", "app-x"]);
-    let made = String::from_utf8(made.stdout).expect("text");
-    let (token, entry) = made.split_once("\n\n").expect("a token and its entry");
+    let printed = site.run(&["token", "new", "--app", "app-x"]);
+    let printed = String::from_utf8(printed.stdout).expect("text");
+    let (token, entry) = printed.split_once("\n\n").expect("a token and its entry");
     site.change(&format!("{SETTINGS}\n{entry}"));
     let send = |topic: &str, events: Vec<Value>| {
         let messages = events.iter().map(|event| Message::new("app-x", event.to_string()));
         kafka.produce(topic, messages.collect::<Vec<_>>());
         events.len() as u64
     };
-    let clicks = Device::all().filter(Device::is_brought).map(|device| device.click()).collect();
+    let clicks = Device::all().filter(Device::is_attributed).map(|device| device.click()).collect();
     let mut sent = send(&site.topics.clicks, clicks);
-    sent += send(&site.topics.activations, Device::all().map(|of| of.activation()).collect());
-    sent += send(&site.topics.effects, Device::all().map(|of| of.effect()).collect());
+    sent +=
+        send(&site.topics.activations, Device::all().map(|device| device.activation()).collect());
+    sent += send(&site.topics.effects, Device::all().map(|device| device.effect()).collect());
     let adtrail = site.start();
     adtrail.await_read(sent);
 
     let found = records(&Tap::new(site.path(), &adtrail, token).messages());
-    let newest_first = |is_effect: bool, is_brought: bool| -> Vec<Value> {
-        let of = Device::all().filter(|device| device.is_brought() == is_brought);
-        let mut records: Vec<_> = of.map(|device| device.record(is_effect)).collect();
+    let newest_first = |is_effect: bool, is_attributed: bool| -> Vec<Value> {
+        let devices = Device::all().filter(|device| device.is_attributed() == is_attributed);
+        let mut records: Vec<_> = devices.map(|device| device.record(is_effect)).collect();
         records.reverse();
         records
     };
@@ -266,16 +267,19 @@ fn the_stock_tap_reads_a_month() {
     assert_eq!(last["OAID"], format!("{number:08x}-1111-4222-8333-444444444444"));
     assert_eq!((&last["app_type"], &last["Campaign Type"]), (&json!(""), &json!("organic")));
 
-    // Another's token gets nothing, and is told so in one line of JSON.
+    // Without a token the response is a JSON error.
     let refused =
-        adtrail.get("/api/raw-data/export/app/app-x/installs_report/v5").expect("an answer");
+        adtrail.get("/api/raw-data/export/app/app-x/installs_report/v5").expect("adtrail responds");
     assert_eq!((refused.status, refused.header("www-authenticate")), (401, Some("Bearer")));
-    let told: Value = serde_json::from_slice(&refused.body).expect("JSON");
-    assert!(told["message"].as_str().expect("a text").contains("Authorization: Bearer"), "{told}");
+    let problem: Value = serde_json::from_slice(&refused.body).expect("JSON");
+    assert!(
+        problem["message"].as_str().expect("a text").contains("Authorization: Bearer"),
+        "{problem}"
+    );
     let authorization = format!("Bearer {token}");
     let path = "/api/raw-data/export/app/app-y/installs_report/v5";
     let headers = [("Authorization", &*authorization)];
-    let other = http::request("GET", &adtrail.export, path, &headers).expect("an answer");
+    let other = http::request("GET", &adtrail.export, path, &headers).expect("adtrail responds");
     assert_eq!(other.status, 404, "{}", other.text());
     assert!(adtrail.terminate().0.success());
 }

@@ -1,5 +1,5 @@
-//! Avro through a real Kafka and a real registry, beside JSON on the same topics: attributed alike, and dead
-//! letters where nothing else helps.
+//! Avro through a real Kafka and a real registry, beside JSON on the same topics: both are attributed alike, and
+//! undecodable records become dead letters.
 
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,7 +11,7 @@ use testbed::registry::{Registered, Registry};
 use testbed::site::{ONE_CAMPAIGN, Site};
 use testbed::{eventually, rows};
 
-/// When everything happens: rows and records of long ago would be gone.
+/// Returns the time of all events: old rows and records would have expired.
 fn now_ms() -> i64 {
     static NOW: LazyLock<SystemTime> = LazyLock::new(SystemTime::now);
     NOW.duration_since(UNIX_EPOCH).expect("after 1970").as_millis() as i64
@@ -42,7 +42,7 @@ fn download(site: &Site) -> Vec<u8> {
 }
 
 #[test]
-fn avro_of_every_frame_and_json_are_attributed_on_one_topic() {
+fn avro_with_any_framing_and_json_are_attributed_on_one_topic() {
     let (kafka, registry) = (Kafka::shared(), Registry::shared());
     let clicks = registry.register("every-frame-clicks", &schema(CLICK), &[]);
     let activations = registry.register("every-frame-activations", &schema(ACTIVATION), &[]);
@@ -144,7 +144,7 @@ fn undecodable_records_become_dead_letters_unchanged() {
 }
 
 #[test]
-fn a_partition_of_too_many_bad_records_is_paused_and_the_others_are_read() {
+fn a_partition_with_too_many_bad_records_is_paused_and_others_are_read() {
     let kafka = Kafka::shared();
     let settings = format!("[ingest]\nbad_records_max = 3\n{ONE_CAMPAIGN}");
     let mut site = Site::new(kafka, "too-many-bad", 2, &settings);
@@ -157,7 +157,7 @@ fn a_partition_of_too_many_bad_records_is_paused_and_the_others_are_read() {
     kafka.produce(&topic, first.chain([good(1, 7)]));
     let service = site.start();
     service.await_read_more_than(4);
-    eventually("the partition is held", || {
+    eventually("the partition is paused", || {
         match service.metric_of("adtrail_ingest_paused_partitions", "reason=\"bad\"") {
             Some(1.0) => Ok(()),
             other => Err(format!("{other:?}")),
@@ -166,7 +166,7 @@ fn a_partition_of_too_many_bad_records_is_paused_and_the_others_are_read() {
     kafka.produce(&topic, [good(1, 8)]);
     service.await_read_more_than(5);
     assert!(service.log().contains("ingest.bad_records_max"), "{}", service.log());
-    eventually("what is not read is behind", || {
+    eventually("the lag has the unread records", || {
         match service.metric_of("adtrail_ingest_lag_messages", "activations") {
             Some(3.0) => Ok(()),
             other => Err(format!("{other:?}")),
@@ -186,7 +186,7 @@ fn a_partition_of_too_many_bad_records_is_paused_and_the_others_are_read() {
 }
 
 #[test]
-fn a_topic_can_be_bare_avro_of_a_file() {
+fn a_topic_can_be_unframed_avro_with_a_schema_file() {
     let kafka = Kafka::shared();
     let mut site = Site::new(kafka, "bare-avro", 1, "");
     let file = site.path().join("activation.avsc");

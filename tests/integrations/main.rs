@@ -1,4 +1,4 @@
-//! Programs of others on both ends: producers and registries, and those who read exports.
+//! Third-party programs on both ends: producers and schema registries, and readers of exports.
 #![cfg(test)]
 
 mod appsflyer;

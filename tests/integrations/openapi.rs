@@ -40,7 +40,7 @@ fn device(n: u64) -> String {
     format!("{n:08x}-1111-4222-8333-444444444444")
 }
 
-/// Ten devices in each app: a click, an install and a purchase of each.
+/// Produces a click, an install and a purchase of ten devices in each app. Returns the number of events.
 fn produce(kafka: &Kafka, site: &Site) -> u64 {
     let mut produced = 0;
     for app in ["app-x", "app-y"] {
@@ -84,10 +84,10 @@ impl Served {
     fn start(name: &str) -> Self {
         let kafka = Kafka::shared();
         let mut site = Site::new(kafka, name, 1, SETTINGS).set("store.retention", "off");
-        let made =
+        let printed =
             run_ok(adtrail().args(["token", "new", "--all-apps"]).current_dir(site.path()), b"");
-        let made = String::from_utf8(made).unwrap();
-        let (token, entry) = made.split_once("\n\n").unwrap();
+        let printed = String::from_utf8(printed).unwrap();
+        let (token, entry) = printed.split_once("\n\n").unwrap();
         site.change(&format!("{SETTINGS}\n{entry}"));
         let produced = produce(kafka, &site);
         let adtrail = site.start();
@@ -104,7 +104,7 @@ impl Served {
 
 /// `SCHEMATHESIS_EXAMPLES` is the number of examples per operation; `SCHEMATHESIS_SEED` changes them.
 #[test]
-fn every_answer_is_described() {
+fn every_response_matches_the_document() {
     let served = Served::start("openapi.schemathesis");
     let export = served.get("/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10");
     assert_eq!(export.text().lines().count(), 21);
@@ -129,13 +129,13 @@ fn every_answer_is_described() {
         .env("EXPORT_ID", export.header("adtrail-export-id").unwrap())
         .current_dir(served._site.path());
     let output = run(&mut command, b"");
-    let said = String::from_utf8_lossy(&output.stdout);
-    println!("{said}");
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let printed = String::from_utf8_lossy(&output.stdout);
+    println!("{printed}");
+    assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
     let cases =
-        said.lines().find_map(|line| line.trim().split_once(" generated, ")?.0.parse().ok());
+        printed.lines().find_map(|line| line.trim().split_once(" generated, ")?.0.parse().ok());
     let cases_min: u32 = length(400, 1_000);
-    assert!(cases.is_some_and(|cases: u32| cases > cases_min), "{said}");
+    assert!(cases.is_some_and(|cases: u32| cases > cases_min), "{printed}");
     let (status, log) = served.adtrail.terminate();
     assert!(status.success() && !log.contains("ERROR") && !log.contains("panicked"), "{log}");
 }

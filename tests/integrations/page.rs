@@ -1,4 +1,4 @@
-//! The page, in a real browser: Debian's Chromium, driven by a script through what people do.
+//! The web page in a real browser: Debian's Chromium, driven by a script through the tasks of users.
 
 use std::path::Path;
 use std::process::Command;
@@ -30,16 +30,16 @@ channel = "toutiao"
 name = "Spring"
 "#;
 
-/// As long as names may get, or longer, and nowhere a place to break them.
+/// Length of names and ids without a character at which a line can break.
 const LONG_CHARS: usize = 200;
 const LONG_ID_CHARS: usize = 3_000;
 
 /// Days with events, up to yesterday.
 const DAYS: i64 = 12;
-/// Of these a day: every other of them is clicked for, and each buys something.
+/// Installs of a day: every other one has a click, and each is followed by a purchase.
 const INSTALLS: i64 = 6;
 
-/// Does the tasks in a browser.
+/// Runs the tasks in a browser.
 #[track_caller]
 fn drive(tasks: &[&str], facts: &Value) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/integrations/page/drive.mjs");
@@ -49,23 +49,25 @@ fn drive(tasks: &[&str], facts: &Value) {
     command.env("PAGE_LOOKS", length("some", "all"));
     let output = run(&mut command, b"");
     let done = String::from_utf8_lossy(&output.stdout).into_owned();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "after {:?}: {said}", done.lines().collect::<Vec<_>>());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "after {:?}: {stderr}", done.lines().collect::<Vec<_>>());
     assert_eq!(done.lines().collect::<Vec<_>>(), tasks);
 }
 
-/// The date that it is now. A test that begins just before midnight begins after it.
+/// Returns the current date. A test that starts just before midnight waits until after it.
 fn today() -> Date {
     let now = Timestamp::now().to_zoned(TimeZone::UTC);
-    let left = 24 * 60 - (i64::from(now.hour()) * 60 + i64::from(now.minute()));
-    if left < 10 {
-        std::thread::sleep(std::time::Duration::from_secs(60 * left.cast_unsigned() + 60));
+    let minutes_to_midnight = 24 * 60 - (i64::from(now.hour()) * 60 + i64::from(now.minute()));
+    if minutes_to_midnight < 10 {
+        std::thread::sleep(std::time::Duration::from_secs(
+            60 * minutes_to_midnight.cast_unsigned() + 60,
+        ));
         return today();
     }
     now.date()
 }
 
-/// Noon of a day, in milliseconds. No zone that is asked for has another date then.
+/// Returns noon of a day, in milliseconds: the same date in all zones of the tests.
 fn noon(day: Date) -> i64 {
     let noon = day.at(12, 0, 0, 0).to_zoned(TimeZone::UTC).unwrap();
     noon.timestamp().as_millisecond()
@@ -104,7 +106,7 @@ fn produce(kafka: &Kafka, site: &Site, days: &[Date]) {
     kafka.produce(&site.topics.effects, purchases);
 }
 
-/// An app whose names have no end, and its settings.
+/// Returns facts about an app with very long names, and its settings.
 fn long(day: Date) -> (Value, String) {
     let text = |letter: &str, chars| letter.repeat(chars);
     let [name, event] = ["n", "v"].map(|letter| text(letter, LONG_CHARS));
@@ -124,7 +126,7 @@ fn long(day: Date) -> (Value, String) {
     (facts, settings)
 }
 
-/// A click, an install and an event of it.
+/// Produces a click, an install and an event of that app.
 fn produce_long(kafka: &Kafka, site: &Site, long: &Value, day: Date) {
     let message = |event: &Value| Message::new("app-long", event.to_string()).at(noon(day));
     let (id, ids) = (long["id"].as_str().unwrap(), json!({"oaid": long["device"]}));
@@ -135,17 +137,17 @@ fn produce_long(kafka: &Kafka, site: &Site, long: &Value, day: Date) {
     let click = json!({"type": "click", "app": "app-long", "click_id": id, "spreadid": 8,
         "time": noon(day) - 60_000, "ids": ids, "site": long["name"]});
     let install = event(String::new(), 0);
-    let mut bought = event("e".into(), 60_000);
-    bought["name"] = long["event"].clone();
+    let mut purchase = event("e".into(), 60_000);
+    purchase["name"] = long["event"].clone();
     let name = long["name"].as_str().unwrap();
-    bought["props"] = json!({name: name});
+    purchase["props"] = json!({name: name});
     kafka.produce(&site.topics.clicks, [message(&click)]);
     kafka.produce(&site.topics.activations, [message(&install)]);
-    kafka.produce(&site.topics.effects, [message(&bought)]);
+    kafka.produce(&site.topics.effects, [message(&purchase)]);
 }
 
 #[test]
-fn every_task_is_done_in_a_browser() {
+fn every_task_works_in_a_browser() {
     let kafka = Kafka::shared();
     let (long, settings) = long(today().yesterday().unwrap());
     let site = Site::new(kafka, "page", 1, &format!("{APPS}\n{settings}"));
@@ -187,8 +189,8 @@ fn every_task_is_done_in_a_browser() {
     drive(&tasks, &facts);
     let (status, log) = adtrail.terminate();
     assert!(status.success(), "{log}");
-    for said in [oaid(yesterday, 2), "rendering a page failed".into()] {
-        assert!(!log.contains(&said), "{said:?} is in the log: {log}");
+    for text in [oaid(yesterday, 2), "rendering a page failed".into()] {
+        assert!(!log.contains(&text), "{text:?} is in the log: {log}");
     }
 }
 
@@ -197,10 +199,10 @@ fn a_token_shows_only_its_apps() {
     let kafka = Kafka::shared();
     let mut site = Site::new(kafka, "page.tokens", 1, APPS).set("store.retention", "off");
     let make = |options: &[&str]| {
-        let made =
+        let printed =
             run_ok(adtrail().args(["token", "new"]).args(options).current_dir(site.path()), b"");
-        let made = String::from_utf8(made).unwrap();
-        let (token, entry) = made.split_once("\n\n").unwrap();
+        let printed = String::from_utf8(printed).unwrap();
+        let (token, entry) = printed.split_once("\n\n").unwrap();
         (token.to_owned(), entry.to_owned())
     };
     let (x, entry_x) = make(&["--app", "app-x"]);
@@ -226,7 +228,7 @@ fn a_token_shows_only_its_apps() {
     drive(&["tokens"], &facts);
     let (status, log) = adtrail.terminate();
     assert!(status.success(), "{log}");
-    // What was shown was read, too.
+    // A preview counts as an export.
     let previews = log.lines().filter(|line| line.contains("format=\"preview\""));
     let first = previews.clone().next().unwrap_or_else(|| panic!("no preview is in {log}"));
     let id = format!("token=\"{}\"", x.split('_').nth(1).unwrap());
@@ -240,7 +242,7 @@ fn a_token_shows_only_its_apps() {
     }
 }
 
-/// The store can not be read to the end: neither the browser nor the page takes the file for whole.
+/// The store fails midway: neither the browser nor the page shows the file as complete.
 #[test]
 fn a_truncated_file_is_shown_as_failed() {
     const ROWS: i64 = 30_000;
@@ -249,7 +251,7 @@ fn a_truncated_file_is_shown_as_failed() {
     let day: Date = "2026-03-10".parse().unwrap();
     let installs = (0..ROWS).map(|number| {
         let time = noon(day) + number;
-        // Nothing that the engine could make small.
+        // Values that RocksDB cannot compress.
         let ua = format!("{:x}", u128::from(number.cast_unsigned() + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835));
         let event = json!({"app": "app-x", "event_id": format!("a-{number}"), "time": time, "ua": ua,
             "ids": {"oaid": oaid(day, number)}});
@@ -259,7 +261,7 @@ fn a_truncated_file_is_shown_as_failed() {
     let adtrail = site.start();
     adtrail.await_read(ROWS.cast_unsigned());
     assert!(adtrail.terminate().0.success());
-    // Opening moves what is in the log into files.
+    // Opening the store flushes the WAL into table files.
     assert!(site.start().terminate().0.success());
     damage_tables(&site.path().join("store"), 100_000);
     let adtrail = site.start();

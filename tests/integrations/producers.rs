@@ -1,5 +1,5 @@
-//! The example producers, each by the command that stands in its first lines, against the real Kafka
-//! and the real registry: what they send is attributed.
+//! The example producers, each run by the command in its first lines, against a real Kafka and a real registry: their
+//! events are attributed.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,44 +13,46 @@ use testbed::registry::Registry;
 use testbed::site::{ONE_CAMPAIGN, Site};
 use testbed::{cache_dir, rows, run_ok};
 
-/// A copy of the examples beside a copy of the schemas, with the packages that they ask for.
+/// Copies the examples and the schemas, with the packages that they import.
 fn examples() -> TempDir {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let dir = TempDir::with_prefix("adtrail-examples-").expect("a temporary folder");
+    let dir = TempDir::with_prefix("adtrail-examples-").expect("a temporary folder is created");
     for folder in ["examples/producers", "schemas/avro"] {
         let copy = dir.path().join(folder);
-        fs::create_dir_all(&copy).expect("a folder");
-        for entry in fs::read_dir(root.join(folder)).expect("the examples") {
-            let file = entry.expect("a file").path();
+        fs::create_dir_all(&copy).expect("the folder is created");
+        for entry in fs::read_dir(root.join(folder)).expect("the folder exists") {
+            let file = entry.expect("a readable entry").path();
             if file.is_file() {
-                fs::copy(&file, copy.join(file.file_name().expect("a name"))).expect("a copy");
+                fs::copy(&file, copy.join(file.file_name().expect("a name")))
+                    .expect("the file is copied");
             }
         }
     }
     let packages = cache_dir().join("node/node_modules");
-    assert!(packages.is_dir(), "no {packages:?}: scripts/install --tests brings it");
-    symlink(packages, dir.path().join("examples/producers/node_modules")).expect("a link");
+    assert!(packages.is_dir(), "no {packages:?}: scripts/install --tests installs it");
+    symlink(packages, dir.path().join("examples/producers/node_modules"))
+        .expect("the link is created");
     dir
 }
 
-/// The lines of a shell that the file's first lines have after a `$`.
+/// Returns the shell commands that follow a `$` in the file's first lines.
 fn commands(file: &Path) -> Vec<String> {
-    let text = fs::read_to_string(file).expect("an example");
+    let text = fs::read_to_string(file).expect("the example is readable");
     let after_sign = |line: &str| Some(line.split_once(" $ ")?.1.trim().to_owned());
     text.lines().take(8).filter_map(after_sign).collect()
 }
 
-/// The jars of the test bed's Kafka, laid out as its tarball has them.
+/// Lays out the jars of the testbed's Kafka as its tarball does.
 fn kafka_home(dir: &Path) -> PathBuf {
     let home = dir.join("kafka");
-    fs::create_dir_all(&home).expect("a folder");
-    // Whoever calls has started a Kafka, so they are there.
-    symlink(cache_dir().join("kafka"), home.join("libs")).expect("a link");
+    fs::create_dir_all(&home).expect("the folder is created");
+    // The caller has started a Kafka, so the jars exist.
+    symlink(cache_dir().join("kafka"), home.join("libs")).expect("the link is created");
     home
 }
 
-/// Runs one line of an example's, which sends a click and the activation `event_id` of it, and
-/// checks how `peek` says they were written.
+/// Runs a command of an example, which produces a click and the activation `event_id`, and checks their format with
+/// `peek`.
 #[track_caller]
 fn check(name: &str, file: &str, command: &str, event_id: &str, schema: &str) {
     let (kafka, registry) = (Kafka::shared(), Registry::shared());
@@ -119,11 +121,11 @@ fn javascript_sends_avro_by_guid() {
     check("producers-js-guid", "avro.mjs", "node avro.mjs --header", "js-a-1", "avro guid ");
 }
 
-/// What is installed for the tests is what the example says, and the docs show every example.
+/// The documentation shows every example, and the tests install the version that the example names.
 #[test]
-fn the_docs_tell_of_every_example() {
+fn the_documentation_shows_every_example() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let page = fs::read_to_string(root.join("docs/producers.md")).expect("the page");
+    let page = fs::read_to_string(root.join("docs/producers.md")).expect("the page is readable");
     let folder = root.join("examples/producers");
     for file in ["kcat.sh", "avro.py", "avro.mjs", "Json.java"] {
         assert!(page.contains(&format!("(../examples/producers/{file})")), "no link to {file}");
@@ -132,7 +134,8 @@ fn the_docs_tell_of_every_example() {
             assert!(page.contains(command), "docs/producers.md does not say: {command}");
         }
     }
-    let installed = fs::read_to_string(root.join("scripts/python-packages.txt")).expect("a list");
+    let installed =
+        fs::read_to_string(root.join("scripts/python-packages.txt")).expect("the list is readable");
     let python = commands(&folder.join("avro.py")).remove(0);
     let version = python.split("==").nth(1).expect("a version").trim_end_matches('\'');
     assert!(installed.contains(&format!("confluent-kafka=={version}\n")), "{version}");

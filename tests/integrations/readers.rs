@@ -1,4 +1,4 @@
-//! One export, read by those who read exports: each sees the cells that were sent.
+//! One export, read by common readers of CSV: each sees the values that were sent.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use testbed::kafka::{Kafka, Message};
 use testbed::site::{ONE_CAMPAIGN, Site};
 use testbed::{cache_dir, run_ok};
 
-/// Texts that readers and spreadsheets get wrong.
+/// Texts that readers and spreadsheets may misinterpret.
 const HOSTILE: &[&str] = &[
     "plain",
     "a,b;c|d",
@@ -111,7 +111,7 @@ fn save(site: &Site, file: &Path, more: &[&str]) {
 }
 
 #[test]
-fn every_reader_sees_the_cells_that_were_sent() {
+fn every_reader_sees_the_values_that_were_sent() {
     let kafka = Kafka::shared();
     let settings = format!("{ONE_CAMPAIGN}\n[apps.attribution]\ncorrection_horizon = \"off\"\n");
     let site = Site::new(kafka, "readers", 1, &settings);
@@ -129,11 +129,15 @@ fn every_reader_sees_the_cells_that_were_sent() {
     save(&site, &folder.join("excel.csv"), &["--dialect", "excel"]);
     let compare =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/integrations/readers/compare.py");
-    let said =
+    let printed =
         run_ok(Command::new(cache_dir().join("python/bin/python")).arg(compare).arg(folder), b"");
     assert_eq!(
-        String::from_utf8_lossy(&said),
+        String::from_utf8_lossy(&printed),
         format!("{} rows of 50 columns\n", 2 * HOSTILE.len())
     );
-    assert!(fs::read(folder.join("excel.csv")).expect("a file").starts_with(b"\xef\xbb\xbf"));
+    assert!(
+        fs::read(folder.join("excel.csv"))
+            .expect("the file is readable")
+            .starts_with(b"\xef\xbb\xbf")
+    );
 }

@@ -1,9 +1,9 @@
-//! The registry's client against a real registry: Apicurio. GUIDs, which that does not know, are
-//! of a stand-in before it.
+//! The registry client against a real registry: Apicurio. A proxy in front of it adds GUIDs, which Apicurio does not
+//! support.
 #![allow(
     clippy::panic,
     clippy::unwrap_used,
-    reason = "what clippy.toml lets tests do, their helpers here do too"
+    reason = "clippy.toml allows them in tests but not in their helpers"
 )]
 
 use std::time::Duration;
@@ -15,7 +15,7 @@ use testbed::registry::Registry as RealRegistry;
 
 const DEADLINE: Duration = testbed::DEADLINE;
 
-/// The client of the registry at a URL, with a folder for schemas.
+/// Starts a client of the registry at a URL, with a folder for cached schemas.
 fn client(url: &str, folder: &tempfile::TempDir) -> Registry<Value> {
     let text = format!("[registry]\nurls = [{url:?}]\ncache = {:?}\n", folder.path());
     let settings = config::parse(&text).unwrap().registry.unwrap();
@@ -86,7 +86,7 @@ fn unknown_and_foreign_schemas_are_unusable() {
     }
 }
 
-/// A wrong setting must not make dead letters.
+/// A wrong URL in the settings must not cause dead letters.
 #[test]
 fn a_path_without_a_registry_is_not_an_answer() {
     let (real, folder) = (RealRegistry::shared(), tempfile::tempdir().unwrap());

@@ -1,4 +1,4 @@
-//! A real registry that is gone for a while, under load.
+//! An outage of a real registry under load.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,11 +13,11 @@ use testbed::rows::{self, Row};
 use testbed::site::{ONE_CAMPAIGN, Site};
 use testbed::{eventually, from_env, length};
 
-/// So many installs are sent at once, and so often.
+/// Number of installs that are sent at once, and the interval.
 const AT_ONCE: usize = 20;
 const EVERY: Duration = Duration::from_millis(50);
 
-/// The schema with one field more, as producers' schemas grow.
+/// Returns the schema with another field, as schemas evolve.
 fn grown(schema: &Value) -> Value {
     let mut grown = schema.clone();
     let added = json!({"name": "added", "type": ["null", "string"], "default": null});
@@ -25,10 +25,10 @@ fn grown(schema: &Value) -> Value {
     grown
 }
 
-/// A schema and what the registry calls it.
-struct Known(Value, Registered);
+/// A schema and its ids in the registry.
+struct Subject(Value, Registered);
 
-impl Known {
+impl Subject {
     fn register(registry: &Registry, subject: &str, schema: Value) -> Self {
         let registered = registry.register(subject, &schema, &[]);
         Self(schema, registered)
@@ -51,22 +51,22 @@ fn install(number: usize) -> [Value; 2] {
     [click, activation]
 }
 
-/// Those come to one partition of each topic, all others to the other one.
+/// Odd numbers are sent to one partition of each topic, even numbers to the other.
 fn is_odd(number: usize) -> bool {
     number % 2 == 1
 }
 
-/// Some of both partitions, but none of the first that are sent at once.
+/// Some events of both partitions are JSON, but not the first ones of a portion.
 fn is_json(number: usize) -> bool {
     number % 10 >= 8
 }
 
-/// Installs that are sent until it is over, each a click and an activation, in Avro but for some.
+/// Sends installs until `is_over`, each a click and an activation, mostly in Avro.
 struct Load {
-    /// Of clicks and of activations, known before the registry is gone.
-    old: [Known; 2],
-    /// Of odd numbers once schemas have grown: nobody has asked for them before.
-    new: [Known; 2],
+    /// Schemas of clicks and activations that are cached before the outage.
+    old: [Subject; 2],
+    /// Schemas of odd numbers once `has_grown` is set: they are not cached before the outage.
+    new: [Subject; 2],
     has_grown: AtomicBool,
     is_over: AtomicBool,
     sent: AtomicUsize,
@@ -78,7 +78,7 @@ impl Load {
         let new = [grown(&clicks), grown(&installs)];
         let register = |[clicks, installs]: [Value; 2]| {
             [("load-clicks", clicks), ("load-installs", installs)]
-                .map(|(subject, schema)| Known::register(registry, subject, schema))
+                .map(|(subject, schema)| Subject::register(registry, subject, schema))
         };
         Self {
             old: register([clicks, installs]),
@@ -89,7 +89,7 @@ impl Load {
         }
     }
 
-    /// How many were sent, once it is over.
+    /// Sends installs. Returns their number.
     fn send(&self, [clicks, activations, _]: [&str; 3]) -> usize {
         let producer = Kafka::shared().producer();
         let mut sent = 0;
@@ -109,36 +109,36 @@ impl Load {
 
     fn messages(&self, number: usize, has_grown: bool) -> [Message; 2] {
         let is_odd = is_odd(number);
-        let known = if is_odd && has_grown { &self.new } else { &self.old };
+        let subjects = if is_odd && has_grown { &self.new } else { &self.old };
         let events = install(number);
         [0, 1].map(|topic| {
             let event = &events[topic];
             let message = match is_json(number) {
                 true => message(event.to_string().into()),
-                false => known[topic].message(event),
+                false => subjects[topic].message(event),
             };
             Message { partition: Some(i32::from(is_odd)), ..message }
         })
     }
 
-    /// The number from which on all odd ones are behind one of a new schema.
+    /// Switches to the new schemas. Returns a number from which on every odd one is behind a record with a new schema.
     fn grow(&self) -> usize {
         self.has_grown.store(true, Ordering::SeqCst);
-        // Those that are being sent may have the old ones yet.
+        // The portion that is being sent may still use the old schemas.
         self.sent.load(Ordering::SeqCst) + AT_ONCE
     }
 }
 
-/// Ends the load, also where a check has failed.
-struct End<'a>(&'a Load);
+/// Ends the load when dropped, also if a check fails.
+struct EndOnDrop<'a>(&'a Load);
 
-impl Drop for End<'_> {
+impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
         self.0.is_over.store(true, Ordering::SeqCst);
     }
 }
 
-/// For how long the registry is gone: a minute, and more, by hand.
+/// Duration of the outage; a minute and more in manual runs.
 fn outage() -> Duration {
     Duration::from_secs(from_env("ADTRAIL_TEST_OUTAGE_S", length(1, 5)))
 }
@@ -147,11 +147,12 @@ fn rows(site: &Site) -> Vec<Row> {
     rows::parse(&site.download("app-x", "2000-01-01", "2100-01-01", &[]))
 }
 
-/// JSON and what has a known schema is read on, and nothing behind what waits.
+/// Checks that the partition with JSON and cached schemas is read, and nothing behind a record that waits for its
+/// schema.
 #[track_caller]
-fn check_read_on(site: &Site, grown: usize) {
+fn check_even_numbers_are_read(site: &Site, grown: usize) {
     let number = |row: &Row| row["event_id"][2..].parse::<usize>().expect("a number");
-    let shown = eventually("events in JSON are read on", || {
+    let shown = eventually("events in JSON are read", || {
         let shown: BTreeSet<usize> = rows(site).iter().map(number).collect();
         match shown.range(grown..).any(|number| is_json(*number)) {
             true => Ok(shown),
@@ -163,21 +164,21 @@ fn check_read_on(site: &Site, grown: usize) {
 }
 
 #[test]
-fn a_registry_that_goes_and_comes_back_under_load() {
+fn a_registry_outage_under_load() {
     let mut registry = Registry::start();
     let load = Load::of(&registry);
     let settings = format!("[registry]\nurls = [{:?}]\n{ONE_CAMPAIGN}", registry.url());
     let site = Site::new(Kafka::shared(), "registry-load", 2, &settings);
     let service = site.start();
-    let held = || service.metric_of("adtrail_ingest_paused_partitions", "reason=\"schema\"");
-    let await_held = |count: f64| {
-        eventually("so many partitions wait for schemas", || match held() {
-            Some(held) if held == count => Ok(()),
+    let paused = || service.metric_of("adtrail_ingest_paused_partitions", "reason=\"schema\"");
+    let await_paused = |count: f64| {
+        eventually("the partitions wait for schemas", || match paused() {
+            Some(paused) if paused == count => Ok(()),
             other => Err(format!("{other:?} of {count}")),
         });
     };
     let sent = thread::scope(|scope| {
-        let end = End(&load);
+        let end = EndOnDrop(&load);
         let sending = scope.spawn(|| load.send(site.topics.all()));
         let found = || service.metric_of("adtrail_registry_requests_total", "outcome=\"found\"");
         eventually("the first schemas are known", || match found() {
@@ -187,25 +188,25 @@ fn a_registry_that_goes_and_comes_back_under_load() {
         registry.stop();
         let since = Instant::now();
         let grown = load.grow();
-        // Of each topic one.
-        await_held(2.0);
-        check_read_on(&site, grown);
+        // One partition of each topic.
+        await_paused(2.0);
+        check_even_numbers_are_read(&site, grown);
         thread::sleep(outage().saturating_sub(since.elapsed()));
         service.await_readiness(503, "the schema registry does not answer");
-        assert_eq!(held(), Some(2.0));
+        assert_eq!(paused(), Some(2.0));
         registry.restart();
-        await_held(0.0);
+        await_paused(0.0);
         drop(end);
         sending.join().expect("the load is sent")
     });
     service.await_read(2 * sent as u64);
     let rows = rows::by_event_id(rows(&site));
-    assert_eq!(rows.len(), sent, "each once");
+    assert_eq!(rows.len(), sent, "one row for each install");
     for number in 0..sent {
         let row = &rows[&format!("a-{number}")];
         assert_eq!((&*row["status"], &*row["click_id"]), ("attributed", &*format!("c-{number}")));
     }
     assert_eq!(service.metric("adtrail_ingest_dead_lettered_total"), Some(0.0));
-    assert_eq!(service.admin("/readyz").expect("it answers").status, 200);
+    assert_eq!(service.admin("/readyz").expect("adtrail responds").status, 200);
     println!("{sent} installs, {:?} without the registry", outage());
 }

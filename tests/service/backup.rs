@@ -1,5 +1,5 @@
-//! Backups of the running service, by the real command: each restores to the export of its moment
-//! and goes on from there.
+//! Backups of a running service, taken with the real command: each restores to the export at the time of the backup,
+//! and a service resumes from there.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -24,8 +24,8 @@ fn site(name: &str) -> Site {
         .set("ingest.batch_records_max", "40")
 }
 
-/// One without Kafka, whose service runs and is never ready.
-fn alone(name: &str) -> Site {
+/// Returns a site without Kafka, whose service runs and never becomes ready.
+fn without_kafka(name: &str) -> Site {
     Site::on(Topics::of(name), "127.0.0.1:1".into(), traffic::SETTINGS)
 }
 
@@ -33,11 +33,11 @@ fn exports(site: &Site) -> [Vec<u8>; 3] {
     APPS.map(|app| site.download(app, FROM, TO, &[]))
 }
 
-/// The one line on standard output of a command that succeeds.
+/// Checks that a command succeeds. Returns its one line of output.
 #[track_caller]
 fn line(output: &Output) -> Value {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {said}", output.status);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {stderr}", output.status);
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(text.lines().count(), 1, "{text}");
     serde_json::from_str(&text).unwrap()
@@ -52,13 +52,13 @@ fn number(line: &Value, field: &str) -> u64 {
     line[field].as_u64().unwrap_or_else(|| panic!("no {field}: {line}"))
 }
 
-/// Next offsets by topic and partition, as the line has them.
+/// Returns the next offsets by topic and partition that the line contains.
 fn positions(line: &Value) -> BTreeMap<(String, i32), i64> {
     let mut positions = BTreeMap::new();
     for (topic, partitions) in line["positions"].as_object().unwrap() {
         for (partition, next_offset) in partitions.as_object().unwrap() {
-            let place = (topic.clone(), partition.parse().unwrap());
-            positions.insert(place, next_offset.as_i64().unwrap());
+            let topic_partition = (topic.clone(), partition.parse().unwrap());
+            positions.insert(topic_partition, next_offset.as_i64().unwrap());
         }
     }
     positions
@@ -68,7 +68,7 @@ fn records_before(line: &Value) -> i64 {
     positions(line).values().sum()
 }
 
-/// What `adtrail replay` makes of exactly the records before the positions, by app.
+/// Runs `adtrail replay` on exactly the records before the positions. Returns its output by app.
 fn replayed(site: &Site, line: &Value) -> [Vec<u8>; 3] {
     let positions = positions(line);
     let mut text = Vec::new();
@@ -102,12 +102,12 @@ fn a_backup_under_load_is_the_store_of_its_moment() {
     traffic::produce(&site.topics, before);
     let adtrail = site.start();
     adtrail.await_some_read();
-    let is_enough = AtomicBool::new(false);
+    let is_done = AtomicBool::new(false);
     let (first, second, written) = thread::scope(|scope| {
         let load = scope.spawn(|| {
             let mut portions = during.chunks(50).cycle();
             let mut written = before.len();
-            while !is_enough.load(Ordering::Relaxed) {
+            while !is_done.load(Ordering::Relaxed) {
                 let portion = portions.next().unwrap();
                 traffic::produce(&site.topics, portion);
                 written += portion.len();
@@ -117,22 +117,26 @@ fn a_backup_under_load_is_the_store_of_its_moment() {
         let first = back_up(&site, "backups");
         let read = adtrail.metric("adtrail_ingest_read_total");
         eventually("more is read", || {
-            if adtrail.metric("adtrail_ingest_read_total") > read { Ok(()) } else { Err("nothing") }
+            if adtrail.metric("adtrail_ingest_read_total") > read {
+                Ok(())
+            } else {
+                Err("nothing more is read")
+            }
         });
         let second = back_up(&site, "backups");
-        is_enough.store(true, Ordering::Relaxed);
+        is_done.store(true, Ordering::Relaxed);
         (first, second, load.join().unwrap())
     });
     adtrail.await_read(written);
-    let whole = exports(&site);
+    let final_exports = exports(&site);
 
     let [before_first, before_second] = [&first, &second].map(records_before);
     assert!(0 < before_first && before_first < before_second, "{first}\n{second}");
     assert!(before_second <= written as i64);
     assert_eq!(number(&first, "new_bytes"), number(&first, "bytes"));
     let new = number(&second, "new_bytes");
-    let kept = bytes_in(&dir);
-    assert!(kept < number(&first, "bytes") + new + 20_000, "{kept}: {first}\n{second}");
+    let size = bytes_in(&dir);
+    assert!(size < number(&first, "bytes") + new + 20_000, "{size}: {first}\n{second}");
     // Rows are personal data.
     assert_eq!(dir.metadata().unwrap().permissions().mode() & 0o777, 0o700);
 
@@ -146,17 +150,17 @@ fn a_backup_under_load_is_the_store_of_its_moment() {
         }
         let rows = exports(&other);
         check_equal(&rows, &replayed(&site, taken));
-        assert!(rows != whole, "nothing came after backup {backup}");
+        assert!(rows != final_exports, "no events arrived after backup {backup}");
         if taken == &second {
             continue;
         }
         let again = other.start();
         again.await_caught_up();
         again.await_read(written - records_before(taken) as u64);
-        check_equal(&exports(&other), &whole);
+        check_equal(&exports(&other), &final_exports);
         assert!(again.terminate().0.success());
     }
-    // Without a number it is the newest, and the list has both.
+    // Without --backup the newest is restored; --list shows both.
     let other = site.beside();
     assert_eq!(line(&other.run(&["restore", dir.to_str().unwrap()]))["backup"], second["backup"]);
     let list = run_ok(&mut site.command(&["restore", "backups", "--list"]), b"");
@@ -171,9 +175,9 @@ fn a_backup_under_load_is_the_store_of_its_moment() {
     assert!(number(&fourth, "new_bytes") < number(&fourth, "bytes") / 10, "{third}\n{fourth}");
 }
 
-/// Stopped or killed, the directory is copied, and the copy goes on elsewhere.
+/// A service resumes from a copy of the directory, whether the store was closed or its process was killed.
 #[test]
-fn a_store_moves_as_a_copy_of_its_directory() {
+fn a_store_can_be_moved_by_copying_its_directory() {
     let site = site("backup.moved");
     let records = traffic::redelivered(&traffic::records(6, 600), 6);
     let (before, after) = records.split_at(records.len() / 2);
@@ -190,7 +194,7 @@ fn a_store_moves_as_a_copy_of_its_directory() {
     let stopped = site.beside();
     copy_to(&stopped);
 
-    // What is killed leaves its socket.
+    // A killed service leaves its socket behind.
     let adtrail = site.start();
     adtrail.kill9();
     assert!(site.path().join("store/control.sock").exists());
@@ -198,12 +202,12 @@ fn a_store_moves_as_a_copy_of_its_directory() {
     copy_to(&killed);
     check_equal(&exports(&killed), &rows);
     // Without a service the command opens the store itself.
-    let alone = back_up(&killed, "backups");
-    assert_eq!(records_before(&alone), before.len() as i64);
+    let backup = back_up(&killed, "backups");
+    assert_eq!(records_before(&backup), before.len() as i64);
     assert!(!killed.path().join("store/checkpoint").exists());
 
     traffic::produce(&site.topics, after);
-    let moved = [&stopped, &killed].map(|other| {
+    let copies = [&stopped, &killed].map(|other| {
         let adtrail = other.start();
         adtrail.await_read(after.len() as u64);
         let taken = back_up(other, "backups");
@@ -213,11 +217,11 @@ fn a_store_moves_as_a_copy_of_its_directory() {
     let adtrail = site.start();
     adtrail.await_read(after.len() as u64);
     let rows = exports(&site);
-    moved.iter().for_each(|moved| check_equal(moved, &rows));
+    copies.iter().for_each(|copy| check_equal(copy, &rows));
 }
 
-/// A service that is there, and its socket.
-fn serving(site: &Site) -> (Adtrail, PathBuf) {
+/// Starts a service. Returns it and its control socket.
+fn start_service(site: &Site) -> (Adtrail, PathBuf) {
     let adtrail = site.spawn();
     let socket = site.path().join("store/control.sock");
     await_path(&socket, true);
@@ -226,19 +230,19 @@ fn serving(site: &Site) -> (Adtrail, PathBuf) {
 
 #[track_caller]
 fn await_path(path: &Path, expected: bool) {
-    eventually(&format!("{} is there: {expected}", path.display()), || {
+    eventually(&format!("{} exists: {expected}", path.display()), || {
         if path.exists() == expected { Ok(()) } else { Err("not yet") }
     });
 }
 
 #[test]
 fn backups_are_taken_one_at_a_time_and_interrupted_ones_do_not_count() {
-    let site = alone("backup.once");
-    let (adtrail, socket) = serving(&site);
+    let site = without_kafka("backup.once");
+    let (adtrail, socket) = start_service(&site);
     let checkpoint = site.path().join("store/checkpoint");
     assert_eq!(socket.metadata().unwrap().permissions().mode() & 0o777, 0o600);
 
-    // A client that disconnects without having copied anything.
+    // A client that disconnects without copying anything.
     let mut client = UnixStream::connect(&socket).unwrap();
     let mut answer = [0; 5];
     client.read_exact(&mut answer).unwrap();
@@ -250,24 +254,24 @@ fn backups_are_taken_one_at_a_time_and_interrupted_ones_do_not_count() {
     assert_eq!(back_up(&site, "backups")["backup"], 1);
     assert!(!checkpoint.exists());
 
-    // A named pipe instead of the file that it writes makes a backup wait.
+    // A named pipe in place of the file to be written blocks the backup.
     let pipe = site.path().join("backups/partial");
     let stuck = stuck_backup(&site, &pipe, &checkpoint);
     let refused = site.run(&["backup", "backups"]);
     check_refused(&refused, 1, &["another backup or restore is running there", "backups"]);
     check_refused(&site.run(&["backup", "others"]), 1, &["another backup is being taken"]);
-    // A service that takes the place of one that was killed does not take its checkpoint away.
+    // A service started after a kill does not remove the checkpoint that a backup still reads.
     adtrail.kill9();
     let before = checkpoint.metadata().unwrap();
     let adtrail = site.spawn();
-    eventually("the next one runs", || {
+    eventually("the new service runs", || {
         if adtrail.log().contains("adtrail runs") { Ok(()) } else { Err(adtrail.log()) }
     });
     assert_eq!(checkpoint.metadata().unwrap().modified().unwrap(), before.modified().unwrap());
     check_refused(&site.run(&["backup", "others"]), 1, &["running there", "checkpoint"]);
     end(stuck, "KILL");
     fs::remove_file(&pipe).unwrap();
-    // An interrupted backup leaves nothing that would hinder the next one.
+    // An interrupted backup leaves nothing that prevents the next one.
     assert_eq!(back_up(&site, "backups")["backup"], 2);
     assert!(!checkpoint.exists());
 
@@ -281,7 +285,7 @@ fn backups_are_taken_one_at_a_time_and_interrupted_ones_do_not_count() {
     let list = run_ok(&mut site.command(&["restore", "backups", "--list"]), b"");
     assert_eq!(list.iter().filter(|byte| **byte == b'\n').count(), 2);
 
-    // A service that ends takes nothing from a backup that is under way.
+    // A service that ends does not remove the checkpoint of a running backup.
     let stuck = stuck_backup(&site, &pipe, &checkpoint);
     let (status, log) = adtrail.terminate();
     assert!(status.success(), "{status}: {log}");
@@ -290,17 +294,17 @@ fn backups_are_taken_one_at_a_time_and_interrupted_ones_do_not_count() {
     assert!(!pipe.exists() && !checkpoint.exists());
 }
 
-/// A backup that has its checkpoint and cannot write.
+/// Starts a backup that has locked its checkpoint and is blocked while writing.
 fn stuck_backup(site: &Site, pipe: &Path, checkpoint: &Path) -> Child {
     run_ok(Command::new("mkfifo").arg(pipe), b"");
     let mut command = site.command(&["backup", "backups"]);
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    eventually("it holds the checkpoint", || {
+    eventually("the backup locks the checkpoint", || {
         let inode = checkpoint.metadata().map_or(0, |folder| folder.ino());
         let locks = fs::read_to_string("/proc/locks").unwrap();
         let parts = ["FLOCK".into(), format!(" {} ", child.id()), format!(":{inode} ")];
-        let is_held = locks.lines().any(|lock| parts.iter().all(|part| lock.contains(part)));
-        if is_held { Ok(()) } else { Err(locks) }
+        let is_locked = locks.lines().any(|lock| parts.iter().all(|part| lock.contains(part)));
+        if is_locked { Ok(()) } else { Err(locks) }
     });
     child
 }
@@ -310,10 +314,10 @@ fn end(mut child: Child, signal: &str) {
     assert!(!child.wait().unwrap().success());
 }
 
-/// Longer than the address of a socket can be.
+/// The path is longer than a Unix socket address can be.
 #[test]
 fn a_store_with_a_long_path_is_backed_up_without_the_service() {
-    let site = alone("backup.long");
+    let site = without_kafka("backup.long");
     let store = site.path().join("long/".repeat(40));
     let site = site.set("store.path", store.to_str().unwrap());
     let adtrail = site.spawn();
@@ -332,32 +336,32 @@ fn a_store_with_a_long_path_is_backed_up_without_the_service() {
 
 #[test]
 fn unusable_directories_and_full_disks_are_reported() {
-    let site = alone("backup.refused");
+    let site = without_kafka("backup.refused");
     check_refused(&site.run(&["backup", "backups"]), 1, &["no store in", "store"]);
     assert!(!site.path().join("backups").exists());
-    let (adtrail, socket) = serving(&site);
+    let (adtrail, socket) = start_service(&site);
     check_refused(&on_a_full_disk(&site, &["backup", "full"]), 1, &["cannot be written", "full/"]);
     assert!(!site.path().join("store/checkpoint").exists());
     assert!(run_ok(&mut site.command(&["restore", "full", "--list"]), b"").is_empty());
     check_refused(&site.run(&["restore", "full"]), 1, &["no complete backup", "full"]);
     assert_eq!(back_up(&site, "full")["backup"], 1);
-    // As with a version that has no socket, or on a file system that has none.
+    // As with a file system that does not support sockets.
     fs::remove_file(socket).unwrap();
     check_refused(&site.run(&["backup", "backups"]), 1, &["accepts no backup requests", "in use"]);
     adtrail.kill9();
 
-    let apart = ["DIR", "apart from the store"];
-    check_refused(&site.run(&["backup", "."]), 2, &apart);
-    check_refused(&site.run(&["backup", "store/backups"]), 2, &apart);
+    let overlapping = ["DIR", "must neither be inside the store"];
+    check_refused(&site.run(&["backup", "."]), 2, &overlapping);
+    check_refused(&site.run(&["backup", "store/backups"]), 2, &overlapping);
     check_refused(&site.run(&["backup", "backups", "--keep", "0"]), 2, &["--keep"]);
     check_refused(&site.run(&["backup"]), 2, &["DIR"]);
     assert_eq!(back_up(&site, "backups")["backup"], 1);
     let other = site.beside();
     let dir = site.path().join("backups");
     let dir = dir.to_str().unwrap();
-    check_refused(&other.run(&["restore", "."]), 2, &apart);
+    check_refused(&other.run(&["restore", "."]), 2, &overlapping);
     let within = format!("store.path={dir}/files/store");
-    check_refused(&other.run(&["restore", dir, "--set", &within]), 2, &apart);
+    check_refused(&other.run(&["restore", dir, "--set", &within]), 2, &overlapping);
     let unknown = ["--backup", "9", "newest first: 1"];
     check_refused(&other.run(&["restore", dir, "--backup", "9"]), 2, &unknown);
     let eight = ["restore", dir, "--set", "store.partitions=8"];
@@ -368,7 +372,7 @@ fn unusable_directories_and_full_disks_are_reported() {
     assert_eq!(line(&other.run(&["restore", dir]))["backup"], 1);
 }
 
-/// A command whose files cannot be longer than 512 bytes.
+/// Runs a command that cannot write files longer than 512 bytes.
 fn on_a_full_disk(site: &Site, args: &[&str]) -> Output {
     let command = site.command(args);
     let words = std::iter::once(command.get_program()).chain(command.get_args());

@@ -1,5 +1,5 @@
-//! Whatever else comes from Kafka: it goes to the dead letters as it came, with the reason, and
-//! the good events around it are attributed.
+//! Invalid records: each is produced unchanged to the dead-letter topic, with the error, and the valid events around it
+//! are attributed.
 
 use std::collections::BTreeMap;
 
@@ -24,21 +24,21 @@ impl Topic {
     }
 }
 
-/// A record that is no event.
+/// A record that is not a valid event.
 struct Case {
     topic: Topic,
     value: Vec<u8>,
-    /// Of the dead letter.
+    /// Error code of the dead letter.
     code: &'static str,
-    /// A part of its message.
-    says: &'static str,
+    /// Part of its error message.
+    message: &'static str,
 }
 
-/// One of each code and each topic, and what is no text: `ingest/src/decode/tests.rs` has every other.
+/// One case for each error code and topic, and values that are not text. `ingest/src/decode/tests.rs` has the others.
 #[rustfmt::skip]
 fn cases() -> Vec<Case> {
-    let case = |topic, value: &str, code, says| Case { topic, value: value.into(), code, says };
-    let bytes = |value: &[u8], code, says| Case { topic: Activations, value: value.into(), code, says };
+    let case = |topic, value: &str, code, message| Case { topic, value: value.into(), code, message };
+    let bytes = |value: &[u8], code, message| Case { topic: Activations, value: value.into(), code, message };
     let large = format!(r#"{{"app":"app-x","time":1741608000000,"ua":"{}"}}"#, "x".repeat(10 << 20));
     vec![
         case(Activations, "[1]", "not_an_object", "not an object"),
@@ -56,7 +56,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// A click, an activation that comes of it and an effect of that, each proven by the next.
+/// A click, the activation that it is credited with, and an effect of that activation.
 fn good(number: usize) -> [(Topic, String); 3] {
     let common = format!(r#""app":"app-x","ids":{{"oaid":"device-{number}"}}"#);
     [
@@ -72,7 +72,7 @@ fn good(number: usize) -> [(Topic, String); 3] {
     ]
 }
 
-/// The topics without those of the dead letters: adtrail makes them.
+/// Creates the topics, except those of dead letters, which adtrail creates.
 fn create_topics(kafka: &Kafka, topics: &Topics, partitions: i32) {
     for topic in topics.all() {
         let settings = [("max.message.bytes", "20000000"), ("retention.ms", "-1")];
@@ -80,7 +80,7 @@ fn create_topics(kafka: &Kafka, topics: &Topics, partitions: i32) {
     }
 }
 
-/// Every bad record between good ones, some with strange keys, and some without a value.
+/// Produces every bad record between good ones, with and without a key, and records without a value.
 fn produce(kafka: &Kafka, topics: &Topics, cases: &[Case]) {
     let keys: [Option<&[u8]>; 3] = [Some(b"app-x"), None, Some(b"\xff\x00key")];
     let mut messages = Vec::new();
@@ -102,7 +102,7 @@ fn produce(kafka: &Kafka, topics: &Topics, cases: &[Case]) {
 }
 
 #[test]
-fn records_that_are_no_events_become_dead_letters() {
+fn invalid_records_become_dead_letters() {
     let kafka = Kafka::shared();
     let topics = Topics::of("bad");
     create_topics(kafka, &topics, 2);
@@ -133,7 +133,7 @@ fn records_that_are_no_events_become_dead_letters() {
         assert_eq!([status, channel, revenue], ["attributed", "toutiao", expected], "{id}");
     }
 
-    // The positions have passed them: nothing becomes a dead letter a second time.
+    // Positions are committed past the bad records: none becomes a dead letter again.
     assert!(adtrail.terminate().0.success());
     let adtrail = site.start();
     adtrail.await_caught_up();
@@ -142,7 +142,7 @@ fn records_that_are_no_events_become_dead_letters() {
     assert_eq!(letters.iter().sum::<usize>(), cases.len());
 }
 
-/// Each case once, byte for byte, with where it was and what is wrong with it.
+/// Checks that each case is a dead letter once, byte for byte, with its origin and its error.
 #[track_caller]
 fn check_dead_letters(kafka: &Kafka, topic: &str, cases: &[&Case]) {
     let sources: BTreeMap<(String, String), Record> = kafka
@@ -166,7 +166,7 @@ fn check_dead_letters(kafka: &Kafka, topic: &str, cases: &[&Case]) {
         let case = case.unwrap_or_else(|| panic!("a good event became a dead letter: {added:?}"));
         let start = String::from_utf8_lossy(&case.value[..case.value.len().min(100)]);
         assert_eq!(added["adtrail.error.code"], case.code, "{start}");
-        assert!(header("exception.message").contains(case.says), "{start}: {added:?}");
+        assert!(header("exception.message").contains(case.message), "{start}: {added:?}");
         assert_eq!(header("exception.class.name"), format!("adtrail.{}", case.code));
         assert_eq!(
             (header("topic").as_str(), header("stage").as_str()),

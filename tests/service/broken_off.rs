@@ -1,4 +1,4 @@
-//! A store that can not be read to its end, seen by curl: no half export passes for a whole one.
+//! Downloads by curl from a store that fails midway: a truncated export never looks complete.
 
 use std::fs;
 use std::path::Path;
@@ -13,11 +13,11 @@ use testbed::site::{ONE_CAMPAIGN, Site};
 /// 2026-03-10T00:00:00Z.
 const DAY: u64 = 1_773_100_800_000;
 const ROWS: u64 = 20_000;
-/// Rows that are whole are before those that are not.
+/// A range before the first damaged row.
 const WHOLE: &str = "from=2026-03-10T00:00&to=2026-03-10T00:01";
 const ALL: &str = "from=2026-03-10&to=2026-03-10";
 
-/// What is received, as it came.
+/// The output of curl, and the headers and the undecoded body that it received.
 struct Received {
     output: Output,
     headers: String,
@@ -32,7 +32,7 @@ fn curl(address: &str, dir: &Path, encoding: &str) -> Received {
         .arg(&headers);
     command.args(["-H", &format!("Accept-Encoding: {encoding}")]);
     let url = |range: &str| format!("http://{address}/v1/apps/app-x/events.csv?{range}");
-    // The first comes whole; the second by the same connection.
+    // The first response is complete; the second comes over the same connection.
     command.args(["-o"]).arg(first).arg(url(WHOLE)).arg("-o").arg(&body).arg(url(ALL));
     let output = run(&mut command, b"");
     Received {
@@ -42,24 +42,24 @@ fn curl(address: &str, dir: &Path, encoding: &str) -> Received {
     }
 }
 
-/// What the program makes of a body that is cut.
+/// Decompresses a truncated body with the encoding's program, which must fail.
 fn unpacked(encoding: &str, body: &[u8]) -> Vec<u8> {
     match encoding {
         "identity" => body.to_vec(),
         program => {
             let output = run(Command::new(program).args(["-d", "-c"]), body);
-            assert!(!output.status.success(), "{program} takes it for whole");
+            assert!(!output.status.success(), "{program} accepts a truncated body");
             output.stdout
         }
     }
 }
 
 #[test]
-fn curl_exits_with_18_where_a_store_fails_midway() {
+fn curl_exits_with_18_when_the_store_fails_midway() {
     let kafka = Kafka::shared();
     let site = Site::new(kafka, "broken_off", 1, ONE_CAMPAIGN).set("store.retention", "off");
     let message = |n: u64| {
-        // Of little that compresses, so that files are large.
+        // Random text hardly compresses, so the store's files are large.
         let text: String = (0..40).map(|_| fastrand::alphanumeric()).collect();
         let event = json!({
             "app": "app-x", "event_id": format!("a-{n}-{text}"), "time": DAY + 1_000 * n,
@@ -71,15 +71,15 @@ fn curl_exits_with_18_where_a_store_fails_midway() {
     let adtrail = site.start();
     adtrail.await_read(ROWS);
     assert!(adtrail.terminate().0.success());
-    // Opening moves what is in the log into files.
+    // Opening the store flushes the WAL into table files.
     assert!(site.start().terminate().0.success());
     damage_tables(&site.path().join("store"), 500_000);
     let adtrail = site.start();
     for encoding in ["identity", "gzip", "zstd"] {
         let received = curl(&adtrail.export, site.path(), encoding);
-        let said = String::from_utf8_lossy(&received.output.stderr);
-        assert_eq!(received.output.status.code(), Some(18), "{encoding}: {said}");
-        assert!(said.contains("Re-using existing connection"), "{encoding}: {said}");
+        let stderr = String::from_utf8_lossy(&received.output.stderr);
+        assert_eq!(received.output.status.code(), Some(18), "{encoding}: {stderr}");
+        assert!(stderr.contains("Re-using existing connection"), "{encoding}: {stderr}");
         let (first, second) =
             received.headers.split_at(received.headers.rfind("HTTP/1.1 ").unwrap());
         assert!(second.starts_with("HTTP/1.1 200"), "{second}");
@@ -94,7 +94,7 @@ fn curl_exits_with_18_where_a_store_fails_midway() {
         assert_eq!((&export["state"], &export["sha256"]), (&json!("failed"), &Value::Null));
         let rows = export["rows"].as_u64().unwrap();
         assert!((1..ROWS).contains(&rows), "{export}");
-        // What came is a beginning of what was handed on: the last of that may still have been on its way.
+        // The body is a prefix of the bytes sent; the last ones may not have arrived.
         let body = unpacked(encoding, &received.body);
         let lines = body.iter().filter(|byte| **byte == b'\n').count() as u64;
         assert!(lines > 1 && lines <= rows + 1, "{encoding}: {lines} of {rows}");

@@ -1,6 +1,5 @@
-//! Clients of every kind at once, while rows are corrected: 200 that download, some that vanish, one
-//! that reads a byte a second. Each gets one moment or a transfer that breaks off, memory is bounded,
-//! and ingest goes on.
+//! Many clients at once while rows are corrected: 200 that download, some that disconnect, and one that reads a byte a
+//! second. Each gets one snapshot or a transfer that visibly fails, memory is bounded, and ingest continues.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,15 +21,15 @@ use testbed::{eventually, run_ok};
 
 /// 2026-03-10T00:00:00Z.
 const DAY: u64 = 1_773_100_800_000;
-/// Of 2 KB each, one a second: more than all buffers between a disk and a client hold.
+/// Rows of 2 KB, a second of event time apart: more bytes than all buffers between disk and client hold.
 const ROWS: usize = 20_000;
-/// The last of them are downloaded by all.
+/// The newest rows, which all clients download.
 const LAST_ROWS: usize = 2_000;
-/// So many of those are corrected meanwhile.
+/// Number of the newest rows that are corrected meanwhile.
 const CORRECTED: usize = 400;
 const CLIENTS: usize = 200;
-/// What the process may ever have in memory, in MiB: its store has 64, librdkafka 16, and 64 downloads up
-/// to 9 each, of chunks that wait and of what is read ahead. 603 were measured.
+/// Limit of the process's resident memory, in MiB: the store has 64, librdkafka 16, and each of 64 downloads up to 9
+/// for queued chunks and readahead. 603 were measured.
 const MEMORY_MIB_MAX: u64 = 800;
 
 const ALL: &str = "/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10";
@@ -50,7 +49,7 @@ fn activation(n: usize) -> String {
     .to_string()
 }
 
-/// Credits the row of the activation.
+/// A click that changes the row of the activation.
 fn click(n: usize) -> String {
     let time = DAY + 1_000 * n as u64 - 500;
     json!({
@@ -60,8 +59,8 @@ fn click(n: usize) -> String {
     .to_string()
 }
 
-/// What the last rows may look like: as they were, but for the first so many of the corrections.
-struct Moments {
+/// The possible snapshots of the newest rows: the original rows with the first `n` corrections applied.
+struct Snapshots {
     head: Vec<u8>,
     before: Vec<Vec<u8>>,
     after: Vec<Vec<u8>>,
@@ -69,7 +68,7 @@ struct Moments {
     order: Vec<usize>,
 }
 
-impl Moments {
+impl Snapshots {
     fn new(before: &[u8], after: &[u8], order: Vec<usize>) -> Self {
         let lines = |csv: &[u8]| -> Vec<Vec<u8>> {
             csv.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect()
@@ -89,13 +88,16 @@ impl Moments {
         self.head.iter().copied().chain(rows).collect()
     }
 
-    /// Which of them a body is.
+    /// Returns the number of corrections in a body, which must be one of the snapshots.
     #[track_caller]
     fn find(&self, body: &[u8]) -> usize {
-        // The status is one of the first columns.
+        // The status is among the first 200 bytes of a line.
         let heads = body.split(|byte| *byte == b'\n').map(|line| &line[..line.len().min(200)]);
         let corrections = heads.filter(|head| contains(head, b",attributed,")).count();
-        assert!(body == self.of(corrections), "no moment has these {corrections} corrections");
+        assert!(
+            body == self.of(corrections),
+            "no snapshot has exactly these {corrections} corrections"
+        );
         corrections
     }
 }
@@ -104,7 +106,7 @@ fn contains(line: &[u8], part: &[u8]) -> bool {
     line.windows(part.len()).any(|window| window == part)
 }
 
-/// Whole, and what it says of itself is so.
+/// Checks that a download is complete and that its trailer has the checksum of its body.
 #[track_caller]
 fn check_whole(reply: &Reply) {
     assert!(reply.status == 200 && reply.is_whole, "{} {}", reply.status, reply.is_whole);
@@ -112,22 +114,28 @@ fn check_whole(reply: &Reply) {
     assert_eq!(reply.trailer("adtrail-sha256"), Some(&*String::from_utf8_lossy(&sum[..64])));
 }
 
-/// What became of the clients' downloads.
+/// Outcomes of the clients' downloads.
 #[derive(Default)]
-struct Seen {
+struct Outcomes {
     refused: AtomicUsize,
-    vanished: AtomicUsize,
-    whole: AtomicUsize,
-    moments: Mutex<BTreeSet<usize>>,
+    disconnected: AtomicUsize,
+    complete: AtomicUsize,
+    snapshots: Mutex<BTreeSet<usize>>,
 }
 
-impl Seen {
-    /// Downloads until one is whole, and on until all is corrected.
-    fn client(&self, number: usize, adtrail: &Adtrail, moments: &Moments, is_over: &AtomicBool) {
+impl Outcomes {
+    /// Downloads repeatedly, until one download is complete and all rows are corrected.
+    fn client(
+        &self,
+        number: usize,
+        adtrail: &Adtrail,
+        snapshots: &Snapshots,
+        is_over: &AtomicBool,
+    ) {
         let mut has_one = false;
         while !(has_one && is_over.load(Relaxed)) {
             if number % 10 == 9 {
-                self.vanish(adtrail);
+                self.disconnect(adtrail);
             }
             let reply = adtrail.get(LAST).unwrap();
             if matches!(reply.status, 429 | 503) {
@@ -137,56 +145,57 @@ impl Seen {
                 continue;
             }
             check_whole(&reply);
-            self.moments.lock().unwrap().insert(moments.find(&reply.body));
-            self.whole.fetch_add(1, Relaxed);
+            self.snapshots.lock().unwrap().insert(snapshots.find(&reply.body));
+            self.complete.fetch_add(1, Relaxed);
             has_one = true;
         }
     }
 
-    /// Takes some of a download, and goes.
-    fn vanish(&self, adtrail: &Adtrail) {
+    /// Reads the beginning of a download and disconnects.
+    fn disconnect(&self, adtrail: &Adtrail) {
         let mut stream = http::begin("GET", &adtrail.export, LAST, &[], b"").unwrap();
         let mut some = vec![0; 20_000];
         if stream.read_exact(&mut some).is_ok() {
-            self.vanished.fetch_add(1, Relaxed);
+            self.disconnected.fetch_add(1, Relaxed);
         }
     }
 }
 
-/// Reads a byte a second until it is told to go on; then the rest.
-fn slow_client(adtrail: &Adtrail, go_on: &Receiver<()>) -> Reply {
+/// Reads a byte a second until it receives a message, then the rest.
+fn slow_client(adtrail: &Adtrail, finish: &Receiver<()>) -> Reply {
     let mut stream = http::begin("GET", &adtrail.export, ALL, &[], b"").unwrap();
     let mut bytes = Vec::new();
     loop {
         let mut byte = [0];
         stream.read_exact(&mut byte).unwrap();
         bytes.extend(byte);
-        match go_on.recv_timeout(Duration::from_secs(1)) {
+        match finish.recv_timeout(Duration::from_secs(1)) {
             Err(RecvTimeoutError::Timeout) => {}
             _ => break,
         }
     }
-    assert!(bytes.len() > 1, "it was not slow");
+    assert!(bytes.len() > 1, "it read only one byte before it could finish");
     http::finish(stream, bytes, false).unwrap()
 }
 
-/// Corrects row after row, and waits for each few that they are committed.
+/// Corrects rows, ten at a time, and waits until they are committed.
 fn correct(site: &Site, adtrail: &Adtrail, clicks: &[String]) {
     let producer = Kafka::shared().producer();
     let mut read = ROWS;
     for some in clicks.chunks(10) {
         let message = |line: &String| (&*site.topics.clicks, Message::new("app-x", line.clone()));
-        producer
-            .produce_all(some.iter().map(message).map(|(topic, one)| (topic, one.at(DAY as i64))));
+        producer.produce_all(
+            some.iter().map(message).map(|(topic, message)| (topic, message.at(DAY as i64))),
+        );
         read += some.len();
         adtrail.await_read(read as u64);
     }
 }
 
-/// Ends the clients, also where what goes on beside them has failed.
-struct Over<'a>(&'a AtomicBool);
+/// Ends the clients when dropped, also if the test panics.
+struct SetOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Over<'_> {
+impl Drop for SetOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Relaxed);
     }
@@ -199,7 +208,7 @@ fn memory_mib_max(adtrail: &Adtrail) -> u64 {
 }
 
 #[test]
-fn two_hundred_downloads_slow_ones_and_vanished_ones_while_rows_are_corrected() {
+fn concurrent_slow_and_aborted_downloads_while_rows_are_corrected() {
     let site = Site::new(Kafka::shared(), "clients", 1, ONE_CAMPAIGN)
         .set("store.retention", "off")
         .set("store.memory", "64MiB")
@@ -212,55 +221,59 @@ fn two_hundred_downloads_slow_ones_and_vanished_ones_while_rows_are_corrected() 
     let clicks: Vec<String> = order.iter().map(|n| click(*n)).collect();
     let before = site.replay("app-x", activations.join("\n").as_bytes());
     let after = site.replay("app-x", [&activations[..], &clicks].concat().join("\n").as_bytes());
-    let moments = Moments::new(&before, &after, order);
+    let snapshots = Snapshots::new(&before, &after, order);
 
     let messages = activations.iter().map(|line| Message::new("app-x", line.clone()));
     let messages = messages.map(|message| message.at(DAY as i64));
     Kafka::shared().produce(&site.topics.activations, messages);
     let adtrail = site.start();
     adtrail.await_read(ROWS as u64);
-    let (seen, is_over) = (Seen::default(), AtomicBool::new(false));
+    let (outcomes, is_over) = (Outcomes::default(), AtomicBool::new(false));
     thread::scope(|scope| {
-        let (go_on, told) = channel();
+        let (finish, finished) = channel();
         let slow = scope.spawn({
             let adtrail = &adtrail;
-            move || slow_client(adtrail, &told)
+            move || slow_client(adtrail, &finished)
         });
-        eventually("the slow one has begun", || match adtrail.metric("adtrail_export_active") {
-            Some(1.0..) => Ok(()),
-            active => Err(format!("{active:?}")),
+        eventually("the slow download has begun", || {
+            match adtrail.metric("adtrail_export_active") {
+                Some(1.0..) => Ok(()),
+                active => Err(format!("{active:?}")),
+            }
         });
         let clients: Vec<_> = (0..CLIENTS)
             .map(|n| {
                 scope.spawn({
-                    let (seen, adtrail, moments, is_over) = (&seen, &adtrail, &moments, &is_over);
-                    move || seen.client(n, adtrail, moments, is_over)
+                    let (outcomes, adtrail) = (&outcomes, &adtrail);
+                    let (snapshots, is_over) = (&snapshots, &is_over);
+                    move || outcomes.client(n, adtrail, snapshots, is_over)
                 })
             })
             .collect();
-        let over = Over(&is_over);
+        let over = SetOnDrop(&is_over);
         correct(&site, &adtrail, &clicks);
         drop(over);
         clients.into_iter().for_each(|client| client.join().unwrap());
-        // Its moment was before all corrections, and most of it was not on its way yet.
-        go_on.send(()).unwrap();
+        // Its snapshot is older than all corrections, and most of it is not sent yet.
+        finish.send(()).unwrap();
         let reply = slow.join().unwrap();
         check_whole(&reply);
-        check_same("the slow one", &reply.body, &before);
+        check_same("the slow download", &reply.body, &before);
     });
-    let Seen { refused, vanished, whole, moments } = seen;
-    let moments = moments.into_inner().unwrap();
+    let Outcomes { refused, disconnected, complete, snapshots } = outcomes;
+    let snapshots = snapshots.into_inner().unwrap();
     println!(
-        "{} whole downloads of {} moments, {} vanished, {} refused, at most {} MiB",
-        whole.load(Relaxed),
-        moments.len(),
-        vanished.load(Relaxed),
+        "{} complete downloads of {} snapshots, {} disconnected, {} refused, at most {} MiB",
+        complete.load(Relaxed),
+        snapshots.len(),
+        disconnected.load(Relaxed),
         refused.load(Relaxed),
         memory_mib_max(&adtrail)
     );
-    assert!(whole.load(Relaxed) >= CLIENTS && vanished.load(Relaxed) > 0 && moments.len() > 2);
+    assert!(complete.load(Relaxed) >= CLIENTS && disconnected.load(Relaxed) > 0);
+    assert!(snapshots.len() > 2);
     assert!(memory_mib_max(&adtrail) < MEMORY_MIB_MAX, "{} MiB", memory_mib_max(&adtrail));
-    eventually("none is under way", || match adtrail.metric("adtrail_export_active") {
+    eventually("no download is active", || match adtrail.metric("adtrail_export_active") {
         Some(0.0) => Ok(()),
         active => Err(format!("{active:?}")),
     });

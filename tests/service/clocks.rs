@@ -1,5 +1,5 @@
-//! Clocks that are wrong: those of producers, by years, and this machine's own, which is set while the
-//! service runs. An export depends on neither.
+//! Wrong clocks: those of producers, off by years, and this machine's, which is set while the service runs. An export
+//! depends on neither.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -15,28 +15,28 @@ use testbed::{eventually, rows, traffic};
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
 const YEAR_MS: i64 = 365 * DAY_MS;
-/// `run.shutdown_deadline`, and what a slow machine takes to see the end of a process.
+/// `run.shutdown_deadline`, and the time in which a slow machine notices the end of a process.
 const DEADLINE: Duration = Duration::from_secs(30 + 5);
 
 fn now_ms() -> i64 {
     Timestamp::now().as_millisecond()
 }
 
-/// All that there is, to the end of time.
-fn whole(site: &Site) -> Vec<u8> {
+/// Downloads all rows.
+fn all_rows(site: &Site) -> Vec<u8> {
     site.download("app-x", "1970-01-01", "9999-12-31", &[])
 }
 
-/// An event of a device, and when the broker takes it.
-fn event(kind: &str, id: &str, device: &str, time: i64, own: Value) -> (String, String) {
+/// Returns the kind and the JSON of an event of a device.
+fn event(kind: &str, id: &str, device: &str, time: i64, fields: Value) -> (String, String) {
     let name = if kind == "click" { "click_id" } else { "event_id" };
     let mut event =
         json!({ "type": kind, "app": "app-x", name: id, "time": time, "ids": { "oaid": device } });
-    event.as_object_mut().unwrap().extend(own.as_object().unwrap().clone());
+    event.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
     (kind.to_owned(), event.to_string())
 }
 
-/// A click, what comes of it, and an effect of that.
+/// A click, the activation that it is credited with, and an effect.
 fn journey(name: &str, time: i64) -> Vec<(String, String)> {
     vec![
         event("click", &format!("c-{name}"), name, time, json!({ "spreadid": 7 })),
@@ -57,13 +57,13 @@ fn produce(site: &Site, events: &[(String, String)], broker_ms: i64) {
     }));
 }
 
-/// What `adtrail replay` makes of the events.
+/// Runs `adtrail replay` on the events.
 fn replayed(site: &Site, events: &[(String, String)]) -> Vec<u8> {
     let lines: String = events.iter().map(|(_, line)| format!("{line}\n")).collect();
     site.replay("app-x", lines.as_bytes())
 }
 
-/// Why each dead letter is one, and how many there are.
+/// Counts dead letters by error code.
 fn letters(site: &Site) -> BTreeMap<String, usize> {
     let mut codes = BTreeMap::new();
     for topic in site.topics.all() {
@@ -76,46 +76,46 @@ fn letters(site: &Site) -> BTreeMap<String, usize> {
     codes
 }
 
-/// Whose clock is wrong on the way is of no matter, as long as it is less than a day ahead of the
-/// broker's; all others are as they would be without.
+/// Events up to a day ahead of the broker's timestamp are accepted, others are dead letters. Wrong timestamps of some
+/// events do not affect others.
 #[test]
-fn producers_ten_years_ahead_or_before_1970_or_all_at_once() {
+fn producers_with_clocks_years_ahead_or_before_1970() {
     let site = Site::new(Kafka::shared(), "clocks.producers", 2, ONE_CAMPAIGN)
         .set("store.retention", "off")
         .set("ingest.batch_records_max", "50");
-    // Brokers refuse what is stamped an hour ahead of their clock, unless they are told not to.
+    // By default brokers refuse timestamps an hour ahead of their clock.
     let settings = [("message.timestamp.after.max.ms", "9223372036854775807")];
     site.topics.all().iter().for_each(|topic| Kafka::shared().set_topic(topic, &settings));
     let adtrail = site.start();
     let now = now_ms();
     let ahead = now + 10 * YEAR_MS;
-    let (mut good, mut produced) = (Vec::new(), 0);
-    let mut give = |events: Vec<_>, broker_ms, is_good: bool| {
+    let (mut accepted, mut produced) = (Vec::new(), 0);
+    let mut produce_and_await = |events: Vec<_>, broker_ms, is_accepted: bool| {
         produced += events.len() as u64;
         produce(&site, &events, broker_ms);
-        // One after the other, so that none is committed before what came first.
+        // One after the other, so that they are committed in this order.
         adtrail.await_read(produced);
-        if is_good {
-            good.extend(events);
+        if is_accepted {
+            accepted.extend(events);
         }
     };
-    give(journey("first", now), now, true);
-    // By their own clock alone: dead letters.
-    give(journey("ahead", ahead), now, false);
-    give(journey("a-day-ahead", now + DAY_MS + 10), now, false);
-    give(journey("nearly", now + DAY_MS - 10), now, true);
-    give(journey("negative", -5 * YEAR_MS), now, false);
-    // By the clock that stamps their messages, too.
-    give(journey("stamped", ahead), ahead, true);
-    give(journey("stamped-later", ahead + HOUR_MS), ahead + HOUR_MS, true);
-    // Nothing has expired by that: their clicks are known yet.
+    produce_and_await(journey("first", now), now, true);
+    // Only the event time is wrong.
+    produce_and_await(journey("ahead", ahead), now, false);
+    produce_and_await(journey("a-day-ahead", now + DAY_MS + 10), now, false);
+    produce_and_await(journey("nearly", now + DAY_MS - 10), now, true);
+    produce_and_await(journey("negative", -5 * YEAR_MS), now, false);
+    // The broker timestamp is wrong as well.
+    produce_and_await(journey("stamped", ahead), ahead, true);
+    produce_and_await(journey("stamped-later", ahead + HOUR_MS), ahead + HOUR_MS, true);
+    // Nothing has expired because of that: earlier clicks are still known.
     let (click, rest) = (journey("split", now)[..1].to_vec(), journey("split", now)[1..].to_vec());
-    give(click, now, true);
-    give(rest, now + HOUR_MS, true);
+    produce_and_await(click, now, true);
+    produce_and_await(rest, now + HOUR_MS, true);
     let (_, again) = event("activation", "a-late", "first", now + 5, json!({}));
-    give(vec![("activation".into(), again)], now, true);
-    // All in one millisecond, of few devices.
-    let crowd: Vec<_> = (0..900)
+    produce_and_await(vec![("activation".into(), again)], now, true);
+    // Many events of few devices in one millisecond.
+    let burst: Vec<_> = (0..900)
         .map(|n| {
             let (id, device) = (format!("same-{n}"), format!("device-{}", n % 40));
             match n % 3 {
@@ -125,10 +125,10 @@ fn producers_ten_years_ahead_or_before_1970_or_all_at_once() {
             }
         })
         .collect();
-    give(crowd, now, true);
-    check_same("app-x", &whole(&site), &replayed(&site, &good));
+    produce_and_await(burst, now, true);
+    check_same("app-x", &all_rows(&site), &replayed(&site, &accepted));
     assert_eq!(letters(&site), BTreeMap::from([("bad_time".into(), 9)]));
-    let rows = rows::by_event_id(rows::parse(&whole(&site)));
+    let rows = rows::by_event_id(rows::parse(&all_rows(&site)));
     for id in ["a-first", "a-nearly", "a-stamped", "a-stamped-later", "a-split", "e-split"] {
         assert_eq!(rows[id]["status"], "attributed", "{id}");
     }
@@ -138,21 +138,21 @@ fn producers_ten_years_ahead_or_before_1970_or_all_at_once() {
     assert!(status.success(), "{log}");
 }
 
-/// Rows go by the broker's time where that is earlier than the machine's: a clock that is ahead takes
-/// none away that is younger than the settings say.
+/// Rows expire by the broker's time if that is earlier than the machine's, so a clock that is ahead removes no row
+/// before its retention ends.
 #[test]
-fn a_clock_that_is_ahead_takes_no_rows_away() {
+fn a_clock_that_is_ahead_expires_no_rows_early() {
     let settings = format!("{ONE_CAMPAIGN}[attribution]\ncorrection_horizon = \"off\"\n");
     let site =
         Site::new(Kafka::shared(), "clocks.retention", 1, &settings).set("store.retention", "48h");
     let now = now_ms();
-    let kept = [journey("old", now - 46 * HOUR_MS), journey("new", now)].concat();
-    let gone = journey("gone", now - 51 * HOUR_MS);
+    let retained = [journey("old", now - 46 * HOUR_MS), journey("new", now)].concat();
+    let expired = journey("gone", now - 51 * HOUR_MS);
     let faults = Faults::of(&site);
     let adtrail = faults.start(&site);
-    produce(&site, &[&gone[..], &kept[..]].concat(), now);
+    produce(&site, &[&expired[..], &retained[..]].concat(), now);
     adtrail.await_read(9);
-    // All partitions were heard of: from now on the broker's time is known.
+    // The broker's time is known once all partitions have been consumed.
     let name = "adtrail_ingest_consumed_until_timestamp_seconds";
     let mut read = 9;
     eventually("all partitions are consumed", || {
@@ -162,24 +162,24 @@ fn a_clock_that_is_ahead_takes_no_rows_away() {
         let until = adtrail.metric(name).unwrap_or_default();
         if until > 0.0 { Ok(()) } else { Err("not known yet") }
     });
-    let expected = replayed(&site, &kept);
+    let expected = replayed(&site, &retained);
     for ahead_ms in [DAY_MS, YEAR_MS, -HOUR_MS, DAY_MS] {
         faults.set_clock(ahead_ms);
         produce(&site, &journey("new", now), now);
         read += 3;
         adtrail.await_read(read);
-        check_same("app-x", &whole(&site), &expected);
+        check_same("app-x", &all_rows(&site), &expected);
     }
     let (status, log) = adtrail.terminate();
     assert!(status.success(), "{log}");
     let adtrail = faults.start(&site);
-    check_same("app-x", &whole(&site), &expected);
+    check_same("app-x", &all_rows(&site), &expected);
     drop(adtrail);
 }
 
-/// What needs the facts of before is decided by them afterwards, and the store opens again.
+/// Later events are still attributed by the earlier facts, and the store opens again.
 #[test]
-fn broker_and_machine_a_year_ahead_for_a_moment_let_nothing_expire() {
+fn broker_and_machine_briefly_a_year_ahead_expire_nothing() {
     let topics = Topics::of("clocks.both");
     let settings = [("message.timestamp.after.max.ms", "9223372036854775807")];
     topics.all().iter().for_each(|topic| Kafka::shared().create_topic(topic, 1, &settings));
@@ -206,16 +206,16 @@ fn broker_and_machine_a_year_ahead_for_a_moment_let_nothing_expire() {
     produce(&site, &rest, now + 1_000);
     adtrail.await_read(35 + 40);
     let expected = replayed(&site, &[clicks, meanwhile, rest].concat());
-    check_same("app-x", &whole(&site), &expected);
+    check_same("app-x", &all_rows(&site), &expected);
     assert!(adtrail.terminate().0.success());
     let adtrail = faults.start(&site);
-    check_same("app-x", &whole(&site), &expected);
+    check_same("app-x", &all_rows(&site), &expected);
     drop(adtrail);
 }
 
-/// A store that was written by a clock that nobody doubted is not called damaged.
+/// The message names the wrong clock and does not call the store damaged.
 #[test]
-fn a_store_of_a_clock_that_was_ahead_says_so() {
+fn a_store_written_with_a_clock_ahead_is_refused() {
     let topics = Topics::of("clocks.started");
     let settings = [("message.timestamp.after.max.ms", "9223372036854775807")];
     topics.all().iter().for_each(|topic| Kafka::shared().create_topic(topic, 1, &settings));
@@ -237,12 +237,11 @@ fn a_store_of_a_clock_that_was_ahead_says_so() {
     assert!(!log.contains("store is damaged:"), "{log}");
 }
 
-/// While events come, and while none do: they are read on at once, and it stops when it is told to.
+/// Events are read without delay after each change of the clock, and the service shuts down in time.
 #[test]
-fn a_clock_that_is_set_while_events_come_holds_nothing_up() {
+fn setting_the_clock_delays_neither_ingest_nor_shutdown() {
     let records = traffic::records(17, 1200);
-    // Without topics for dead letters: brokers take what a clock stamps that is ahead in those that
-    // adtrail makes.
+    // Topics for dead letters are created by adtrail, with settings that accept timestamps ahead of the broker's clock.
     let topics = Topics::of("clocks.set");
     topics.all().iter().for_each(|topic| Kafka::shared().create_topic(topic, 3, &[]));
     let site = Site::on(topics, Kafka::shared().brokers(), traffic::SETTINGS)

@@ -1,4 +1,4 @@
-//! `Adtrail-Complete-Until`: what Kafka had received before that time is in the answer.
+//! `Adtrail-Complete-Until`: the response contains every event that Kafka had received before that time.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -8,18 +8,18 @@ use testbed::kafka::{Kafka, Message};
 use testbed::site::{ONE_CAMPAIGN, Site};
 
 fn now_ms() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock");
-    u64::try_from(now.as_millis()).expect("a time")
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970");
+    u64::try_from(now.as_millis()).expect("the time fits")
 }
 
 const EVENTS: usize = 1_000;
 
-/// Of both apps' days, wherever the test runs.
+/// All rows.
 const ALL: &str = "/v1/apps/app-x/events.csv?from=2026-01-01&to=2099-01-01&fields=event_id";
 
-/// Up to when the answer is complete, and how many rows it has.
-fn answer(adtrail: &Adtrail) -> (Option<u64>, usize) {
-    let reply = adtrail.get(ALL).expect("an answer");
+/// Returns the time up to which a download is complete, and its number of rows.
+fn download(adtrail: &Adtrail) -> (Option<u64>, usize) {
+    let reply = adtrail.get(ALL).expect("adtrail responds");
     assert!(reply.is_whole && reply.status == 200);
     let until = reply.header("adtrail-complete-until").map(|text| {
         let time: jiff::Timestamp = text.parse().expect("a time");
@@ -29,12 +29,12 @@ fn answer(adtrail: &Adtrail) -> (Option<u64>, usize) {
 }
 
 #[test]
-fn rows_before_complete_until_are_in_the_answer() {
+fn a_download_has_all_events_received_before_complete_until() {
     let kafka = Kafka::shared();
-    // What is read is committed late, so that there is nearly always something between.
+    // Batches are committed late, so that there are nearly always records that are read and not committed.
     let site = Site::new(kafka, "complete", 3, ONE_CAMPAIGN).set("ingest.batch_age_max", "1500ms");
     let adtrail = site.start();
-    // When so many had been acknowledged.
+    // Times at which a number of records was acknowledged.
     let mut acknowledged: Vec<(u64, usize)> = Vec::new();
     let (mut started, mut produced) = (Instant::now(), 0);
     loop {
@@ -49,11 +49,14 @@ fn rows_before_complete_until_are_in_the_answer() {
             acknowledged.push((now_ms(), produced));
             started = Instant::now();
         }
-        let (until, rows) = answer(&adtrail);
+        let (until, rows) = download(&adtrail);
         let before = acknowledged.iter().filter(|(at, _)| until.is_some_and(|until| until > *at));
         let least = before.map(|(_, count)| *count).max().unwrap_or(0);
-        assert!(rows >= least, "{rows} rows, of {least} that had come before {until:?}");
-        // It is not behind for ever, either.
+        assert!(
+            rows >= least,
+            "{rows} rows, expected at least the {least} received before {until:?}"
+        );
+        // The time catches up eventually.
         if least == EVENTS {
             break;
         }

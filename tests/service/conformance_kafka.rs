@@ -1,12 +1,11 @@
-//! The conformance suite through all that runs in production: Kafka, the service, RocksDB, HTTP.
+//! The conformance suite through everything that runs in production: Kafka, the service, RocksDB, HTTP.
 //!
-//! `adtrail conformance` is asked twice, with engines of a line of shell each. The first keeps the
-//! settings and events that it is handed. Each case is then run through Kafka, and its rows are
-//! put where the second takes them from. So the code that reads cases and judges rows is the same
-//! for this way as for any other engine.
+//! `adtrail conformance` runs twice, each time with a line of shell as its engine. The first engine saves the settings
+//! and events of each case. Each case is then run through Kafka, and its rows are saved. The second engine returns
+//! those rows. So cases are read and rows are judged by the same code as for any other engine.
 //!
-//! Run is every fourth case of the contract's own table. `CONFORMANCE_KAFKA` names others, as `--case`
-//! takes them, or `all`.
+//! By default every fourth case of the contract's table runs. `CONFORMANCE_KAFKA` selects others: names as for
+//! `--case`, or `all`.
 
 use std::env;
 use std::fs;
@@ -27,7 +26,7 @@ const SUITE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/conformance");
 fn contract_cases_hold_through_kafka() {
     let chosen = chosen();
     let folder = TempDir::with_prefix("adtrail-conformance-").unwrap();
-    // No case passes here: there are no rows yet.
+    // This run passes no case, since it has no rows.
     conformance(folder.path(), r#"mkdir -p "$run" && cp "$2" "$5" "$run""#, &chosen);
     let runs = runs(folder.path());
     let cases = runs.len() / 2;
@@ -38,17 +37,17 @@ fn contract_cases_hold_through_kafka() {
     assert_eq!(judged.lines().last(), Some(&*summary));
 }
 
-/// Names for `--case`; none for all cases.
+/// Returns the names for `--case`; none for all cases.
 fn chosen() -> Vec<String> {
     match env::var("CONFORMANCE_KAFKA").as_deref() {
         Ok("all") => Vec::new(),
-        Ok("") | Err(_) => of_the_table(),
+        Ok("") | Err(_) => numbered_cases(),
         Ok(names) => names.split_whitespace().map(str::to_owned).collect(),
     }
 }
 
-/// The cases whose files have a number of the contract's table: `case-06-last-click.toml`.
-fn of_the_table() -> Vec<String> {
+/// Returns cases whose file names have a number of the contract's table: `case-06-last-click.toml`.
+fn numbered_cases() -> Vec<String> {
     let name = |file: PathBuf| {
         let name = file.strip_prefix(SUITE).unwrap().with_extension("");
         name.to_str().unwrap().to_owned()
@@ -60,7 +59,7 @@ fn of_the_table() -> Vec<String> {
     names.into_iter().step_by(length(4, 1)).collect()
 }
 
-/// What is in the folders of a folder.
+/// Returns the entries of all subfolders.
 fn in_sections(folder: &Path) -> Vec<PathBuf> {
     let entries = |folder: &Path| {
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>()
@@ -69,8 +68,8 @@ fn in_sections(folder: &Path) -> Vec<PathBuf> {
     sections.flat_map(|section| entries(&section)).collect()
 }
 
-/// What the suite says of an engine that is given as shell: `$2` is the settings, `$4` the rows,
-/// `$5` the events, and `$run` a folder of its own for the case and the order.
+/// Runs the suite on an engine in shell and returns its output. `$2` is the file of settings, `$4` that of rows, `$5`
+/// that of events, and `$run` the folder of the case and the order.
 fn conformance(folder: &Path, engine: &str, chosen: &[String]) -> String {
     let script = folder.join("engine");
     let run = "$ADTRAIL_CONFORMANCE_CASE/$ADTRAIL_CONFORMANCE_ORDER";
@@ -82,8 +81,8 @@ fn conformance(folder: &Path, engine: &str, chosen: &[String]) -> String {
         command.arg("--case").args(chosen);
     }
     let output = testbed::run(&mut command, b"");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(matches!(output.status.code(), Some(0 | 1)), "{}: {said}", output.status);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{}: {stderr}", output.status);
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -91,30 +90,29 @@ fn conformance(folder: &Path, engine: &str, chosen: &[String]) -> String {
 struct Run {
     /// The case's folder.
     case: PathBuf,
-    /// An order, and the one that is the same and then all events again.
+    /// An order of the events, and the same order followed by all events again.
     orders: [&'static str; 2],
-    /// Whether each event is produced when the one before is attributed, so that they arrive in
-    /// just this order; else all are in Kafka before the service starts, and it is free to read
-    /// one topic before another.
+    /// True if each event is produced after the previous one is attributed, so that events arrive in exactly this
+    /// order. Otherwise all are in Kafka before the service starts, which may read topics in any order.
     is_live: bool,
     partitions: i32,
 }
 
-/// Two of each case, which are all four orders.
+/// Returns two runs of each case, which cover all four orders.
 fn runs(folder: &Path) -> Vec<Run> {
-    let two = |case: PathBuf| {
+    let runs_of_case = |case: PathBuf| {
         let orders = ["given", "given-twice"];
         let backlog = Run { case: case.clone(), orders, is_live: false, partitions: 1 };
         let orders = ["reversed", "reversed-then-given"];
         [backlog, Run { case, orders, is_live: true, partitions: 3 }]
     };
-    in_sections(folder).into_iter().flat_map(two).collect()
+    in_sections(folder).into_iter().flat_map(runs_of_case).collect()
 }
 
-/// A run that panics tells its name and why, and leaves no rows to be judged.
+/// Runs all on threads. A run that panics prints its name, and leaves no rows to be judged.
 fn run_all(runs: Vec<Run>) {
     let producer = &Kafka::shared().producer();
-    // More than there are cores: a run is mostly waiting.
+    // More threads than cores, since a run mostly waits.
     let threads = 4 * thread::available_parallelism().map_or(2, usize::from);
     let runs = Mutex::new(runs.into_iter().enumerate());
     thread::scope(|scope| {
@@ -132,15 +130,15 @@ fn run_all(runs: Vec<Run>) {
     });
 }
 
-/// 2030: later than every event, so that none is of the future, whatever this machine's clock says.
+/// 2030: later than every event, so that none is in the future, whatever this machine's clock is.
 const BROKER_MS: i64 = 1_893_456_000_000;
 
-/// Of a topic that takes and keeps messages of that time.
-const TOPIC: [(&str, &str); 2] =
+/// Settings of a topic that accepts and retains messages with that timestamp.
+const TOPIC_SETTINGS: [(&str, &str); 2] =
     [("message.timestamp.after.max.ms", "9223372036854775807"), ("retention.ms", "-1")];
 
 impl Run {
-    /// `number` is that of no other run.
+    /// `number` is unique among the runs.
     fn run(&self, number: usize, producer: &Producer) {
         let kafka = Kafka::shared();
         let site = self.site(kafka, &format!("conformance.{number}"));
@@ -157,35 +155,35 @@ impl Run {
             site.start()
         };
         service.await_read(first.len() as u64);
-        self.keep(self.orders[0], &rows(&service));
+        self.save(self.orders[0], &rows(&service));
         produce(producer, &site, &all[first.len()..]);
         service.await_read(all.len() as u64);
-        self.keep(self.orders[1], &rows(&service));
+        self.save(self.orders[1], &rows(&service));
         drop(service);
-        // Else hundreds of cases leave thousands of topics.
+        // Hundreds of cases would leave thousands of topics.
         let topics = site.topics.all().map(|topic| [topic.to_owned(), format!("{topic}.dlq")]);
         kafka.delete_topics(topics.as_flattened());
     }
 
-    /// The case's settings, and that no event is too late or expires.
+    /// A site with the case's settings, except that no event is too late or expires.
     fn site(&self, kafka: &Kafka, name: &str) -> Site {
         let topics = Topics::of(name);
         for topic in topics.all() {
-            kafka.create_topic(topic, self.partitions, &TOPIC);
+            kafka.create_topic(topic, self.partitions, &TOPIC_SETTINGS);
         }
         let settings = fs::read_to_string(self.file(self.orders[0], "config.toml")).unwrap();
         Site::on(topics, kafka.brokers(), &settings)
             .set("ingest.bad_records_max", "10000")
             .set("attribution.correction_horizon", "off")
             .set("store.retention", "off")
-            // Live events are waited for one by one.
+            // Live runs wait for each event.
             .set("ingest.batch_age_max", "10ms")
     }
 
-    /// The events of an order, each with the place of its topic among [`Topics::all`].
+    /// Returns the events of an order, each with the index of its topic in [`Topics::all`].
     fn messages(&self, order: &str) -> Vec<(usize, Message)> {
         let message = |(line, number): (&str, i32)| {
-            // What is no event, or of no type, is one on no topic.
+            // Records that are not events, or have no type, may go to any topic.
             let event: Value = serde_json::from_str(line).unwrap_or_default();
             let topic = match event["type"].as_str() {
                 Some("activation") => 1,
@@ -200,7 +198,7 @@ impl Run {
         events.lines().zip(0..).map(message).collect()
     }
 
-    fn keep(&self, order: &str, rows: &str) {
+    fn save(&self, order: &str, rows: &str) {
         fs::write(self.file(order, "rows.csv"), rows).unwrap();
     }
 
@@ -214,7 +212,7 @@ fn produce(producer: &Producer, site: &Site, messages: &[(usize, Message)]) {
     producer.produce_all(messages.iter().map(|(topic, message)| (topics[*topic], message.clone())));
 }
 
-/// Those of all apps, under one line of names.
+/// Returns the rows of all apps under one header line.
 fn rows(service: &Adtrail) -> String {
     let apps: Vec<Value> = serde_json::from_str(&download(service, "/v1/apps")).unwrap();
     let mut rows = String::new();

@@ -1,5 +1,5 @@
-//! The same set of events gives the same bytes: in any order, with any redeliveries, through
-//! kills and restarts, and from files without Kafka.
+//! The same set of events gives the same bytes: in any order, with any redeliveries, across kills and restarts, and
+//! from files without Kafka.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -15,7 +15,7 @@ use testbed::site::Site;
 use testbed::traffic::{self, APPS, FROM, TO};
 use testbed::{eventually, from_env, rows, run_ok};
 
-/// A few hundred batches of a few dozen records: room to be interrupted in.
+/// Small batches, so that a kill can come between hundreds of them.
 const BATCH_RECORDS: &str = "40";
 
 static WORKLOAD: Workload = Workload::new(|| traffic::records(1, 3000));
@@ -26,7 +26,7 @@ fn site(name: &str, partitions: i32) -> Site {
         .set("ingest.batch_records_max", BATCH_RECORDS)
 }
 
-/// That the events are worth it: everything that can happen to a row happens.
+/// Checks the workload itself: it produces every kind of row.
 #[test]
 fn the_events_lead_to_every_kind_of_row() {
     let of_apps = WORKLOAD.expected().iter().map(|csv| rows::by_event_id(rows::parse(csv)));
@@ -43,8 +43,11 @@ fn the_events_lead_to_every_kind_of_row() {
     {
         assert!(seen("match_type").contains(match_type), "no match by {match_type}");
     }
-    assert!(rows.iter().any(|row| row["event_id"].starts_with('#')), "no id of its own making");
-    assert!(rows.iter().any(|row| !row["contributor3_spreadid"].is_empty()), "few touches");
+    assert!(rows.iter().any(|row| row["event_id"].starts_with('#')), "no row has a derived id");
+    assert!(
+        rows.iter().any(|row| !row["contributor3_spreadid"].is_empty()),
+        "no row has three contributors"
+    );
 }
 
 #[test]
@@ -57,7 +60,7 @@ fn one_partition_without_interruption() {
     check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
     let bad = records.iter().filter(|record| record.is_bad).count();
     assert_eq!(adtrail.metric("adtrail_ingest_dead_lettered_total"), Some(bad as f64));
-    // Else nothing came late, and the order was no test.
+    // Without corrections the order would not be tested.
     assert!(adtrail.metric("adtrail_attribution_corrections_total") > Some(100.0));
     let (status, log) = adtrail.terminate();
     assert!(status.success(), "{status}: {log}");
@@ -65,28 +68,29 @@ fn one_partition_without_interruption() {
     check_equal(&APPS.map(|app| site.download(app, FROM, TO, &[])), WORKLOAD.expected());
 }
 
-/// Records of one life, and how many come at a time while it lives.
+/// Records that are produced in the lifetime of one process, and how many at a time.
 const LIFE_RECORDS: usize = 300;
 const AT_A_TIME: usize = 20;
 
 #[test]
-fn killed_again_and_again() {
+fn repeated_kills_lose_nothing() {
     let (kills, seed) = (from_env("ADTRAIL_KILLS", 6_u64), from_env("ADTRAIL_KILLS_SEED", 2));
     let mut moments = fastrand::Rng::with_seed(seed);
     let site = site("convergence.killed", 4);
-    // Each comes twice in the mean.
-    let some = traffic::records(seed, (kills as usize + 1) * LIFE_RECORDS / 2);
-    let records = traffic::redelivered(&some, seed);
+    // Each record is produced twice on average.
+    let records_once = traffic::records(seed, (kills as usize + 1) * LIFE_RECORDS / 2);
+    let records = traffic::redelivered(&records_once, seed);
     let mut portions = traffic::portions(&records, kills as usize + 1);
-    let mut with_more_to_read = 0;
+    let mut kills_under_load = 0;
     for portion in portions.by_ref().take(kills as usize) {
         let is_up = AtomicBool::new(false);
         thread::scope(|scope| {
-            // Beside it, so that it is killed while it reads: the first before it is up, the others from then on.
+            // Produces in parallel, so that the process is killed while it reads: the first records before it is ready,
+            // the others from then on.
             scope.spawn(|| {
                 for some in portion.chunks(AT_A_TIME) {
                     traffic::produce(&site.topics, some);
-                    eventually("it is up", || {
+                    eventually("adtrail is ready", || {
                         is_up.load(Ordering::Relaxed).then_some(()).ok_or("")
                     });
                     thread::sleep(Duration::from_millis(20));
@@ -99,24 +103,24 @@ fn killed_again_and_again() {
             }
             thread::sleep(Duration::from_millis(moments.u64(..400)));
             adtrail.kill9();
-            with_more_to_read += u64::from(check_at_its_positions(&site));
+            kills_under_load += u64::from(check_store_matches_positions(&site));
         });
     }
-    println!("{kills} kills, {with_more_to_read} with records that were not committed");
-    assert!(with_more_to_read * 3 >= kills, "{with_more_to_read} of {kills} kills came under load");
+    println!("{kills} kills, {kills_under_load} with uncommitted records");
+    assert!(kills_under_load * 3 >= kills, "{kills_under_load} of {kills} kills came under load");
     traffic::produce(&site.topics, portions.next().unwrap());
     let adtrail = site.start();
     adtrail.await_caught_up();
     let read = adtrail.metric("adtrail_ingest_read_total").unwrap();
     println!("read after the last kill: {read} of {}", records.len());
-    assert!((1.0..records.len() as f64).contains(&read), "positions are not kept: {read}");
-    check_equal(&downloads(&site, &adtrail), &exports::replayed(&some));
+    assert!((1.0..records.len() as f64).contains(&read), "positions are lost: {read}");
+    check_equal(&downloads(&site, &adtrail), &exports::replayed(&records_once));
 }
 
-/// What a store that nobody has open shows is what `replay` makes of the records before its positions: neither
-/// is ahead of the other. Whether there are more records by now.
-fn check_at_its_positions(site: &Site) -> bool {
-    let copy = tempfile::tempdir().expect("a temporary folder");
+/// Checks that a closed store exports exactly what `replay` makes of the records before its positions. Returns whether
+/// Kafka has further records.
+fn check_store_matches_positions(site: &Site) -> bool {
+    let copy = tempfile::tempdir().expect("a temporary folder is created");
     let store = site.path().join("store");
     run_ok(Command::new("cp").arg("-a").arg(&store).arg(copy.path()), b"");
     let file = site.written();
@@ -124,7 +128,7 @@ fn check_at_its_positions(site: &Site) -> bool {
     let mut config = config::load(&sources).expect("valid settings");
     config.store.path = copy.path().join("store");
     let mut store = Embedded::open(&config.store, &config.policy).expect("the store opens");
-    let positions = store.positions().expect("positions");
+    let positions = store.positions().expect("the positions are readable");
     let next = |topic: &str, partition: i32| {
         let of = |at: &&Position| &*at.topic == topic && at.partition == partition;
         positions.iter().find(of).map_or(0, |at| at.next_offset)
@@ -133,7 +137,7 @@ fn check_at_its_positions(site: &Site) -> bool {
     for topic in site.topics.all() {
         for record in Kafka::shared().consume_all(topic) {
             if record.offset < next(topic, record.partition) {
-                lines.extend(record.value.expect("a record of the crowd"));
+                lines.extend(record.value.expect("every record has a value"));
                 lines.push(b'\n');
             } else {
                 has_more = true;

@@ -1,5 +1,4 @@
-//! A process that ends before and after every step of a commit, again and again, loses nothing and
-//! shows nothing twice.
+//! A process that crashes before and after every step of a commit, repeatedly, loses nothing and exports nothing twice.
 
 use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
@@ -12,27 +11,27 @@ use testbed::site::Site;
 use testbed::traffic;
 use testbed::{length, run_ok};
 
-/// How often a point is passed before the process ends there, one life after the other. What a new store commits
-/// first may be where partitions begin, and no record.
+/// Number of times that a point is passed before the process crashes there, for one process after another. The first
+/// commit of a new store may have only the start positions of partitions, and no records.
 const PASSES: [u32; 4] = [3, 0, 1, 7];
-/// Few batches have letters.
-const PASSES_OF_LETTERS: [u32; 4] = [1, 0, 1, 2];
-/// The group is told once a second, and a life is over sooner.
-const PASSES_OF_A_SECOND: [u32; 4] = [0; 4];
+/// Few batches have dead letters.
+const DEAD_LETTER_PASSES: [u32; 4] = [1, 0, 1, 2];
+/// Offsets are committed to the group once a second, and a process crashes sooner.
+const OFFSET_COMMIT_PASSES: [u32; 4] = [0; 4];
 const SIGABRT: i32 = 6;
 
 static WORKLOAD: Workload = Workload::new(|| traffic::records(8, 1500));
 
-/// Its lives at a point, each until it ends there, or all is read.
+/// Starts a process several times, each of which crashes at the point, and then one that reads everything.
 fn check(point: &str) {
     let site = Site::new(Kafka::shared(), &format!("crash.{point}"), 3, traffic::SETTINGS)
         .set("store.retention", "off")
         .set("ingest.batch_records_max", "40");
-    // Each once: what comes again would hide that it was lost.
+    // Each record once, since a redelivery would hide a loss.
     traffic::produce(&site.topics, WORKLOAD.records());
     let passes = match point.split_once('-') {
-        Some(("letters", _)) => PASSES_OF_LETTERS,
-        Some(("offsets", _)) => PASSES_OF_A_SECOND,
+        Some(("letters", _)) => DEAD_LETTER_PASSES,
+        Some(("offsets", _)) => OFFSET_COMMIT_PASSES,
         _ => PASSES,
     };
     let lives = length(2, passes.len());
@@ -49,7 +48,7 @@ fn check(point: &str) {
     assert!(status.success(), "{point}: {log}");
 }
 
-/// Every record that is no event is among the dead letters, however often.
+/// Checks that every invalid record is among the dead letters, at least once.
 #[track_caller]
 fn check_letters(site: &Site) {
     for topic in site.topics.all() {
@@ -57,7 +56,7 @@ fn check_letters(site: &Site) {
         let letters: BTreeSet<_> = letters.into_iter().map(|letter| letter.value).collect();
         let bad = WORKLOAD.records().iter().filter(|record| record.is_bad);
         for record in bad.filter(|record| record.topic(&site.topics) == topic) {
-            assert!(letters.contains(&record.message().value), "a letter is missing");
+            assert!(letters.contains(&record.message().value), "a dead letter is missing");
         }
     }
 }
@@ -66,7 +65,7 @@ macro_rules! points {
     ($($test:ident = $point:literal;)+) => {
         $(#[test] fn $test() { check($point); })+
 
-        /// Every `crash_point!` of the sources.
+        /// Every `crash_point!` in the sources.
         const POINTS: &[&str] = &[$($point),+];
     };
 }
@@ -76,18 +75,18 @@ points! {
     before_letters_are_sent = "letters-to-send";
     before_letters_are_acknowledged = "letters-sent";
     after_letters_are_acknowledged = "letters-acknowledged";
-    after_a_batch_is_handed_on = "batch-handed-on";
+    after_a_batch_is_emitted = "batch-handed-on";
     before_a_batch_is_decided = "batch-taken";
     before_a_batch_is_written = "commit-decided";
     after_a_batch_is_written = "commit-written";
     after_regions_are_adjusted = "commit-ended";
     before_a_batch_is_counted = "batch-committed";
-    before_the_group_is_told = "offsets-untold";
-    after_the_group_is_told = "offsets-told";
+    before_offsets_are_committed_to_the_group = "offsets-untold";
+    after_offsets_are_committed_to_the_group = "offsets-told";
 }
 
 #[test]
-fn no_point_is_left_out() {
+fn every_crash_point_is_tested() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = BTreeSet::new();
     for folder in ["src", "ingest/src", "store/src"] {

@@ -1,4 +1,4 @@
-//! A full disk: nothing is lost, downloads go on, and so does all else once there is room.
+//! A full disk: nothing is lost, downloads continue, and ingest resumes once space is free.
 
 use testbed::adtrail::Adtrail;
 use testbed::disk::Disk;
@@ -12,7 +12,7 @@ const FULL: &str = "the disk of store.path is full";
 
 static WORKLOAD: Workload = Workload::new(|| traffic::records(7, 24_000));
 
-/// The store is in a folder of the disk, where the ballast is, too. The engine resumes once a write buffer of 64 MiB
+/// Puts the store into a folder of the disk that also has the ballast. RocksDB resumes once a write buffer of 64 MiB
 /// fits.
 fn site(name: &str, mib: u32) -> (Site, Disk) {
     let site = Site::new(Kafka::shared(), name, 3, traffic::SETTINGS)
@@ -25,7 +25,7 @@ fn site(name: &str, mib: u32) -> (Site, Disk) {
     (site.set("store.path", site_store.to_str().unwrap()), disk)
 }
 
-/// A service that has read half of the events, and whose disk has been full for a while.
+/// Starts a service that has read half of the events and whose disk is full.
 fn stuck(site: &Site, disk: &Disk) -> (Adtrail, Exports) {
     let (some, rest) = WORKLOAD.records().split_at(WORKLOAD.records().len() / 2);
     traffic::produce(&site.topics, some);
@@ -40,7 +40,7 @@ fn stuck(site: &Site, disk: &Disk) -> (Adtrail, Exports) {
 }
 
 #[test]
-fn a_full_disk_is_waited_for() {
+fn ingest_resumes_after_a_full_disk() {
     let (site, disk) = site("disk_full.waits", 256);
     let (adtrail, before) = stuck(&site, &disk);
     let meanwhile = APPS.map(|app| by_http(&adtrail, app));
@@ -55,13 +55,13 @@ fn a_full_disk_is_waited_for() {
 }
 
 #[test]
-fn stopped_on_a_full_disk_it_loses_nothing() {
+fn a_shutdown_on_a_full_disk_loses_nothing() {
     let (site, disk) = site("disk_full.ended", 256);
     let (adtrail, _) = stuck(&site, &disk);
     let (status, log) = adtrail.terminate();
     assert_eq!(status.code(), Some(1), "{log}");
     assert!(log.contains("will be read again") && log.contains("No space left"), "{log}");
-    // With no room at all a store is not opened, and says why.
+    // With no space at all the store may not open; then the log says why.
     match site.try_start() {
         Err(log) => assert!(log.contains("No space left"), "{log}"),
         Ok(adtrail) => adtrail.kill9(),
@@ -73,23 +73,23 @@ fn stopped_on_a_full_disk_it_loses_nothing() {
     adtrail.kill9();
 }
 
-/// Files, and not bytes: the engine can not go on after that, so the process ends, to be started again.
+/// RocksDB cannot resume after running out of inodes, so the process ends, to be restarted.
 #[test]
-fn out_of_inodes_it_ends_and_the_next_start_goes_on() {
+fn a_process_out_of_inodes_ends_and_the_next_one_resumes() {
     let (site, disk) = site("disk_full.files", 1024);
     let site = site.impatient();
     let (some, rest) = WORKLOAD.records().split_at(WORKLOAD.records().len() / 2);
     traffic::produce(&site.topics, some);
     let adtrail = site.start();
     adtrail.await_caught_up();
-    eventually("its engine makes no files", || {
+    eventually("no flush or compaction runs", || {
         let running = ["adtrail_store_flushes_running", "adtrail_store_compactions_running"];
         match running.map(|name| adtrail.metric(name)) {
             [Some(0.0), Some(0.0)] => Ok(()),
             running => Err(format!("{running:?}")),
         }
     });
-    // For the checkpoint's folder, but none for the log that begins with it.
+    // One inode for the checkpoint's folder, and none for the WAL that is started with it.
     disk.leave_files(Some(1));
     assert!(!site.run(&["backup", "backups"]).status.success());
     traffic::produce(&site.topics, rest);

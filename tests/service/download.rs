@@ -1,4 +1,4 @@
-//! A download that is broken off, and gone on with: in the end it is the export, byte for byte.
+//! Interrupted and resumed downloads: the result is the export, byte for byte.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -17,11 +17,11 @@ use testbed::{run, run_ok};
 
 /// 2026-03-10T00:00:00Z.
 const DAY: u64 = 1_773_100_800_000;
-/// Rows of about 8 KB each: more than is written at once.
+/// Rows of about 8 KB each: more than one write.
 const ROWS: u64 = 6_000;
 
 fn activation(n: u64) -> Message {
-    // Quotes, line breaks and characters of several bytes, so that any place may be cut at.
+    // Quotes, line breaks and multi-byte characters, each of which a cut may split.
     let text = "\u{5e7f}\u{544a} \"x\",\r\n".repeat(500);
     let event = json!({
         "app": "app-x", "event_id": format!("a-{n}"), "time": DAY + 1_000 * n,
@@ -31,7 +31,7 @@ fn activation(n: u64) -> Message {
     Message::new("app-x", event.to_string()).at(DAY as i64)
 }
 
-/// A store with rows, and the whole export of them.
+/// A store with rows, and their complete export.
 struct Filled {
     site: Site,
     whole: Vec<u8>,
@@ -47,7 +47,7 @@ impl Filled {
         filled
     }
 
-    /// Until so many records more are in; then the service ends.
+    /// Runs the service until it has read this many records.
     fn run_service(&mut self, records: u64) {
         let adtrail: Adtrail = self.site.start();
         adtrail.await_read(records);
@@ -66,31 +66,31 @@ impl Filled {
         command
     }
 
-    /// Its exit and what it says.
+    /// Returns the exit status and standard error.
     fn download(&self, files: &Files, more: &[&str]) -> (ExitStatus, String) {
         let output = run(&mut self.command(files, more), b"");
         assert!(output.stdout.is_empty());
         (output.status, String::from_utf8(output.stderr).unwrap())
     }
 
-    /// It goes on, and what is there then is the export.
+    /// Resumes the download and checks that the file is the export. Returns standard error.
     #[track_caller]
     fn check_resumed(&self, files: &Files) -> String {
-        let (status, said) = self.download(files, &["--resume"]);
-        assert!(status.success(), "{said}");
-        self.check_whole(files, &said);
-        said
+        let (status, stderr) = self.download(files, &["--resume"]);
+        assert!(status.success(), "{stderr}");
+        self.check_whole(files, &stderr);
+        stderr
     }
 
     #[track_caller]
-    fn check_whole(&self, files: &Files, said: &str) {
-        assert!(fs::read(&files.file).unwrap() == self.whole, "{said}");
+    fn check_whole(&self, files: &Files, stderr: &str) {
+        assert!(fs::read(&files.file).unwrap() == self.whole, "{stderr}");
         assert!(!files.part().exists() && !files.query().exists());
         let sum = run_ok(&mut Command::new("sha256sum"), &self.whole);
         let sum = String::from_utf8(sum).unwrap()[..64].to_owned();
         let bytes = self.whole.len();
-        let last = said.lines().last().unwrap();
-        assert!(last.ends_with(&format!(" rows, {bytes} bytes, sha256 {sum}")), "{said}");
+        let last = stderr.lines().last().unwrap();
+        assert!(last.ends_with(&format!(" rows, {bytes} bytes, sha256 {sum}")), "{stderr}");
     }
 }
 
@@ -107,7 +107,7 @@ impl Files {
         self.file.with_extension("csv.part.query")
     }
 
-    /// As one who was ended leaves them.
+    /// Writes a partial file and its query, as an interrupted download leaves them.
     fn cut(&self, whole: &[u8], bytes: usize, query: &[u8]) {
         fs::write(self.part(), &whole[..bytes]).unwrap();
         fs::write(self.query(), query).unwrap();
@@ -131,8 +131,8 @@ fn end(
         std::thread::sleep(Duration::from_micros(200));
     }
     let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    (!output.status.success(), output.status, said)
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    (!output.status.success(), output.status, stderr)
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_killed_download_is_resumed() {
     let (mut killed, mut tried) = (0, 0);
     while killed < length(2, 8) {
         tried += 1;
-        assert!(tried < 200, "it is never in the middle");
+        assert!(tried < 200, "no kill came midway");
         let bytes = fastrand::u64(0..filled.whole.len() as u64);
         let (is_midway, status, _) = end(filled.command(&files, &[]), &files, bytes, Signal::KILL);
         if !is_midway {
@@ -150,7 +150,7 @@ fn a_killed_download_is_resumed() {
             continue;
         }
         assert_eq!(status.signal(), Some(9));
-        // Once more, while it goes on.
+        // Kills it again while it resumes.
         if killed % 2 == 1 {
             let resume = filled.command(&files, &["--resume"]);
             end(resume, &files, bytes + 1_000_000, Signal::KILL);
@@ -161,13 +161,13 @@ fn a_killed_download_is_resumed() {
     }
     for (signal, number) in [(Signal::INT, 2), (Signal::TERM, 15)] {
         loop {
-            let (is_midway, status, said) = end(filled.command(&files, &[]), &files, 0, signal);
+            let (is_midway, status, stderr) = end(filled.command(&files, &[]), &files, 0, signal);
             if is_midway {
-                assert_eq!(status.signal(), Some(number), "{said}");
+                assert_eq!(status.signal(), Some(number), "{stderr}");
                 let part = files.part();
                 let expected =
-                    format!("adtrail: interrupted; what is written is in {}", part.display());
-                assert!(said.contains(&expected) && said.contains("--resume"), "{said}");
+                    format!("adtrail: interrupted; the partial file is {}", part.display());
+                assert!(stderr.contains(&expected) && stderr.contains("--resume"), "{stderr}");
                 break;
             }
             fs::remove_file(&files.file).unwrap();
@@ -177,7 +177,7 @@ fn a_killed_download_is_resumed() {
     }
 }
 
-/// Limits the size of files: the process is ended by a signal at just this byte.
+/// Limits the size of files: a signal ends the process at exactly this byte.
 fn limited(command: &Command, bytes: usize, more: &[&str]) -> Command {
     let mut limited = Command::new("prlimit");
     limited.arg(format!("--fsize={bytes}")).args(more).arg(command.get_program());
@@ -190,7 +190,7 @@ fn a_file_is_resumed_wherever_it_was_cut() {
     let filled = Filled::new("download.cut", 400);
     let (whole, files) = (&filled.whole, filled.file("rows.csv"));
     let middle = whole.len() / 2;
-    // A character of several bytes is in a quoted cell; a line break is, too.
+    // Positions of a multi-byte character and of a line break, both in a quoted cell.
     let character =
         middle + whole[middle..].windows(3).position(|part| part == "\u{5e7f}".as_bytes()).unwrap();
     let line = middle + whole[middle..].windows(2).position(|part| part == b"\r\n").unwrap();
@@ -201,98 +201,107 @@ fn a_file_is_resumed_wherever_it_was_cut() {
         filled.check_resumed(&files);
         fs::remove_file(&files.file).unwrap();
     }
-    // As on a disk that is full.
+    // As on a full disk.
     let full = limited(&filled.command(&files, &[]), middle, &["env", "--ignore-signal=XFSZ"]);
     let output = run(&mut { full }, b"");
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("the rows cannot be written: ") && said.contains("--resume"), "{said}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(
+        stderr.contains("the rows cannot be written: ") && stderr.contains("--resume"),
+        "{stderr}"
+    );
     let query = fs::read(files.query()).unwrap();
     filled.check_resumed(&files);
     for bytes in [0, 1, 100, whole.len()] {
         files.cut(whole, bytes, &query);
         filled.check_resumed(&files);
     }
-    // More than there is, and nothing at all.
+    // A part that is longer than the export.
     files.cut(&[whole, &b"x"[..]].concat(), whole.len() + 1, &query);
-    let said = filled.check_resumed(&files);
+    let stderr = filled.check_resumed(&files);
     assert!(
-        said.contains(": 1 bytes follow the end of this export: rows were corrected"),
-        "{said}"
+        stderr.contains(": 1 bytes follow the end of this export: rows were corrected"),
+        "{stderr}"
     );
-    // Damaged in its middle, also by zeros, as a disk leaves them that lost its last writes.
+    // Damage in the middle, also by zeros, as after a power failure.
     let line = 1 + whole[..middle].iter().filter(|byte| **byte == b'\n').count();
     let damaged = |with: &[u8]| [&whole[..middle], with, &whole[middle + with.len()..]].concat();
     for damage in [&[whole[middle] ^ 1][..], &[0; 4_096]] {
         files.cut(&damaged(damage), middle + damage.len(), &query);
-        let said = filled.check_resumed(&files);
-        assert!(said.contains(&format!(": line {line} is not as in this export: rows")), "{said}");
+        let stderr = filled.check_resumed(&files);
+        assert!(
+            stderr.contains(&format!(": line {line} differs from this export: rows")),
+            "{stderr}"
+        );
     }
     fs::remove_file(&files.file).unwrap();
     filled.check_resumed(&files);
-    // What is left of another is written over without --resume.
+    // Without --resume the partial file of another download is overwritten.
     files.cut(b"other", 5, b"{}");
-    let (status, said) = filled.download(&files, &[]);
-    assert!(status.success(), "{said}");
-    filled.check_whole(&files, &said);
+    let (status, stderr) = filled.download(&files, &[]);
+    assert!(status.success(), "{stderr}");
+    filled.check_whole(&files, &stderr);
     check_others(&filled, &files, &query);
     check_pipes(&filled);
     check_bar(&filled);
 }
 
-/// Files that no download of the same has left.
+/// Partial files that belong to another download or another program.
 fn check_others(filled: &Filled, files: &Files, query: &[u8]) {
     let whole = &filled.whole;
     let refused = |more: &[&str], parts: &[&str]| {
         let before = [&files.file, &files.part()].map(|path| fs::read(path).ok());
-        let (status, said) = filled.download(files, &[&["--resume"], more].concat());
-        assert_eq!(status.code(), Some(2), "{said}");
+        let (status, stderr) = filled.download(files, &[&["--resume"], more].concat());
+        assert_eq!(status.code(), Some(2), "{stderr}");
         for part in parts {
-            assert!(said.contains(part), "{part:?} is not in: {said}");
+            assert!(stderr.contains(part), "{part:?} is not in: {stderr}");
         }
         assert!([&files.file, &files.part()].map(|path| fs::read(path).ok()) == before);
     };
     files.cut(whole, 1_000, query);
-    refused(&["--type", "effect"], &["of another export", "type is none, requested is \"effect\""]);
+    refused(
+        &["--type", "effect"],
+        &["of another export", "type is none, but \"effect\" is requested"],
+    );
     refused(
         &["--status", "organic", "--timezone", "Asia/Shanghai"],
         &["status is", "timezone is", "from is"],
     );
-    refused(&["--fields", "event_id"], &["fields is none, requested is \"event_id\""]);
-    refused(&["--format", "ndjson"], &["format is \"csv\", requested is \"ndjson\""]);
+    refused(&["--fields", "event_id"], &["fields is none, but \"event_id\" is requested"]);
+    refused(&["--format", "ndjson"], &["format is \"csv\", but \"ndjson\" is requested"]);
     fs::remove_file(files.query()).unwrap();
-    let unknown = "rows.csv.part.query does not say what it is of; without --resume";
-    refused(&["--fields", "event_id"], &["line 1 is not as in this export, and ", unknown]);
+    let unknown = "rows.csv.part.query is missing or truncated; without --resume";
+    refused(&["--fields", "event_id"], &["line 1 differs from this export, and ", unknown]);
     files.cut(whole, 1_000, b"{\"app\": \"app-x");
     refused(&["--fields", "event_id"], &[unknown]);
     fs::remove_file(files.query()).unwrap();
     filled.check_resumed(files);
-    // It is whole: not touched.
+    // A complete file is not changed.
     let before = files.file.metadata().unwrap();
-    assert!(filled.check_resumed(files).contains("it is complete already"));
+    assert!(filled.check_resumed(files).contains("already complete"));
     let after = files.file.metadata().unwrap();
     assert_eq!((before.ino(), before.mtime_nsec()), (after.ino(), after.mtime_nsec()));
-    // As curl leaves it.
+    // An incomplete target, as curl leaves it.
     fs::write(&files.file, &whole[..whole.len() / 3]).unwrap();
     filled.check_resumed(files);
     fs::write(&files.file, [&whole[..5_000], b"x"].concat()).unwrap();
-    refused(&[], &["rows.csv: line 3 is not as in this export; without --resume"]);
+    refused(&[], &["rows.csv: line 3 differs from this export; without --resume"]);
     fs::write(&files.file, [whole, &b"more"[..]].concat()).unwrap();
     refused(&[], &["rows.csv: 4 bytes follow the end of this export; without"]);
     let locked = fs::File::create(files.part()).unwrap();
     rustix::fs::flock(&locked, rustix::fs::FlockOperation::LockExclusive).unwrap();
-    let (status, said) = filled.download(files, &[]);
-    assert_eq!(status.code(), Some(1), "{said}");
-    assert!(said.contains("another download is writing it: "), "{said}");
+    let (status, stderr) = filled.download(files, &[]);
+    assert_eq!(status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("another download is writing it: "), "{stderr}");
 }
 
 fn check_pipes(filled: &Filled) {
     let null = Files { file: Path::new("/dev/null").to_owned() };
-    let (status, said) = filled.download(&null, &["--resume"]);
-    assert_eq!(status.code(), Some(2), "{said}");
-    assert!(said.contains("--resume: expected a regular file"), "{said}");
-    let (status, said) = filled.download(&null, &[]);
-    assert!(status.success() && said.contains("/dev/null: 400 rows, "), "{said}");
+    let (status, stderr) = filled.download(&null, &["--resume"]);
+    assert_eq!(status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("--resume: expected a regular file"), "{stderr}");
+    let (status, stderr) = filled.download(&null, &[]);
+    assert!(status.success() && stderr.contains("/dev/null: 400 rows, "), "{stderr}");
     let download = ["download", "--app", "app-x", "--from", "2026-03-10", "--to", "2026-03-10"];
     let output = filled.site.run(&[&download[..], &["--resume"]].concat());
     assert_eq!(output.status.code(), Some(2));
@@ -300,12 +309,12 @@ fn check_pipes(filled: &Filled) {
     let mut piped = Command::new("bash");
     piped.args(["-c", "set -o pipefail; \"$@\" | head -c 10", "bash"]).arg(whole.get_program());
     let output = run(piped.args(whole.get_args()), b"");
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 10), "{said}");
-    assert!(said.contains("Broken pipe") && !said.contains("panicked"), "{said}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 10), "{stderr}");
+    assert!(stderr.contains("Broken pipe") && !stderr.contains("panicked"), "{stderr}");
 }
 
-/// A terminal is shown how far it is, and nobody else.
+/// Checks that the progress is shown on a terminal, and only there.
 fn check_bar(filled: &Filled) {
     let files = filled.file("seen.csv");
     let command = filled.command(&files, &[]);
@@ -319,20 +328,20 @@ fn check_bar(filled: &Filled) {
     let last = shown.lines().last().unwrap();
     assert!(last.contains("400 rows, ") && last.contains("sha256 "), "{shown:?}");
     fs::remove_file(&files.file).unwrap();
-    let (_, said) = filled.download(&files, &[]);
-    assert_eq!(said.lines().count(), 1, "{said}");
+    let (_, stderr) = filled.download(&files, &[]);
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
 }
 
-/// A click that comes late changes what was written: the file is of the later moment, from its beginning.
+/// A late click changes rows that are already written: the file becomes the new snapshot from its beginning.
 #[test]
-fn a_resumed_file_is_of_one_moment_though_rows_were_corrected() {
+fn a_resumed_file_is_one_snapshot_although_rows_were_corrected() {
     let mut filled = Filled::new("download.corrected", 400);
     let files = filled.file("rows.csv");
     let before = filled.whole.clone();
     let cut = before.len() / 2;
     run(&mut limited(&filled.command(&files, &[]), cut, &[]), b"");
     assert!(fs::read(files.part()).unwrap() == before[..cut]);
-    // One for a row in the part, and one for a row behind it.
+    // One click corrects a row in the part, one a row after it.
     let click = |n: u64| {
         let event = json!({
             "app": "app-x", "click_id": format!("c-{n}"), "spreadid": 7, "time": DAY + 1_000 * n - 500,
@@ -343,6 +352,6 @@ fn a_resumed_file_is_of_one_moment_though_rows_were_corrected() {
     Kafka::shared().produce(&filled.site.topics.clicks, [click(50), click(390)]);
     filled.run_service(2);
     assert!(filled.whole != before);
-    let said = filled.check_resumed(&files);
-    assert!(said.contains("is not as in this export: rows were corrected since"), "{said}");
+    let stderr = filled.check_resumed(&files);
+    assert!(stderr.contains("differs from this export: rows were corrected since"), "{stderr}");
 }

@@ -1,6 +1,6 @@
-//! Several workers in one consumer group, over one store that they share: they come and go under
-//! load, end between any two writes, and stand still until others have their partitions. The store is
-//! the ledger of HBase over one in memory, with waits between its steps; Kafka and the group are real.
+//! Several workers in one consumer group over a shared store: they join and leave under load, crash between any two
+//! writes, and stall until others own their partitions. The store is the HBase ledger over a model in memory, with
+//! delays between its steps; Kafka and the group are real.
 
 #[allow(dead_code, reason = "other tests use the rest of it")]
 #[path = "../../store/tests/support/cells.rs"]
@@ -30,13 +30,13 @@ use testbed::{eventually, length};
 use cells::{Between, Model, Visitor, ledger};
 
 const PARTITIONS: i32 = 6;
-/// A member that asks for nothing for so long is given up; it is the least that librdkafka takes.
-const GIVEN_UP_AFTER_MS: &str = "6000";
+/// Session timeout and poll interval after which a member is removed; the smallest that librdkafka accepts.
+const MEMBER_TIMEOUT_MS: &str = "6000";
 
 static WORKLOAD: Workload = Workload::new(|| traffic::redelivered(&traffic::records(21, 1200), 21));
 
-/// Workers, and what they share.
-struct Bed {
+/// The state that the workers share.
+struct Fixture {
     site: Site,
     config: Config,
     store: Arc<Mutex<Model>>,
@@ -51,14 +51,14 @@ struct Member {
     working: JoinHandle<Result<(), StoreError>>,
 }
 
-impl Bed {
+impl Fixture {
     fn new(name: &str) -> Self {
         let site = Site::new(Kafka::shared(), name, PARTITIONS, traffic::SETTINGS);
         let flags = [
             ("store.retention", "off"),
             ("ingest.batch_records_max", "30"),
-            ("kafka.librdkafka.session.timeout.ms", GIVEN_UP_AFTER_MS),
-            ("kafka.librdkafka.max.poll.interval.ms", GIVEN_UP_AFTER_MS),
+            ("kafka.librdkafka.session.timeout.ms", MEMBER_TIMEOUT_MS),
+            ("kafka.librdkafka.max.poll.interval.ms", MEMBER_TIMEOUT_MS),
             ("kafka.librdkafka.heartbeat.interval.ms", "500"),
         ];
         let site = flags.iter().fold(site, |site, (key, value)| site.set(key, value));
@@ -69,8 +69,7 @@ impl Bed {
         Self { site, config, store: Arc::default(), seed: AtomicU32::new(1) }
     }
 
-    /// Each record in a partition that its key has no part in: facts of one device are in different
-    /// hands at the same moment.
+    /// Produces each record to a random partition, so that several workers handle facts of one device at the same time.
     fn produce(&self, records: &[Record]) {
         let mut rng = fastrand::Rng::with_seed(records.len() as u64);
         let mut message = |record: &Record| Message {
@@ -78,15 +77,16 @@ impl Bed {
             ..record.message()
         };
         let topics = &self.site.topics;
-        Kafka::shared().produce_all(records.iter().map(|one| (one.topic(topics), message(one))));
+        Kafka::shared()
+            .produce_all(records.iter().map(|record| (record.topic(topics), message(record))));
     }
 
-    /// A member whose steps are now and then waited before.
+    /// Starts a member with random delays between its steps.
     fn join(&self) -> Member {
         self.join_with(|| Ok(()))
     }
 
-    /// As [`Bed::join`], with what comes between its steps besides.
+    /// Like [`Fixture::join`], and calls `more` between the steps.
     fn join_with(
         &self,
         mut more: impl FnMut() -> Result<(), StoreError> + Send + 'static,
@@ -114,7 +114,7 @@ impl Bed {
             for ingest::Batch { facts, progress, .. } in batches_in {
                 let positions = progress.positions.clone();
                 worker.process(worker::Batch { facts, progress })?;
-                // Nobody listens once reading has ended.
+                // The receiver is gone once reading has ended.
                 let _ = committed.send(positions);
             }
             Ok(())
@@ -122,26 +122,27 @@ impl Bed {
         Member { shutdown, health, reading: reading.expect("valid settings"), working }
     }
 
-    /// Until the group's positions are at the end of all partitions.
+    /// Waits until the group's offsets are at the end of all partitions.
     #[track_caller]
     fn await_all_read(&self) {
         Kafka::shared().await_told(&self.config.kafka.group, &self.site.topics.all());
     }
 
-    /// What the store holds, by the command.
+    /// Copies the model into an embedded store and downloads its rows with the command.
     fn exports(self) -> Exports {
         let model = self.store.lock().expect("no worker panics");
         let rows = model.rows();
         let mut writes = Vec::with_capacity(rows.len());
         for (key, value) in rows {
-            let view = RowView::decode(&value).expect("a row that can be read");
-            let row = row(&key, &view).expect("props that can be read");
+            let view = RowView::decode(&value).expect("a readable row");
+            let row = row(&key, &view).expect("readable props");
             let key = fact_key(row.event_type.family(), row.pid, &row.event_id);
-            let record = model.record(&key).expect("a row has a home");
+            let record = model.record(&key).expect("every row has a fact record");
             writes.push(DecisionWrite { key, record, row, replaced: None });
         }
-        let mut disk = Embedded::open(&self.config.store, &self.config.policy).expect("a store");
-        disk.commit(writes, &Progress::default()).expect("a commit");
+        let mut disk =
+            Embedded::open(&self.config.store, &self.config.policy).expect("the store opens");
+        disk.commit(writes, &Progress::default()).expect("the rows are committed");
         drop(disk);
         APPS.map(|app| self.site.download(app, FROM, TO, &[]))
     }
@@ -149,106 +150,106 @@ impl Bed {
 
 impl Member {
     fn await_assigned(&self) {
-        // It may have ended already.
-        eventually("the group gives partitions", || {
-            let has_had = self.health.is_assigned() || self.reading.is_finished();
-            has_had.then_some(()).ok_or("none yet")
+        // The member may have ended already.
+        eventually("the group assigns partitions", || {
+            let is_assigned = self.health.is_assigned() || self.reading.is_finished();
+            is_assigned.then_some(()).ok_or("none yet")
         });
     }
 
-    /// As SIGTERM does it.
+    /// Shuts down like SIGTERM.
     fn leave(self) {
         self.shutdown.request();
-        self.reading.join().expect("no panic").expect("reading ends well");
+        self.reading.join().expect("no panic").expect("reading ends without an error");
         self.working.join().expect("no panic").expect("the store does not fail");
     }
 }
 
 #[test]
-fn workers_come_and_go_under_load() {
-    let bed = Bed::new("group.moving");
-    let mut members = vec![bed.join()];
+fn workers_join_and_leave_under_load() {
+    let fixture = Fixture::new("group.moving");
+    let mut members = vec![fixture.join()];
     for (round, portion) in traffic::portions(WORKLOAD.records(), 6).enumerate() {
-        bed.produce(portion);
-        members.push(bed.join());
-        members.last().expect("one has joined").await_assigned();
+        fixture.produce(portion);
+        members.push(fixture.join());
+        members.last().expect("a member has joined").await_assigned();
         if round % 2 == 1 {
             members.remove(0).leave();
         }
         if round == 3 {
-            // And all at once.
+            // All leave at once.
             members.drain(..).for_each(Member::leave);
-            members.push(bed.join());
+            members.push(fixture.join());
         }
     }
-    bed.await_all_read();
+    fixture.await_all_read();
     members.into_iter().for_each(Member::leave);
-    check_equal(&bed.exports(), WORKLOAD.expected());
+    check_equal(&fixture.exports(), WORKLOAD.expected());
 }
 
 #[test]
-fn workers_that_end_between_two_writes_leave_nothing_half_done() {
-    let bed = Bed::new("group.ending");
+fn workers_that_crash_between_two_writes_leave_nothing_half_done() {
+    let fixture = Fixture::new("group.ending");
     let mut rng = fastrand::Rng::with_seed(5);
     for (life, portion) in traffic::portions(WORKLOAD.records(), 8).enumerate() {
-        let mut left = rng.u32(10..400);
+        let mut steps_remaining = rng.u32(10..400);
         let over = || StoreError::Corrupt { what: "the process ends here".into() };
-        let ending = bed.join_with(move || {
-            left = left.saturating_sub(1);
-            if left == 0 { Err(over()) } else { Ok(()) }
+        let ending = fixture.join_with(move || {
+            steps_remaining = steps_remaining.saturating_sub(1);
+            if steps_remaining == 0 { Err(over()) } else { Ok(()) }
         });
-        let other = (life % 2 == 0).then(|| bed.join());
+        let other = (life % 2 == 0).then(|| fixture.join());
         ending.await_assigned();
-        bed.produce(portion);
+        fixture.produce(portion);
         let produced = Instant::now();
-        eventually("it ends", || {
+        eventually("the worker crashes", || {
             if ending.working.is_finished() {
                 return Ok(());
             }
-            // The other may have taken all that there was.
+            // The other member may have read everything.
             if produced.elapsed() > Duration::from_secs(10) {
-                bed.produce(portion);
+                fixture.produce(portion);
             }
-            Err("it works on")
+            Err("it still works")
         });
-        assert!(ending.working.join().expect("no panic").is_err(), "it ends in life {life}");
-        // Its batches are taken no more, which ends reading: it leaves the group untold.
+        assert!(ending.working.join().expect("no panic").is_err(), "no crash in life {life}");
+        // Reading ends because no batch is received any more, without a last offset commit.
         ending.shutdown.request();
         let _ = ending.reading.join().expect("no panic");
         other.into_iter().for_each(Member::leave);
     }
-    let last = bed.join();
-    bed.await_all_read();
+    let last = fixture.join();
+    fixture.await_all_read();
     last.leave();
-    check_equal(&bed.exports(), WORKLOAD.expected());
+    check_equal(&fixture.exports(), WORKLOAD.expected());
 }
 
-/// It stands still in the middle of a batch, longer than the group waits; another has its partitions
-/// and reads them to the end; then it goes on, as if nothing had been.
+/// A worker stalls in the middle of a batch for longer than the group waits. Another takes over its partitions and
+/// reads them to the end; then the first one continues its writes.
 #[test]
-fn a_late_writer_does_no_harm() {
+fn a_stalled_worker_that_resumes_does_no_harm() {
     for moment in length(&[1_000][..], &[300, 1_000, 3_000]) {
         let moment = *moment;
-        let bed = Bed::new(&format!("group.late.{moment}"));
-        bed.produce(WORKLOAD.records());
-        let (stands, has_stood) = sync_channel(1);
-        let (go_on, goes_on) = channel::<()>();
-        let (mut steps, goes_on) = (0, Mutex::new(goes_on));
-        let late = bed.join_with(move || {
+        let fixture = Fixture::new(&format!("group.late.{moment}"));
+        fixture.produce(WORKLOAD.records());
+        let (stall, has_stalled) = sync_channel(1);
+        let (resume, resumed) = channel::<()>();
+        let (mut steps, resumed) = (0, Mutex::new(resumed));
+        let late = fixture.join_with(move || {
             steps += 1;
             if steps == moment {
-                stands.send(()).expect("the test waits");
-                goes_on.lock().expect("one thread").recv().expect("the test goes on");
+                stall.send(()).expect("the test waits");
+                resumed.lock().expect("one thread").recv().expect("the test continues");
             }
             Ok(())
         });
-        has_stood.recv_timeout(testbed::DEADLINE).expect("it gets so far");
-        let successor = bed.join();
-        // Of the late one nothing is told any more: the successor reads what it had in hand again.
-        bed.await_all_read();
-        go_on.send(()).expect("it stands still");
+        has_stalled.recv_timeout(testbed::DEADLINE).expect("the worker reaches this step");
+        let successor = fixture.join();
+        // The stalled worker commits no more offsets, so the successor reads its uncommitted records again.
+        fixture.await_all_read();
+        resume.send(()).expect("the worker is stalled");
         late.leave();
         successor.leave();
-        check_equal(&bed.exports(), WORKLOAD.expected());
+        check_equal(&fixture.exports(), WORKLOAD.expected());
     }
 }

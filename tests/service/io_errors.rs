@@ -1,5 +1,5 @@
-//! A disk that fails: whatever call fails, adtrail ends with the reason or breaks a download off, and
-//! once the disk is mended nothing is missing and nothing is there twice.
+//! Disk errors: whichever call fails, adtrail exits with the reason or aborts a download, and once the disk is repaired
+//! no row is missing and none exists twice.
 
 use std::process::Command;
 use std::thread;
@@ -24,7 +24,7 @@ fn site(name: &str) -> Site {
         .set("ingest.batch_records_max", "100")
 }
 
-/// It ended by itself, with the reason.
+/// Checks that the process ends by itself with the reasons in its log.
 #[track_caller]
 fn check_ended(adtrail: Adtrail, reasons: &[&str]) {
     let (status, log) = adtrail.wait();
@@ -35,12 +35,12 @@ fn check_ended(adtrail: Adtrail, reasons: &[&str]) {
     }
 }
 
-/// Whatever there is of an app is there once.
+/// Checks that no event of an app has two rows.
 fn check_once(site: &Site) {
     rows::by_event_id(rows::parse(&site.download(APPS[0], FROM, TO, &[])));
 }
 
-/// All that was produced, whatever happened on the way.
+/// Starts a service and checks that it exports everything that was produced.
 #[track_caller]
 fn check_all(site: &Site) {
     let adtrail = site.start();
@@ -50,23 +50,24 @@ fn check_all(site: &Site) {
     assert!(status.success(), "{log}");
 }
 
-/// A life for each portion of the events: the disk fails midway, after so many calls that go well.
-fn lives(name: &str, lives: &[(u64, u64)], spoil: impl Fn(&Faults, u64, u64)) {
+/// Starts a service for each portion of the events. The disk fails midway: a number of calls succeed, then a number of
+/// calls fail.
+fn check_failures(name: &str, failures: &[(u64, u64)], inject: impl Fn(&Faults, u64, u64)) {
     let site = site(name);
     let faults = Faults::of(&site);
-    let mut portions = traffic::portions(WORKLOAD.records(), lives.len() + 2);
-    // Of what is in files already something has to be read.
+    let mut portions = traffic::portions(WORKLOAD.records(), failures.len() + 2);
+    // Some rows are in table files, so that reads reach the disk.
     traffic::produce(&site.topics, portions.next().unwrap());
     let adtrail = site.start();
     adtrail.await_caught_up();
     assert!(adtrail.terminate().0.success());
-    for ((well, fail), portion) in lives.iter().zip(portions.by_ref()) {
+    for ((successes, fail), portion) in failures.iter().zip(portions.by_ref()) {
         let adtrail = faults.start(&site);
         adtrail.await_caught_up();
         let failed = faults.failed();
-        spoil(&faults, *well, *fail);
+        inject(&faults, *successes, *fail);
         thread::scope(|scope| {
-            // Beside it, so that it fails while it reads.
+            // Produces in parallel, so that the disk fails while events are read.
             scope.spawn(|| {
                 portion.chunks(300).for_each(|some| traffic::produce(&site.topics, some))
             });
@@ -80,33 +81,33 @@ fn lives(name: &str, lives: &[(u64, u64)], spoil: impl Fn(&Faults, u64, u64)) {
     check_all(&site);
 }
 
-/// One that fails is enough, and so are all.
+/// One failing write ends the process, and so does a disk on which all writes fail.
 #[test]
-fn writes_that_fail_end_it_and_lose_nothing() {
+fn failing_writes_end_the_process_and_lose_nothing() {
     let all = u64::MAX >> 1;
     let some = [(0, 1), (1, all), (5, 1), (9, 1)];
-    lives("io.writes", &some[..length(2, some.len())], |faults, well, fail| {
-        faults.fail(Calls::Writes, EIO, well, fail);
+    check_failures("io.writes", &some[..length(2, some.len())], |faults, successes, fail| {
+        faults.fail(Calls::Writes, EIO, successes, fail);
     });
 }
 
-/// A backup has all that was committed written to files, and synced.
+/// A backup makes the store flush and sync everything that is committed.
 #[test]
-fn syncs_that_fail_end_it_and_lose_nothing() {
+fn failing_syncs_end_the_process_and_lose_nothing() {
     let site = site("io.syncs");
     let faults = Faults::of(&site);
-    let lives = length(&[0, 2][..], &[0, 2, 5]);
-    let mut portions = traffic::portions(WORKLOAD.records(), 2 * lives.len());
-    for &well in lives {
+    let successes_before = length(&[0, 2][..], &[0, 2, 5]);
+    let mut portions = traffic::portions(WORKLOAD.records(), 2 * successes_before.len());
+    for &successes in successes_before {
         traffic::produce(&site.topics, portions.next().unwrap());
         let adtrail = faults.start(&site);
         adtrail.await_caught_up();
         let failed = faults.failed();
-        faults.fail(Calls::Syncs, EIO, well, u64::MAX >> 1);
+        faults.fail(Calls::Syncs, EIO, successes, u64::MAX >> 1);
         let backup = site.run(&["backup", "backups"]);
         assert_eq!(backup.status.code(), Some(1), "{}", String::from_utf8_lossy(&backup.stderr));
         assert!(faults.failed() > failed, "no call has failed");
-        // What was read by then is shown yet.
+        // Rows committed before are still exported.
         APPS.iter().for_each(|app| drop(by_http(&adtrail, app)));
         traffic::produce(&site.topics, portions.next().unwrap());
         check_ended(adtrail, &[NOT_COMMITTED, "Input/output error"]);
@@ -114,54 +115,60 @@ fn syncs_that_fail_end_it_and_lose_nothing() {
         check_once(&site);
     }
     check_all(&site);
-    // What could not be taken is no backup, and in nobody's way.
+    // The failed backups do not prevent another one.
     let backup = site.run(&["backup", "backups"]);
     assert!(backup.status.success(), "{}", String::from_utf8_lossy(&backup.stderr));
 }
 
 #[test]
-fn a_download_whose_reads_fail_is_never_short_and_the_next_one_is_whole() {
+fn failing_reads_truncate_a_download_visibly_and_the_next_one_is_complete() {
     let site = site("io.downloads");
     traffic::produce(&site.topics, WORKLOAD.records());
     let faults = Faults::of(&site);
     let adtrail = faults.start(&site);
     adtrail.await_caught_up();
     assert!(adtrail.terminate().0.success());
-    // Opening has moved what was in the log into files.
+    // Opening the store has flushed the WAL into table files.
     let adtrail = faults.start(&site);
     let (app, whole) = (APPS[0], &WORKLOAD.expected()[0]);
     let path = format!("/v1/apps/{app}/events.csv?from={FROM}&to={TO}");
-    let (mut refused, mut broken_off) = (0, 0);
-    for well in 0.. {
+    let (mut refused, mut aborted) = (0, 0);
+    for successes in 0.. {
         let failed = faults.failed();
-        faults.fail(Calls::Reads, EIO, well, u64::MAX >> 1);
+        faults.fail(Calls::Reads, EIO, successes, u64::MAX >> 1);
         let reply = adtrail.get(&path).unwrap();
         if faults.failed() == failed {
-            assert!(reply.is_whole && reply.body == *whole, "nothing has failed");
+            assert!(
+                reply.is_whole && reply.body == *whole,
+                "no read failed, but the download differs"
+            );
             break;
         }
         match (reply.status, reply.is_whole) {
             (500, true) => refused += 1,
-            // What was to be read ahead is read again.
-            (200, true) => assert!(reply.body == *whole, "read {well}: it is another one"),
+            // A readahead failed, and the data was read again.
+            (200, true) => assert!(reply.body == *whole, "read {successes}: the download differs"),
             (200, false) => {
-                broken_off += 1;
-                assert!(whole.starts_with(&reply.body), "read {well}: not its beginning");
+                aborted += 1;
+                assert!(
+                    whole.starts_with(&reply.body),
+                    "read {successes}: the body is not a prefix of the export"
+                );
                 assert!(reply.trailer("adtrail-sha256").is_none());
             }
-            answer => panic!("read {well} has failed, and the answer is {answer:?}"),
+            response => panic!("read {successes} has failed, and the response is {response:?}"),
         }
-        assert!(well < 1_000, "it never comes to its end");
+        assert!(successes < 1_000, "no download completes");
     }
-    println!("{refused} answers of 500, {broken_off} broken off");
-    assert!(refused + broken_off > 0);
+    println!("{refused} responses with 500, {aborted} aborted downloads");
+    assert!(refused + aborted > 0);
     faults.mend();
     check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
     let (status, log) = adtrail.terminate();
     assert!(status.success() && log.contains("an export failed"), "{log}");
 }
 
-/// As a system does that has found an error on a disk: first calls fail, then nothing can be written.
+/// Behaves like a file system after an I/O error: writes fail, then the disk is read-only.
 #[test]
 fn a_read_only_disk_is_reported_and_loses_nothing() {
     let site = site("io.read_only");
@@ -180,8 +187,8 @@ fn a_read_only_disk_is_reported_and_loses_nothing() {
     check_ended(adtrail, &[NOT_COMMITTED, "Read-only file system"]);
     faults.mend();
     disk.set_read_only(true);
-    // It does not start, and says why; what is there can be read.
-    let log = site.try_start().expect_err("nothing can be written");
+    // The service does not start, and says why; the store can still be read.
+    let log = site.try_start().expect_err("the disk is read-only");
     for part in ["cannot be written", store.to_str().unwrap(), "Read-only file system"] {
         assert!(log.contains(part), "{part:?} is not in: {log}");
     }

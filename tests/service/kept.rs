@@ -1,5 +1,5 @@
-//! Topics as Kafka keeps them: compressed, compacted, and with the marks of transactions. The rows
-//! are right, and the service gets to the end.
+//! Topics as Kafka stores them: compressed, compacted, and with transactions. The rows are right, and the service reads
+//! to the end.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +31,7 @@ fn messages(ids: &[String]) -> Vec<Message> {
     ids.iter().map(|id| activation(id)).collect()
 }
 
-/// That the export has these events and no others.
+/// Checks that the export has exactly these events.
 #[track_caller]
 fn check_rows(site: &Site, expected: &[&[String]]) {
     let rows = rows::parse(&site.download("app-x", "2025-03-10", "2025-03-10", &[]));
@@ -44,23 +44,23 @@ fn batches_of_every_codec_are_read() {
     let kafka = Kafka::shared();
     let site = site("kept.compressed");
     let topic = &*site.topics.activations;
-    let kinds = ["gzip", "snappy", "lz4", "zstd"].map(|codec| (codec, ids(codec, 100)));
-    for (codec, ids) in &kinds {
-        // More than one record in a batch, or nothing would be gained.
+    let batches = ["gzip", "snappy", "lz4", "zstd"].map(|codec| (codec, ids(codec, 100)));
+    for (codec, ids) in &batches {
+        // Lingering puts several records into a batch, so that compression takes effect.
         let producer = kafka.producer_with(&[("compression.type", codec), ("linger.ms", "100")]);
         producer.produce_all(messages(ids).into_iter().map(|message| (topic, message)));
     }
-    // It is compressed, and each in its own way: no tool of the client tells, the log does.
+    // The ids of all four codecs, from the broker's log, since clients do not show them.
     assert_eq!(kafka.codecs(topic), BTreeSet::from([1, 2, 3, 4]));
     let adtrail = site.start();
     adtrail.await_read(400);
-    let expected: Vec<&[String]> = kinds.iter().map(|(_, ids)| &**ids).collect();
+    let expected: Vec<&[String]> = batches.iter().map(|(_, ids)| &**ids).collect();
     check_rows(&site, &expected);
 }
 
-/// All that Kafka has counts as unread meanwhile, also after a kill.
+/// Until then all records in Kafka count as lag, also after a kill.
 #[test]
-fn no_position_passes_a_dead_letter_that_is_not_acknowledged() {
+fn no_position_passes_an_unacknowledged_dead_letter() {
     let kafka = Kafka::shared();
     let site = site("kept.small-letters");
     let (topic, letters) = (&*site.topics.activations, format!("{}.dlq", site.topics.activations));
@@ -81,18 +81,20 @@ fn no_position_passes_a_dead_letter_that_is_not_acknowledged() {
     assert!(kafka.consume_all(&letters).is_empty());
     let good = ids("good", 20);
     kafka.produce(topic, messages(&good));
-    eventually("what is unread is seen", || match adtrail.metric("adtrail_ingest_lag_messages") {
-        Some(21.0) => Ok(()),
-        other => Err(format!("{other:?}")),
+    eventually("the lag has the unread records", || {
+        match adtrail.metric("adtrail_ingest_lag_messages") {
+            Some(21.0) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
     });
     assert!(adtrail.metric_of("adtrail_ingest_lag_seconds", topic) > Some(0.0));
     let progress = || adtrail.metric("adtrail_ingest_last_progress_timestamp_seconds");
     let before = progress();
-    // While the ends of partitions are looked at twice more.
+    // Two more refreshes of the watermarks.
     let later = ids("later", 2);
     for (id, unread) in later.iter().zip([22.0, 23.0]) {
         kafka.produce(topic, [activation(id)]);
-        eventually("what comes later is seen too", || {
+        eventually("the lag has the later record too", || {
             match adtrail.metric("adtrail_ingest_lag_messages") {
                 Some(lag) if lag == unread => Ok(()),
                 other => Err(format!("{other:?}")),
@@ -109,7 +111,7 @@ fn no_position_passes_a_dead_letter_that_is_not_acknowledged() {
     assert_eq!(letters[0].value.as_deref(), Some(bad.as_bytes()));
 }
 
-/// Such a topic takes nothing without a key, and forgets letters.
+/// A compacted topic refuses records without a key, and drops dead letters.
 #[test]
 fn a_compacted_dead_letter_topic_is_reported() {
     let kafka = Kafka::shared();
@@ -119,7 +121,7 @@ fn a_compacted_dead_letter_topic_is_reported() {
     let adtrail = site.start();
     assert!(adtrail.log().contains("set cleanup.policy=delete on the topic"), "{}", adtrail.log());
     kafka.produce(topic, [Message { key: None, ..Message::new("", "no event") }]);
-    eventually("it says why it waits", || {
+    eventually("the log says why ingest waits", || {
         let log = adtrail.log();
         if log.contains("perhaps the topic has cleanup.policy=compact") { Ok(()) } else { Err(log) }
     });
@@ -128,7 +130,7 @@ fn a_compacted_dead_letter_topic_is_reported() {
     assert_eq!(kafka.consume_all(&letters).len(), 1);
 }
 
-/// Dashboards see how far it is, by Kafka's old group protocol and by the one of KIP-848.
+/// Offsets are visible in the group with the classic group protocol and with that of KIP-848.
 #[test]
 fn offsets_are_committed_by_either_group_protocol() {
     let kafka = Kafka::shared();
@@ -141,73 +143,73 @@ fn offsets_are_committed_by_either_group_protocol() {
         let (first, second) = (ids("first", 20), ids("second", 20));
         kafka.produce(topic, messages(&first));
         let adtrail = site.start();
-        let await_told = |expected| {
-            eventually("the group has the positions", || {
-                match kafka.committed(protocol, topic, 2) {
-                    told if told == expected => Ok(()),
-                    other => Err(other),
-                }
+        let await_committed = |expected| {
+            eventually("the group has the offsets", || match kafka.committed(protocol, topic, 2) {
+                committed if committed == expected => Ok(()),
+                other => Err(other),
             });
         };
-        await_told(20);
-        // Told when it ends, at the latest.
+        await_committed(20);
+        // The last offsets are committed on shutdown at the latest.
         kafka.produce(topic, messages(&second));
         adtrail.await_read(40);
         assert!(adtrail.terminate().0.success());
-        await_told(40);
+        await_committed(40);
         check_rows(&site, &[&first, &second]);
     }
 }
 
 #[test]
-fn committed_aborted_and_open_transactions_are_read_as_such() {
+fn only_committed_transactions_are_read() {
     let kafka = Kafka::shared();
     let site = site("kept.transactions");
     let topic = &*site.topics.activations;
-    let [kept, dropped, open, later] =
-        ["kept", "dropped", "open", "later"].map(|prefix| ids(prefix, 50));
+    let [committed, aborted, open, later] =
+        ["committed", "aborted", "open", "later"].map(|prefix| ids(prefix, 50));
     let transaction = |ids: &[String]| {
         let producer = kafka.transactional(&format!("{topic}-{}", ids[0]));
         producer.begin();
         producer.produce_all(messages(ids).into_iter().map(|message| (topic, message)));
         producer
     };
-    // The log begins and ends with what is never delivered.
-    transaction(&dropped[..25]).abort();
-    transaction(&kept).commit();
-    transaction(&dropped[25..]).abort();
+    // The log begins and ends with aborted transactions, which are never delivered.
+    transaction(&aborted[..25]).abort();
+    transaction(&committed).commit();
+    transaction(&aborted[25..]).abort();
     let adtrail = site.start();
     adtrail.await_read(50);
-    check_rows(&site, &[&kept]);
+    check_rows(&site, &[&committed]);
 
-    // What comes after an open transaction waits for its end, and is there to be read.
+    // Records after an open transaction wait for its end, and count as lag.
     let waiting = transaction(&open);
     kafka.produce(topic, messages(&later));
-    eventually("what waits is seen", || match adtrail.metric("adtrail_ingest_lag_messages") {
-        Some(lag) if lag >= 100.0 => Ok(()),
-        lag => Err(format!("{lag:?}")),
+    eventually("the lag has the waiting records", || {
+        match adtrail.metric("adtrail_ingest_lag_messages") {
+            Some(lag) if lag >= 100.0 => Ok(()),
+            lag => Err(format!("{lag:?}")),
+        }
     });
-    check_rows(&site, &[&kept]);
+    check_rows(&site, &[&committed]);
     waiting.commit();
     adtrail.await_read(150);
-    check_rows(&site, &[&kept, &open, &later]);
+    check_rows(&site, &[&committed, &open, &later]);
 
-    // After a restart the position is behind a mark, with nothing left to read.
-    transaction(&dropped).abort();
+    // After a restart the position is before a control record, and no other record is left to read.
+    transaction(&aborted).abort();
     assert!(adtrail.terminate().0.success());
     let adtrail = site.start();
     adtrail.await_caught_up();
     assert_eq!(adtrail.metric("adtrail_ingest_read_total"), Some(0.0));
-    // And from the beginning, over all marks.
+    // A new store reads from the beginning, across all control records.
     let beside = site.beside();
     let adtrail = beside.start();
     adtrail.await_read(150);
-    check_rows(&beside, &[&kept, &open, &later]);
+    check_rows(&beside, &[&committed, &open, &later]);
 }
 
-/// Nothing is said to be complete that lies behind it, and no state goes by what was read elsewhere.
+/// `Adtrail-Complete-Until` stays before the transaction, and no state expires by what is read of other topics.
 #[test]
-fn records_behind_an_open_transaction_are_not_passed_over() {
+fn an_open_transaction_holds_back_completeness_and_expiry() {
     let kafka = Kafka::shared();
     // The second partition of each topic has no records.
     let site =
@@ -217,74 +219,78 @@ fn records_behind_an_open_transaction_are_not_passed_over() {
     let line = |number: i64, more: &str| {
         format!(r#"{{"app":"app-x","event_id":"e-{number}","time":{NOON_MS}{more}}}"#)
     };
-    let give = |topic: &str, number: i64, minute: i64, more: &str| {
+    let produce = |topic: &str, number: i64, minute: i64, more: &str| {
         let message = Message::new("app-x", line(number, more));
         kafka.produce(topic, [message.at(NOON_MS + minute * 60_000)]);
     };
     let (click, effect) = (r#","type":"click","spreadid":7"#, r#","name":"n""#);
-    give(clicks, 0, 0, &click.replace(",\"type", ",\"click_id\":\"c-0\",\"type"));
-    give(activations, 1, 0, "");
-    give(effects, 2, 0, effect);
+    produce(clicks, 0, 0, &click.replace(",\"type", ",\"click_id\":\"c-0\",\"type"));
+    produce(activations, 1, 0, "");
+    produce(effects, 2, 0, effect);
     adtrail.await_read(3);
     let complete = || {
         let path = "/v1/apps/app-x/events.csv?from=2025-03-10&to=2025-03-10";
-        let reply = adtrail.get(path).expect("an answer");
+        let reply = adtrail.get(path).expect("adtrail responds");
         let until = reply.header("adtrail-complete-until")?;
-        Some(until.parse::<jiff::Timestamp>().expect("a time"))
+        Some(until.parse::<jiff::Timestamp>().expect("an RFC 3339 time"))
     };
     let consumed_minutes = || {
         let until = adtrail.metric("adtrail_ingest_consumed_until_timestamp_seconds")?;
         Some((until - NOON_MS as f64 / 1e3) / 60.0)
     };
-    eventually("it is complete", || complete().ok_or("not yet"));
+    eventually("completeness is known", || complete().ok_or("not yet"));
 
     let waiting = kafka.transactional("kept.open");
     waiting.begin();
     let first = Message::new("app-x", line(3, "")).at(NOON_MS + 60_000);
     waiting.produce_all([(activations.as_str(), first)]);
     let opened = jiff::Timestamp::now();
-    give(activations, 4, 2, "");
+    produce(activations, 4, 2, "");
     let topic = format!("topic=\"{activations}\"");
     let lag = || adtrail.metric_of("adtrail_ingest_lag_messages", &topic);
-    // Batches of the other topics, each read, and then the ends of partitions looked at.
+    // Batches of the other topics, each read, and then a refresh of the watermarks.
     for round in 0..4 {
         for number in 5 * round..5 * (round + 1) {
             let minute = 10 + number;
             let id = format!(",\"click_id\":\"c-{number}\",\"type");
-            give(clicks, 100 + number, minute, &click.replace(",\"type", &id));
-            give(effects, 200 + number, minute, effect);
-            // What waits is lag, so not all is read.
+            produce(clicks, 100 + number, minute, &click.replace(",\"type", &id));
+            produce(effects, 200 + number, minute, effect);
+            // The lag is not 0, since the transaction's topic waits.
             adtrail.await_read_more_than(3 + 2 * number as u64 + 1);
             assert!(complete() <= Some(opened), "after {number}");
             assert!(consumed_minutes() <= Some(1.0), "{:?} after {number}", consumed_minutes());
         }
-        give(activations, 400 + round, 2, "");
-        eventually("what waits is seen", || match lag() {
+        produce(activations, 400 + round, 2, "");
+        eventually("the lag has the waiting records", || match lag() {
             Some(lag) if lag == 3.0 + round as f64 => Ok(()),
             other => Err(format!("{other:?}")),
         });
-        assert!(complete() <= Some(opened), "after {round} looks");
-        assert!(consumed_minutes() <= Some(1.0), "{:?} after {round} looks", consumed_minutes());
+        assert!(complete() <= Some(opened), "after {round} refreshes");
+        assert!(
+            consumed_minutes() <= Some(1.0),
+            "{:?} after {round} refreshes",
+            consumed_minutes()
+        );
     }
     assert_eq!(lag(), Some(6.0));
     assert!(adtrail.metric_of("adtrail_ingest_lag_seconds", &topic) > Some(3.0));
-    assert_eq!(adtrail.admin("/readyz").expect("an answer").status, 200);
+    assert_eq!(adtrail.admin("/readyz").expect("adtrail responds").status, 200);
 
     waiting.commit();
     adtrail.await_read(3 + 2 + 4 + 2 * 20);
     let mut number = 300;
-    eventually("it is complete again, and state goes on", || {
+    eventually("completeness and expiry advance again", || {
         number += 1;
-        give(activations, number, 60, "");
+        produce(activations, number, 60, "");
         let (until, minutes) = (complete(), consumed_minutes());
-        let is_on = until > Some(opened) && minutes > Some(1.0);
-        if is_on { Ok(()) } else { Err(format!("{until:?} {minutes:?}")) }
+        let has_advanced = until > Some(opened) && minutes > Some(1.0);
+        if has_advanced { Ok(()) } else { Err(format!("{until:?} {minutes:?}")) }
     });
 }
 
-/// Not ready and told why, by the topic's name, and with a lag; it goes on by itself.
+/// `/readyz` names the topic, and the lag grows; ingest resumes by itself.
 #[test]
-fn a_topic_that_may_no_longer_be_read_is_reported_and_read_on_once_it_may() {
+fn a_revoked_read_permission_is_reported_and_reading_resumes_once_granted() {
     let kafka = Kafka::start_with_rules();
     for operation in length(&["Read"][..], &["Read", "All"]) {
         let name = format!("kept.denied-{operation}");
@@ -299,11 +305,13 @@ fn a_topic_that_may_no_longer_be_read_is_reported_and_read_on_once_it_may() {
         adtrail.await_readiness(503, topic);
         let lag = || adtrail.metric_of("adtrail_ingest_lag_messages", topic);
         assert!(lag() > Some(0.0), "{:?}", lag());
-        let told =
+        let names_topic =
             |log: &str| log.contains("kafka does not let adtrail read") && log.contains(topic);
-        // It is ready no more before the line is written.
-        eventually("the log names it", || told(&adtrail.log()).then_some(()).ok_or(adtrail.log()));
-        // It does not start as if all were well, either.
+        // The readiness changes before the line is logged.
+        eventually("the log names the topic", || {
+            names_topic(&adtrail.log()).then_some(()).ok_or(adtrail.log())
+        });
+        // A new process does not become ready either.
         let beside = site.beside();
         let another = beside.spawn();
         another.await_readiness(503, topic);
@@ -317,7 +325,7 @@ fn a_topic_that_may_no_longer_be_read_is_reported_and_read_on_once_it_may() {
 }
 
 #[test]
-fn a_deleted_dead_letter_topic_is_reported_soon() {
+fn a_deleted_dead_letter_topic_is_reported() {
     let kafka = Kafka::shared();
     let site = site("kept.deleted-letters");
     let (topic, letters) = (&*site.topics.activations, format!("{}.dlq", site.topics.activations));
@@ -325,11 +333,11 @@ fn a_deleted_dead_letter_topic_is_reported_soon() {
     kafka.delete_topics(std::slice::from_ref(&letters));
     kafka.produce(topic, [Message::new("key", "x")]);
     adtrail.await_readiness(503, "dead letters are not acknowledged");
-    // Not from the client, which says nothing for half a minute.
-    eventually("the log says which", || {
+    // The message is not librdkafka's, which logs nothing for half a minute.
+    eventually("the log names the topic", || {
         let log = adtrail.log();
-        let is_told = |line: &str| line.contains("does not exist") && line.contains(&letters);
-        if log.lines().any(is_told) { Ok(()) } else { Err(log) }
+        let is_report = |line: &str| line.contains("does not exist") && line.contains(&letters);
+        if log.lines().any(is_report) { Ok(()) } else { Err(log) }
     });
     let log = adtrail.log();
     assert!(!log.contains("went to the dead letters"), "{log}");
@@ -340,7 +348,7 @@ fn a_deleted_dead_letter_topic_is_reported_soon() {
 }
 
 #[test]
-fn compacted_topics_have_holes() {
+fn compacted_topics_with_offset_gaps_are_read() {
     let kafka = Kafka::shared();
     let site = site("kept.compacted");
     let topic = &*site.topics.activations;
@@ -356,7 +364,7 @@ fn compacted_topics_have_holes() {
         ],
     );
     let (old, new) = (ids("old", 50), ids("new", 50));
-    // The same keys, so that compaction leaves the new ones only, at offsets from 50 on.
+    // The same keys, so that compaction leaves only the new records, at offsets from 50 on.
     let keyed = |ids: &[String]| {
         let message = |(number, id): (usize, &String)| Message {
             key: Some(format!("key-{number}").into_bytes()),
@@ -369,7 +377,7 @@ fn compacted_topics_have_holes() {
     kafka.produce(topic, keyed(&new));
     let mut fillers = 0;
     eventually("the topic is compacted", || {
-        // Only what is not being written to any more is compacted; this closes it, by its time.
+        // Only closed segments are compacted; the timestamp of this record closes the current one.
         fillers += 1;
         let filler = Message::new("filler", "").at(NOON_MS + fillers * 1000);
         kafka.produce(topic, [Message { partition: Some(0), ..filler }]);

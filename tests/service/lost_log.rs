@@ -1,4 +1,4 @@
-//! A store that has lost the end of its log: the service says so, and reads again what was lost.
+//! A store that has lost the end of its WAL: the service reports it, and reads the lost records again.
 
 use std::fs;
 use std::path::PathBuf;
@@ -20,13 +20,13 @@ fn activations(from: usize) -> impl Iterator<Item = Message> {
 }
 
 fn newest_log(site: &Site) -> PathBuf {
-    let files = fs::read_dir(site.path().join("store")).expect("a store");
-    let files = files.map(|file| file.expect("a file").path());
+    let files = fs::read_dir(site.path().join("store")).expect("the store exists");
+    let files = files.map(|file| file.expect("a readable entry").path());
     let is_log = |file: &PathBuf| file.extension().is_some_and(|end| end == "log");
-    files.filter(is_log).max().expect("a log")
+    files.filter(is_log).max().expect("the store has a WAL")
 }
 
-/// What the service says at its start, and whether the rows are those of before.
+/// Checks whether the service reports the loss at its start, and that the rows are the same afterwards.
 #[track_caller]
 fn check(site: &Site, rows: &[u8], is_lost: bool) {
     let adtrail = site.start();
@@ -41,8 +41,8 @@ fn download(site: &Site) -> Vec<u8> {
     site.download("app-x", "2026-11-01", "2026-12-31", &[])
 }
 
-/// The rows once more events are in, and Kafka's group knows of them.
-fn filled(site: &Site, from: usize) -> Vec<u8> {
+/// Runs the service until 100 more events are read and their offsets committed to the group. Returns all rows.
+fn fill(site: &Site, from: usize) -> Vec<u8> {
     Kafka::shared().produce(&site.topics.activations, activations(from));
     let adtrail = site.start();
     adtrail.await_caught_up();
@@ -58,30 +58,30 @@ fn lost_records_are_reported_and_read_again() {
     let kafka = Kafka::shared();
     let settings = format!("{ONE_CAMPAIGN}\n[attribution]\ncorrection_horizon = \"off\"\n");
     let site = Site::new(kafka, "lost_log", 2, &settings).set("store.retention", "off");
-    // Nobody knows what a store had that was never told of.
-    let rows = filled(&site, 0);
+    // A store that loses nothing reports nothing.
+    let rows = fill(&site, 0);
     check(&site, &rows, false);
 
-    // Opening moves what is in the log into files, so each damage has a log of its own.
-    filled(&site, 100);
-    let rows = filled(&site, 200);
+    // Opening the store flushes its WAL into table files, so each damage needs a new WAL.
+    fill(&site, 100);
+    let rows = fill(&site, 200);
     let log = newest_log(&site);
-    let mut damaged = fs::read(&log).expect("a log");
+    let mut damaged = fs::read(&log).expect("the WAL is readable");
     let middle = damaged.len() / 2;
     damaged[middle] ^= 0x40;
-    fs::write(&log, damaged).expect("a write");
+    fs::write(&log, damaged).expect("the WAL is writable");
     check(&site, &rows, true);
     check(&site, &rows, false);
 
-    let rows = filled(&site, 300);
-    fs::remove_file(newest_log(&site)).expect("a log");
+    let rows = fill(&site, 300);
+    fs::remove_file(newest_log(&site)).expect("the WAL is removed");
     check(&site, &rows, true);
 }
 
-/// Killed under load, and the end of the log is not what was written: cut, zeros, other bytes, a bit.
-/// `store/tests/decisions/ledger/torn.rs` does it at many more places.
+/// After a kill the end of the WAL is damaged: truncated, zeroed, overwritten, or with one flipped bit.
+/// `store/tests/decisions/ledger/torn.rs` does it at many more positions.
 #[test]
-fn a_log_that_is_torn_at_a_kill_is_read_again() {
+fn records_in_a_torn_wal_are_read_again() {
     let kills = length(2, 6);
     let site = Site::new(Kafka::shared(), "lost_log.torn", 3, traffic::SETTINGS)
         .set("store.retention", "off")
@@ -91,7 +91,7 @@ fn a_log_that_is_torn_at_a_kill_is_read_again() {
         traffic::produce(&site.topics, portion);
         let adtrail = site.start();
         adtrail.await_caught_up();
-        // More than has come since.
+        // More records than were produced since.
         let read = adtrail.metric("adtrail_ingest_read_total").unwrap();
         assert!(number == 0 || read > portion.len() as f64, "nothing was lost: {read}");
         if number == kills {
@@ -113,7 +113,7 @@ fn a_log_that_is_torn_at_a_kill_is_read_again() {
     }
 }
 
-/// The disk of the store is not mounted: a new store begins, and it is said what that means.
+/// The disk of the store is not mounted: a new store is created, and the log says what that means.
 #[test]
 fn a_missing_store_is_reported() {
     const MISSING: &str = "the store has no position in partitions that the group has read";
@@ -121,7 +121,7 @@ fn a_missing_store_is_reported() {
     let settings = format!("{ONE_CAMPAIGN}\n[attribution]\ncorrection_horizon = \"off\"\n");
     let site = Site::new(kafka, "lost_log.missing", 1, &settings).set("store.retention", "off");
     kafka.produce(&site.topics.activations, activations(0));
-    let told = || {
+    let run = || {
         let adtrail = site.start();
         adtrail.await_caught_up();
         kafka.await_told(&site.group(), &site.topics.all());
@@ -129,22 +129,22 @@ fn a_missing_store_is_reported() {
         assert!(status.success(), "{log}");
         log
     };
-    // The first start of all, and one that goes on.
-    for log in [told(), told()] {
+    // The first start, and a start that resumes.
+    for log in [run(), run()] {
         assert!(!log.contains(MISSING) && !log.contains(LOST), "{log}");
     }
     kafka.forget(&site.topics.activations);
     kafka.produce(&site.topics.activations, activations(100));
-    told();
+    run();
     let (store, aside) = (site.path().join("store"), site.path().join("aside"));
-    fs::rename(&store, &aside).expect("a folder");
-    let log = told();
+    fs::rename(&store, &aside).expect("the folder is moved");
+    let log = run();
     assert!(log.contains(MISSING), "{log}");
-    let line = log.lines().find(|line| line.contains(MISSING)).expect("a line");
+    let line = log.lines().find(|line| line.contains(MISSING)).expect("a line with the message");
     assert!(line.contains("WARN") && line.contains("records=100") && line.contains("gone=100"));
-    // Brought back, it is as if nothing had been.
-    fs::remove_dir_all(&store).expect("a folder");
-    fs::rename(&aside, &store).expect("a folder");
-    let log = told();
+    // With the old store back, nothing is reported.
+    fs::remove_dir_all(&store).expect("the folder is removed");
+    fs::rename(&aside, &store).expect("the folder is moved");
+    let log = run();
     assert!(!log.contains(MISSING) && !log.contains(LOST), "{log}");
 }

@@ -1,4 +1,4 @@
-//! `adtrail run` on the shared Kafka: what it reads, shows, refuses, and survives.
+//! `adtrail run` on a real Kafka: ingest, exports, refused settings, and recovery from failures.
 #![cfg(test)]
 
 extern crate store as adtrail_store;

@@ -1,4 +1,4 @@
-//! What operators see of the running service: metrics on a real Prometheus, and logs that name no device.
+//! The running service as operators see it: metrics on a real Prometheus, and logs that contain no device id.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ fn site(name: &str) -> Site {
     Site::new(Kafka::shared(), name, 2, traffic::SETTINGS).set("store.retention", "off")
 }
 
-/// The rows that there are by type and status, as the CSV of all apps has them.
+/// Counts the rows of all apps' CSV by type and status.
 fn counted(site: &Site) -> BTreeMap<(String, String), f64> {
     let mut counts = BTreeMap::new();
     for app in APPS {
@@ -25,7 +25,7 @@ fn counted(site: &Site) -> BTreeMap<(String, String), f64> {
     counts
 }
 
-/// That the gauges of one scrape say the same as the rows.
+/// Checks that the gauges of a scrape equal the counts.
 #[track_caller]
 fn check_rows(scrape: &str, counted: &BTreeMap<(String, String), f64>) {
     for event_type in ["activation", "effect"] {
@@ -49,7 +49,7 @@ const COUNTED: [&str; 4] = [
 ];
 
 #[test]
-fn nothing_is_lost_between_the_counters_of_a_real_prometheus() {
+fn counters_on_a_real_prometheus_account_for_every_record() {
     let site = site("operate.metrics");
     let kafka = Kafka::shared();
     let mut records = traffic::redelivered(&traffic::records(2, 600), 2);
@@ -59,7 +59,7 @@ fn nothing_is_lost_between_the_counters_of_a_real_prometheus() {
 
     let adtrail = site.start();
     let prometheus = Prometheus::start(&[&adtrail.admin]);
-    // More, while it is watched.
+    // More events while Prometheus scrapes.
     let more = traffic::redelivered(&traffic::records(3, 300), 3);
     traffic::produce(&site.topics, &more);
     records.extend(more);
@@ -83,7 +83,7 @@ fn nothing_is_lost_between_the_counters_of_a_real_prometheus() {
         assert_eq!(of("adtrail_ingest_lag_messages"), 0.0, "{topic}");
         assert_eq!(of("adtrail_ingest_lag_seconds"), 0.0, "{topic}");
     }
-    // And as one expression, as an alert would have it.
+    // The same as one expression, as an alert would use it.
     let lost = COUNTED.map(|name| format!(" - sum by (topic) ({name})")).concat();
     let lost = format!("sum(sum by (topic) (adtrail_ingest_read_total){lost})");
     assert_eq!(prometheus.value(&lost), 0.0, "{lost}");
@@ -98,7 +98,7 @@ fn nothing_is_lost_between_the_counters_of_a_real_prometheus() {
 
     check_engine(&prometheus);
 
-    // Counters start anew; what there is, is there at once.
+    // After a restart counters start at 0, and the gauges of the store are right at once.
     adtrail.kill9();
     let adtrail = site.start();
     let scrape = adtrail.metrics();
@@ -110,7 +110,7 @@ fn nothing_is_lost_between_the_counters_of_a_real_prometheus() {
     assert_eq!(prometheus.value("sum(adtrail_ingest_lag_messages)"), 0.0);
 }
 
-/// That what the engine says of itself is plausible, and all of it there.
+/// Checks that all metrics of RocksDB are present and plausible.
 #[track_caller]
 fn check_engine(prometheus: &Prometheus) {
     let of = |name: &str| prometheus.value(&format!("adtrail_store_{name}"));
@@ -139,7 +139,7 @@ fn await_scrape(prometheus: &Prometheus) {
     });
 }
 
-/// What the events below hold, and no log may.
+/// Values of the events below that no log may contain.
 const SECRETS: [&str; 9] = [
     "11111111-2222-4333-8444-555555555555",
     "868049039501257",
@@ -152,7 +152,7 @@ const SECRETS: [&str; 9] = [
     "secret-agent",
 ];
 
-fn revealing(app: &str, more: &str) -> Message {
+fn message_with_secrets(app: &str, more: &str) -> Message {
     let [oaid, imei, android_id, md5, ip, _, click, event, agent] = SECRETS;
     let ids = format!(
         r#"{{"oaid":"{oaid}","imei":"{imei}","android_id":"{android_id}","idfa_md5":"{md5}"}}"#
@@ -166,7 +166,7 @@ fn revealing(app: &str, more: &str) -> Message {
 }
 
 #[test]
-fn logs_are_json_and_name_no_device() {
+fn logs_are_json_and_contain_no_device_data() {
     let site = site("operate.logs").flag("--log-format").flag("json");
     let good = r#""spreadid":1,"time":"2025-03-10T12:00:00Z""#;
     let bad = [
@@ -181,12 +181,15 @@ fn logs_are_json_and_name_no_device() {
         "\"time\":1,\"spreadid\":1,\"os\":\"\u{1}\"",
     ];
     for topic in site.topics.all() {
-        Kafka::shared().produce(topic, [revealing("app-x", good)]);
-        Kafka::shared().produce(topic, bad.map(|more| revealing("app-x", more)));
-        let unknown = [revealing("app-q", good), revealing("app-x", &good.replace("2025", "9025"))];
+        Kafka::shared().produce(topic, [message_with_secrets("app-x", good)]);
+        Kafka::shared().produce(topic, bad.map(|more| message_with_secrets("app-x", more)));
+        let unknown = [
+            message_with_secrets("app-q", good),
+            message_with_secrets("app-x", &good.replace("2025", "9025")),
+        ];
         Kafka::shared().produce(topic, unknown);
     }
-    // All that can be said is said.
+    // At the most verbose level.
     let mut adtrail = site.spawn_with(&[("RUST_LOG", "trace")]);
     adtrail.await_ready().unwrap();
     adtrail.await_read(3 * 12);

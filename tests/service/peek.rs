@@ -1,4 +1,4 @@
-//! `adtrail peek`: what a topic holds, as JSON lines.
+//! `adtrail peek`: the records of a topic as JSON lines.
 
 use std::process::Command;
 
@@ -28,14 +28,14 @@ fn peek(site: &Site, args: &[&str]) -> Vec<Value> {
     lines(&run_ok(&mut site.command(&[&["peek"], args].concat()), b""))
 }
 
-/// Partition and offset of each.
-fn places(lines: &[Value]) -> Vec<(i64, i64)> {
+/// Returns partition and offset of each line.
+fn offsets(lines: &[Value]) -> Vec<(i64, i64)> {
     let number = |line: &Value, name: &str| line[name].as_i64().unwrap();
     lines.iter().map(|line| (number(line, "partition"), number(line, "offset"))).collect()
 }
 
 #[test]
-fn a_topic_is_shown_to_its_end() {
+fn peek_shows_a_topic_to_its_end() {
     let kafka = Kafka::shared();
     let site = Site::new(kafka, "peek.all", 2, ONE_CAMPAIGN);
     let topic = &*site.topics.activations;
@@ -50,9 +50,9 @@ fn a_topic_is_shown_to_its_end() {
         ],
     );
     let mut shown = peek(&site, &[topic]);
-    // In order within a partition; the partitions come as they come.
+    // Records are in order within a partition; partitions may be interleaved.
     shown.sort_by_key(|line| line["partition"].as_i64());
-    assert_eq!(places(&shown), [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2)]);
+    assert_eq!(offsets(&shown), [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2)]);
     let event = |id: &str| {
         json!({"type": "activation", "app": "app-x", "event_id": id,
             "time": "2025-03-10T12:00:00.000Z", "ids": {"oaid": "d-1"}})
@@ -74,9 +74,9 @@ fn a_topic_is_shown_to_its_end() {
     assert_eq!(raw.len(), 1);
     assert!(raw[0].get("event").is_none() && raw[0]["headers"] == json!([]), "{raw:?}");
     let from = |time: &str| {
-        let mut places = places(&peek(&site, &[topic, "--from-time", time]));
-        places.sort_unstable();
-        places
+        let mut offsets = offsets(&peek(&site, &[topic, "--from-time", time]));
+        offsets.sort_unstable();
+        offsets
     };
     assert_eq!(from("2025-03-10T12:00:00.002Z"), [(1, 0), (1, 1), (1, 2)]);
     assert_eq!(from("2025-03-10T20:00:00.001+08:00"), [(0, 1), (1, 0), (1, 1), (1, 2)]);
@@ -86,15 +86,15 @@ fn a_topic_is_shown_to_its_end() {
 }
 
 #[test]
-fn new_records_are_waited_for() {
+fn peek_at_end_waits_for_new_records() {
     let kafka = Kafka::shared();
     let site = Site::new(kafka, "peek.new", 2, ONE_CAMPAIGN);
     let topic = &*site.topics.activations;
     kafka.produce(topic, [at(0, NOON_MS, "old"), at(1, NOON_MS, "old")]);
     let mut command = site.command(&["peek", topic, "--at-end", "--count", "3"]);
-    let [shown, said] = [Captured::empty(), Captured::empty()];
-    let mut child = command.stdout(shown.sink()).stderr(said.sink()).spawn().unwrap();
-    // Nobody says when it has found the end: what is produced until then is not shown.
+    let [shown, stderr] = [Captured::empty(), Captured::empty()];
+    let mut child = command.stdout(shown.sink()).stderr(stderr.sink()).spawn().unwrap();
+    // Records produced before peek has found the end are not shown, and nothing reports when that is.
     eventually("a new record is shown", || {
         kafka.produce(topic, [at(0, NOON_MS, "new")]);
         if shown.text().is_empty() { Err("nothing") } else { Ok(()) }
@@ -105,7 +105,7 @@ fn new_records_are_waited_for() {
     let text = shown.text();
     assert_eq!(text.lines().count(), 3, "{text}");
     assert!(!text.contains("old") && text.contains("new"), "{text}");
-    assert_eq!(said.text(), "");
+    assert_eq!(stderr.text(), "");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Records that are not on the partition that their app's key stands for: counted, told with what to
-//! do, and no less right for it.
+//! Records on another partition than most records of their app: they are counted and logged with advice, and exports
+//! are right all the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +9,11 @@ use testbed::kafka::{Kafka, Message};
 use testbed::site::Site;
 use testbed::traffic::{self, APPS, Record};
 
-const MISPLACED: &str = "adtrail_ingest_key_partition_mismatch_total";
-/// After all events of the crowd; the broker's times are ten seconds apart.
+const MISMATCHES: &str = "adtrail_ingest_key_partition_mismatch_total";
+/// Broker timestamp of the first record, later than all events.
 const FIRST_MS: i64 = 1_754_784_000_000;
-const APART_MS: i64 = 10_000;
+/// Distance between broker timestamps.
+const INTERVAL_MS: i64 = 10_000;
 
 static WORKLOAD: Workload = Workload::new(|| traffic::records(16, 2000));
 
@@ -20,13 +21,13 @@ fn site(name: &str, partitions: i32) -> Site {
     Site::new(Kafka::shared(), name, partitions, traffic::SETTINGS).set("store.retention", "off")
 }
 
-/// The record's place among all gives its time.
+/// Returns the record's message, with a broker timestamp by its number.
 fn message(number: usize, record: &Record) -> Message {
-    record.message().at(FIRST_MS + APART_MS * number as i64)
+    record.message().at(FIRST_MS + INTERVAL_MS * number as i64)
 }
 
-/// Every tenth record of app-x and app-y is sent by a producer of its own: changed, and with settings
-/// of that producer.
+/// Produces all records, every tenth of app-x and app-y with a second producer: changed, and with that producer's
+/// settings.
 fn produce_mixed(site: &Site, settings: &[(&str, &str)], change: impl Fn(Message) -> Message) {
     let kafka = Kafka::shared();
     let is_other =
@@ -43,14 +44,14 @@ fn produce_mixed(site: &Site, settings: &[(&str, &str)], change: impl Fn(Message
     );
 }
 
-/// The facts of each topic that are not on the partition with most of their app's.
-fn astray(site: &Site) -> BTreeMap<String, u64> {
+/// Counts the facts of each topic that are not on the partition with most facts of their app.
+fn mismatches(site: &Site) -> BTreeMap<String, u64> {
     let mut counts: BTreeMap<(&str, i32), BTreeMap<&str, u64>> = BTreeMap::new();
     let apps: BTreeMap<&str, &str> = WORKLOAD
         .records()
         .iter()
-        .filter(|one| !one.is_bad)
-        .map(|one| (&*one.line, &*one.app))
+        .filter(|record| !record.is_bad)
+        .map(|record| (&*record.line, &*record.app))
         .collect();
     for topic in site.topics.all() {
         for record in Kafka::shared().consume_all(topic) {
@@ -60,18 +61,18 @@ fn astray(site: &Site) -> BTreeMap<String, u64> {
             *of_topic.entry(topic).or_default() += 1;
         }
     }
-    let mut astray = BTreeMap::new();
+    let mut mismatches = BTreeMap::new();
     for app in APPS {
         let of_app: Vec<_> = counts.iter().filter(|((of, _), _)| *of == app).collect();
-        let home = of_app.iter().max_by_key(|(_, of_topic)| of_topic.values().sum::<u64>());
-        let ((_, home), _) = home.unwrap();
-        for (_, of_topic) in of_app.iter().filter(|((_, partition), _)| partition != home) {
+        let majority = of_app.iter().max_by_key(|(_, of_topic)| of_topic.values().sum::<u64>());
+        let ((_, majority), _) = majority.unwrap();
+        for (_, of_topic) in of_app.iter().filter(|((_, partition), _)| partition != majority) {
             for (topic, count) in *of_topic {
-                *astray.entry((*topic).to_owned()).or_default() += count;
+                *mismatches.entry((*topic).to_owned()).or_default() += count;
             }
         }
     }
-    astray
+    mismatches
 }
 
 fn warnings(log: &str) -> Vec<&str> {
@@ -86,16 +87,16 @@ fn read_all(site: &Site) -> Adtrail {
 
 #[track_caller]
 fn check(site: &Site, advice: &str) {
-    let astray = astray(site);
-    assert_eq!(astray.len(), 3, "the producers agree: {astray:?}");
+    let mismatches = mismatches(site);
+    assert_eq!(mismatches.len(), 3, "the producers agree: {mismatches:?}");
     let adtrail = read_all(site);
-    for (topic, astray) in &astray {
-        let found = adtrail.metric_of(MISPLACED, &format!("topic=\"{topic}\"")).unwrap() as u64;
-        assert!(found >= *astray, "{topic}: {found}, {astray} are astray");
+    for (topic, expected) in &mismatches {
+        let found = adtrail.metric_of(MISMATCHES, &format!("topic=\"{topic}\"")).unwrap() as u64;
+        assert!(found >= *expected, "{topic}: {found}, expected at least {expected}");
     }
-    // Some that were read before it was known where most are may count, too.
-    let (found, astray) = (adtrail.metric(MISPLACED).unwrap(), astray.values().sum::<u64>());
-    assert!(found as u64 <= 3 * astray, "{found}, {astray} are astray");
+    // Records that were read before the majority was known may count as well.
+    let (found, expected) = (adtrail.metric(MISMATCHES).unwrap(), mismatches.values().sum::<u64>());
+    assert!(found as u64 <= 3 * expected, "{found}, expected about {expected}");
     check_equal(&downloads(site, &adtrail), WORKLOAD.expected());
     let (status, log) = adtrail.terminate();
     assert!(status.success(), "{log}");
@@ -104,8 +105,8 @@ fn check(site: &Site, advice: &str) {
     for part in [advice, "exports are right all the same", "partition=", "home="] {
         assert!(warnings[0].contains(part), "{part}: {}", warnings[0]);
     }
-    let names = |what: &[&str]| what.iter().any(|one| warnings[0].contains(one));
-    assert!(names(&APPS[..2]) && names(&site.topics.all()), "{}", warnings[0]);
+    let has_any = |names: &[&str]| names.iter().any(|name| warnings[0].contains(name));
+    assert!(has_any(&APPS[..2]) && has_any(&site.topics.all()), "{}", warnings[0]);
     assert!(!log.contains("secret-device"), "{log}");
 }
 
@@ -126,8 +127,9 @@ fn missing_keys_are_reported() {
 #[test]
 fn other_keys_are_reported_and_not_shown() {
     let site = site("placement.other-key", 4);
-    // Seven of them, so that not all come on one partition.
-    let key = |time_ms: i64| format!("secret-device-{}", time_ms / APART_MS / 10 % 7).into_bytes();
+    // Seven keys, so that not all go to one partition.
+    let key =
+        |time_ms: i64| format!("secret-device-{}", time_ms / INTERVAL_MS / 10 % 7).into_bytes();
     produce_mixed(&site, &[], |message| Message {
         key: Some(key(message.time_ms.unwrap())),
         ..message
@@ -135,16 +137,17 @@ fn other_keys_are_reported_and_not_shown() {
     check(&site, "the message key of some is another than their app's");
 }
 
-/// Apps move when partitions are added, also where adtrail reads it all at once, later.
+/// Added partitions change the partition of an app, also if adtrail reads all records later.
 #[test]
-fn an_app_that_moves_is_not_misplaced() {
+fn added_partitions_are_not_key_mismatches() {
     let site = site("placement.grown", 2);
     let kafka = Kafka::shared();
     let third = WORKLOAD.records().len() / 3;
     let produce = |range: std::ops::Range<usize>| {
         let some = range.map(|number| (number, &WORKLOAD.records()[number]));
-        kafka
-            .produce_all(some.map(|(number, one)| (one.topic(&site.topics), message(number, one))));
+        kafka.produce_all(
+            some.map(|(number, record)| (record.topic(&site.topics), message(number, record))),
+        );
     };
     let grow = |partitions| {
         site.topics.all().iter().for_each(|topic| kafka.grow_topic(topic, partitions));
@@ -152,20 +155,20 @@ fn an_app_that_moves_is_not_misplaced() {
     produce(0..third);
     grow(5);
     produce(third..2 * third);
-    // Else it would be no test.
-    let on: BTreeSet<i32> = kafka
+    // The test needs an app that is on several partitions.
+    let partitions: BTreeSet<i32> = kafka
         .consume_all(&site.topics.clicks)
         .iter()
         .filter(|record| record.key.as_deref() == Some(APPS[0].as_bytes()))
         .map(|record| record.partition)
         .collect();
-    assert!(on.len() > 1, "the app has not moved: {on:?}");
+    assert!(partitions.len() > 1, "the app is on one partition: {partitions:?}");
     let adtrail = site.start();
     adtrail.await_read(2 * third as u64);
     grow(7);
     produce(2 * third..WORKLOAD.records().len());
     adtrail.await_read(WORKLOAD.records().len() as u64);
-    assert_eq!(adtrail.metric(MISPLACED), Some(0.0), "{}", adtrail.log());
+    assert_eq!(adtrail.metric(MISMATCHES), Some(0.0), "{}", adtrail.log());
     check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
     let (status, log) = adtrail.terminate();
     assert!(status.success() && warnings(&log).is_empty(), "{log}");
@@ -185,9 +188,9 @@ fn unequal_partition_counts_are_reported() {
     }
 }
 
-/// Whatever partitioner its producer has, which `replay-dlq` does not know.
+/// `replay-dlq` does not know the partitioner of the original producer.
 #[test]
-fn a_resent_letter_goes_to_its_original_partition() {
+fn a_replayed_dead_letter_goes_to_its_original_partition() {
     const PARTITIONS: i32 = 3;
     let (kafka, site) = (Kafka::shared(), site("placement.letters", PARTITIONS));
     let topic = &site.topics.effects;
@@ -199,6 +202,7 @@ fn a_resent_letter_goes_to_its_original_partition() {
     assert!(adtrail.terminate().0.success());
     let output = site.run(&["replay-dlq", &format!("{topic}.dlq")]);
     assert!(output.status.success(), "{output:?}");
-    let on: Vec<i32> = kafka.consume_all(topic).iter().map(|record| record.partition).collect();
-    assert_eq!(on, [0, 0, 1, 1, 2, 2]);
+    let partitions: Vec<i32> =
+        kafka.consume_all(topic).iter().map(|record| record.partition).collect();
+    assert_eq!(partitions, [0, 0, 1, 1, 2, 2]);
 }

@@ -19,7 +19,7 @@ fn site(name: &str) -> Site {
         .set("ingest.batch_records_max", "100")
 }
 
-/// Reads all that there is, and stops: how many records that were.
+/// Runs the service until it has read everything. Returns the number of records.
 fn read_all(site: &Site) -> f64 {
     let adtrail = site.start();
     adtrail.await_caught_up();
@@ -34,19 +34,19 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn a_store_that_is_behind_reads_again_what_it_has_lost() {
+fn a_store_that_is_behind_reads_lost_records_again() {
     let site = site("redelivery.behind");
-    let (store, kept) = (site.path().join("store"), site.path().join("kept"));
+    let (store, saved) = (site.path().join("store"), site.path().join("saved"));
     let all = traffic::redelivered(WORKLOAD.records(), 9);
     let (some, rest) = all.split_at(all.len() / 4);
     traffic::produce(&site.topics, some);
     read_all(&site);
-    copy(&store, &kept);
+    copy(&store, &saved);
     traffic::produce(&site.topics, rest);
     assert_eq!(read_all(&site), rest.len() as f64);
     for _ in 0..2 {
         fs::remove_dir_all(&store).unwrap();
-        copy(&kept, &store);
+        copy(&saved, &store);
         assert_eq!(read_all(&site), rest.len() as f64);
     }
     let adtrail = site.start();
@@ -54,14 +54,14 @@ fn a_store_that_is_behind_reads_again_what_it_has_lost() {
 }
 
 #[test]
-fn up_to_nine_times_and_without_a_group() {
+fn records_redelivered_up_to_nine_times_and_a_deleted_group() {
     let site = site("redelivery.nine");
-    // One to nine times each.
+    // Each record one to nine times.
     let all = traffic::redelivered(&traffic::redelivered(WORKLOAD.records(), 10), 11);
     let (some, rest) = all.split_at(all.len() / 2);
     traffic::produce(&site.topics, some);
     assert_eq!(read_all(&site), some.len() as f64);
-    // The store's positions count: no group is asked where to read on.
+    // Reading resumes from the store's positions, not from the group's offsets.
     let group = site.path().file_name().unwrap().to_str().unwrap();
     Kafka::shared().delete_group(group);
     traffic::produce(&site.topics, rest);
@@ -74,32 +74,32 @@ const HOUR: i64 = 3_600_000;
 /// 2025-03-10T00:00:00Z.
 const START: i64 = 1_741_564_800_000;
 
-/// What a broker took in three days, in its order: topic, line and when. Devices come again within hours and
-/// after days, ids too; nothing is later than an hour.
-fn of_three_days() -> Vec<(usize, String, i64)> {
+/// Events of three days in the broker's order: topic, line and broker timestamp. Devices and ids recur within hours and
+/// after days; no event is more than an hour late.
+fn three_days() -> Vec<(usize, String, i64)> {
     const EVENTS: usize = 2_400;
     let mut rng = fastrand::Rng::with_seed(12);
     let mut all: Vec<_> = (0..EVENTS as i64)
         .map(|n| {
-            let taken = START + n * 72 * HOUR / EVENTS as i64;
-            let time = taken - rng.i64(0..HOUR);
+            let broker_ms = START + n * 72 * HOUR / EVENTS as i64;
+            let time = broker_ms - rng.i64(0..HOUR);
             let (device, again) = (rng.u32(..40), n - rng.i64(0..30));
             let ids = format!(r#""ids":{{"oaid":"device-{device}"}}"#);
             let common = format!(r#""app":"app-x","time":{time},{ids}"#);
-            let (topic, own) = match rng.u8(..10) {
+            let (topic, fields) = match rng.u8(..10) {
                 0..5 => (0, format!(r#""type":"click","click_id":"c-{n}","spreadid":7"#)),
                 5..7 => (1, format!(r#""type":"activation","event_id":"a-{again}""#)),
                 _ => (2, format!(r#""type":"effect","name":"n","event_id":"e-{again}""#)),
             };
-            (topic, format!("{{{own},{common}}}"), taken)
+            (topic, format!("{{{fields},{common}}}"), broker_ms)
         })
         .collect();
-    all.sort_by_key(|(_, _, taken)| *taken);
+    all.sort_by_key(|(_, _, broker_ms)| *broker_ms);
     all
 }
 
 #[test]
-fn a_store_that_is_a_day_behind_decides_the_same_with_what_had_expired() {
+fn a_store_a_day_behind_decides_the_same_despite_expired_state() {
     let kafka = Kafka::shared();
     let site = Site::new(kafka, "redelivery.day", 1, ONE_CAMPAIGN)
         .set("store.retention", "off")
@@ -108,45 +108,45 @@ fn a_store_that_is_a_day_behind_decides_the_same_with_what_had_expired() {
         .set("attribution.reattribution_window", "12h")
         .set("attribution.effect_window", "8h")
         .set("ingest.batch_records_max", "50");
-    let all = of_three_days();
+    let all = three_days();
     let produce = |part: &[(usize, String, i64)]| {
         let topics = site.topics.all();
-        let message = |(topic, line, taken): &(usize, String, i64)| {
-            (topics[*topic], Message::new("app-x", line.clone()).at(*taken))
+        let message = |(topic, line, broker_ms): &(usize, String, i64)| {
+            (topics[*topic], Message::new("app-x", line.clone()).at(*broker_ms))
         };
         kafka.produce_all(part.iter().map(message));
     };
-    let (store, kept) = (site.path().join("store"), site.path().join("kept"));
+    let (store, saved) = (site.path().join("store"), site.path().join("saved"));
     let [first, second, third] = [0, 1, 2].map(|day| &all[day * 800..][..800]);
     produce(first);
     read_all(&site);
-    copy(&store, &kept);
+    copy(&store, &saved);
     produce(second);
     assert_eq!(read_all(&site), 800.0);
     fs::remove_dir_all(&store).unwrap();
-    copy(&kept, &store);
+    copy(&saved, &store);
     assert_eq!(read_all(&site), 800.0);
     produce(third);
     assert_eq!(read_all(&site), 800.0);
-    // What the first day was decided from is gone, or this shows nothing.
-    let (_, activation, taken) =
+    // The state that decided the first day has expired, otherwise this tests nothing.
+    let (_, activation, broker_ms) =
         first.iter().rfind(|(topic, ..)| *topic == 1).expect("an activation");
     let activation: serde_json::Value = serde_json::from_str(activation).expect("JSON");
     let id = activation["event_id"].as_str().expect("an id");
-    let told = site.run(&["explain", "--app", "app-x", "--activation", id]);
-    let told = String::from_utf8_lossy(&told.stdout).into_owned();
-    assert!(told.contains("Touches before 2025-03-11T"), "{told}");
+    let explanation = site.run(&["explain", "--app", "app-x", "--activation", id]);
+    let explanation = String::from_utf8_lossy(&explanation.stdout).into_owned();
+    assert!(explanation.contains("Touches before 2025-03-11T"), "{explanation}");
     let lines: Vec<&str> = all.iter().map(|(_, line, _)| line.as_str()).collect();
     let expected = site.replay("app-x", lines.join("\n").as_bytes());
     check_same("app-x", &site.download("app-x", "2025-03-01", "2025-04-01", &[]), &expected);
-    // Stamped long ago, this click passes for one in time. What it could change is decided.
-    let time = activation["time"].as_i64().expect("a time") - 1;
+    // By its old broker timestamp this click is not too late, but the decision that it could change is final.
+    let time = activation["time"].as_i64().expect("a number") - 1;
     let ids = &activation["ids"];
     let click = format!(
         r#"{{"type":"click","app":"app-x","click_id":"late","spreadid":7,"time":{time},"ids":{ids}}}"#
     );
     let adtrail = site.start();
-    kafka.produce(&site.topics.clicks, [Message::new("app-x", click).at(*taken)]);
+    kafka.produce(&site.topics.clicks, [Message::new("app-x", click).at(*broker_ms)]);
     adtrail.await_read(1);
     assert_eq!(adtrail.metric("adtrail_ingest_late_records_total"), Some(1.0));
     check_same("app-x", &site.download("app-x", "2025-03-01", "2025-04-01", &[]), &expected);

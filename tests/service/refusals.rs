@@ -1,5 +1,5 @@
-//! What adtrail refuses to run on, each time with what is wrong and where: a store in use, a port in use, settings,
-//! options.
+//! Refusals to run, with messages that name the problem and its location: a store in use, a port in use, invalid
+//! settings and options.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -27,13 +27,13 @@ fn a_second_process_on_one_store_or_port_is_refused() {
     let port = format!("export.listen={}", adtrail.export);
     let parts = ["export.listen", &adtrail.export, "in use"];
     check_refused(&site.run(&["run", "--set", &port]), 1, &parts);
-    // The first one is not disturbed.
+    // The first process is not affected.
     assert_eq!(adtrail.admin("/readyz").unwrap().status, 200);
     assert!(adtrail.terminate().0.success());
 }
 
 #[test]
-fn wrong_download_options_are_named() {
+fn invalid_download_options_are_named() {
     let site = Site::new(Kafka::shared(), "refusals.options", 1, SETTINGS);
     assert!(site.start().terminate().0.success());
     let download = |app, from, to, more: &[&str]| {
@@ -72,7 +72,7 @@ fn a_full_standard_output_is_reported() {
 }
 
 #[test]
-fn settings_that_librdkafka_alone_knows_are_refused_before_anything_is_made() {
+fn invalid_librdkafka_settings_are_refused_before_the_store_is_created() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("adtrail.toml");
     let text = "[kafka.librdkafka]\nsasl.pasword = \"hunter2\"\nfetch.min.bytes = \"x\"\n";
@@ -99,12 +99,12 @@ fn settings_are_refused_by_file_line_and_key() {
     let doubtful = "[attribution]\nclick_probabilistic_window = \"25h\"\n";
     fs::write(file, format!("{doubtful}{SETTINGS}")).unwrap();
     let valid = run_here(&["check-config", "--config", file]);
-    let [shown, said] = [&valid.stdout, &valid.stderr].map(|text| String::from_utf8_lossy(text));
-    assert!(valid.status.success(), "{said}");
+    let [shown, stderr] = [&valid.stdout, &valid.stderr].map(|text| String::from_utf8_lossy(text));
+    assert!(valid.status.success(), "{stderr}");
     assert!(shown.contains("valid: 1 app, 0 channels, 0 campaigns"), "{shown}");
     assert!(
-        said.contains("WARN") && said.contains("attribution.click_probabilistic_window"),
-        "{said}"
+        stderr.contains("WARN") && stderr.contains("attribution.click_probabilistic_window"),
+        "{stderr}"
     );
 
     fs::write(file, "[kafka]\nbrokerz = \"a:1\"\n[store]\npartitions = 0\n").unwrap();
@@ -121,7 +121,7 @@ fn settings_are_refused_by_file_line_and_key() {
     command.arg("check-config").env("ADTRAIL__STORE__PATH", OsStr::from_bytes(b"a\xff"));
     let output = run(command.current_dir(&dir), b"");
     check_refused(&output, 2, &["environment variable ADTRAIL__STORE__PATH: not UTF-8"]);
-    // Without an app there is nothing to run for; nothing is made.
+    // Without an app nothing starts, and no store is created.
     check_refused(&run_here(&["run", "--config", file]), 2, &["[[apps]]"]);
     assert!(!dir.path().join("adtrail-data").exists());
     fs::remove_file(file).unwrap();
@@ -137,6 +137,6 @@ fn settings_are_refused_by_file_line_and_key() {
         check_refused(&run_here(args), 2, &["no adtrail.toml in this folder", "--config"]);
     }
     let output = run_here(&["check-config"]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("--config"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && stderr.contains("--config"), "{stderr}");
 }

@@ -1,5 +1,5 @@
-//! Regions as operators see them, and apps that are spread over more and fewer partitions while
-//! the service is killed: the export is that of the events alone.
+//! Regions as operators see them, and an app whose fanout changes while the service is killed: the export depends only
+//! on the events.
 
 use serde_json::Value;
 use testbed::adtrail::Adtrail;
@@ -9,7 +9,7 @@ use testbed::site::Site;
 use testbed::traffic::{self, APPS, FROM, TO};
 use testbed::{rows, run_ok};
 
-/// The settings of the crowd, with app-x spread so far.
+/// The settings of the traffic, with a fanout of app-x.
 fn settings(fanout: u16) -> String {
     let app = "key = \"app-x\"\n";
     traffic::SETTINGS.replace(app, &format!("{app}[apps.store]\nfanout = {fanout}\n"))
@@ -26,17 +26,17 @@ fn sum(regions: &Value, figure: &str) -> u64 {
 }
 
 #[test]
-fn an_app_is_spread_further_and_back_while_the_service_is_killed() {
+fn fanout_changes_and_kills_do_not_change_exports() {
     let mut site = Site::new(Kafka::shared(), "regions.spread", 2, &settings(1))
         .set("store.retention", "off")
         .set("store.region_bytes_max", "65536")
         .set("ingest.batch_records_max", "40");
     let records = traffic::records(7, 2_000);
     let events = traffic::file(&records);
-    let fans = [1, 4, 32, 2, 16];
-    let mut portions = records.chunks(records.len().div_ceil(fans.len()));
+    let fanouts = [1, 4, 32, 2, 16];
+    let mut portions = records.chunks(records.len().div_ceil(fanouts.len()));
     let mut last: Option<Adtrail> = None;
-    for fanout in fans {
+    for fanout in fanouts {
         last.into_iter().for_each(Adtrail::kill9);
         site.change(&settings(fanout));
         traffic::produce(&site.topics, portions.next().unwrap());
@@ -64,23 +64,27 @@ fn an_app_is_spread_further_and_back_while_the_service_is_killed() {
     drop(adtrail);
 }
 
-/// What the command and the metrics say of the same store.
+/// Compares the output of the command with the metrics.
 fn check_regions(site: &Site, adtrail: &Adtrail, shown: u64) {
-    let told = regions(site);
-    assert_eq!(sum(&told, "rows"), shown);
-    assert!(sum(&told, "written") >= shown);
-    let count = told["regions"].as_array().unwrap().len();
-    assert!(count > 8, "split: {count}");
+    let regions = regions(site);
+    assert_eq!(sum(&regions, "rows"), shown);
+    assert!(sum(&regions, "written") >= shown);
+    let count = regions["regions"].as_array().unwrap().len();
+    assert!(count > 8, "the regions are not split: {count}");
     assert_eq!(adtrail.metric("adtrail_store_regions"), Some(count as f64));
     let largest = adtrail.metric_of("adtrail_store_region_rows", "of=\"largest\"").unwrap();
-    let rows = told["regions"].as_array().unwrap().iter().map(|region| region["rows"].as_u64());
+    let rows = regions["regions"].as_array().unwrap().iter().map(|region| region["rows"].as_u64());
     assert_eq!(rows.max().unwrap(), Some(largest as u64));
     let skew = adtrail.metric_of("adtrail_store_region_skew", "by=\"bytes\"").unwrap();
-    assert!((told["skew"]["bytes"].as_f64().unwrap() - skew).abs() < 1e-9);
-    let spread = &told["spread"][0];
+    assert!((regions["skew"]["bytes"].as_f64().unwrap() - skew).abs() < 1e-9);
+    let spread = &regions["spread"][0];
     assert_eq!((&spread["app"], &spread["fanout"]), (&"app-x".into(), &16.into()));
-    assert_eq!(spread["partitions"].as_array().unwrap().len(), 32, "where rows were and are");
-    // An export was read before.
+    assert_eq!(
+        spread["partitions"].as_array().unwrap().len(),
+        32,
+        "the partitions of old and new rows"
+    );
+    // An export counts as reads.
     assert!(adtrail.get("/v1/apps/app-x/events.csv?from=2020-01-01&to=2030-01-01").is_ok());
     let read = adtrail.metric_of("adtrail_store_region_rows_read_per_second", "of=\"largest\"");
     assert!(read > Some(0.0), "{read:?}");

@@ -1,4 +1,4 @@
-//! `adtrail replay-dlq`: dead letters sent again, each once, whatever comes between.
+//! `adtrail replay-dlq`: each dead letter is sent once, whatever interrupts the command.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -11,14 +11,14 @@ use testbed::site::{ONE_CAMPAIGN, Site, Topics};
 use testbed::{Captured, eventually, rows, run_ok};
 
 const RULES: &str = "[attribution]\ncorrection_horizon = \"off\"\n";
-/// The app that was forgotten.
+/// Settings of an app that is missing at first.
 const OTHER_APP: &str = "[[apps]]\npid = 2\nkey = \"app-y\"\n[[campaigns]]\nspreadid = 8\npid = 2\nchannel = \"toutiao\"\n";
 
 fn settings(more: &str) -> String {
     format!("{RULES}{ONE_CAMPAIGN}{more}")
 }
 
-/// A click, an activation that comes of it and an effect of that, of one app.
+/// A click, the activation that it is credited with, and an effect, of one app.
 fn journey(app: &str, spreadid: u32, number: usize) -> [String; 3] {
     let time = 1_741_608_000_000_u64 + number as u64 * 1000;
     let common = format!(r#""app":"{app}","ids":{{"oaid":"{app}-{number}"}}"#);
@@ -37,19 +37,19 @@ fn journey(app: &str, spreadid: u32, number: usize) -> [String; 3] {
     ]
 }
 
-fn said(output: &Output) -> String {
+fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The counts by code and topic, each by its column.
+/// Returns the lines of the table, by code and topic.
 #[track_caller]
 fn counts(output: &Output) -> BTreeMap<String, rows::Row> {
-    assert!(output.status.success(), "{}", said(output));
+    assert!(output.status.success(), "{}", stderr(output));
     let rows = rows::parse(&output.stdout).into_iter();
     rows.map(|row| (format!("{} {}", row["code"], row["topic"]), row)).collect()
 }
 
-/// One count of the only line.
+/// Returns one column of a table with one line.
 #[track_caller]
 fn count(output: &Output, column: &str) -> String {
     let counts = counts(output);
@@ -58,7 +58,7 @@ fn count(output: &Output, column: &str) -> String {
 }
 
 #[test]
-fn resent_letters_give_the_export_of_good_records() {
+fn replayed_letters_give_the_export_of_valid_records() {
     let kafka = Kafka::shared();
     let mut site = Site::new(kafka, "resend.whole", 2, &settings("")).set("store.retention", "off");
     let (mut events, mut messages) = (String::new(), Vec::new());
@@ -73,7 +73,7 @@ fn resent_letters_give_the_export_of_good_records() {
             }
         }
     }
-    // One that is beyond help, in each topic.
+    // A record in each topic that stays invalid.
     messages.extend(site.topics.all().map(|topic| (topic, Message::new("app-x", "[1]"))));
     kafka.produce_all(messages);
     let adtrail = site.start();
@@ -104,7 +104,7 @@ fn resent_letters_give_the_export_of_good_records() {
         check_same(app, &found, &expected);
     }
 
-    // What can not be helped comes back, is another record then, and may be sent another time.
+    // A record that is still invalid becomes a new dead letter, which may be sent again.
     let sent = site.run(&["replay-dlq", &dlq(effects)]);
     assert_eq!(counts(&sent)[&format!("not_an_object {effects}")]["sent"], "1");
     adtrail.await_read(121);
@@ -115,7 +115,7 @@ fn resent_letters_give_the_export_of_good_records() {
     assert!(!log.contains("ERROR") && !log.contains("panicked"), "{log}");
 }
 
-/// Every record of the other app twice, the second equal to the first.
+/// Checks that every record of app-y is there twice with equal headers, and all others once.
 #[track_caller]
 fn check_sent(records: &[Record]) {
     let mut seen: BTreeMap<_, Vec<_>> = BTreeMap::new();
@@ -130,7 +130,7 @@ fn check_sent(records: &[Record]) {
     }
 }
 
-/// Where a dead letter was, as its headers say.
+/// Returns a dead letter with its headers.
 fn letter(source: &str, offset: usize, code: &str, value: &str) -> Message {
     let header = |name: &str, value: &str| (name.to_owned(), value.as_bytes().to_vec());
     Message {
@@ -148,7 +148,7 @@ fn letter(source: &str, offset: usize, code: &str, value: &str) -> Message {
     }
 }
 
-/// A site with so many letters of its clicks, the values of which are their numbers.
+/// Creates a site with dead letters of clicks, whose values are their numbers.
 fn site_with_letters(name: &str, count: usize) -> Site {
     let kafka = Kafka::shared();
     let site = Site::new(kafka, name, 3, &settings(""));
@@ -158,7 +158,7 @@ fn site_with_letters(name: &str, count: usize) -> Site {
     site
 }
 
-/// That each of so many was sent, and none twice.
+/// Checks that each dead letter was sent exactly once.
 #[track_caller]
 fn check_each_once(site: &Site, count: usize) {
     let mut sent: Vec<usize> = Kafka::shared()
@@ -171,24 +171,24 @@ fn check_each_once(site: &Site, count: usize) {
     assert!(sent.iter().enumerate().all(|(index, number)| index == *number));
 }
 
-/// A run in the background, with what it says.
+/// Starts a run in the background. Returns it and its standard error.
 fn spawn(site: &Site) -> (Child, Captured) {
     let dlq = format!("{}.dlq", site.topics.clicks);
     let mut command = site.command(&["replay-dlq", &dlq]);
-    let said = Captured::empty();
-    let child = command.stdout(Stdio::null()).stderr(said.sink()).spawn().unwrap();
-    (child, said)
+    let stderr = Captured::empty();
+    let child = command.stdout(Stdio::null()).stderr(stderr.sink()).spawn().unwrap();
+    (child, stderr)
 }
 
-/// Waits until the run has written so much, or has ended; whether it was still running then.
-fn await_written(site: &Site, child: &mut Child, said: &Captured, offsets: i64) -> bool {
+/// Waits until the run has written up to an offset, or has ended. Returns whether it is still running.
+fn await_written(site: &Site, child: &mut Child, stderr: &Captured, offsets: i64) -> bool {
     eventually("letters are written", || {
         if child.try_wait().unwrap().is_some() {
             return Ok(false);
         }
         match Kafka::shared().written(&site.topics.clicks) {
             written if written >= offsets => Ok(true),
-            written => Err(format!("{written} of {offsets}: {}", said.text())),
+            written => Err(format!("{written} of {offsets}: {}", stderr.text())),
         }
     })
 }
@@ -198,13 +198,13 @@ const MANY: usize = 20_000;
 #[test]
 fn a_killed_run_is_completed_by_the_next() {
     let mut killed = 0;
-    // A run that is over before it is killed shows nothing: on a fast machine once more.
+    // A run that ends before it is killed tests nothing: try again, on a fast machine.
     for attempt in 0..5 {
         let site = site_with_letters(&format!("resend.killed{attempt}"), MANY);
         for _ in 0..4 {
             let before = Kafka::shared().written(&site.topics.clicks);
-            let (mut child, said) = spawn(&site);
-            let is_running = await_written(&site, &mut child, &said, before + 1);
+            let (mut child, stderr) = spawn(&site);
+            let is_running = await_written(&site, &mut child, &stderr, before + 1);
             child.kill().unwrap();
             child.wait().unwrap();
             killed += usize::from(is_running);
@@ -223,14 +223,14 @@ fn a_killed_run_is_completed_by_the_next() {
 }
 
 #[test]
-fn the_later_of_two_runs_sends() {
+fn a_second_run_takes_over_from_the_first() {
     for attempt in 0..5 {
         let site = site_with_letters(&format!("resend.twice{attempt}"), MANY);
-        let (mut first, said) = spawn(&site);
+        let (mut first, stderr) = spawn(&site);
         let signal = |name: &str, child: &Child| {
             run_ok(Command::new("kill").args([name, &child.id().to_string()]), b"");
         };
-        let is_running = await_written(&site, &mut first, &said, 1);
+        let is_running = await_written(&site, &mut first, &stderr, 1);
         if !is_running {
             continue;
         }
@@ -243,13 +243,13 @@ fn the_later_of_two_runs_sends() {
         let status = first.wait().unwrap();
         check_each_once(&site, MANY);
         if before < MANY {
-            let said = said.text();
-            assert_eq!(status.code(), Some(1), "{said}");
-            assert!(said.contains("another run over this topic has taken over"), "{said}");
+            let stderr = stderr.text();
+            assert_eq!(status.code(), Some(1), "{stderr}");
+            assert!(stderr.contains("another run over this topic has taken over"), "{stderr}");
             return;
         }
     }
-    panic!("the first run was never in the middle");
+    panic!("the first run always ended before it was stopped");
 }
 
 #[test]
@@ -272,12 +272,12 @@ fn letters_are_sent_by_code_and_other_records_stay() {
             value: Some(b"\x00\xff".to_vec()),
             ..letter(clicks, 3, "bad_time", "")
         },
-        // In the same place of a topic that was made anew.
+        // At the same offset of a recreated topic.
         letter(clicks, 1, "unknown_app", "6"),
     ];
     letters[5].headers[3].1 = b"first".to_vec();
     kafka.produce(&dlq, letters);
-    // A header's name that is no UTF-8.
+    // The name of this header is not UTF-8.
     let mut kcat = Command::new("kcat");
     kcat.args(["-P", "-b", &kafka.brokers(), "-t", &dlq, "-H"]).arg(OsStr::from_bytes(b"\xff=1"));
     run_ok(&mut kcat, b"strange\n");
@@ -292,11 +292,11 @@ fn letters_are_sent_by_code_and_other_records_stay() {
     check(&dry, "bad_value", clicks, ["1", "0", "1", "0", "0"]);
     check(&dry, "", "", ["0", "0", "0", "0", "4"]);
     assert!(kafka.consume_all(clicks).is_empty());
-    let said = said(&dry);
+    let stderr = stderr(&dry);
     for part in ["not the headers of a dead letter", "not configured", "not UTF-8", "offset=4"] {
-        assert!(said.contains(part), "{part:?} is not in: {said}");
+        assert!(stderr.contains(part), "{part:?} is not in: {stderr}");
     }
-    assert!(!said.contains("panicked"), "{said}");
+    assert!(!stderr.contains("panicked"), "{stderr}");
 
     let first = site.run(&["replay-dlq", &dlq, "--filter", "bad_time", "--filter", "unknown_app"]);
     check(&first, "bad_value", clicks, ["0", "0", "0", "2", "0"]);
@@ -329,10 +329,10 @@ fn unusable_topics_and_refused_letters_are_reported() {
     let dlq = format!("{clicks}.dlq");
     let check = |args: &[&str], code: i32, parts: &[&str]| {
         let output = site.run(&[&["replay-dlq"], args].concat());
-        let said = said(&output);
-        assert_eq!(output.status.code(), Some(code), "{said}");
+        let stderr = stderr(&output);
+        assert_eq!(output.status.code(), Some(code), "{stderr}");
         for part in parts {
-            assert!(said.contains(part), "{part:?} is not in: {said}");
+            assert!(stderr.contains(part), "{part:?} is not in: {stderr}");
         }
     };
     check(&[], 2, &["TOPIC"]);
@@ -340,7 +340,7 @@ fn unusable_topics_and_refused_letters_are_reported() {
     check(&[&dlq, "--filter", "bad_values"], 2, &["--filter", "bad_value,", "\"bad_values\""]);
     check(&["no.such.dlq"], 1, &["no such topic", "no.such.dlq"]);
 
-    // Together they are longer than the topic takes at once, and one is by itself.
+    // The transaction is larger than the topic's limit, and so is one record by itself.
     kafka.set_topic(clicks, &[("max.message.bytes", "2000")]);
     let letters = (3..20).map(|number| {
         let value = "x".repeat(if number == 5 { 5000 } else { 500 });
@@ -353,11 +353,11 @@ fn unusable_topics_and_refused_letters_are_reported() {
     check(&[&dlq], 0, &[]);
     assert_eq!(kafka.consume_all(clicks).len(), 20);
 
-    // A journal that forgets is none.
+    // A journal topic that deletes old records is refused.
     let other = site_with_letters("resend.forgets", 1);
     let dlq = format!("{}.dlq", other.topics.clicks);
     kafka.create_topic(&format!("{dlq}.replayed"), 1, &[("cleanup.policy", "delete")]);
     let output = other.run(&["replay-dlq", &dlq]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(said(&output).contains("cleanup.policy=compact"), "{}", said(&output));
+    assert!(stderr(&output).contains("cleanup.policy=compact"), "{}", stderr(&output));
 }

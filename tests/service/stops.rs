@@ -1,5 +1,4 @@
-//! SIGTERM at the worst moments: adtrail ends well, within its deadline, and reads nothing again
-//! that it has committed.
+//! SIGTERM at the worst moments: adtrail shuts down cleanly, within its deadline, and reads no committed record again.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -16,12 +15,12 @@ use testbed::site::{ONE_CAMPAIGN, Site};
 use testbed::traffic::{self, FROM, TO};
 use testbed::{eventually, from_env, run_ok};
 
-/// `run.shutdown_deadline`, and what a slow machine takes to see the end of a process.
+/// `run.shutdown_deadline`, and the time in which a slow machine notices the end of a process.
 const DEADLINE: Duration = Duration::from_secs(30 + 5);
 const BATCH_RECORDS: usize = 40;
 
 static WORKLOAD: Workload = Workload::new(|| {
-    // Each comes twice in the mean: some 300 for every stop.
+    // Each record is produced twice on average: some 300 for every stop.
     let count = 2_500.max(from_env("ADTRAIL_STOPS", 0) * 150);
     traffic::redelivered(&traffic::records(15, count), 15)
 });
@@ -32,12 +31,12 @@ fn site(kafka: &Kafka, name: &str, partitions: i32) -> Site {
         .set("ingest.batch_records_max", &BATCH_RECORDS.to_string())
 }
 
-/// What was committed since its start, as far as one can see from outside.
+/// Returns a lower bound of the number of records committed since the start.
 fn committed(adtrail: &Adtrail) -> u64 {
     adtrail.metric("adtrail_ingest_read_total").unwrap_or(0.0) as u64
 }
 
-/// Its log, once it has ended as it should after the signals.
+/// Sends the signals and checks that the process shuts down cleanly. Returns its log.
 #[track_caller]
 fn stop(adtrail: Adtrail, signals: &[&str]) -> String {
     let since = Instant::now();
@@ -50,7 +49,7 @@ fn stop(adtrail: Adtrail, signals: &[&str]) -> String {
     log
 }
 
-/// Starts it and reads all that is left: how much that was.
+/// Starts a service and waits until it has read everything. Returns it and the number of records.
 fn read_rest(site: &Site) -> (Adtrail, u64) {
     let adtrail = site.start();
     adtrail.await_caught_up();
@@ -58,8 +57,8 @@ fn read_rest(site: &Site) -> (Adtrail, u64) {
     (adtrail, read)
 }
 
-/// Whether it has not read anything yet, and so does not listen for signals: one just ends it.
-fn is_at_its_beginning(log: &str) -> bool {
+/// Checks whether the service is still starting: it does not handle signals yet, so they end it.
+fn is_starting(log: &str) -> bool {
     !log.contains("adtrail runs")
 }
 
@@ -70,8 +69,8 @@ fn sigterm_at_random_moments_reads_nothing_again() {
     let kafka = Kafka::shared();
     let site = site(kafka, "stops.random", 4);
     let mut portions = traffic::portions(WORKLOAD.records(), stops + 1);
-    // Produced, and not seen to be committed.
-    let mut left = 0;
+    // Upper bound of the records that are produced and not committed.
+    let mut uncommitted = 0;
     for portion in portions.by_ref().take(stops) {
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -85,30 +84,36 @@ fn sigterm_at_random_moments_reads_nothing_again() {
                 adtrail.await_ready().unwrap();
             }
             thread::sleep(Duration::from_millis(moments.u64(..700)));
-            left += portion.len() as u64;
-            if is_at_its_beginning(&adtrail.log()) {
+            uncommitted += portion.len() as u64;
+            if is_starting(&adtrail.log()) {
                 let (status, log) = adtrail.terminate();
-                assert!(status.success() || is_at_its_beginning(&log), "{status}: {log}");
+                assert!(status.success() || is_starting(&log), "{status}: {log}");
             } else {
-                left -= committed(&adtrail);
+                uncommitted -= committed(&adtrail);
                 stop(adtrail, &["TERM"]);
             }
         });
         if moments.bool() {
             let (adtrail, read) = read_rest(&site);
-            assert!(read <= left, "{read} were read, and {left} were left");
-            left = 0;
+            assert!(
+                read <= uncommitted,
+                "{read} were read, at most {uncommitted} were uncommitted"
+            );
+            uncommitted = 0;
             stop(adtrail, &["TERM"]);
         }
     }
     let last = portions.next().unwrap();
     traffic::produce(&site.topics, last);
     let (adtrail, read) = read_rest(&site);
-    left += last.len() as u64;
-    println!("{stops} stops, {read} read after the last, at most {left}");
-    assert!(read <= left && read < WORKLOAD.records().len() as u64, "{read} of {left}");
+    uncommitted += last.len() as u64;
+    println!("{stops} stops, {read} read after the last, at most {uncommitted} uncommitted");
+    assert!(
+        read <= uncommitted && read < WORKLOAD.records().len() as u64,
+        "{read} of {uncommitted}"
+    );
     check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
-    // Nothing is left, and nothing is read again.
+    // Everything is committed, so nothing is read again.
     stop(adtrail, &["TERM"]);
     let (adtrail, read) = read_rest(&site);
     assert_eq!(read, 0);
@@ -116,7 +121,7 @@ fn sigterm_at_random_moments_reads_nothing_again() {
 }
 
 #[test]
-fn repeated_sigterm_still_ends_it_cleanly() {
+fn repeated_sigterm_still_shuts_down_cleanly() {
     let site = site(Kafka::shared(), "stops.twice", 2);
     traffic::produce(&site.topics, WORKLOAD.records());
     let adtrail = site.start();
@@ -129,20 +134,20 @@ fn repeated_sigterm_still_ends_it_cleanly() {
 }
 
 #[test]
-fn sigterm_before_partitions_are_found_ends_it_cleanly() {
+fn sigterm_before_partitions_are_found_shuts_down_cleanly() {
     let kafka = Kafka::start_to_hang();
     let site = site(&kafka, "stops.early", 2);
     traffic::produce_to(&kafka, &site.topics, WORKLOAD.records());
     kafka.pause();
     for _ in 0..2 {
         let adtrail = site.spawn();
-        eventually("it listens", || match adtrail.log().contains("adtrail runs") {
+        eventually("the service listens", || match adtrail.log().contains("adtrail runs") {
             true => Ok(()),
             false => Err(adtrail.log()),
         });
         stop(adtrail, &["TERM"]);
     }
-    // It looks for topics that there are none of, and has not given up yet.
+    // The service still waits for topics that do not exist.
     kafka.resume();
     let missing = Site::on(testbed::site::Topics::of("missing"), kafka.brokers(), ONE_CAMPAIGN);
     let adtrail = missing.spawn();
@@ -158,36 +163,36 @@ fn sigterm_while_partitions_are_added_reads_nothing_again() {
     let kafka = Kafka::shared();
     let site = site(kafka, "stops.grown", 1).impatient();
     let mut portions = WORKLOAD.records().chunks(WORKLOAD.records().len().div_ceil(4));
-    let mut left = 0;
+    let mut uncommitted = 0;
     for (partitions, portion) in (2..).zip(portions.by_ref().take(3)) {
         let adtrail = site.start();
         thread::scope(|scope| {
             scope
                 .spawn(|| portion.chunks(60).for_each(|some| traffic::produce(&site.topics, some)));
             site.topics.all().iter().for_each(|topic| kafka.grow_topic(topic, partitions));
-            // Once it is found running, else when it starts.
+            // The first change is noticed while the service runs, others at its next start.
             if partitions == 2 {
-                eventually("it has seen that there are more", || {
+                eventually("the new partitions are noticed", || {
                     let log = adtrail.log();
                     let is_seen = log.contains("the number of partitions has changed");
                     if is_seen { Ok(()) } else { Err(log) }
                 });
             }
-            left += portion.len() as u64;
-            left -= committed(&adtrail);
+            uncommitted += portion.len() as u64;
+            uncommitted -= committed(&adtrail);
             stop(adtrail, &["TERM"]);
         });
     }
     let last = portions.next().unwrap();
     traffic::produce(&site.topics, last);
     let (adtrail, read) = read_rest(&site);
-    assert!(read <= left + last.len() as u64, "{read} of {left} and {}", last.len());
+    assert!(read <= uncommitted + last.len() as u64, "{read} of {uncommitted} and {}", last.len());
     check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
 }
 
-/// Nothing acknowledges dead letters, and nothing is told where it stands.
+/// The broker acknowledges neither dead letters nor offset commits.
 #[test]
-fn sigterm_while_the_broker_hangs_ends_it_cleanly() {
+fn sigterm_while_the_broker_hangs_shuts_down_cleanly() {
     let kafka = Kafka::start_to_hang();
     let site = site(&kafka, "stops.hangs", 2);
     traffic::produce_to(&kafka, &site.topics, WORKLOAD.records());
@@ -200,7 +205,7 @@ fn sigterm_while_the_broker_hangs_ends_it_cleanly() {
     let (adtrail, read) = read_rest(&site);
     assert!(before + read <= WORKLOAD.records().len() as u64, "{before} and {read}");
     check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
-    // And with everything read.
+    // The same after everything is read.
     kafka.pause();
     stop(adtrail, &["TERM"]);
     kafka.resume();
@@ -209,49 +214,50 @@ fn sigterm_while_the_broker_hangs_ends_it_cleanly() {
     stop(adtrail, &["TERM"]);
 }
 
-/// Whoever has something to say waits then: downloads, whose lines are in the log, and with them all threads that
-/// serve.
+/// Every thread that logs blocks: downloads, which log a line each, and with them all threads of the listeners.
 #[test]
 fn a_blocked_log_does_not_stop_the_shutdown() {
     let site = Site::new(Kafka::shared(), "stops.unheard", 1, ONE_CAMPAIGN)
         .set("run.shutdown_deadline", "2s");
     let (export, admin) = site.addresses();
-    let (_nobody, log) = UnixStream::pair().unwrap();
+    let (_unread, log) = UnixStream::pair().unwrap();
     let mut child = start_with_log(&site, &log);
     let path = format!("/v1/apps/app-x/events.csv?from={FROM}&to={TO}");
-    eventually("it serves", || testbed::http::get(&export, &path));
+    eventually("the service responds", || testbed::http::get(&export, &path));
     fill(&log);
-    let ask = |address: &str, path: &str| {
+    let request = |address: &str, path: &str| {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
         stream
     };
     let mut downloads = Vec::new();
-    eventually("nothing is answered any more", || {
-        downloads.push(ask(&export, &path));
-        match ask(&admin, "/livez").read_to_end(&mut Vec::new()) {
-            Ok(_) => Err("it is answered"),
+    eventually("requests get no response any more", || {
+        downloads.push(request(&export, &path));
+        match request(&admin, "/livez").read_to_end(&mut Vec::new()) {
+            Ok(_) => Err("a request got a response"),
             Err(_) => Ok(()),
         }
     });
     assert_eq!(child.try_wait().unwrap(), None);
     run_ok(Command::new("kill").args(["-TERM", &child.id().to_string()]), b"");
-    let status = eventually("it ends", || child.try_wait().unwrap().ok_or("it has not ended"));
+    let status =
+        eventually("the process ends", || child.try_wait().unwrap().ok_or("still running"));
     assert_eq!(status.code(), Some(1));
 }
 
-/// Then it can not say why it does not start.
+/// The process cannot log why it does not start.
 #[test]
 fn a_blocked_log_does_not_stop_a_failing_start() {
     let site = Site::new(Kafka::shared(), "stops.unsaid", 1, ONE_CAMPAIGN)
         .set("run.shutdown_deadline", "2s");
     let (export, _) = site.addresses();
     let _taken = TcpListener::bind(&export).unwrap();
-    let (_nobody, log) = UnixStream::pair().unwrap();
+    let (_unread, log) = UnixStream::pair().unwrap();
     fill(&log);
     let mut child = start_with_log(&site, &log);
-    let status = eventually("it ends", || child.try_wait().unwrap().ok_or("it has not ended"));
+    let status =
+        eventually("the process ends", || child.try_wait().unwrap().ok_or("still running"));
     assert_eq!(status.code(), Some(1));
 }
 
@@ -260,7 +266,7 @@ fn start_with_log(site: &Site, log: &UnixStream) -> Child {
     site.command(&["run"]).stdout(Stdio::null()).stderr(log).spawn().unwrap()
 }
 
-/// Whoever writes one byte more waits.
+/// Fills the socket, so that writing one more byte blocks.
 fn fill(mut log: &UnixStream) {
     log.set_nonblocking(true).unwrap();
     for length in [4_096, 1] {
@@ -269,7 +275,7 @@ fn fill(mut log: &UnixStream) {
     log.set_nonblocking(false).unwrap();
 }
 
-/// A site with more rows than sockets take that nobody reads.
+/// Starts a service with more rows than fit into the buffers of an unread socket.
 fn with_long_rows(name: &str, deadline: &str) -> (Site, Adtrail) {
     let site = Site::new(Kafka::shared(), name, 1, ONE_CAMPAIGN)
         .set("store.retention", "off")
@@ -287,7 +293,7 @@ fn with_long_rows(name: &str, deadline: &str) -> (Site, Adtrail) {
     (site, adtrail)
 }
 
-/// A download of which one byte is read.
+/// Starts a download and reads one byte of it.
 fn begin(adtrail: &Adtrail) -> TcpStream {
     let mut stream = TcpStream::connect(&adtrail.export).unwrap();
     stream.set_read_timeout(Some(testbed::DEADLINE)).unwrap();
@@ -297,17 +303,17 @@ fn begin(adtrail: &Adtrail) -> TcpStream {
     stream
 }
 
-/// Whether the body comes to its end mark.
+/// Reads the rest of a response. Returns whether its body ends with the last chunk.
 fn is_whole(mut stream: TcpStream) -> bool {
     let mut rest = Vec::new();
-    // A connection that is reset gives what came before.
+    // A reset connection returns the bytes received before.
     let _ = stream.read_to_end(&mut rest);
     rest.ends_with(b"\r\n0\r\n\r\n")
 }
 
 fn await_stopping(adtrail: &Adtrail) {
     adtrail.signal("TERM");
-    eventually("it has heard", || match adtrail.log().contains("stopping") {
+    eventually("the shutdown begins", || match adtrail.log().contains("stopping") {
         true => Ok(()),
         false => Err(adtrail.log()),
     });
@@ -326,10 +332,10 @@ fn downloads_in_progress_may_finish() {
 }
 
 #[test]
-fn downloads_that_nobody_reads_are_cut_off_visibly() {
+fn unread_downloads_are_aborted_visibly() {
     let (site, adtrail) = with_long_rows("stops.unread", "10s");
     let unread = begin(&adtrail);
-    // Beside them, all is read and committed.
+    // Meanwhile all records are read and committed.
     let line = r#"{"app":"app-x","event_id":"last","time":"2025-03-10T12:00:00Z"}"#;
     Kafka::shared().produce(&site.topics.activations, [Message::new("app-x", line)]);
     adtrail.await_read(3_001);
@@ -341,9 +347,9 @@ fn downloads_that_nobody_reads_are_cut_off_visibly() {
     stop(adtrail, &["TERM"]);
 }
 
-/// What it waits for does not answer, so that it does not listen for signals yet.
+/// HBase does not respond while the store opens, so the service does not handle signals yet.
 #[test]
-fn a_signal_while_the_store_opens_ends_it_at_once() {
+fn a_signal_while_the_store_opens_ends_the_process_at_once() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let servers = format!("{:?}", [silent.local_addr().unwrap().to_string()]);
     let site = Site::new(Kafka::shared(), "stops.opening", 1, ONE_CAMPAIGN)
@@ -351,7 +357,7 @@ fn a_signal_while_the_store_opens_ends_it_at_once() {
         .set("store.hbase.servers", &servers);
     for (signal, code) in [("TERM", 128 + 15), ("INT", 128 + 2)] {
         let adtrail = site.spawn();
-        let _asked = silent.accept().unwrap();
+        let _connection = silent.accept().unwrap();
         adtrail.signal(signal);
         let (status, log) = adtrail.wait();
         assert_eq!(status.code(), Some(code), "{status}: {log}");

@@ -1,9 +1,9 @@
-//! TalkingData's own clicks, all the way: a stock producer, a real Kafka, the service, HTTP, over the
-//! embedded store and over a real HBase.
+//! TalkingData's clicks end to end: a stock producer, a real Kafka, the service and HTTP, over the embedded store and
+//! over a real HBase.
 //!
-//! The sample of the AdTracking data set of 2017 has 100,000 clicks, 227 of which led to an
-//! install. It has no device id, so a click and its install meet by address, model and system. The
-//! data is not the project's to pass on: `make test` runs this where it is, and says so where not.
+//! The sample of the AdTracking data set of 2017 has 100,000 clicks, 227 of which led to an install. It has no device
+//! ids, so a click and its install match by address, model and operating system. The project may not redistribute the
+//! data: `make test` runs this test if the file is present, and says so if it is not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -45,11 +45,11 @@ impl Sample {
         format!("app-{}", self.app)
     }
 
-    /// What the click and its activation have in common.
+    /// Fields that the click and its activation have in common.
     fn common(&self) -> serde_json::Value {
         serde_json::json!({
             "app": self.app_key(),
-            // The sample's addresses are numbers; each becomes one that documentation may use.
+            // The sample's addresses are numbers; each is mapped to an address reserved for documentation.
             "ip": format!("2001:db8::{:x}:{:x}", self.ip >> 16, self.ip & 0xffff),
             "device_model": format!("m-{}", self.device),
             "os": format!("os-{}", self.os),
@@ -57,29 +57,29 @@ impl Sample {
         })
     }
 
-    fn event(&self, own: serde_json::Value) -> String {
+    fn event(&self, fields: serde_json::Value) -> String {
         let mut event = self.common();
-        let own = own.as_object().unwrap().clone();
-        event.as_object_mut().unwrap().extend(own);
+        let fields = fields.as_object().unwrap().clone();
+        event.as_object_mut().unwrap().extend(fields);
         format!("{}|{event}\n", self.app_key())
     }
 }
 
-/// `2017-11-07 09:30:38`, of UTC, as RFC 3339.
+/// Converts `2017-11-07 09:30:38`, in UTC, to RFC 3339.
 fn rfc3339(time: &str, fraction: &str) -> String {
     format!("{}{fraction}Z", time.replace(' ', "T"))
 }
 
-/// The file that `ADTRAIL_TALKINGDATA` names.
+/// Reads the file that `ADTRAIL_TALKINGDATA` names.
 fn sample(path: &Path) -> Vec<Sample> {
-    let what = "ADTRAIL_TALKINGDATA names train_sample.csv, gzipped; see docs/testing.md";
-    assert!(path.is_file(), "no file: {}; {what}", path.display());
+    let usage = "ADTRAIL_TALKINGDATA names train_sample.csv, gzipped; see docs/testing.md";
+    assert!(path.is_file(), "no file: {}; {usage}", path.display());
     let text = run_ok(Command::new("gzip").arg("-dc").arg(path), b"");
     let lines = csv::Reader::from_reader(&text[..]).into_deserialize::<Columns>();
     lines.map(|line| line.unwrap().into()).collect()
 }
 
-/// A campaign of one app and one channel, by both.
+/// Campaign numbers by app and channel.
 type Campaigns = BTreeMap<(u32, u32), usize>;
 
 fn campaigns(sample: &[Sample]) -> Campaigns {
@@ -105,7 +105,7 @@ fn settings(campaigns: &Campaigns) -> String {
     text
 }
 
-/// What is produced, each line with its key, as kcat takes it.
+/// The events to produce, a line each with its key, in kcat's format.
 struct Lines {
     clicks: String,
     activations: String,
@@ -138,7 +138,7 @@ impl Lines {
         kafka.kcat(&["-P", "-t", &topics.clicks, "-K", "|"], self.clicks.as_bytes());
     }
 
-    /// As `adtrail replay` makes rows of it.
+    /// Runs `adtrail replay` on the events.
     fn replayed(&self, campaigns: &Campaigns) -> Vec<u8> {
         let site = Site::on(Topics::of("replayed"), "nowhere:1".into(), &settings(campaigns));
         let lines = self.activations.lines().chain(self.clicks.lines());
@@ -148,7 +148,7 @@ impl Lines {
     }
 }
 
-/// The CSV of all apps, as users download them: the lines of names only once.
+/// Downloads the CSV of all apps, under one header line.
 fn download(adtrail: &Adtrail, campaigns: &Campaigns) -> Vec<u8> {
     let mut all = Vec::new();
     for app in campaigns.keys().map(|(app, _)| app).collect::<BTreeSet<_>>() {
@@ -165,7 +165,7 @@ fn download(adtrail: &Adtrail, campaigns: &Campaigns) -> Vec<u8> {
 fn every_activation_is_credited_to_its_own_click() {
     let Some(path) = std::env::var_os("ADTRAIL_TALKINGDATA").filter(|path| !path.is_empty()) else {
         eprintln!(
-            "NOT RUN: the sample is not ours to pass on; docs/testing.md says where to get it"
+            "NOT RUN: the sample may not be redistributed; docs/testing.md says where to get it"
         );
         return;
     };

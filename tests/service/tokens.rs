@@ -1,4 +1,4 @@
-//! Who gets in: tokens from the command that makes them to the line in the log of what was read.
+//! API tokens, from the command that creates them to the audit log of exports.
 
 use std::fs;
 use std::path::Path;
@@ -22,25 +22,25 @@ key = "app-y"
 
 const EVENTS: &str = "/v1/apps/app-x/events.csv?from=2025-03-10&to=2025-03-10";
 
-/// `adtrail token new` in a folder, with what it says.
+/// Runs `adtrail token new` in a folder.
 fn new_token(dir: &Path, options: &[&str]) -> Output {
     run(adtrail().args(["token", "new"]).args(options).current_dir(dir), b"")
 }
 
-fn said(output: &Output) -> String {
+fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The token and its entry.
+/// Returns the printed token and its settings entry.
 #[track_caller]
-fn made(output: &Output) -> (String, String) {
-    assert!(output.status.success(), "{}", said(output));
+fn token_and_entry(output: &Output) -> (String, String) {
+    assert!(output.status.success(), "{}", stderr(output));
     let shown = String::from_utf8(output.stdout.clone()).unwrap();
     let (token, entry) = shown.split_once("\n\n").unwrap();
     let (id, secret) = token.strip_prefix("adt_").unwrap().rsplit_once('_').unwrap();
     assert!(!entry.contains(secret) && entry.contains(id), "{shown}");
     assert!(token.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'), "{token}");
-    assert!(!said(output).contains(secret), "{}", said(output));
+    assert!(!stderr(output).contains(secret), "{}", stderr(output));
     (token.to_owned(), entry.to_owned())
 }
 
@@ -60,16 +60,20 @@ fn printed_tokens_grant_access_and_exports_are_audited() {
     let config = config.to_str().unwrap();
     let make = |options: &[&str]| {
         let output = new_token(&dir, &[&["--config", config], options].concat());
-        let only_told = said(&output).lines().count() == 1;
-        assert!(only_told, "no app is missing: {}", said(&output));
-        made(&output)
+        let has_no_warning = stderr(&output).lines().count() == 1;
+        assert!(has_no_warning, "{}", stderr(&output));
+        token_and_entry(&output)
     };
     let (x, entry_x) = make(&["--app", "app-x", "--id", "partner_x", "--expires", "2999-12-31"]);
     let (both, entry_both) = make(&["--app", "app-x", "--app", "app-y"]);
     let (all, entry_all) = make(&["--all-apps"]);
     site.change(&format!("{APPS}\n{entry_x}\n{entry_both}\n{entry_all}"));
     let checked = site.run(&["check-config"]);
-    assert!(String::from_utf8_lossy(&checked.stdout).contains(", 3 tokens"), "{}", said(&checked));
+    assert!(
+        String::from_utf8_lossy(&checked.stdout).contains(", 3 tokens"),
+        "{}",
+        stderr(&checked)
+    );
     let message = |app: &str, id: &str| {
         let line = format!(r#"{{"app":"{app}","event_id":"{id}","time":"2025-03-10T12:00:00Z"}}"#);
         Message::new(app, line).at(1_741_608_000_000)
@@ -90,8 +94,8 @@ fn printed_tokens_grant_access_and_exports_are_audited() {
     let apps = get("/v1/apps", Some(&x)).text();
     assert!(apps.contains("app-x") && !apps.contains("app-y"), "{apps}");
     let cut = &x[..x.len() - 1];
-    let nobody = x.replace("partner_x", "partner_y");
-    for token in [None, Some(cut), Some(&*nobody)] {
+    let unknown = x.replace("partner_x", "partner_y");
+    for token in [None, Some(cut), Some(&*unknown)] {
         let reply = get(EVENTS, token);
         assert_eq!((reply.status, reply.header("www-authenticate")), (401, Some("Bearer")));
     }
@@ -112,13 +116,13 @@ fn printed_tokens_grant_access_and_exports_are_audited() {
     assert!(!hashes.iter().any(|hash| log.contains(&**hash)) && !log.contains("hunter2"), "{log}");
 }
 
-/// A line for each of the six exports, and what the one with filters says.
+/// Checks that each of the six exports has a line, and the fields of the one with filters.
 #[track_caller]
 fn check_audit(log: &str) {
     let lines = log.lines().filter(|line| line.contains("adtrail::audit"));
     let lines: Vec<Value> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(lines.len(), 6, "an export each, and nothing else: {log}");
-    // Two that end at nearly the same time may be told of in either order.
+    assert_eq!(lines.len(), 6, "one line for each export: {log}");
+    // Exports that end at nearly the same time may be logged in either order.
     let first = lines.iter().find(|line| line["filters"] != "").unwrap();
     let expected = [
         ("token", "partner_x"),
@@ -134,7 +138,7 @@ fn check_audit(log: &str) {
     assert!(first["seconds"].is_f64(), "{first}");
 }
 
-/// What is in the entry beside the id.
+/// Returns the hash in a token's entry.
 fn hash(entry: &str) -> String {
     entry.split_once("sha256 = \"").unwrap().1[..64].to_owned()
 }
@@ -149,12 +153,12 @@ fn a_public_listener_requires_tokens() {
         2,
         &["export.listen", "adtrail token new"],
     );
-    // The settings that lack a token are good enough to make one.
+    // A token can be created with settings that are invalid without it.
     let config = site.config();
     let options = ["--config", config.to_str().unwrap(), "--set", &listen, "--app", "app-x"];
     let output = new_token(site.path(), &options);
-    assert!(said(&output).contains("WARN") && said(&output).contains("export.listen"));
-    let (token, entry) = made(&output);
+    assert!(stderr(&output).contains("WARN") && stderr(&output).contains("export.listen"));
+    let (token, entry) = token_and_entry(&output);
     site.change(&format!("{APPS}\n{entry}"));
     let site = site.set("export.listen", &format!("0.0.0.0:{port}"));
     let adtrail = site.start();
@@ -168,29 +172,29 @@ fn a_public_listener_requires_tokens() {
 fn new_tokens_are_checked_against_the_settings() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    // Without settings there is nothing to compare with but their absence.
+    // Without settings there is a warning.
     let output = new_token(dir, &["--app", "app-x"]);
-    made(&output);
+    token_and_entry(&output);
     assert!(
-        said(&output).contains("no app with this key, nor any other: app-x"),
+        stderr(&output).contains("no such app is configured: app-x; known: none"),
         "{}",
-        said(&output)
+        stderr(&output)
     );
     fs::write(dir.join("adtrail.toml"), APPS).unwrap();
     let output = new_token(dir, &["--app", "app-z", "--app", "app-y"]);
-    made(&output);
-    let warning = "no app with this key, but app-x, app-y: app-z";
+    token_and_entry(&output);
+    let warning = "no such app is configured: app-z; known: app-x, app-y";
     assert!(
-        said(&output).contains(warning) && !said(&output).contains(": app-y"),
+        stderr(&output).contains(warning) && !stderr(&output).contains(": app-y"),
         "{}",
-        said(&output)
+        stderr(&output)
     );
 
-    let (_, entry) = made(&new_token(dir, &["--all-apps", "--id", "mine"]));
+    let (_, entry) = token_and_entry(&new_token(dir, &["--all-apps", "--id", "mine"]));
     fs::write(dir.join("adtrail.toml"), format!("{APPS}{entry}")).unwrap();
     let check =
         |options: &[&str], parts: &[&str]| check_refused(&new_token(dir, options), 2, parts);
-    check(&["--all-apps", "--id", "mine"], &["--id", "another id", "\"mine\""]);
+    check(&["--all-apps", "--id", "mine"], &["--id", "with this id already", "\"mine\""]);
     check(&["--all-apps", "--id", "My-Id"], &["--id", "a-z, 0-9", "\"My-Id\""]);
     check(
         &["--all-apps", "--expires", "2020-01-01"],

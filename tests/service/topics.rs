@@ -1,5 +1,5 @@
-//! Topics that change under adtrail: more partitions, and topics that are made anew, which are never
-//! read as if they were the old ones.
+//! Topics that change while adtrail uses them: added partitions, and recreated topics, which are never read as if they
+//! were the old ones.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,7 +8,7 @@ use testbed::kafka::{Kafka, Message};
 use testbed::site::Site;
 use testbed::traffic;
 
-const MADE_ANEW: &str = "a record that was read is another one now";
+const RECREATED: &str = "a record that was read is another one now";
 
 static WORKLOAD: Workload = Workload::new(|| traffic::records(12, 1200));
 
@@ -33,14 +33,14 @@ fn partitions_that_are_added_are_read() {
     traffic::produce(&site.topics, some);
     let adtrail = site.start();
     adtrail.await_caught_up();
-    // While it runs.
+    // Added while the service runs.
     site.topics.all().iter().for_each(|topic| Kafka::shared().grow_topic(topic, 5));
     let (some, rest) = rest.split_at(400);
     traffic::produce(&site.topics, some);
     adtrail.await_read(800);
     let (status, log) = adtrail.terminate();
     assert!(status.success(), "{log}");
-    // And while it does not.
+    // Added while the service is stopped.
     site.topics.all().iter().for_each(|topic| Kafka::shared().grow_topic(topic, 7));
     traffic::produce(&site.topics, rest);
     let adtrail = site.start();
@@ -48,11 +48,11 @@ fn partitions_that_are_added_are_read() {
     check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
 }
 
-fn make_anew(site: &Site, topic: &str) {
+fn recreate(site: &Site, topic: &str) {
     let kafka = Kafka::shared();
     kafka.delete_topics(&[topic.to_owned()]);
     kafka.create_topic(topic, 1, &[]);
-    // More than the old one had: its positions are within.
+    // More records than before, so that the old positions are within the new topic.
     let message = |n| Message::new("app-x", format!(r#"{{"app":"app-x","event_id":"new-{n}"}}"#));
     kafka.produce(topic, (0..2000).map(message));
     assert!(site.topics.all().contains(&topic));
@@ -65,26 +65,26 @@ fn check_meanwhile(name: &str, pause: Duration) {
     let adtrail = site.start();
     adtrail.await_caught_up();
     std::thread::sleep(pause);
-    // It stands still meanwhile: of a topic that is empty yet it would say that the position is gone.
+    // Stopped meanwhile: of a topic that is still empty it would report that the position is out of range.
     adtrail.signal("STOP");
-    make_anew(&site, &site.topics.activations);
+    recreate(&site, &site.topics.activations);
     adtrail.signal("CONT");
     let (status, log) = adtrail.wait();
     assert_eq!(status.code(), Some(1), "{log}");
-    assert!(log.contains(MADE_ANEW) && log.contains(&site.topics.activations), "{log}");
-    // Nor does the next start forget it.
+    assert!(log.contains(RECREATED) && log.contains(&site.topics.activations), "{log}");
+    // The next start reports it as well.
     let log = site.try_start().map(|adtrail| adtrail.wait().1).unwrap_or_else(|log| log);
-    assert!(log.contains(MADE_ANEW), "{log}");
+    assert!(log.contains(RECREATED), "{log}");
 }
 
 #[test]
-fn a_topic_recreated_meanwhile_ends_reading() {
+fn a_topic_recreated_while_reading_ends_ingest() {
     check_meanwhile("topics.meanwhile", Duration::ZERO);
 }
 
-/// By then what was read is looked at no more: that is longer than two checks of an impatient adtrail.
+/// The pause is longer than two checks, so that the last records are no longer checked by themselves.
 #[test]
-fn a_topic_recreated_after_a_pause_ends_reading() {
+fn a_topic_recreated_after_a_pause_ends_ingest() {
     check_meanwhile("topics.pause", Duration::from_secs(3));
 }
 
@@ -93,22 +93,22 @@ fn a_recreated_topic_is_not_read_as_the_old_one() {
     let site = site("topics.anew", 1);
     traffic::produce(&site.topics, WORKLOAD.records());
     read_all(&site);
-    // What is read again of an unchanged topic is what it was.
+    // An unchanged topic is accepted.
     read_all(&site);
-    make_anew(&site, &site.topics.activations);
+    recreate(&site, &site.topics.activations);
     let log = site.try_start().map(|adtrail| adtrail.wait().1).unwrap_or_else(|log| log);
-    assert!(log.contains(MADE_ANEW) && log.contains(&site.topics.activations), "{log}");
+    assert!(log.contains(RECREATED) && log.contains(&site.topics.activations), "{log}");
     assert!(log.contains("begin with a new store"), "{log}");
-    // Nothing of it was taken.
+    // No record of it was read.
     check_equal(
         &traffic::APPS.map(|app| site.download(app, traffic::FROM, traffic::TO, &[])),
         WORKLOAD.expected(),
     );
 }
 
-/// As after the power cut of a broker that was alone: what it had of the beginning is there again.
+/// As after a power failure of the only broker: the partition has lost its end, and new records follow.
 #[test]
-fn a_partition_that_lost_its_end_is_noticed() {
+fn a_partition_that_lost_its_end_is_reported() {
     let (site, kafka) = (site("topics.cut", 1), Kafka::shared());
     let topic = &site.topics.activations;
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
@@ -124,5 +124,5 @@ fn a_partition_that_lost_its_end_is_noticed() {
     kafka.produce(topic, (0..90).map(|n| message("old", n)));
     kafka.produce(topic, (90..300).map(|n| message("new", n)));
     let log = site.try_start().map(|adtrail| adtrail.wait().1).unwrap_or_else(|log| log);
-    assert!(log.contains(MADE_ANEW) && log.contains(topic), "{log}");
+    assert!(log.contains(RECREATED) && log.contains(topic), "{log}");
 }

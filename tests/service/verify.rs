@@ -12,7 +12,7 @@ use testbed::site::{ONE_CAMPAIGN, Site};
 const NOON_MS: i64 = 1_741_608_000_000;
 const EVENTS: i64 = 600;
 
-/// Clicks, and activations some of which they are credited with.
+/// Produces clicks and activations, half of which match a click.
 fn produce(kafka: &Kafka, site: &Site) {
     let id = |number: i64| format!("device-{number}-of-nobody");
     let clicks = (0..EVENTS).map(|number| {
@@ -37,23 +37,26 @@ fn download(site: &Site) -> Vec<u8> {
     site.download("app-x", "2025-03-10", "2025-03-10", &[])
 }
 
-/// What is printed, and that the command ends so.
+/// Checks exit code and output. Returns standard output.
 #[track_caller]
 fn check(output: &Output, code: i32, parts: &[&str]) -> String {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    // However wide its columns are.
+    // The width of columns does not matter.
     let words: Vec<_> = printed.split_whitespace().collect();
     let shown = words.join(" ");
     for part in parts {
-        assert!(shown.contains(part) || said.contains(part), "{part:?}: {printed}\n{said}");
+        assert!(shown.contains(part) || stderr.contains(part), "{part:?}: {printed}\n{stderr}");
     }
-    assert!(!printed.contains("of-nobody") && !said.contains("of-nobody"), "no id of a device");
+    assert!(
+        !printed.contains("of-nobody") && !stderr.contains("of-nobody"),
+        "a device id is shown"
+    );
     printed
 }
 
-fn log(site: &Site) -> PathBuf {
+fn newest_wal(site: &Site) -> PathBuf {
     let files = site.path().join("store").read_dir().unwrap().map(|file| file.unwrap().path());
     let logs = files.filter(|file| file.extension().is_some_and(|extension| extension == "log"));
     logs.max_by_key(|log| log.metadata().unwrap().len()).unwrap()
@@ -73,24 +76,24 @@ fn a_store_is_verified_beside_the_service_and_after_damage() {
     let before = download(&site);
     check(&site.run(&["verify"]), 0, &["rows 600 0"]);
 
-    let log = log(&site);
-    let mut bytes = fs::read(&log).unwrap();
+    let wal = newest_wal(&site);
+    let mut bytes = fs::read(&wal).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
-    fs::write(&log, bytes).unwrap();
-    let name = log.file_name().unwrap().to_str().unwrap();
+    fs::write(&wal, bytes).unwrap();
+    let name = wal.file_name().unwrap().to_str().unwrap();
     check(&site.run(&["verify"]), 1, &[name, "the log", "--repair"]);
-    let told: Value = serde_json::from_slice(&site.run(&["verify", "--json"]).stdout).unwrap();
+    let report: Value = serde_json::from_slice(&site.run(&["verify", "--json"]).stdout).unwrap();
     assert_eq!(
-        (&told["whole"], &told["problems"][0]["problem"]),
+        (&report["whole"], &report["problems"][0]["problem"]),
         (&false.into(), &"log_damaged".into())
     );
-    check(&site.run(&["verify", "--repair"]), 0, &["made right"]);
+    check(&site.run(&["verify", "--repair"]), 0, &["repaired"]);
     check(&site.run(&["verify"]), 0, &[]);
-    // What was cut off went with its positions.
+    // The truncated records were removed with their positions, so they are read again.
     let adtrail = site.start();
     adtrail.await_caught_up();
     assert!(adtrail.terminate().0.success());
-    assert!(before == download(&site), "the export is another one");
+    assert!(before == download(&site), "the export has changed");
     check(&site.run(&["verify"]), 0, &["rows 600 0"]);
 }

@@ -1,4 +1,4 @@
-//! One device of the traffic, from its first click to what it pays after it was installed again.
+//! One device of the traffic, from its first click to a purchase after its reinstall.
 
 use fastrand::Rng;
 use testbed::traffic::Family;
@@ -10,15 +10,15 @@ const PAYS_MS: u64 = 20 * MINUTE_MS;
 const REPEATS_MS: u64 = 30 * MINUTE_MS;
 const CLICKS_LATE_MS: u64 = 45 * MINUTE_MS;
 const PAYS_AGAIN_MS: u64 = 3 * HOUR_MS;
-/// After the horizon.
+/// After the correction horizon.
 const CLICKS_TOO_LATE_MS: u64 = 4 * HOUR_MS;
-/// After the window of reattribution.
+/// After the reattribution window.
 const REINSTALLS_MS: u64 = 13 * HOUR_MS;
 const PAYS_LAST_MS: u64 = REINSTALLS_MS + 20 * MINUTE_MS;
 
 pub type Stage = fn(&Device, &mut Vec<Sent>);
 
-/// What devices send, and how long after they have begun.
+/// The stages of a device, each with its delay after the first.
 pub const STAGES: [(u64, Stage); 9] = [
     (0, Device::clicks),
     (ACTIVATES_MS, Device::activates),
@@ -32,7 +32,7 @@ pub const STAGES: [(u64, Stage); 9] = [
 ];
 
 pub struct Device {
-    /// Names it, too.
+    /// Also the device's name.
     seed: u64,
     app: usize,
     has_id: bool,
@@ -44,7 +44,7 @@ pub struct Device {
     touches: u64,
     activates: bool,
     effects: usize,
-    /// Of a hundred, what else it does.
+    /// 0 to 99: selects what else the device does.
     fate: u32,
 }
 
@@ -93,28 +93,28 @@ impl Device {
         }
     }
 
-    fn pays(&self, which: usize, sent: &mut Vec<Sent>) {
-        if self.activates && which < self.effects {
-            let line = self.effect(&format!("e{which}"), self.effects_ms[which]);
+    fn pays(&self, number: usize, sent: &mut Vec<Sent>) {
+        if self.activates && number < self.effects {
+            let line = self.effect(&format!("e{number}"), self.effects_ms[number]);
             sent.push(self.sent(Family::Effect, line, Becomes::Fact));
         }
     }
 
-    /// Some of what it sent already; some of that with other content.
+    /// Sends some events again, one of them with other content.
     fn repeats(&self, sent: &mut Vec<Sent>) {
         if self.began_ms < START_MS || !(5..15).contains(&self.fate) {
             return;
         }
         sent.push(self.sent(Family::Touch, self.touch(0, self.began_ms), Becomes::Repeat));
         if self.activates {
-            // The lesser content takes the other's place.
+            // "first" sorts before "second", so it becomes the canonical content.
             let content = if self.fate == 5 { "first" } else { "second" };
             let line = self.activation("a", self.activation_ms, content);
             sent.push(self.sent(Family::Activation, line, Becomes::Repeat));
         }
     }
 
-    /// A click of before the activation, whose credit it takes.
+    /// Sends a click late that is before the activation and gets its credit.
     fn clicks_late(&self, sent: &mut Vec<Sent>) {
         if (15..25).contains(&self.fate) {
             let line = self.touch(9, self.activation_ms - 1_000);
@@ -152,24 +152,24 @@ impl Device {
         let kind = if number == 1 { "impression" } else { "click" };
         let spreadid = 10 * (*app as u64 + 1) + seed.wrapping_add(number) % 3;
         let (id, site) = (format!("c-{seed:x}-{number}"), seed % 1000);
-        let own = format!(r#""click_id":"{id}","spreadid":{spreadid},"site":"site-{site}""#);
-        self.event(kind, time_ms, &own)
+        let fields = format!(r#""click_id":"{id}","spreadid":{spreadid},"site":"site-{site}""#);
+        self.event(kind, time_ms, &fields)
     }
 
     fn activation(&self, prefix: &str, time_ms: u64, content: &str) -> String {
         let id = format!("{prefix}-{:x}", self.seed);
-        let own = format!(r#""event_id":"{id}","props":{{"content":"{content}"}}"#);
-        self.event("activation", time_ms, &own)
+        let fields = format!(r#""event_id":"{id}","props":{{"content":"{content}"}}"#);
+        self.event("activation", time_ms, &fields)
     }
 
     fn effect(&self, prefix: &str, time_ms: u64) -> String {
         let id = format!("{prefix}-{:x}", self.seed);
-        let own = r#""name":"purchase","revenue":"9.99","currency":"CNY""#;
-        self.event("effect", time_ms, &format!(r#""event_id":"{id}",{own}"#))
+        let fields = r#""name":"purchase","revenue":"9.99","currency":"CNY""#;
+        self.event("effect", time_ms, &format!(r#""event_id":"{id}",{fields}"#))
     }
 
-    /// Its own fields and those of the device: an address of its own, and mostly an id.
-    fn event(&self, kind: &str, time_ms: u64, own: &str) -> String {
+    /// Returns an event with these fields and those of the device: an address, and mostly an id.
+    fn event(&self, kind: &str, time_ms: u64, fields: &str) -> String {
         let Self { seed, .. } = self;
         let app = APPS[self.app];
         let ids = match self.has_id {
@@ -179,12 +179,12 @@ impl Device {
         let [a, b, c, d] = [48, 32, 16, 0].map(|bits| seed >> bits & 0xffff);
         let model = seed % 97;
         format!(
-            r#"{{"type":"{kind}","app":"{app}","time":{time_ms},{own},{ids}"ip":"2001:db8::{a:x}:{b:x}:{c:x}:{d:x}","ua":"Mozilla/5.0 (Linux; Android 14; V{model}) AppleWebKit/537.36 Mobile Safari/537.36","device_model":"V{model}","os":"android","os_version":"14"}}"#
+            r#"{{"type":"{kind}","app":"{app}","time":{time_ms},{fields},{ids}"ip":"2001:db8::{a:x}:{b:x}:{c:x}:{d:x}","ua":"Mozilla/5.0 (Linux; Android 14; V{model}) AppleWebKit/537.36 Mobile Safari/537.36","device_model":"V{model}","os":"android","os_version":"14"}}"#
         )
     }
 }
 
-/// A made-up device id, different for every number.
+/// Returns a device id, different for every number.
 pub fn oaid(number: u64) -> String {
     let [a, b] = [number >> 32, number & 0xffff_ffff];
     format!("{a:08x}-aaaa-4bbb-8ccc-0000{b:08x}")

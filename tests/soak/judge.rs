@@ -1,5 +1,5 @@
-//! What must hold in the end: every record is accounted for, the exports are those of `adtrail replay`, what is
-//! too old is gone, and the store is whole.
+//! Checks at the end: every record is accounted for, exports equal those of `adtrail replay`, expired rows are gone,
+//! and the store is intact.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -11,14 +11,14 @@ use testbed::adtrail::Adtrail;
 use testbed::run_ok;
 use testbed::site::{Site, Topics};
 
-/// Of the rows that are kept.
+/// Number and size of the rows compared.
 #[derive(Debug, Default)]
 pub struct Compared {
     pub rows: u64,
     pub bytes: u64,
 }
 
-/// Every record was counted as what it was produced as.
+/// Checks that every record was counted as what it was produced as.
 pub fn check_counters(adtrail: &Adtrail, load: &Load<'_>, topics: &Topics) {
     let scrape = adtrail.metrics();
     for (topic, produced) in topics.all().into_iter().zip(load.produced) {
@@ -38,13 +38,13 @@ pub fn check_counters(adtrail: &Adtrail, load: &Load<'_>, topics: &Topics) {
     }
 }
 
-/// Up to when all is consumed, by the broker's time.
+/// Returns the low watermark, in broker time.
 pub fn consumed_until_ms(adtrail: &Adtrail) -> u64 {
     let until = adtrail.metric("adtrail_ingest_consumed_until_timestamp_seconds");
     (until.expect("all partitions have records") * 1e3) as u64
 }
 
-/// The rows that are kept are those of replay, over HTTP and by the command, byte for byte.
+/// Compares all retained rows, over HTTP and by the command, with those of `adtrail replay`, byte for byte.
 pub fn compare(
     (site, adtrail): (&Site, &Adtrail),
     traffic: &Traffic,
@@ -52,10 +52,10 @@ pub fn compare(
     retention_ms: u64,
 ) -> Compared {
     let end_ms = traffic.time_ms(ticks - 1);
-    // Rows go by whole hours; what is left of the oldest one is not looked at.
+    // Rows expire by whole hours; the rest of the oldest hour is not compared.
     let hour = |time_ms: u64| time_ms / HOUR_MS * HOUR_MS;
     let from_ms = hour(end_ms.saturating_sub(retention_ms)).max(START_MS - HOUR_MS) + HOUR_MS;
-    check_gone(adtrail, hour(consumed_until_ms(adtrail).saturating_sub(retention_ms)));
+    check_expired(adtrail, hour(consumed_until_ms(adtrail).saturating_sub(retention_ms)));
     let first = traffic.tick_of(from_ms - MEMORY_MS.min(from_ms - START_MS));
     write_files(site, traffic, first..ticks);
     let mut compared = Compared::default();
@@ -72,8 +72,8 @@ pub fn compare(
     compared
 }
 
-/// No row of before a time is shown.
-fn check_gone(adtrail: &Adtrail, before_ms: u64) {
+/// Checks that no row before a time is exported.
+fn check_expired(adtrail: &Adtrail, before_ms: u64) {
     if before_ms <= START_MS {
         return;
     }
@@ -81,7 +81,7 @@ fn check_gone(adtrail: &Adtrail, before_ms: u64) {
     for app in APPS {
         let path = format!("/v1/apps/{app}/events.csv?from={from}&to={to}");
         let lines = adtrail.get(&path).unwrap().text().lines().count();
-        assert_eq!(lines, 1, "{app} still has rows of before {to}");
+        assert_eq!(lines, 1, "{app} still has rows before {to}");
     }
 }
 
@@ -89,7 +89,7 @@ fn file(site: &Site, app: &str) -> std::path::PathBuf {
     site.path().join(format!("{app}.ndjson"))
 }
 
-/// A file for each app.
+/// Writes the events of each app to a file.
 fn write_files(site: &Site, traffic: &Traffic, ticks: std::ops::Range<u64>) {
     let mut files = APPS.map(|app| BufWriter::new(File::create(file(site, app)).unwrap()));
     for sent in ticks.flat_map(|tick| traffic.records(tick)) {
@@ -100,7 +100,7 @@ fn write_files(site: &Site, traffic: &Traffic, ticks: std::ops::Range<u64>) {
     files.iter_mut().for_each(|file| file.flush().unwrap());
 }
 
-/// The line of names and the rows from a time on; they stand in order of time.
+/// Returns the header line and the rows from a time on, which are in order of time.
 fn replayed(site: &Site, app: &str, from: &str) -> Vec<u8> {
     let path = file(site, app);
     let csv = run_ok(&mut site.command(&["replay", "--app", app, path.to_str().unwrap()]), b"");
@@ -123,15 +123,15 @@ fn check_same(app: &str, found: &[u8], expected: &[u8]) {
     for (line, (found, expected)) in found.lines().zip(expected.lines()).enumerate() {
         assert_eq!(found, expected, "{app}, line {}", line + 1);
     }
-    panic!("{app}: {} bytes, and {} expected: one goes on", found.len(), expected.len());
+    panic!("{app}: {} bytes, expected {}: one is longer", found.len(), expected.len());
 }
 
-/// Of a store that nobody writes: how many of each check `adtrail verify` has looked at.
+/// Verifies a store after the service has stopped. Returns how many entries each check has looked at.
 pub fn verified(site: &Site) -> Vec<(String, u64)> {
-    let said = String::from_utf8(run_ok(&mut site.command(&["verify"]), b"")).unwrap();
+    let printed = String::from_utf8(run_ok(&mut site.command(&["verify"]), b"")).unwrap();
     let line = |line: &str| {
         let mut words = line.split_whitespace();
         Some((words.next()?.to_owned(), words.next()?.parse().ok()?))
     };
-    said.lines().skip(1).filter_map(line).collect()
+    printed.lines().skip(1).filter_map(line).collect()
 }

@@ -1,4 +1,4 @@
-//! Produces the traffic: as fast as it is taken, to find out how much that is, and steadily.
+//! Produces the traffic: as fast as it is consumed, to measure the full rate, and then steadily.
 
 use std::time::{Duration, Instant};
 
@@ -7,14 +7,14 @@ use testbed::adtrail::Adtrail;
 use testbed::kafka::{Kafka, Producer};
 use testbed::site::{Site, Topics};
 
-/// Between two ticks of a steady load.
+/// Interval between two ticks of a steady load.
 pub const TICK: Duration = Duration::from_millis(100);
 /// Records that may wait while the full rate is measured.
 const WAITING_MAX: f64 = 100_000.0;
-/// Of a tick, while the full rate is measured.
+/// Devices of a tick while the full rate is measured.
 const DEVICES: u64 = 1_000;
 
-/// Records of a topic.
+/// Counts of a topic's records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     pub facts: u64,
@@ -42,9 +42,9 @@ pub struct Load<'k> {
     pub traffic: Traffic,
     topics: Topics,
     producer: &'k Producer,
-    /// Of each family.
+    /// Counts of each family.
     pub produced: [Counts; 3],
-    /// How late a tick was at most.
+    /// Maximal delay of a tick.
     pub late: Duration,
 }
 
@@ -54,7 +54,8 @@ impl<'k> Load<'k> {
         Self { traffic, topics, producer, produced, late }
     }
 
-    /// All of a tick; returns when it is acknowledged, so no record is in Kafka before one of an earlier tick.
+    /// Produces the records of a tick. Returns when they are acknowledged, so that records are in Kafka in the order of
+    /// ticks.
     pub fn produce(&mut self, tick: u64) {
         let records = self.traffic.records(tick);
         let time_ms = self.traffic.time_ms(tick);
@@ -66,7 +67,7 @@ impl<'k> Load<'k> {
         self.producer.produce_all(records.iter().map(message));
     }
 
-    /// Waits for the moment that a tick is due since the start.
+    /// Waits until a tick is due.
     pub fn await_due(&mut self, tick: u64, started: Instant) {
         let due = TICK * u32::try_from(tick).expect("a day of ticks at most");
         let passed = started.elapsed();
@@ -79,16 +80,17 @@ impl<'k> Load<'k> {
     }
 }
 
-/// Records of one tick for each device that begins in it.
+/// Returns the number of records of a tick per device that starts in it.
 pub fn records_per_device(traffic: &Traffic) -> f64 {
-    let many = Traffic { devices: DEVICES, ..traffic.clone() };
-    // Late enough for every stage to be reached.
-    many.records(many.tick_of(crate::traffic::START_MS + crate::traffic::MEMORY_MS)).len() as f64
+    let sample = Traffic { devices: DEVICES, ..traffic.clone() };
+    // A tick that is late enough to have records of every stage.
+    sample.records(sample.tick_of(crate::traffic::START_MS + crate::traffic::MEMORY_MS)).len()
+        as f64
         / DEVICES as f64
 }
 
-/// Records a second that are produced, stored by Kafka and committed on this machine, while all of that is done
-/// at once. The service that takes them is not the one of the soak.
+/// Measures how many records per second are produced, stored by Kafka and committed on this machine, all at the same
+/// time. The service that consumes them is not the one of the soak.
 pub fn full_rate(kafka: &Kafka, site: &Site, traffic: &Traffic, lasting: Duration) -> f64 {
     let producer = kafka.producer();
     let traffic = Traffic { devices: DEVICES, ..traffic.clone() };
@@ -108,7 +110,7 @@ pub fn full_rate(kafka: &Kafka, site: &Site, traffic: &Traffic, lasting: Duratio
             warm = Some((Instant::now(), read(&adtrail)));
         }
     }
-    let (since, before) = warm.expect("it lasts longer than a quarter of it");
+    let (since, before) = warm.expect("the warm-up is a quarter of the time");
     let rate = (read(&adtrail) - before) / since.elapsed().as_secs_f64();
     adtrail.kill9();
     let topics = site.topics.all().map(|topic| [topic.to_owned(), format!("{topic}.dlq")]);

@@ -1,6 +1,6 @@
-//! A long run at half of the load that the machine takes: memory, descriptors, threads and disk stay where they
-//! are while state expires and rows go, every event is soon to be seen, and in the end the exports are those
-//! of `adtrail replay`. `make soak`; `ADTRAIL_SOAK_MINUTES` says how long (30), `ADTRAIL_SOAK_SEED` of what.
+//! A long run at half of the machine's full rate: memory, descriptors, threads and disk do not grow while state and
+//! rows expire, every event is soon exported, and in the end the exports equal those of `adtrail replay`. Run by `make
+//! soak`; `ADTRAIL_SOAK_MINUTES` is the duration (30), `ADTRAIL_SOAK_SEED` the seed of the traffic (1).
 #![cfg(test)]
 
 mod device;
@@ -28,10 +28,10 @@ use watch::{Sample, Watch};
 
 const PARTITIONS: i32 = 3;
 const RETENTION_MS: u64 = 24 * HOUR_MS;
-/// Shorter runs are for trying the soak itself: they have not warmed up by their middle.
+/// Shorter runs only try the soak itself: they have not warmed up by their middle.
 const JUDGED_MINUTES: u64 = 10;
 
-/// Short ones, so that state and rows go again and again.
+/// Short windows, so that state and rows expire many times.
 const RULES: &str = r#"
 [ingest]
 bad_records_max = 1000
@@ -48,13 +48,13 @@ correction_horizon = "2h"
 id = "toutiao"
 "#;
 
-/// The apps with two campaigns each.
+/// Returns settings of all apps, with two campaigns each.
 fn settings() -> String {
     let mut settings = RULES.to_owned();
-    for (place, app) in APPS.into_iter().enumerate() {
-        let pid = place + 1;
+    for (index, app) in APPS.into_iter().enumerate() {
+        let pid = index + 1;
         settings += &format!("[[apps]]\npid = {pid}\nkey = \"{app}\"\n");
-        if place == 1 {
+        if index == 1 {
             settings += "[apps.attribution]\nprobabilistic = true\n";
         }
         for spreadid in [10 * pid, 10 * pid + 1] {
@@ -71,13 +71,13 @@ fn number(name: &str, default: u64) -> u64 {
 }
 
 fn site(kafka: &Kafka, name: &str) -> Site {
-    // Little memory, so that caches are full before the second half begins.
+    // Little memory, so that caches are full before the second half.
     Site::new(kafka, name, PARTITIONS, &settings())
         .set("store.retention", "24h")
         .set("store.memory", "128MiB")
 }
 
-/// What a run has shown.
+/// The results of a run.
 struct Run {
     samples: Vec<Sample>,
     shown_after: Vec<Duration>,
@@ -91,7 +91,7 @@ fn nothing_grows_and_nothing_is_lost() {
     let minutes = number("ADTRAIL_SOAK_MINUTES", 30);
     let kafka = Kafka::start();
     let ticks = minutes * 60 * 1000 / TICK.as_millis() as u64;
-    // Ten times the retention in half an hour, and three times at least.
+    // Ten times the retention in half an hour, and at least three times.
     let step_ms = HOUR_MS * (8 * minutes).max(72) / ticks;
     let mut traffic = Traffic { seed: number("ADTRAIL_SOAK_SEED", 1), step_ms, devices: 0 };
     let measured = Duration::from_secs((4 * minutes).clamp(15, 60));
@@ -102,7 +102,7 @@ fn nothing_grows_and_nothing_is_lost() {
 
     let site = site(&kafka, "soak");
     for topic in site.topics.all() {
-        // By bytes: all records are of long ago.
+        // Retention by bytes, since all records have old timestamps.
         kafka.set_topic(topic, &[("retention.bytes", "268435456"), ("segment.bytes", "67108864")]);
     }
     let producer = kafka.producer();
@@ -127,11 +127,11 @@ fn nothing_grows_and_nothing_is_lost() {
         let growing = report.growing();
         assert!(growing.is_empty(), "not flat: {growing:?}");
     } else {
-        println!("Whether it is flat is not judged: below {JUDGED_MINUTES} minutes.");
+        println!("Growth is not judged in runs below {JUDGED_MINUTES} minutes.");
     }
 }
 
-/// The load, and all that looks on.
+/// Runs the load, and the threads that observe the service.
 fn run(load: &mut Load<'_>, (site, adtrail): (&Site, &Adtrail), ticks: u64, minutes: u64) -> Run {
     let (is_over, now_ms) = (AtomicBool::new(false), AtomicU64::new(traffic::START_MS));
     let is_over_now = || is_over.load(Ordering::Relaxed);
@@ -149,7 +149,7 @@ fn run(load: &mut Load<'_>, (site, adtrail): (&Site, &Adtrail), ticks: u64, minu
             load.await_due(tick, started);
             now_ms.store(load.traffic.time_ms(tick), Ordering::Relaxed);
             if let Some(marker) = load.traffic.marker(tick) {
-                // An error is a reader that has failed, which is told below.
+                // An error means that the reader has failed, which is reported below.
                 let _ = markers.send((marker, Instant::now()));
             }
             load.produce(tick);
@@ -161,9 +161,9 @@ fn run(load: &mut Load<'_>, (site, adtrail): (&Site, &Adtrail), ticks: u64, minu
         is_over.store(true, Ordering::Relaxed);
         drop(markers);
         Run {
-            samples: watching.join().expect("nobody who looks on has failed"),
-            shown_after: waiting.join().expect("nobody who looks on has failed"),
-            downloaded: downloading.join().expect("nobody who looks on has failed"),
+            samples: watching.join().expect("no observer has failed"),
+            shown_after: waiting.join().expect("no observer has failed"),
+            downloaded: downloading.join().expect("no observer has failed"),
             lasted,
         }
     })

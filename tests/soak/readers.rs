@@ -1,4 +1,4 @@
-//! Who reads while the soak runs: one that waits for every marker to be shown, and one that downloads.
+//! Readers during the soak: one waits until each marker is exported, another downloads.
 
 use std::collections::HashSet;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -10,11 +10,11 @@ use crate::traffic::{APPS, HOUR_MS, MARKED, Marker, START_MS};
 use testbed::DEADLINE;
 use testbed::adtrail::Adtrail;
 
-/// How exactly it is known when a marker is shown.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Precision of the time at which a marker is visible.
+const POLL_EVERY: Duration = Duration::from_millis(10);
 const DOWNLOAD_EVERY: Duration = Duration::from_secs(3);
 
-/// How long each marker took from before it was produced until the export had it. Ends once there are no more.
+/// Returns for each marker the time from before it was produced until it was exported. Ends when the sender is dropped.
 pub fn await_markers(adtrail: &Adtrail, markers: &Receiver<(Marker, Instant)>) -> Vec<Duration> {
     let (mut awaited, mut took) = (Vec::new(), Vec::new());
     loop {
@@ -29,21 +29,21 @@ pub fn await_markers(adtrail: &Adtrail, markers: &Receiver<(Marker, Instant)>) -
             assert!(is_shown || produced.elapsed() < DEADLINE, "{marker:?} is not shown");
             !is_shown
         });
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(POLL_EVERY);
     }
 }
 
 fn is_shown(adtrail: &Adtrail, marker: &Marker) -> bool {
     let (from, to) = (time(marker.time_ms), time(marker.time_ms + 1));
     let path = format!("/v1/apps/{MARKED}/events.csv?from={from}&to={to}&fields=event_id");
-    let reply = adtrail.get(&path).expect("adtrail answers");
+    let reply = adtrail.get(&path).expect("adtrail responds");
     assert!(reply.status == 200 && reply.is_whole, "{reply:?}");
     reply.text().lines().any(|line| line == marker.event_id())
 }
 
-/// As a parameter has it.
+/// Formats a time as a query parameter.
 pub fn time(time_ms: u64) -> String {
-    let time = jiff::Timestamp::from_millisecond(time_ms.cast_signed()).expect("a time");
+    let time = jiff::Timestamp::from_millisecond(time_ms.cast_signed()).expect("a valid time");
     format!("{time:.3}")
 }
 
@@ -53,7 +53,7 @@ pub struct Downloaded {
     pub rows: u64,
 }
 
-/// Two hours of an app, again and again: whole, and no event twice.
+/// Downloads two hours of an app repeatedly: each file is complete and has no event twice.
 pub fn download(
     adtrail: &Adtrail,
     is_over: impl Fn() -> bool,
@@ -65,28 +65,28 @@ pub fn download(
         let from = now_ms().saturating_sub(HOUR_MS * rng.u64(2..24)).max(START_MS);
         let (from, to) = (time(from), time(from + 2 * HOUR_MS));
         let reply = adtrail.get(&format!("/v1/apps/{app}/events.csv?from={from}&to={to}"));
-        let reply = reply.expect("adtrail answers");
+        let reply = reply.expect("adtrail responds");
         assert!(reply.status == 200 && reply.is_whole, "{app}, {from} to {to}");
         all.files += 1;
         all.rows += check_once(&reply.body);
-        let asked = Instant::now();
-        while asked.elapsed() < DOWNLOAD_EVERY && !is_over() {
+        let since = Instant::now();
+        while since.elapsed() < DOWNLOAD_EVERY && !is_over() {
             std::thread::sleep(Duration::from_millis(50));
         }
     }
     all
 }
 
-/// The number of rows, each of another event.
+/// Checks that all rows are of different events. Returns their number.
 #[track_caller]
 fn check_once(csv: &[u8]) -> u64 {
     let mut reader = csv::Reader::from_reader(csv);
-    let names = reader.headers().expect("a line of names").clone();
-    let column = |name| names.iter().position(|other| other == name).expect("a column");
+    let names = reader.headers().expect("a header line").clone();
+    let column = |name| names.iter().position(|column| column == name).expect("a column");
     let (kind, id) = (column("event_type"), column("event_id"));
     let mut seen = HashSet::new();
     for row in reader.into_records() {
-        let row = row.expect("a row of as many cells");
+        let row = row.expect("a row with all columns");
         let event = (row[kind].to_owned(), row[id].to_owned());
         assert!(seen.insert(event.clone()), "two rows of {event:?}");
     }

@@ -1,4 +1,4 @@
-//! What a run has shown, as a table of `docs/guarantees.md` has it.
+//! The results of a run, as a table for `docs/guarantees.md`.
 
 use std::fmt;
 use std::time::Duration;
@@ -19,24 +19,24 @@ pub struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// The names of the figures that are not flat.
+    /// Returns the names of the figures that grow.
     pub fn growing(&self) -> Vec<&'static str> {
         let is_growing = |(figure, trend): &(&Figure, Trend)| {
             figure.tolerance.is_some_and(|tolerance| !trend.is_flat(tolerance))
         };
         trends(&self.run.samples)
             .iter()
-            .filter(|one| is_growing(one))
-            .map(|(one, _)| one.name)
+            .filter(|trend| is_growing(trend))
+            .map(|(figure, _)| figure.name)
             .collect()
     }
 
-    /// How long a part of the markers took at most.
-    fn shown_within(&self, part: f64) -> Duration {
+    /// Returns a quantile of the times until markers were visible.
+    fn shown_within(&self, quantile: f64) -> Duration {
         let mut took = self.run.shown_after.clone();
         took.sort_unstable();
-        let place = (took.len() as f64 * part).ceil() as usize;
-        took.get(place.saturating_sub(1)).copied().unwrap_or_default()
+        let rank = (took.len() as f64 * quantile).ceil() as usize;
+        took.get(rank.saturating_sub(1)).copied().unwrap_or_default()
     }
 }
 
@@ -46,9 +46,10 @@ impl fmt::Display for Report<'_> {
         let rate = self.load.all() as f64 / self.run.lasted.as_secs_f64();
         let days =
             self.load.traffic.step_ms as f64 * 10.0 * 60.0 * self.minutes as f64 / 86_400_000.0;
-        let [p50, p99, max] = [0.5, 0.99, 1.0].map(|part| self.shown_within(part).as_millis());
+        let [p50, p99, max] =
+            [0.5, 0.99, 1.0].map(|quantile| self.shown_within(quantile).as_millis());
         let verified: Vec<String> =
-            self.verified.iter().map(|(what, count)| format!("{what} {count}")).collect();
+            self.verified.iter().map(|(check, count)| format!("{check} {count}")).collect();
         writeln!(
             out,
             "\n| soak of {} minutes, {days:.1} days of broker time | |\n|---|---|",
@@ -56,19 +57,19 @@ impl fmt::Display for Report<'_> {
         )?;
         writeln!(
             out,
-            "| load | {rate:.0} records/s, of {:.0} that the machine took |",
+            "| load | {rate:.0} records/s; the machine's full rate is {:.0} |",
             self.full_rate
         )?;
-        writeln!(out, "| a tick was late by at most | {} ms |", self.load.late.as_millis())?;
+        writeln!(out, "| maximal delay of a tick | {} ms |", self.load.late.as_millis())?;
         writeln!(out, "| records | {} |", self.load.all())?;
-        writeln!(out, "| events, all accepted once | {} |", all(|one| one.facts))?;
-        writeln!(out, "| repeated ones, all told | {} |", all(|one| one.repeats))?;
+        writeln!(out, "| events, each accepted once | {} |", all(|counts| counts.facts))?;
+        writeln!(out, "| redelivered events | {} |", all(|counts| counts.repeats))?;
         writeln!(
             out,
-            "| dead letters, too late ones among them | {} |",
-            all(|one| one.dead_letters)
+            "| dead letters, including events that are too late | {} |",
+            all(|counts| counts.dead_letters)
         )?;
-        writeln!(out, "| empty | {} |", all(|one| one.empty))?;
+        writeln!(out, "| empty | {} |", all(|counts| counts.empty))?;
         writeln!(out, "| rows compared with replay, byte for byte | {} |", self.compared.rows)?;
         writeln!(
             out,
@@ -80,16 +81,17 @@ impl fmt::Display for Report<'_> {
             "| event to visible in CSV, {} times | p50 {p50} ms, p99 {p99} ms, max {max} ms |",
             self.run.shown_after.len()
         )?;
-        writeln!(out, "| `adtrail verify` afterwards | whole: {} |", verified.join(", "))?;
+        writeln!(out, "| `adtrail verify` afterwards | intact: {} |", verified.join(", "))?;
         writeln!(
             out,
-            "\n| second half, {} samples | mean | most | growth | allowed |",
+            "\n| second half, {} samples | mean | max | growth | allowed |",
             self.run.samples.len().div_ceil(2)
         )?;
         writeln!(out, "|---|---|---|---|---|")?;
         for (Figure { name, tolerance }, trend) in trends(&self.run.samples) {
-            let allowed = tolerance
-                .map_or("".into(), |one| format!("{:.0}", (trend.mean * one.part).max(one.or)));
+            let allowed = tolerance.map_or("".into(), |allowed| {
+                format!("{:.0}", (trend.mean * allowed.fraction).max(allowed.absolute))
+            });
             let Trend { mean, max, growth } = trend;
             writeln!(out, "| {name} | {mean:.0} | {max:.0} | {growth:+.1} | {allowed} |")?;
         }

@@ -1,8 +1,8 @@
-//! What the soak produces: in every tick some devices begin, which click, activate and pay later on, each
-//! after its own fashion. All of it is a function of the seed, so that any part can be made again.
+//! The traffic of the soak: in every tick some devices start, which click, activate and pay later, each in its own way.
+//! All of it is a function of the seed, so that any part can be generated again.
 //!
-//! Time passes by ticks and not by the clock. Records are stamped with their tick's time, as a broker would
-//! that received them then, so that days pass in half an hour.
+//! Time passes by ticks and not by the clock. Records have the timestamps of their ticks, as if the broker had received
+//! them then, so that days pass in half an hour.
 
 use fastrand::Rng;
 use testbed::kafka::Message;
@@ -10,9 +10,9 @@ use testbed::traffic::{Family, bad_line};
 
 use crate::device::{Device, STAGES, oaid};
 
-/// Of different size, the first one's half of all. With three partitions each has one of them at least.
+/// Apps of different size; the first has half of the traffic. Each of three partitions has at least one of them.
 pub const APPS: [&str; 5] = ["app-0", "app-1", "app-2", "app-3", "app-4"];
-/// The app that matches by address, and has devices without ids.
+/// Index of the app that matches by address, and has devices without ids.
 pub const GUESSING: usize = 1;
 /// The app of the markers.
 pub const MARKED: &str = APPS[0];
@@ -22,19 +22,19 @@ pub const START_MS: u64 = 1_741_564_800_000;
 pub const MINUTE_MS: u64 = 60_000;
 pub const HOUR_MS: u64 = 60 * MINUTE_MS;
 
-/// A row that depends on anything older than this before it would be no row of this traffic: an effect after a
-/// reinstall, which comes 13 hours after the install.
+/// No row of this traffic depends on an event that is older than the row by more than this: the longest chain is an
+/// effect after a reinstall, which is 13 hours after the install.
 pub const MEMORY_MS: u64 = 26 * HOUR_MS;
 
-/// One tick in so many has a marker.
+/// Every fifth tick has a marker.
 const MARKED_TICK: u64 = 5;
 
 #[derive(Debug, Clone)]
 pub struct Traffic {
     pub seed: u64,
-    /// What passes from tick to tick.
+    /// Simulated time between two ticks.
     pub step_ms: u64,
-    /// That begin in a tick.
+    /// Number of devices that start in a tick.
     pub devices: u64,
 }
 
@@ -42,16 +42,16 @@ pub struct Traffic {
 pub struct Sent {
     pub family: Family,
     pub app: usize,
-    /// None is a record without a value.
+    /// `None` is a record without a value.
     pub line: Option<String>,
     pub becomes: Becomes,
 }
 
-/// What it is counted as.
+/// How adtrail counts a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Becomes {
     Fact,
-    /// The same event once more, with the same content or another.
+    /// The same event again, with the same or other content.
     Repeat,
     DeadLetter,
     Nothing,
@@ -63,19 +63,19 @@ impl Sent {
         Message { value, ..Message::new(APPS[self.app], "") }.at(time_ms.cast_signed())
     }
 
-    /// Whether `adtrail replay` gets it, for which nothing is too late.
+    /// True if `adtrail replay` reads it too. Events that are too late are left out, since replay would accept them.
     pub fn is_replayed(&self) -> bool {
         matches!(self.becomes, Becomes::Fact | Becomes::Repeat)
     }
 }
 
 impl Traffic {
-    /// When a tick is, by the broker's time.
+    /// Returns the broker time of a tick.
     pub fn time_ms(&self, tick: u64) -> u64 {
         START_MS + tick * self.step_ms
     }
 
-    /// The first tick at or after a time.
+    /// Returns the first tick at or after a time.
     pub fn tick_of(&self, time_ms: u64) -> u64 {
         time_ms.saturating_sub(START_MS).div_ceil(self.step_ms)
     }
@@ -83,7 +83,7 @@ impl Traffic {
     pub fn records(&self, tick: u64) -> Vec<Sent> {
         let mut sent = Vec::new();
         for (delay_ms, stage) in STAGES {
-            // Devices that would have begun before the start go on as if they had.
+            // Devices that would have started before the first tick take part as well.
             let began = tick.cast_signed() - delay_ms.div_ceil(self.step_ms).cast_signed();
             for number in 0..self.devices {
                 stage(&Device::new(self, began, number), &mut sent);
@@ -107,7 +107,7 @@ impl Traffic {
     }
 }
 
-/// An activation that is waited for, alone in its millisecond but for others of the same.
+/// An activation whose export is awaited, alone in its millisecond except for other events of its tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Marker {
     pub tick: u64,
@@ -137,11 +137,11 @@ fn bad(rng: &mut Rng) -> Sent {
     Sent { family, app, line, becomes: Becomes::DeadLetter }
 }
 
-/// Different for all that there are, and far from each other.
-pub fn mixed(seed: u64, one: u64, other: u64) -> u64 {
-    let mut mixed = seed ^ one.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+/// Hashes three numbers.
+pub fn mixed(seed: u64, first: u64, second: u64) -> u64 {
+    let mut mixed = seed ^ first.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed ^= other.wrapping_mul(0xd6e8_feb8_6659_fd93);
+    mixed ^= second.wrapping_mul(0xd6e8_feb8_6659_fd93);
     mixed = (mixed ^ mixed >> 32).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ mixed >> 29
 }
@@ -155,7 +155,7 @@ mod tests {
         Traffic { seed: 1, step_ms: 48_000, devices: 20 }
     }
 
-    /// Of a simulated day.
+    /// Returns the records of a simulated day.
     fn day() -> impl Iterator<Item = Sent> {
         let traffic = traffic();
         (0..traffic.tick_of(START_MS + 24 * HOUR_MS)).flat_map(move |tick| traffic.records(tick))
@@ -190,11 +190,11 @@ mod tests {
     }
 
     #[test]
-    fn a_tick_is_the_same_whenever_it_is_made() {
-        let one = traffic();
-        assert_eq!(one.records(700), one.records(700));
-        assert_ne!(one.records(700), one.records(701));
-        assert_ne!(one.records(700), Traffic { seed: 2, ..one.clone() }.records(700));
+    fn a_tick_always_has_the_same_records() {
+        let traffic = traffic();
+        assert_eq!(traffic.records(700), traffic.records(700));
+        assert_ne!(traffic.records(700), traffic.records(701));
+        assert_ne!(traffic.records(700), Traffic { seed: 2, ..traffic.clone() }.records(700));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What the process takes and holds, looked at every few seconds.
+//! Samples the resources of the process every few seconds.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,15 +15,16 @@ pub type Sample = [f64; FIGURES.len()];
 
 pub struct Figure {
     pub name: &'static str,
-    /// What it may grow by in the second half of a run; none is not judged.
+    /// Allowed growth in the second half of a run; `None` is not judged.
     pub tolerance: Option<Tolerance>,
 }
 
-const fn figure(name: &'static str, part: f64, or: f64) -> Figure {
-    Figure { name, tolerance: Some(Tolerance { part, or }) }
+const fn figure(name: &'static str, fraction: f64, absolute: f64) -> Figure {
+    Figure { name, tolerance: Some(Tolerance { fraction, absolute }) }
 }
 
-/// By the middle one of slopes, so what comes and goes with downloads and compactions does not count.
+/// Figures of a sample. They are judged by the median slope, so fluctuation by downloads and compactions does not
+/// count.
 pub const FIGURES: [Figure; 7] = [
     figure("RSS MiB", 0.1, 8.0),
     figure("file descriptors", 0.1, 8.0),
@@ -42,7 +43,7 @@ pub struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Until it is told to end. Tells each sample as it is taken.
+    /// Takes and prints samples until `is_over`.
     pub fn samples(&self, is_over: impl Fn() -> bool) -> Vec<Sample> {
         let names: Vec<&str> = FIGURES.iter().map(|figure| figure.name).collect();
         println!("{:>6}  {}", "s", names.join("  "));
@@ -90,7 +91,7 @@ const COUNTED: [&str; 4] = [
     "adtrail_ingest_empty_total",
 ];
 
-/// What was read is an event, a repeated one, a dead letter or empty, in every scrape.
+/// Checks that every record read is accepted, redelivered, a dead letter or empty, in every scrape.
 #[track_caller]
 fn check_conservation(scrape: &str, topics: &Topics) {
     for topic in topics.all() {
@@ -101,10 +102,11 @@ fn check_conservation(scrape: &str, topics: &Topics) {
     }
 }
 
-/// Of a line of /proc/PID/status.
+/// Returns the number in a line of /proc/PID/status.
 fn status(pid: u32, name: &str) -> f64 {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process runs");
-    let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("a line of its status");
+    let line =
+        text.lines().find_map(|line| line.strip_prefix(name)).expect("the status has the line");
     line.split_whitespace().next().and_then(|number| number.parse().ok()).expect("a number")
 }
 
@@ -112,13 +114,13 @@ fn descriptors(pid: u32) -> f64 {
     fs::read_dir(format!("/proc/{pid}/fd")).expect("the process runs").count() as f64
 }
 
-/// Of all files of a folder. One that goes meanwhile counts as gone.
+/// Returns the size of all files of a folder. A file that is deleted meanwhile does not count.
 fn bytes(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).expect("the store's folder").flatten();
     entries.filter_map(|entry| entry.metadata().ok()).map(|file| file.len()).sum()
 }
 
-/// How each figure went, and whether all are flat that have to be.
+/// Returns the trend of each figure.
 pub fn trends(samples: &[Sample]) -> Vec<(&'static Figure, Trend)> {
     let of = |at: usize| Trend::of(&samples.iter().map(|sample| sample[at]).collect::<Vec<_>>());
     FIGURES.iter().enumerate().map(|(at, figure)| (figure, of(at))).collect()

@@ -8,9 +8,11 @@ use super::saved_query::{Query, beside};
 
 const EXPORT: &[u8] = b"event_type,event_time\nactivation,2026-03-10T12:00:00.000Z\neffect,\"\"\n";
 
-/// The first byte decides whether the target is there instead of a part, the second how many bytes of the export come
-/// first; then follow more bytes of the part, a zero, and the saved query. In the end the export is there, or nothing
-/// has changed.
+/// Resumes a download from a fuzzed partial file and saved query. Either the target becomes the export, or an error is
+/// returned and the file is unchanged.
+///
+/// An odd first byte puts the file at the target instead of the partial path. The second byte is the number of export
+/// bytes with which the file begins. The rest is more of the file, a zero byte, and the saved query.
 pub fn any(input: &[u8]) {
     let [is_whole, same, rest @ ..] = input else { return };
     let mut rest = rest.splitn(2, |byte| *byte == 0);
@@ -19,8 +21,8 @@ pub fn any(input: &[u8]) {
     let part = [same, more].concat();
     let Ok(folder) = tempfile::tempdir() else { return };
     let whole = folder.path().join("f.csv");
-    let place = if is_whole % 2 == 1 { whole.clone() } else { beside(&whole, ".part") };
-    let written = fs::write(&place, &part);
+    let path = if is_whole % 2 == 1 { whole.clone() } else { beside(&whole, ".part") };
+    let written = fs::write(&path, &part);
     if let Some(query) = rest.next() {
         let _ = fs::write(beside(&whole, ".part.query"), query);
     }
@@ -33,7 +35,7 @@ pub fn any(input: &[u8]) {
         }
         Err(error) => {
             assert!(!error.to_string().is_empty());
-            assert_eq!(fs::read(&place).ok(), Some(part), "{error}");
+            assert_eq!(fs::read(&path).ok(), Some(part), "{error}");
         }
     }
 }

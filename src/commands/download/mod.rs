@@ -21,7 +21,7 @@ use export::{Checksum, Chunk, ExportQuery};
 use indicatif::ProgressBar;
 use store::reader::Reader;
 
-use super::{WrongUse, counted, known_app, load, settled};
+use super::{WrongUse, canonical_path, counted, known_app, load};
 use crate::cli::{self, Download};
 use crate::telemetry::{self, tell};
 use target::Target;
@@ -41,23 +41,23 @@ pub fn run(options: &Download) -> anyhow::Result<()> {
     query.check(app, &config.policy).map_err(wrong)?;
     require_outside(options.out.as_deref(), &config.store)?;
     let reader = store::open_for_reading(&config.store, &config.policy)?;
-    let mut asked: saved_query::Query =
+    let mut values: saved_query::Query =
         query.texts().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    asked.insert("app".into(), app.key.to_string());
+    values.insert("app".into(), app.key.to_string());
     let target = match (options.out.as_deref(), options.resume) {
         (None, _) => Target::standard_output(),
-        (Some(path), false) => Target::new(path, asked)?,
-        (Some(path), true) => Target::resumed(path, asked)?,
+        (Some(path), false) => Target::new(path, values)?,
+        (Some(path), true) => Target::resumed(path, values)?,
     };
     let written = write(target, &Wanted { reader: &reader, app, query: &query, config: &config })?;
     tell_written(options.out.as_deref(), &written);
     Ok(())
 }
 
-/// A file in the store's directory could overwrite one of the store's files.
+/// Refuses a file in the store's directory, where it could overwrite one of the store's files.
 fn require_outside(out: Option<&Path>, store: &config::Store) -> Result<(), WrongUse> {
     let Some(path) = out.filter(|_| store.hbase.is_none()) else { return Ok(()) };
-    match (settled(path), settled(&store.path)) {
+    match (canonical_path(path), canonical_path(&store.path)) {
         (Some(out), Some(store)) if out.starts_with(&store) => {
             let (out, store) = (out.display(), store.display());
             let problem = "--out: expected a file outside of the store";
@@ -113,11 +113,11 @@ fn write(mut target: Target, wanted: &Wanted<'_>) -> anyhow::Result<Written> {
             target.finish(&sha256)?;
             Ok(Written { rows, bytes, sha256 })
         }
-        Err(error) => Err(target.left(error)),
+        Err(error) => Err(target.with_resume_advice(error)),
     }
 }
 
-/// Writes all chunks, and returns the number of their bytes and the checksum.
+/// Writes all chunks. Returns the number of their bytes and their checksum.
 fn take(
     target: &mut Target,
     chunks: Receiver<Chunk>,
@@ -145,9 +145,9 @@ fn tell_written(path: Option<&Path>, written: &Written) {
     tell(format_args!("{path}{rows}, {bytes} bytes, sha256 {sha256}\n"));
 }
 
-/// The options under the API's names.
+/// Returns the options under the names of the API's parameters.
 fn parameters(options: &Download) -> impl Iterator<Item = (&str, &str)> {
-    let given = [
+    let required = [
         ("from", &options.from),
         ("to", &options.to),
         ("timezone", &options.timezone),
@@ -168,5 +168,5 @@ fn parameters(options: &Download) -> impl Iterator<Item = (&str, &str)> {
     let optional = optional.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
     let lists =
         lists.into_iter().flat_map(|(name, values)| values.iter().map(move |value| (name, value)));
-    given.into_iter().chain(optional).chain(lists).map(|(name, value)| (name, value.as_str()))
+    required.into_iter().chain(optional).chain(lists).map(|(name, value)| (name, value.as_str()))
 }

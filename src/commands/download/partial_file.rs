@@ -1,8 +1,8 @@
 //! A file that is written beside its target, and can be resumed after any interruption.
 //!
-//! Rows may have been corrected since the part was written. So `--resume` makes the whole export again, of one moment,
-//! and compares it with what is there. It writes only from the first byte that differs or is missing: the result is
-//! that one export, byte for byte, whatever the part was.
+//! Rows may have been corrected since the part was written. So `--resume` makes the whole export again, from one
+//! snapshot, and compares it with the part. It writes only from the first byte that differs or is missing: the result
+//! is that one export, byte for byte, whatever the part contained.
 //!
 //! `FILE.part` has the rows, `FILE.part.query` the query. Both are gone once `FILE` is complete.
 
@@ -24,23 +24,23 @@ const READ_BYTES: usize = 128 << 10;
 
 pub struct Part {
     file: File,
-    /// The present path: the target only if another program left the file there.
+    /// Current path of the file: the target only if another program wrote it there.
     path: PathBuf,
     target: PathBuf,
     query: Query,
-    /// Bytes that are as in the export: compared or written.
+    /// Leading bytes that equal the export: compared or written.
     same_bytes: u64,
-    /// Bytes that follow them and are not compared yet.
-    left_bytes: u64,
-    /// True if any bytes were there at the start.
+    /// Bytes after them that are not compared yet.
+    remaining_bytes: u64,
+    /// True if the file had any bytes at the start.
     is_resumed: bool,
-    /// True if the saved query says that the file is of this export.
+    /// True if the saved query shows that the file belongs to this export.
     is_own: bool,
     temp: TempPath,
 }
 
 impl Part {
-    /// Starts from the beginning, whatever is there.
+    /// Starts from the beginning and discards an existing partial file.
     pub fn begin(target: &Path, query: Query) -> anyhow::Result<Self> {
         let path = beside(target, ".part");
         let file = open_locked(&path, true)?;
@@ -49,7 +49,7 @@ impl Part {
         Self::new((file, path), target, query, true)
     }
 
-    /// Continues the part, or without one a target that another program left incomplete.
+    /// Continues the partial file, or, without one, a target that another program left incomplete.
     pub fn resume(target: &Path, query: Query) -> anyhow::Result<Self> {
         let path = beside(target, ".part");
         if !path.exists() && target.is_file() {
@@ -72,10 +72,20 @@ impl Part {
         query: Query,
         is_own: bool,
     ) -> anyhow::Result<Self> {
-        let left_bytes = file.metadata().with_context(|| unwritable(&path))?.len();
-        let (is_resumed, temp) = (left_bytes > 0, TempPath::resumable(&path)?);
+        let remaining_bytes = file.metadata().with_context(|| unwritable(&path))?.len();
+        let (is_resumed, temp) = (remaining_bytes > 0, TempPath::resumable(&path)?);
         let target = target.to_owned();
-        Ok(Self { file, path, target, query, same_bytes: 0, left_bytes, is_resumed, is_own, temp })
+        Ok(Self {
+            file,
+            path,
+            target,
+            query,
+            same_bytes: 0,
+            remaining_bytes,
+            is_resumed,
+            is_own,
+            temp,
+        })
     }
 
     /// Takes the next bytes of the export.
@@ -83,53 +93,53 @@ impl Part {
         let same = self.compare(bytes)?;
         let new = bytes.get(same..).unwrap_or_default();
         if !new.is_empty() {
-            self.leave_target()?;
+            self.move_beside_target()?;
             self.file.write_all_at(new, self.same_bytes).context("the rows cannot be written")?;
             self.same_bytes += new.len() as u64;
         }
         Ok(())
     }
 
-    /// How many of the bytes are there already. What follows the first difference is cut off.
+    /// Returns how many of the bytes the file has already. Truncates the file at the first difference.
     fn compare(&mut self, bytes: &[u8]) -> anyhow::Result<usize> {
-        let length = bytes.len().min(usize::try_from(self.left_bytes).unwrap_or(usize::MAX));
+        let length = bytes.len().min(usize::try_from(self.remaining_bytes).unwrap_or(usize::MAX));
         let mut found = vec![0; length];
         let read = self.file.read_exact_at(&mut found, self.same_bytes);
         read.with_context(|| self.unreadable())?;
         let difference = found.iter().zip(bytes).position(|(found, expected)| found != expected);
         let same = difference.unwrap_or(length);
         self.same_bytes += same as u64;
-        self.left_bytes -= same as u64;
+        self.remaining_bytes -= same as u64;
         if difference.is_some() {
             let line = self.line()?;
-            self.cut(&format!("line {line} is not as in this export"))?;
+            self.cut(&format!("line {line} differs from this export"))?;
         }
         Ok(same)
     }
 
-    /// Cuts off what is not as in the export; refuses if the file may be of another one.
+    /// Truncates the file where it differs from the export; refuses if it may belong to another export.
     fn cut(&mut self, difference: &str) -> anyhow::Result<()> {
         let path = self.path.display();
         if self.is_own {
             tell(format_args!(
                 "{path}: {difference}: rows were corrected since, or the file was changed or damaged; \
-                 rewritten from there on\n"
+                 rewriting it from there\n"
             ));
-            self.left_bytes = 0;
+            self.remaining_bytes = 0;
             return self.file.set_len(self.same_bytes).with_context(|| unwritable(&self.path));
         }
         let query = match self.path == self.target {
             true => String::new(),
             false => {
                 let query = beside(&self.path, ".query");
-                format!(", and {} does not say what it is of", query.display())
+                format!(", and {} is missing or truncated", query.display())
             }
         };
-        let advice = "without --resume it is overwritten";
+        let advice = "without --resume the file is overwritten";
         Err(WrongUse(format!("--resume: {path}: {difference}{query}; {advice}")).into())
     }
 
-    /// The line of the first byte that differs.
+    /// Returns the line number of the first byte that differs.
     fn line(&self) -> anyhow::Result<u64> {
         let mut lines = 1;
         self.for_each_chunk(self.same_bytes, |bytes| {
@@ -138,8 +148,8 @@ impl Part {
         Ok(lines)
     }
 
-    /// Moves a file that another program left at the target beside it, before it is changed.
-    fn leave_target(&mut self) -> anyhow::Result<()> {
+    /// Moves a file that another program wrote at the target to the partial path, before it is changed.
+    fn move_beside_target(&mut self) -> anyhow::Result<()> {
         if self.path != self.target {
             return Ok(());
         }
@@ -151,20 +161,20 @@ impl Part {
         Ok(())
     }
 
-    /// Moves the file to the target once it is the export of this checksum.
+    /// Moves the file to the target after checking that it has this checksum.
     pub fn finish(mut self, sha256: &str) -> anyhow::Result<()> {
-        self.move_to_target(sha256).map_err(|error| self.left(error))
+        self.move_to_target(sha256).map_err(|error| self.with_resume_advice(error))
     }
 
     fn move_to_target(&mut self, sha256: &str) -> anyhow::Result<()> {
-        if self.left_bytes > 0 {
-            self.cut(&format!("{} bytes follow the end of this export", self.left_bytes))?;
+        if self.remaining_bytes > 0 {
+            self.cut(&format!("{} bytes follow the end of this export", self.remaining_bytes))?;
         }
         if self.is_resumed {
             self.check(sha256)?;
         }
         if self.path == self.target {
-            tell(format_args!("{}: it is complete already\n", self.target.display()));
+            tell(format_args!("{}: already complete\n", self.target.display()));
         } else {
             fs::rename(&self.path, &self.target).with_context(|| unwritable(&self.target))?;
         }
@@ -177,7 +187,7 @@ impl Part {
         }
     }
 
-    /// Compares the file as it is on the disk with the export.
+    /// Compares the checksum of the file on disk with that of the export.
     fn check(&self, sha256: &str) -> anyhow::Result<()> {
         let mut checksum = Checksum::default();
         self.for_each_chunk(u64::MAX, |bytes| checksum.add(bytes))?;
@@ -204,8 +214,8 @@ impl Part {
         format!("cannot be read: {}", self.path.display())
     }
 
-    /// The error that interrupted the download, with advice.
-    pub fn left(&self, error: anyhow::Error) -> anyhow::Error {
+    /// Adds advice on how to resume to the error that interrupted the download.
+    pub fn with_resume_advice(&self, error: anyhow::Error) -> anyhow::Error {
         if error.is::<WrongUse>() {
             return error;
         }
@@ -213,7 +223,7 @@ impl Part {
     }
 }
 
-/// Opens a file that no other download writes.
+/// Opens and locks a file. Fails if another download is writing it.
 fn open_locked(path: &Path, may_be_new: bool) -> anyhow::Result<File> {
     loop {
         let mut options = OpenOptions::new();

@@ -8,10 +8,10 @@ use anyhow::Context;
 
 use crate::commands::WrongUse;
 
-/// What selects the rows, by name: app, range, filters and so on.
+/// Parameters that select the rows, by name: app, range, filters and so on.
 pub type Query = BTreeMap<String, String>;
 
-/// The path with `ending` appended.
+/// Returns the path with `ending` appended.
 pub fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut text = path.as_os_str().to_owned();
     text.push(ending);
@@ -29,11 +29,13 @@ pub fn write_query(part: &Path, query: &Query) -> anyhow::Result<()> {
     fs::write(&path, text).with_context(|| unwritable(&path))
 }
 
-/// `None` if it is missing or truncated.
+/// Returns `None` if the query is missing or truncated.
 pub fn read_query(part: &Path) -> Option<Query> {
     serde_json::from_slice(&fs::read(beside(part, ".query")).ok()?).ok()
 }
 
+/// Checks that both queries are equal.
+///
 /// # Errors
 /// Names every difference.
 pub fn require_same(path: &Path, saved: &Query, query: &Query) -> Result<(), WrongUse> {
@@ -44,14 +46,14 @@ pub fn require_same(path: &Path, saved: &Query, query: &Query) -> Result<(), Wro
         .map(|name| (name, saved.get(name), query.get(name)))
         .filter(|(_, saved, query)| saved != query)
         .map(|(name, saved, query)| {
-            format!("{name} is {}, requested is {}", text(saved), text(query))
+            format!("{name} is {}, but {} is requested", text(saved), text(query))
         })
         .collect();
     if differences.is_empty() {
         return Ok(());
     }
     Err(WrongUse(format!(
-        "--resume: {} is of another export: {}; without --resume it is overwritten",
+        "--resume: {} belongs to another export: {}; without --resume the file is overwritten",
         path.display(),
         differences.join("; ")
     )))

@@ -21,7 +21,7 @@ impl Target {
         Self::Stream(Box::new(io::stdout()))
     }
 
-    /// A file, from its beginning.
+    /// Opens a file, to be written from its beginning.
     pub fn new(path: &Path, query: Query) -> anyhow::Result<Self> {
         if is_stream(path) {
             let stream = OpenOptions::new().write(true).open(path);
@@ -30,7 +30,7 @@ impl Target {
         Ok(Self::Part(Box::new(Part::begin(path, query)?)))
     }
 
-    /// A file, from where an earlier download was interrupted.
+    /// Opens a file, to be continued where an earlier download was interrupted.
     pub fn resumed(path: &Path, query: Query) -> anyhow::Result<Self> {
         if is_stream(path) {
             let problem = "--resume: expected a regular file";
@@ -46,7 +46,7 @@ impl Target {
         }
     }
 
-    /// Everything has been taken.
+    /// Completes the target after the last bytes.
     pub fn finish(self, sha256: &str) -> anyhow::Result<()> {
         match self {
             Self::Part(part) => part.finish(sha256),
@@ -54,10 +54,10 @@ impl Target {
         }
     }
 
-    /// The error that interrupted the download, with advice.
-    pub fn left(self, error: anyhow::Error) -> anyhow::Error {
+    /// Adds advice on how to resume to the error that interrupted the download.
+    pub fn with_resume_advice(self, error: anyhow::Error) -> anyhow::Error {
         match self {
-            Self::Part(part) => part.left(error),
+            Self::Part(part) => part.with_resume_advice(error),
             Self::Stream(_) => error,
         }
     }

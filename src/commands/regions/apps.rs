@@ -1,4 +1,4 @@
-//! The apps of a store by name, and the partitions of those that are spread.
+//! The names of a store's apps, and the partitions of apps with a fanout.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -47,7 +47,7 @@ impl<'a> Apps<'a> {
         self.spread().map(app).collect()
     }
 
-    /// The partition, app and time of a region's first key; the last two only if it begins within an app.
+    /// Returns partition, app and time of a region's first key; app and time only if it begins within an app.
     pub fn start_json(&self, start: &Key) -> [Value; 3] {
         let start = RowKey::decode(start);
         let within = start.filter(|start| start.event_time > EventTime::default());

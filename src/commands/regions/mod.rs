@@ -41,7 +41,7 @@ struct View<'a> {
     /// Names and widths of the columns in text.
     columns: &'static [(&'static str, usize)],
     regions: Vec<RegionView>,
-    /// The largest region against the mean, by bytes, writes and reads.
+    /// Ratio of the largest region to the mean, by bytes, writes and reads.
     skews: [f64; 3],
 }
 
@@ -49,7 +49,7 @@ struct RegionView {
     start: Key,
     /// One for each column.
     cells: Vec<String>,
-    /// The same and more for scripts.
+    /// The same and more, for scripts.
     json: Value,
 }
 

@@ -1,4 +1,4 @@
-//! `adtrail replay --diff`: what other settings would decide differently.
+//! `adtrail replay --diff`: the rows that other settings would decide differently.
 //!
 //! Events are read once. Each side has a worker and a store of its own; apps are matched by key, since their pids may
 //! differ. Then both stores are scanned in parallel.
@@ -54,7 +54,7 @@ fn write(
     out.fill(|sink| export::write_differences(old, new, apps, sink))
 }
 
-/// The other settings file, under the same environment and flags.
+/// Loads the other settings file, with the same environment and flags.
 fn load_other(options: &Replay, other: &Path) -> Result<Config, WrongUse> {
     let settings = Settings { config: Some(other.into()), set: options.settings.set.clone() };
     let named = |problem: String| WrongUse(format!("--diff {}: {problem}", other.display()));
@@ -63,7 +63,7 @@ fn load_other(options: &Replay, other: &Path) -> Result<Config, WrongUse> {
     Ok(config)
 }
 
-/// The apps of both sides by key: those of the old side by pid, then those of the new side alone.
+/// Returns the apps of both sides: those of the old side by pid, then those that only the new side has.
 fn apps(old: &Policy, new: &Policy) -> Vec<ComparedApp> {
     let by_pid = |policy: &Policy| -> BTreeMap<Pid, AppPolicy> {
         policy.apps().map(|app| (app.pid, app.clone())).collect()
@@ -101,7 +101,7 @@ fn numbers() -> impl Iterator<Item = Pid> {
     (1..).map(Pid)
 }
 
-/// The pids of one side, by those of the reading policy.
+/// Maps the pids of the reading policy to those of one side.
 fn pids(
     apps: &[ComparedApp],
     side: impl Fn(&ComparedApp) -> Option<&AppPolicy>,
@@ -110,7 +110,7 @@ fn pids(
     numbers().zip(apps).filter_map(pair).collect()
 }
 
-/// The facts of the apps of one side, under its pids.
+/// Returns the facts that one side's apps have, renumbered to its pids.
 fn numbered(facts: impl Iterator<Item = Fact>, pids: &HashMap<Pid, Pid>) -> Vec<Fact> {
     facts.filter_map(|fact| pids.get(&fact.pid()).map(|pid| fact.numbered(*pid))).collect()
 }

@@ -14,13 +14,13 @@ use ingest::files::ndjson::{Events, FileError};
 
 use crate::telemetry;
 
-/// Bad lines of a file that are logged; further ones are counted.
+/// Number of bad lines that are logged for each file; further ones are only counted.
 const BAD_LINES_LOGGED_MAX: u64 = 20;
 
 /// Passes the facts of all files to `sink`, in batches of at most `records_max`. Returns the number of bad lines.
 ///
 /// # Errors
-/// If a file cannot be read to its end, and those of `sink`.
+/// Fails if a file cannot be read to its end, or if `sink` fails.
 pub fn read(
     paths: &[PathBuf],
     policy: &Policy,
@@ -72,7 +72,7 @@ impl<Sink: FnMut(Vec<Fact>) -> anyhow::Result<()>> Intake<'_, Sink> {
         Ok(bad_lines)
     }
 
-    /// The text of a file. The bar counts compressed bytes: only their number is known.
+    /// Opens and decompresses a file. The bar counts compressed bytes, since only their number is known.
     fn open(&self, path: &Path) -> io::Result<Box<dyn BufRead>> {
         let file: Box<dyn Read> = if path == Path::new("-") {
             Box::new(io::stdin().lock())
@@ -90,7 +90,7 @@ impl<Sink: FnMut(Vec<Fact>) -> anyhow::Result<()>> Intake<'_, Sink> {
     }
 }
 
-/// Over the bytes of all files. The size of standard input and of pipes is unknown.
+/// Shows a progress bar over the bytes of all files. The size of standard input and of pipes is unknown.
 fn bar(paths: &[PathBuf]) -> ProgressBar {
     let size = |path: &PathBuf| {
         let metadata = fs::metadata(path).ok().filter(|metadata| metadata.is_file());

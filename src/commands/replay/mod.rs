@@ -1,7 +1,8 @@
-//! `adtrail replay`: attribution of the events of files.
+//! `adtrail replay`: attributes events from files.
 //!
-//! The facts go through the service's worker into a store of the same kind, in a temporary folder, so that files may
-//! be larger than memory; the export writes its rows. With `--diff` they go through two, and differences are written.
+//! The facts go through the service's worker into an embedded store in a temporary folder, so that files may be larger
+//! than memory; the export writes its rows. With `--diff` each side has a worker and a store, and the differences
+//! between them are written.
 
 mod diff;
 mod intake;
@@ -16,7 +17,7 @@ use attribution::rules::policy::AppPolicy;
 use config::Config;
 use export::ExportQuery;
 
-use super::{Output, WrongUse, known_app, load, require_apps, settled};
+use super::{Output, WrongUse, canonical_path, known_app, load, require_apps};
 use crate::cli::Replay;
 pub use replica::Replica;
 
@@ -40,37 +41,37 @@ fn write_rows(options: &Replay, config: &Config) -> anyhow::Result<()> {
     check_bad_lines(bad_lines)
 }
 
-/// An output file must not replace an input file, or the other output.
+/// Refuses an output file that would replace an input file or the other output.
 fn require_distinct_files(options: &Replay) -> Result<(), WrongUse> {
     let Replay { settings, events, out, diff, totals, .. } = options;
     let read = events.iter().chain(diff).map(PathBuf::as_path);
     let default = Some(Path::new(config::DEFAULT_FILE)).filter(|default| default.exists());
-    let mut taken: Vec<&Path> = read.chain(settings.config.as_deref().or(default)).collect();
+    let mut used: Vec<&Path> = read.chain(settings.config.as_deref().or(default)).collect();
     for (option, file) in [("--out", out), ("--totals", totals)] {
         let Some(file) = file else { continue };
-        if let Some(other) = taken.iter().find(|other| is_one_file(file, other)) {
+        if let Some(other) = used.iter().find(|other| is_same_file(file, other)) {
             let (file, other) = (file.display(), other.display());
-            return Err(WrongUse(format!("{option} {file}: expected another file than {other}")));
+            return Err(WrongUse(format!("{option} {file}: must not be the same file as {other}")));
         }
-        taken.push(file);
+        used.push(file);
     }
     Ok(())
 }
 
-/// True if two paths are one file, existing or not.
-fn is_one_file(one: &Path, other: &Path) -> bool {
+/// Checks whether two paths name the same file, which need not exist.
+fn is_same_file(one: &Path, other: &Path) -> bool {
     match (one.metadata(), other.metadata()) {
         (Ok(one), Ok(other)) => {
             one.is_file() && (one.dev(), one.ino()) == (other.dev(), other.ino())
         }
-        _ => settled(one).is_some_and(|one| Some(one) == settled(other)),
+        _ => canonical_path(one).is_some_and(|one| Some(one) == canonical_path(other)),
     }
 }
 
-/// Bad lines are an error once all others are attributed.
+/// Returns an error if there were bad lines; all others are attributed by then.
 fn check_bad_lines(bad_lines: u64) -> anyhow::Result<()> {
     if bad_lines > 0 {
-        bail!("left out lines that are not events: {bad_lines}; all others are attributed");
+        bail!("skipped lines that are not events: {bad_lines}; all others are attributed");
     }
     Ok(())
 }

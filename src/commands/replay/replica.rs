@@ -23,7 +23,7 @@ const BATCHES_WAITING_MAX: usize = 2;
 pub struct Replica {
     pub policy: Arc<Policy>,
     pub reader: Reader,
-    /// `None` once all have been sent.
+    /// `None` once all facts are sent.
     batches: Option<SyncSender<Vec<Fact>>>,
     thread: Option<JoinHandle<Result<(), StoreError>>>,
     /// Dropped last: it contains the store.
@@ -85,7 +85,7 @@ impl Replica {
 /// The thread must not write while the folder is removed.
 impl Drop for Replica {
     fn drop(&mut self) {
-        // An outcome that matters has been returned before.
+        // An error that matters was returned by an earlier call.
         let _ = self.finish();
     }
 }

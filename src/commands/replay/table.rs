@@ -1,4 +1,4 @@
-//! The totals of a comparison for people: a few lines for standard error.
+//! The totals of a comparison as a few lines of text for standard error.
 
 use std::fmt::Write;
 
@@ -8,16 +8,17 @@ use indicatif::HumanCount;
 
 use crate::commands::counted;
 
-/// Campaigns shown; a file has all.
+/// Number of campaigns shown; the file of `--totals` has all.
 const LINES_MAX: usize = 20;
 
-/// The campaigns that gain or lose, those that do most of it first, and how many rows differ.
+/// Lists the campaigns whose totals change, the largest change first, and the number of rows that differ.
 pub fn render(totals: &Totals, old: &Policy, new: &Policy) -> String {
-    let mut moved: Vec<&TotalsLine> = totals.lines().filter(|line| line.old != line.new).collect();
-    // Stable: of equal changes, the order of the file.
-    moved.sort_by_key(|line| std::cmp::Reverse(change(line)));
+    let mut changed: Vec<&TotalsLine> =
+        totals.lines().filter(|line| line.old != line.new).collect();
+    // Stable: equal changes keep the order of the file.
+    changed.sort_by_key(|line| std::cmp::Reverse(change(line)));
     let mut lines = Vec::new();
-    for line in moved.iter().take(LINES_MAX) {
+    for line in changed.iter().take(LINES_MAX) {
         lines.push([
             format!("{} → {}", line.old.activations, line.new.activations),
             format!("{} → {}", line.old.effects, line.new.effects),
@@ -31,11 +32,11 @@ pub fn render(totals: &Totals, old: &Policy, new: &Policy) -> String {
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
     let (activations, effects) = (width(0).unwrap_or(0), width(1).unwrap_or(0));
     for [activation, effect, name] in &lines {
-        // A string takes all that is written.
+        // Writing to a string cannot fail.
         let _ = writeln!(out, "{activation:>activations$}  {effect:>effects$}  {name}");
     }
-    if moved.len() > LINES_MAX {
-        let _ = writeln!(out, "… and {} more", counted(moved.len() - LINES_MAX, "campaign"));
+    if changed.len() > LINES_MAX {
+        let _ = writeln!(out, "… and {} more", counted(changed.len() - LINES_MAX, "campaign"));
     }
     let (differing, events) = (HumanCount(totals.differing), HumanCount(totals.events));
     let _ = writeln!(out, "{differing} of {events} rows are decided differently");

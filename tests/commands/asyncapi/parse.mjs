@@ -1,5 +1,5 @@
-// Reads the AsyncAPI document named, by AsyncAPI's own parser: what is wrong with it goes to standard
-// error, the whole of it, with what it refers to, as JSON to standard output.
+// Parses an AsyncAPI document with AsyncAPI's own parser: prints its errors to standard error, or the document with all
+// references resolved as JSON to standard output.
 import { AvroSchemaParser } from "@asyncapi/avro-schema-parser";
 import { Parser, fromFile } from "@asyncapi/parser";
 

@@ -1,4 +1,4 @@
-//! The AsyncAPI document, by AsyncAPI's own parser.
+//! The AsyncAPI document, read by AsyncAPI's own parser.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,14 +12,15 @@ use testbed::{cache_dir, run_ok};
 
 use super::{FAMILIES, in_project};
 
-/// The document with what it refers to, all in one.
+/// Returns the document with all references resolved.
 fn asyncapi(file: &Path) -> Value {
-    let dir = TempDir::with_prefix("adtrail-asyncapi-").expect("a temporary folder");
+    let dir = TempDir::with_prefix("adtrail-asyncapi-").expect("a temporary folder is created");
     let packages = cache_dir().join("asyncapi/node_modules");
-    assert!(packages.is_dir(), "no {packages:?}: scripts/install --tests brings it");
-    symlink(packages, dir.path().join("node_modules")).expect("a link");
+    assert!(packages.is_dir(), "no {packages:?}: scripts/install --tests installs it");
+    symlink(packages, dir.path().join("node_modules")).expect("the link is created");
     let program = dir.path().join("parse.mjs");
-    fs::copy(in_project("tests/commands/asyncapi/parse.mjs"), &program).expect("a copy");
+    fs::copy(in_project("tests/commands/asyncapi/parse.mjs"), &program)
+        .expect("the file is copied");
     let printed = run_ok(Command::new("node").args([&*program, file]), b"");
     serde_json::from_slice(&printed).expect("JSON")
 }
@@ -45,7 +46,7 @@ fn the_asyncapi_document_is_valid_and_matches_the_settings_and_schemas() {
         let json = published(format!("schemas/json/{family}.schema.json"));
         assert_eq!(title("json"), json["title"]);
         let avro = published(format!("schemas/avro/{family}.avsc"));
-        // The parser puts what it makes of Avro in its place.
+        // The parser replaces Avro schemas and keeps the original.
         let payload = &events["messages"]["avro"]["payload"];
         assert_eq!(payload["x-parser-original-payload"], avro, "{payload}");
         let headers = &letters["messages"]["letter"]["headers"];

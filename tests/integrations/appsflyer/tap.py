@@ -1,4 +1,4 @@
-"""The Singer tap as PyPI has it, with nothing changed but the host that it asks: tap.py HOST, and its options."""
+"""Runs the Singer tap from PyPI with another host: tap.py HOST OPTIONS."""
 
 import sys
 
@@ -6,13 +6,13 @@ import tap_appsflyer
 from tap_appsflyer.client import Client
 
 host = sys.argv.pop(1)
-began = Client.__init__
+original_init = Client.__init__
 
 
-def begin(self, config):
-    began(self, config)
+def init(self, config):
+    original_init(self, config)
     self.base_url = host
 
 
-Client.__init__ = begin
+Client.__init__ = init
 tap_appsflyer.main()

@@ -1,5 +1,5 @@
-// A browser and what is always looked at: that nothing is loaded from elsewhere, that no page breaks
-// its policy, that no script fails.
+// A browser with checks that always apply: nothing is loaded from elsewhere, no page violates its policy, and no script
+// fails.
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -20,7 +20,7 @@ export async function launch() {
   });
 }
 
-// A page in a context of its own. `end` says what went wrong in it.
+// Opens a page in a context of its own. `end` closes it and fails if anything went wrong in it.
 export async function open(browser, base, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
   context.setDefaultTimeout(DEADLINE_MS);
@@ -28,11 +28,11 @@ export async function open(browser, base, options = {}) {
   const wrong = [];
   context.on('request', (request) => {
     const is_ours = request.url().startsWith(`${base}/`) || request.url().startsWith('data:');
-    if (!is_ours) wrong.push(`asked for ${request.url()}`);
+    if (!is_ours) wrong.push(`requested ${request.url()}`);
   });
   page.on('pageerror', (error) => wrong.push(`script: ${error}`));
   page.on('console', (message) => {
-    // An answer of 400 or 404 is there too; what it shows is looked at by the test.
+    // Responses with 400 or 404 are logged too; tests check what they show.
     const is_status = message.text().startsWith('Failed to load resource: the server responded');
     if (message.type() === 'error' && !is_status) wrong.push(`console: ${message.text()}`);
   });
@@ -52,7 +52,7 @@ export async function has(page, selector, text) {
   await page.locator(selector).filter({ hasText: text }).first().waitFor();
 }
 
-// Bytes of what `begin` downloads, under the name that they come with.
+// Returns the bytes, name and checksum of the file that `begin` downloads.
 export async function saved(page, begin) {
   const [download] = await Promise.all([page.waitForEvent('download'), begin()]);
   const failure = await download.failure();
@@ -69,15 +69,15 @@ export function lines(bytes) {
   return bytes.toString('utf8').trimEnd().split('\n').length;
 }
 
-// No rule of WCAG 2.2 AA or of good practice is broken.
+// Checks WCAG 2.2 AA and best practices.
 export async function accessible(page, what) {
   await page.evaluate(axe);
   const { violations } = await page.evaluate(() => globalThis.axe.run(document));
-  const told = violations.map(({ id, help, nodes }) => `${id}: ${help}: ${nodes.map((node) => node.html).join(' | ')}`);
-  assert.deepEqual(told, [], what);
+  const problems = violations.map(({ id, help, nodes }) => `${id}: ${help}: ${nodes.map((node) => node.html).join(' | ')}`);
+  assert.deepEqual(problems, [], what);
 }
 
-// Whether a text is somewhere on the page where nothing of it is cut off.
+// Returns whether a text is visible somewhere on the page without being cut off.
 export async function legible(page, text) {
   return page.evaluate((text) => {
     const has = [...document.querySelectorAll('#main *')].filter((element) => element.textContent.includes(text));
@@ -90,7 +90,7 @@ export async function legible(page, text) {
   }, text);
 }
 
-// Nothing makes the page wider than the screen.
+// Checks that nothing makes the page wider than the screen.
 export async function fits(page, what) {
   const [width, screen] = await page.evaluate(() => [
     document.scrollingElement.scrollWidth,
@@ -99,7 +99,7 @@ export async function fits(page, what) {
   assert.ok(width <= screen, `${what}: ${width} on ${screen}`);
 }
 
-// By the keyboard alone, as far as it takes.
+// Presses Tab until the element has the focus.
 export async function tabTo(page, selector) {
   for (let presses = 0; presses < 150; presses += 1) {
     await page.keyboard.press('Tab');

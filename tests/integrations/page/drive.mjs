@@ -1,5 +1,5 @@
-// Drives the page through what people do with it. `node drive.mjs TASKS FACTS`: which tasks, and what
-// the test knows of the service, as JSON. Prints the names of the tasks that were done.
+// Drives the page through the tasks of users. `node drive.mjs TASKS FACTS`: the names of tasks, and facts about the
+// service as JSON. Prints the name of each task that is completed.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 
@@ -9,7 +9,7 @@ const [tasks, facts] = [process.argv[2], JSON.parse(process.argv[3])];
 const { base } = facts;
 
 const all = {
-  // Choose app, days, zone, what, columns and file; see rows, size, preview and chart.
+  // Choose app, days, time zone, types, columns and file format; see rows, size, preview and chart.
   async choose(browser) {
     const { page, end } = await open(browser, base);
     await page.goto(`${base}/`);
@@ -35,7 +35,7 @@ const all = {
     await has(page, '#rows', `${facts.installs} rows`);
     await has(page, '#expected', 'Asia/Shanghai');
     assert.match(page.url(), /timezone=Asia%2FShanghai.*type=activation/);
-    // The last of what is counted below.
+    // The last of the elements that are counted below.
     await page.locator('#preview tbody tr').nth(49).waitFor();
     const [bars, legend] = [page.locator('svg .bar'), await texts(page, '.legend li')];
     assert.equal(await bars.count(), facts.days);
@@ -46,7 +46,7 @@ const all = {
     assert.equal((await texts(page, '#preview tbody tr')).length, 50);
     assert.equal((await texts(page, '#preview thead th')).length, 50);
     assert.ok((await texts(page, '#preview tbody td')).some((cell) => cell.includes('+08:00') || /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$/.test(cell)));
-    // Only some columns, in a form for programs.
+    // Only some columns, in the format for programs.
     await page.getByLabel('Selected columns').check();
     const ticked = page.locator('.tick input:checked');
     while (await ticked.count()) await ticked.first().uncheck();
@@ -54,17 +54,17 @@ const all = {
     await page.getByLabel('channel', { exact: true }).check();
     await page.getByLabel('CSV for programs').check();
     await page.getByRole('button', { name: 'Preview' }).click();
-    // The page before has these two as well, among others.
+    // The previous page has these two columns as well, among others.
     await page.locator('#preview thead th').nth(2).waitFor({ state: 'detached' });
     await has(page, '#preview thead', 'channel');
     assert.deepEqual(await texts(page, '#preview thead th'), ['event_id', 'channel']);
-    // Back is where one came from.
+    // Back leads to the previous page.
     await page.goBack();
     assert.equal((await texts(page, '#preview thead th')).length, 50);
     await end();
   },
 
-  // A mistake is named where it was made, and nothing is lost.
+  // Invalid fields are marked, and no input is lost.
   async mistakes(browser) {
     const { page, end } = await open(browser, base);
     await page.goto(`${base}/?app=app-x&range=yesterday`);
@@ -81,7 +81,7 @@ const all = {
     await end();
   },
 
-  // Download with a script: progress, then rows and checksum, and again from the same page.
+  // Download with JavaScript: progress, then rows and checksum; twice from the same page.
   async download(browser) {
     const { page, end } = await open(browser, base);
     await page.goto(`${base}/?${facts.custom}&form=csv`);
@@ -96,7 +96,7 @@ const all = {
       sums.push(file.sha256);
     }
     assert.equal(sums[0], sums[1]);
-    // The form has changed, and the button takes what it says now.
+    // After a change of the form the button downloads what the form says.
     await page.getByLabel('Installs').check();
     await has(page, '#changed', 'The form has changed');
     const file = await saved(page, () => button.click());
@@ -116,7 +116,7 @@ const all = {
     await end();
   },
 
-  // The same without any script.
+  // The same without JavaScript.
   async plain(browser) {
     const { page, end } = await open(browser, base, { javaScriptEnabled: false });
     await page.goto(`${base}/?app=app-x`);
@@ -132,7 +132,7 @@ const all = {
     await end();
   },
 
-  // The command works as it is printed.
+  // The command works as printed.
   async command(browser) {
     const { context, page, end } = await open(browser, base);
     await context.grantPermissions(['clipboard-read', 'clipboard-write'], { origin: base });
@@ -151,7 +151,7 @@ const all = {
     await end();
   },
 
-  // Why an activation is credited, and a device's events, each found from the other.
+  // The explanation of an activation and the events of a device link to each other.
   async lookup(browser) {
     const { page, end } = await open(browser, base);
     await page.goto(`${base}/`);
@@ -166,7 +166,7 @@ const all = {
     assert.ok(!page.url().includes(facts.device), page.url());
     await page.getByRole('link', { name: 'Explain its credit' }).click();
     await has(page, '.outcome', 'attributed to campaign 7');
-    // Back, and once more from the service, without a question whether to send a form again.
+    // Going back and reloading do not ask whether to submit a form again.
     for (const act of [() => page.goBack(), () => page.reload()]) {
       await act();
       await has(page, '.events .activation', facts.activation);
@@ -182,7 +182,7 @@ const all = {
     await end();
   },
 
-  // Names and ids without an end make no page wider than the screen, and can be read to their end.
+  // Very long names and ids make no page wider than the screen, and are readable in full.
   async long(browser) {
     for (const width of [1280, 375]) {
       const { page, end } = await open(browser, base, { viewport: { width, height: 740 } });
@@ -215,7 +215,7 @@ const all = {
     }
   },
 
-  // From the top of the page to the file, by the keyboard.
+  // From the top of the page to the file, by the keyboard alone.
   async keyboard(browser) {
     const { page, end } = await open(browser, base);
     await page.goto(`${base}/?app=app-x&range=yesterday&form=csv`);
@@ -226,7 +226,7 @@ const all = {
     for (let presses = 0; presses < 3; presses += 1) await page.keyboard.press('ArrowDown');
     assert.equal(await page.locator('#range-custom').isChecked(), true);
     await tabTo(page, '#timezone');
-    // The page of before says UTC too.
+    // The previous page shows UTC too.
     await Promise.all([page.waitForURL(/range=custom/), page.keyboard.press('Enter')]);
     await has(page, '#expected', 'UTC');
     await tabTo(page, '#download');
@@ -239,7 +239,7 @@ const all = {
     await end();
   },
 
-  // Every page in both themes, on a screen and on a phone: each of them once, and with PAGE_LOOKS=all in all pairs.
+  // Every page in both themes and on both screen sizes: each once, or with PAGE_LOOKS=all all combinations.
   async looks(browser) {
     const desk = { width: 1280, height: 900 };
     const looks = [['light', desk], ['dark', PHONE]];
@@ -275,7 +275,7 @@ const all = {
     }
   },
 
-  // Without a token one is asked for it, and with one sees no more than it may.
+  // Without a token the page asks for one; with a token it shows only the token's apps.
   async tokens(browser) {
     const [x, y] = [await open(browser, base), await open(browser, base)];
     await x.page.goto(`${base}/?app=app-x&range=custom&from=${facts.first_day}&to=${facts.last_day}`);
@@ -288,7 +288,7 @@ const all = {
     await has(x.page, '#token-wrong', 'has expired');
     await x.page.getByLabel('Token').fill(facts.token_x);
     await x.page.keyboard.press('Enter');
-    // Where one wanted to go.
+    // Signing in leads to the requested page.
     await has(x.page, '#rows', 'row');
     assert.match(x.page.url(), /from=/);
     assert.deepEqual(await texts(x.page, '#app option'), ['app-x']);
@@ -311,7 +311,7 @@ const all = {
     const cookies = await x.context.cookies();
     assert.deepEqual(cookies.map(({ httpOnly, sameSite }) => [httpOnly, sameSite]), [[true, 'Strict']]);
     assert.equal(await x.page.evaluate(() => document.cookie), '');
-    // The session ends, and one goes on from where that was by signing in again.
+    // After the session has ended, signing in again continues where it ended.
     const sign_in = async () => {
       await x.page.getByLabel('Token').fill(facts.token_x);
       await x.page.keyboard.press('Enter');
@@ -355,7 +355,7 @@ const all = {
     const begin = () => page.getByRole('button', { name: 'Download' }).click();
     const [download] = await Promise.all([page.waitForEvent('download'), begin()]);
     const failure = await download.failure();
-    assert.ok(failure, 'the browser takes half a file for a whole one');
+    assert.ok(failure, 'the browser shows a truncated file as complete');
     await has(page, '#progress.failed', 'The file is incomplete');
     const rows = Number(/after ([\d,]+) rows/.exec(await page.locator('#progress').innerText())[1].replaceAll(',', ''));
     assert.ok(rows > 0 && rows < facts.all, `${rows}`);
@@ -363,7 +363,7 @@ const all = {
     await has(page, '.exports li .state', `Aborted after ${rows.toLocaleString('en')} rows`);
     await accessible(page, 'a failure');
     await end();
-    console.error(`the browser says: ${failure}, after ${rows} rows`);
+    console.error(`the browser reports: ${failure}, after ${rows} rows`);
   },
 };
 

@@ -1,13 +1,13 @@
-// Makes the pictures of docs/images from `adtrail demo`: `node shots.mjs http://127.0.0.1:8080 FOLDER`.
+// Takes the screenshots of docs/images from `adtrail demo`: `node shots.mjs http://127.0.0.1:8080 FOLDER`.
 import { PHONE, has, launch, open, saved } from './bed.mjs';
 
 const [base, folder] = process.argv.slice(2);
 const browser = await launch();
-const own = process.env.PAGE_STYLE; // A style sheet to try before it is compiled in.
+const style = process.env.PAGE_STYLE; // A style sheet to try without a build.
 
 async function shoot(name, options, act, clip = {}) {
   const { page, end } = await open(browser, base, options);
-  if (own) await page.route('**/assets/*.css', (route) => route.fulfill({ path: own, contentType: 'text/css' }));
+  if (style) await page.route('**/assets/*.css', (route) => route.fulfill({ path: style, contentType: 'text/css' }));
   await act(page);
   await page.screenshot({ path: `${folder}/${name}.png`, ...clip });
   await end();

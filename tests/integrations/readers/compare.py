@@ -1,7 +1,7 @@
-"""Reads one export as its users do, and says where a reader sees other cells than were sent.
+"""Reads one export with several readers, and reports cells that differ from the values that were sent.
 
-Usage: compare.py FOLDER, with rows.ndjson, rows.csv and excel.csv of the same rows in it, in one zone.
-What the JSON lines say is held against the standard library's csv, pandas, DuckDB and LibreOffice.
+Usage: compare.py FOLDER, which has rows.ndjson, rows.csv and excel.csv of the same rows in one time zone. The JSON
+lines are compared with the results of the standard library's csv, pandas, DuckDB and LibreOffice.
 """
 
 import csv
@@ -17,9 +17,9 @@ import pandas
 
 NUMBERS = {"pid", "spreadid", "revenue"} | {f"contributor{n}_spreadid" for n in (1, 2, 3)}
 
-# Whose numbers, dates and truth values a spreadsheet looks for, by their Windows ids.
+# Locales in which a spreadsheet detects numbers, dates and booleans, with their Windows ids.
 LANGUAGES = {"en-US": 1033, "de-DE": 1031, "fr-FR": 1036, "sv-SE": 1053, "ja-JP": 1041, "zh-CN": 2052, "zh-TW": 1028}
-# There `1234.50` is no number, and stays a text.
+# In these locales `1234.50` is not a number, and stays text.
 DECIMAL_COMMA = {"de-DE", "fr-FR", "sv-SE"}
 FORMULA_SIGNS = "=+-@\uff1d\uff0b\uff0d\uff20"
 
@@ -27,7 +27,7 @@ FORMULA_SIGNS = "=+-@\uff1d\uff0b\uff0d\uff20"
 def main():
     folder = Path(sys.argv[1])
     lines = (folder / "rows.ndjson").read_text().split("\n")
-    assert lines.pop() == "", "the last line ends too"
+    assert lines.pop() == "", "the last line ends with a line break"
     events = [json.loads(line) for line in lines]
     names = list(events[0])
     expected = [[text(event[name]) for name in names] for event in events]
@@ -35,7 +35,7 @@ def main():
     check("csv", names, expected, by_csv(data))
     check("pandas", names, expected, by_pandas(data))
     check("DuckDB", names, expected, by_duckdb(data))
-    columns = "/".join(f"{place}/2" for place in range(1, len(names) + 1))
+    columns = "/".join(f"{column}/2" for column in range(1, len(names) + 1))
     sheet = by_libreoffice(data, f"44,34,76,1,{columns},0,false,false")
     sheet = [[as_cell(cell) for cell in row] for row in sheet]
     check("LibreOffice", names, [[in_cell(cell) for cell in row] for row in expected], sheet)
@@ -98,7 +98,7 @@ def as_cell(cell):
 
 
 def in_cell(text):
-    """A cell of a spreadsheet has one kind of line break."""
+    """Cells of a spreadsheet have only one kind of line break."""
     return text.replace("\r\n", "\n")
 
 
@@ -112,7 +112,7 @@ def check_excel(language, names, events, found):
 
 
 def in_sheet(language, name, value):
-    """What a cell of a spreadsheet holds: text, number or time, and no formula."""
+    """Returns the expected cell of a spreadsheet: text, number or time, and never a formula."""
     if value is None:
         return None
     if name.endswith("_time"):
