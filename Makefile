@@ -1,5 +1,5 @@
-# Two commands for people, `make demo` and `make test`; the rest are their parts.
-# Each works on a bare Debian machine and installs what is missing.
+# `make demo` and `make test` are the main commands; the others are parts of them.
+# Each works on a bare Debian machine and installs missing packages.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -10,17 +10,17 @@ SHELL := /bin/bash
 cache := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/adtrail
 tools := $(cache)/tools
 
-# Outside the checkout, so that every clone shares the 13 minutes that RocksDB and librdkafka take.
+# Outside the checkout, so that all clones share the build of RocksDB and librdkafka, which takes 13 minutes.
 export CARGO_TARGET_DIR ?= $(cache)/target
 export PATH := $(tools)/bin:$(PATH):$(HOME)/.cargo/bin
 
-# One profile for running, testing, linting and documenting: another would build these again.
+# One profile for running, testing, linting and documentation: another would build them again.
 cargo_flags := --release --locked
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
 
-demo: install ## everything in one process, with made-up traffic, until Ctrl-C
+demo: install ## everything in one process with generated traffic, until Ctrl-C
 	cargo run $(cargo_flags) --bin adtrail -- demo
 
 test: install-tests tools ## what CI runs: lint, and all tests, on a real Kafka, HBase and Prometheus
@@ -31,7 +31,7 @@ check: install-tests tools ## after a change: format, clippy, unit tests and the
 	scripts/test -E 'kind(lib) + kind(bin) + test(/^contract::/)'
 	cargo clippy $(cargo_flags) --workspace --all-targets -- -D warnings
 
-flaky: install-tests tools ## all tests N times (20): names each that was ever red
+flaky: install-tests tools ## all tests N times (20): names each test that failed
 	scripts/flaky $(or $(N),20)
 
 test-times: ## the slowest tests of the last run, and the starts of services
@@ -41,58 +41,58 @@ build: install ## the adtrail binary
 	cargo build $(cargo_flags) --bin adtrail
 	@echo "built: $(CARGO_TARGET_DIR)/release/adtrail"
 
-lint: install-tests tools ## format, dependencies and their arrows, clippy and docs without a warning
+lint: install-tests tools ## format, dependencies, clippy and documentation without warnings
 	cargo fmt --all --check
 	cargo fetch --locked
 	scripts/check-arrows --offline
 	scripts/check-circles
 	scripts/defects/run --check
-	# Offline: what is asked of the network on every run, the advisories, is `make advisories`.
+	# Offline; `make advisories` is the check that needs the network.
 	cargo deny --offline --locked --workspace check --hide-inclusion-graph bans licenses sources
 	cargo machete --with-metadata
 	cargo clippy $(cargo_flags) --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc $(cargo_flags) --no-deps --workspace
 	cargo test $(cargo_flags) --workspace --features crash-points --doc
 
-deploy-check: install-tests ## what can be checked of deploy/ and docker-compose.yml without an engine
+deploy-check: install-tests ## deploy/ and docker-compose.yml, as far as possible without a container engine
 	promtool check config deploy/prometheus.yml
 	promtool test rules deploy/alerts.test.yml
 	@if docker compose version >/dev/null 2>&1; then \
 	  echo "docker compose config --quiet"; docker compose config --quiet; \
 	else \
-	  echo "deploy-check: no docker compose here, so its own check is left out; see tests/brokers/deploy.rs"; \
+	  echo "deploy-check: docker compose is not installed, so its check is skipped; see tests/brokers/deploy.rs"; \
 	fi
 
-long-test: install tools ## 10,000 random sets of facts against the reference, in every order, and while state expires; prints its seed
+long-test: install tools ## 10,000 random sets of facts against the reference, in any order and with expiring state; prints the seed
 	@seed=$${PROPTEST_RNG_SEED:-$$RANDOM$$RANDOM}; echo "PROPTEST_RNG_SEED=$$seed"; \
 	  time ADTRAIL_TEST_LONG=1 PROPTEST_RNG_SEED=$$seed PROPTEST_CASES=10000 \
 	  scripts/test --profile long -E 'binary(decisions) & test(/^(reference|convergence|expiry|held|contract::explanations)::/)'
 
-simulate: install tools ## 10,000 runs of the worker in a simulated world where everything goes wrong; prints the first seed
+simulate: install tools ## 10,000 simulated runs of the worker with faults of every kind; prints the first seed
 	@first=$${ADTRAIL_SIM_FROM:-$$RANDOM$$RANDOM}; echo "ADTRAIL_SIM_FROM=$$first"; \
 	  time ADTRAIL_SIM_FROM=$$first ADTRAIL_SIM_SEEDS=$${ADTRAIL_SIM_SEEDS:-10000} \
 	  scripts/test --profile long --no-capture simulation::whatever
 
-fuzz: install ## 5 hours: what decodes bytes from outside, fed by libFuzzer; ADTRAIL_FUZZ_S=60 for a look; see docs/fuzzing.md
+fuzz: install ## 5 hours: fuzzes the decoders of external bytes; ADTRAIL_FUZZ_S=60 for a short run; see docs/fuzzing.md
 	scripts/fuzz
 
 conformance-kafka: install-tests tools ## all conformance cases through a real Kafka, the service and HTTP: 5 minutes
 	CONFORMANCE_KAFKA="$${CONFORMANCE_KAFKA:-all}" \
 	  scripts/test --profile long --no-capture conformance_kafka::
 
-defects: install-tests tools ## a quarter of an hour: builds with a named defect, each of which the tests have to find
+defects: install-tests tools ## a quarter of an hour: builds with known defects, each of which the tests must find
 	scripts/defects/run
 
-guarantees: install-tests tools ## an hour and a half: the faults of docs/guarantees.md at full length; prints what was compared
+guarantees: install-tests tools ## an hour and a half: the faults of docs/guarantees.md at full length; prints the rows compared
 	scripts/guarantees
 
-soak: install-tests tools ## half an hour (ADTRAIL_SOAK_MINUTES) at half load: what grows, what is lost, how soon rows are seen
+soak: install-tests tools ## half an hour (ADTRAIL_SOAK_MINUTES) at half load: growth, losses, time until rows are visible
 	scripts/test --profile long --no-capture --run-ignored only -E 'binary(soak)'
 
-mutants: install ## hours: every small change to the core that no test sees; see docs/mutants.md
+mutants: install ## hours: mutations of the core that no test detects; see docs/mutants.md
 	scripts/mutants
 
-advisories: tools ## known security holes among the dependencies; reads a database from the network
+advisories: tools ## known vulnerabilities of dependencies; needs the network
 	cargo deny --locked --workspace check advisories
 
 bench: install-tests ## the benches, printed as a table; see docs/performance.md

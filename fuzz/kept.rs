@@ -1,5 +1,4 @@
-//! The kept inputs of a crate's targets: what was found with them stays mended. A part of each crate
-//! that has targets.
+//! Runs the corpus of a crate's targets as a regression test. Included by each crate that has targets.
 
 use std::fs;
 use std::path::Path;
@@ -7,9 +6,9 @@ use std::path::Path;
 use super::TARGETS;
 
 #[test]
-fn kept_inputs_hold() {
+fn corpus_inputs_pass() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    // The root's own folder has the corpus, as that above a crate's has.
+    // The corpus is in the package's folder if that is the root of the workspace, otherwise in its parent.
     let corpus = [root, root.parent().unwrap()].map(|folder| folder.join("fuzz/corpus"));
     let corpus = corpus.iter().find(|folder| folder.exists()).expect("fuzz/corpus");
     for (name, target) in TARGETS {
@@ -20,7 +19,7 @@ fn kept_inputs_hold() {
         files.sort();
         assert!(!files.is_empty(), "fuzz/corpus/{name} is empty");
         for file in files {
-            // Shown where it fails.
+            // Names the input if it fails.
             println!("{}", file.display());
             target(&fs::read(&file).unwrap());
         }

@@ -1,4 +1,4 @@
-//! One program for all targets: `ADTRAIL_FUZZ` names the one to run, everything else is libFuzzer's.
+//! One program for all targets: `ADTRAIL_FUZZ` names the target; options are those of libFuzzer.
 //! Built and run by `scripts/fuzz`; the targets are in the `fuzz` modules of the crates.
 #![no_main]
 
@@ -8,10 +8,10 @@ use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
 
-/// What one input may take, whatever is in it: a megabyte that is sent may become a few dozen.
+/// Memory that one input may allocate: a megabyte of input may become a few dozen.
 const BYTES_MAX: usize = 128 << 20;
 
-/// Those of all crates.
+/// Returns the targets of all crates.
 fn targets() -> impl Iterator<Item = (&'static str, fn(&[u8]))> {
     adtrail::fuzz::targets().chain(hbase_client::fuzz::TARGETS.iter().copied())
 }
@@ -23,7 +23,7 @@ fn target() -> fn(&[u8]) {
         let name = std::env::var("ADTRAIL_FUZZ").unwrap_or_default();
         let found = targets().find(|(known, _)| *known == name);
         let known = || targets().map(|(known, _)| known).collect::<Vec<_>>();
-        found.unwrap_or_else(|| panic!("ADTRAIL_FUZZ is {name:?}, known are {:?}", known())).1
+        found.unwrap_or_else(|| panic!("ADTRAIL_FUZZ is {name:?}; known: {:?}", known())).1
     })
 }
 
@@ -31,6 +31,6 @@ fuzz_target!(init: { target(); }, |input: &[u8]| {
     let target = target();
     let before = memory::begin();
     target(input);
-    let taken = memory::most().saturating_sub(before);
-    assert!(taken <= BYTES_MAX, "one input of {} bytes took {taken} bytes", input.len());
+    let allocated = memory::peak().saturating_sub(before);
+    assert!(allocated <= BYTES_MAX, "an input of {} bytes allocated {allocated} bytes", input.len());
 });

@@ -1,4 +1,4 @@
-//! How much memory is taken, and was at most.
+//! Counts allocated memory, and its peak.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -8,40 +8,40 @@ struct Counting;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-static TAKEN: AtomicUsize = AtomicUsize::new(0);
-static MOST: AtomicUsize = AtomicUsize::new(0);
+static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: the system's allocator does all; what is counted changes nothing of it.
+// SAFETY: all calls are forwarded to the system's allocator; counting does not affect it.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let taken = TAKEN.fetch_add(layout.size(), Relaxed) + layout.size();
-        MOST.fetch_max(taken, Relaxed);
+        let allocated = ALLOCATED.fetch_add(layout.size(), Relaxed) + layout.size();
+        PEAK.fetch_max(allocated, Relaxed);
         // SAFETY: as the caller promised.
         unsafe { System.alloc(layout) }
     }
 
-    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        TAKEN.fetch_sub(layout.size(), Relaxed);
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        ALLOCATED.fetch_sub(layout.size(), Relaxed);
         // SAFETY: as the caller promised.
-        unsafe { System.dealloc(place, layout) }
+        unsafe { System.dealloc(pointer, layout) }
     }
 
-    unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        let taken = TAKEN.fetch_add(size, Relaxed) + size;
-        MOST.fetch_max(taken, Relaxed);
-        TAKEN.fetch_sub(layout.size(), Relaxed);
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        let allocated = ALLOCATED.fetch_add(size, Relaxed) + size;
+        PEAK.fetch_max(allocated, Relaxed);
+        ALLOCATED.fetch_sub(layout.size(), Relaxed);
         // SAFETY: as the caller promised.
-        unsafe { System.realloc(place, layout, size) }
+        unsafe { System.realloc(pointer, layout, size) }
     }
 }
 
-/// What is taken now; the most is counted from here on.
+/// Returns the allocated bytes, and resets the peak to them.
 pub fn begin() -> usize {
-    let taken = TAKEN.load(Relaxed);
-    MOST.store(taken, Relaxed);
-    taken
+    let allocated = ALLOCATED.load(Relaxed);
+    PEAK.store(allocated, Relaxed);
+    allocated
 }
 
-pub fn most() -> usize {
-    MOST.load(Relaxed)
+pub fn peak() -> usize {
+    PEAK.load(Relaxed)
 }
