@@ -26,7 +26,7 @@ pub fn run(options: &InitHBase) -> anyhow::Result<()> {
     let count = counted(differences().count(), "difference");
     if differences().any(Difference::loses) {
         bail!(
-            "{count} in the tables {prefix}_…: with a TTL that is too short, hbase deletes data that exports need; \
+            "{count} in the tables {prefix}_…: with a TTL that is too short, HBase deletes data that exports need; \
              no worker starts until it is corrected"
         );
     }
