@@ -27,7 +27,7 @@ use testbed::site::Site;
 use testbed::traffic::{self, APPS, FROM, Record, TO};
 use testbed::{eventually, length};
 
-use cells::{Between, Model, Visitor, ledger};
+use cells::{BeforeStep, HookedClient, Model, ledger};
 
 const PARTITIONS: i32 = 6;
 /// Session timeout and poll interval after which a member is removed; the smallest that librdkafka accepts.
@@ -102,14 +102,14 @@ impl Fixture {
         self.start(Box::new(between))
     }
 
-    fn start(&self, between: Between) -> Member {
+    fn start(&self, before_step: BeforeStep) -> Member {
         let (batches, batches_in) = sync_channel(2);
         let (committed, committed_in) = channel();
         let (shutdown, health) = (Shutdown::default(), Arc::new(Health::default()));
         let (stop, state, timing) = (shutdown.clone(), health.clone(), ingest::Timing::default());
         let reading = ingest::join(&self.config, batches, committed_in, stop, state, timing);
-        let visitor = Visitor::new(&self.store, between);
-        let mut worker = Worker::new(ledger(visitor), Arc::clone(&self.config.policy));
+        let client = HookedClient::new(&self.store, before_step);
+        let mut worker = Worker::new(ledger(client), Arc::clone(&self.config.policy));
         let working = thread::spawn(move || {
             for ingest::Batch { facts, progress, .. } in batches_in {
                 let positions = progress.positions.clone();

@@ -1,5 +1,5 @@
-//! The rows are a function of the set of facts: whatever the order, the batches, redelivery,
-//! crashes and the number of workers.
+//! The rows are a function of the set of facts; order, batching, redelivery, crashes and the number of workers do not
+//! matter.
 
 use std::sync::Arc;
 
@@ -11,52 +11,54 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use proptest::test_runner::{Config, TestRunner};
-use support::cells::Late;
+use support::cells::Conflicts;
 use support::disk::{Restart, rows_on_disk};
 use support::race::{Side, race};
 use support::random::{self, Facts, Rules};
-use support::run::{Shelf, fed, give, same};
-use support::show::Shown;
+use support::run::{LedgerUnderTest, assert_same_rows, process, worker_after};
+use support::show::RowText;
 
 use crate::support;
 
 fn config(cases: u32) -> Config {
-    // `PROPTEST_CASES` asks for more.
+    // `PROPTEST_CASES` can increase the number.
     let cases = cases.max(Config::default().cases * cases / 256);
     Config { cases, failure_persistence: None, ..Config::default() }
 }
 
-/// The rows of all facts, sorted, in one batch.
-fn expected(policy: &Arc<Policy>, facts: &[Fact]) -> Vec<Shown> {
+/// The rows after processing all facts, sorted, in one batch.
+fn expected(policy: &Arc<Policy>, facts: &[Fact]) -> Vec<RowText> {
     let mut facts = facts.to_vec();
     facts.sort();
-    fed(Memory::default(), policy, vec![facts]).ledger().shown()
+    worker_after(Memory::default(), policy, vec![facts]).ledger().row_texts()
 }
 
-/// What arrives together: which facts, and what happens before.
+/// A batch.
 #[derive(Debug, Clone)]
 struct Delivery {
     restart: Restart,
+    /// Indices into the list of facts.
     facts: Vec<usize>,
 }
 
 /// Each fact at least once, in any order, in batches of any size.
 fn deliveries(facts: usize) -> impl Strategy<Value = Vec<Delivery>> {
-    let stop = select(vec![
+    let restart = select(vec![
         Restart::No,
         Restart::No,
         Restart::No,
         Restart::No,
-        Restart::Between,
-        Restart::Midway,
+        Restart::BeforeBatch,
+        Restart::BeforeCommit,
     ]);
-    // When it comes, whether it is the last of its batch, and what happens before the next.
-    let how = (any::<u16>(), 0..4u8, stop);
-    let again = vec((any::<Index>(), how.clone()), 0..=facts);
-    (vec(how, facts), again).prop_map(move |(once, again)| {
-        let again = again.into_iter().map(|(index, how)| (index.index(facts), how));
-        let mut all: Vec<_> = once.into_iter().enumerate().chain(again).collect();
-        all.sort_by_key(|(_, (when, ..))| *when);
+    // The time of delivery, whether the batch ends with it (0), and the restart before the next batch.
+    let delivery = (any::<u16>(), 0..4u8, restart);
+    let redeliveries = vec((any::<Index>(), delivery.clone()), 0..=facts);
+    (vec(delivery, facts), redeliveries).prop_map(move |(first, redeliveries)| {
+        let redeliveries =
+            redeliveries.into_iter().map(|(index, delivery)| (index.index(facts), delivery));
+        let mut all: Vec<_> = first.into_iter().enumerate().chain(redeliveries).collect();
+        all.sort_by_key(|(_, (time, ..))| *time);
         let mut batches = vec![Delivery { restart: Restart::No, facts: Vec::new() }];
         for (fact, (_, cut, restart)) in all {
             if let Some(batch) = batches.last_mut() {
@@ -75,7 +77,7 @@ fn delivered(facts_max: usize) -> impl Strategy<Value = (Facts, Vec<Delivery>)> 
 }
 
 fn pick(facts: &[Fact], delivery: &Delivery) -> Vec<Fact> {
-    delivery.facts.iter().map(|place| facts[*place].clone()).collect()
+    delivery.facts.iter().map(|index| facts[*index].clone()).collect()
 }
 
 proptest! {
@@ -89,14 +91,14 @@ proptest! {
         let mut worker = Worker::new(Memory::default(), Arc::clone(&policy));
         for delivery in &deliveries {
             if delivery.restart != Restart::No {
-                // A crash before the commit: the batch leaves no trace and comes again.
+                // A crash before the commit: the batch leaves no trace and is redelivered.
                 let before = worker.ledger().clone();
-                give(&mut worker, pick(&facts, delivery));
+                process(&mut worker, pick(&facts, delivery));
                 *worker.ledger_mut() = before;
             }
-            give(&mut worker, pick(&facts, delivery));
+            process(&mut worker, pick(&facts, delivery));
         }
-        same(&worker.ledger().shown(), &expected(&policy, &facts), "in memory");
+        assert_same_rows(&worker.ledger().row_texts(), &expected(&policy, &facts), "in memory");
     }
 }
 
@@ -112,15 +114,15 @@ proptest! {
             .iter()
             .map(|delivery| (delivery.restart, pick(&facts, delivery)))
             .collect();
-        same(&rows_on_disk(&policy, &batches), &expected(&policy, &facts), "on disk");
+        assert_same_rows(&rows_on_disk(&policy, &batches), &expected(&policy, &facts), "on disk");
     }
 }
 
-/// Settings, facts, deliveries with the side that they go to, and turns.
-type Raced = (Rules, (Facts, Vec<Delivery>, Vec<Side>), Vec<Side>);
+/// Settings, facts, deliveries with the worker that receives them, and turns.
+type RaceInput = (Rules, (Facts, Vec<Delivery>, Vec<Side>), Vec<Side>);
 
 #[test]
-fn two_workers_of_one_store_come_to_the_same_rows() {
+fn two_workers_on_one_store_write_the_same_rows() {
     let side = || select(vec![Side::Left, Side::Right]);
     let strategy = (
         random::policies(),
@@ -130,23 +132,23 @@ fn two_workers_of_one_store_come_to_the_same_rows() {
         }),
         vec(side(), 1..200),
     );
-    let late = std::cell::Cell::new(Late::default());
-    let run = |(Rules(_, policy), (Facts(facts), deliveries, sides), turns): Raced| {
+    let conflicts = std::cell::Cell::new(Conflicts::default());
+    let run = |(Rules(_, policy), (Facts(facts), deliveries, sides), turns): RaceInput| {
         let batches = [Side::Left, Side::Right].map(|side| {
             let of_side = deliveries.iter().zip(&sides).filter(|(_, of)| **of == side);
             of_side.map(|(delivery, _)| pick(&facts, delivery)).collect::<Vec<_>>()
         });
         let outcome = race(&policy, batches, &turns);
-        same(&outcome.rows, &expected(&policy, &facts), "of two workers");
-        let Late { facts, decisions } = late.get();
-        late.set(Late {
-            facts: facts + outcome.late.facts,
-            decisions: decisions + outcome.late.decisions,
+        assert_same_rows(&outcome.rows, &expected(&policy, &facts), "of two workers");
+        let Conflicts { facts, decisions } = conflicts.get();
+        conflicts.set(Conflicts {
+            facts: facts + outcome.conflicts.facts,
+            decisions: decisions + outcome.conflicts.decisions,
         });
         Ok(())
     };
     let outcome = TestRunner::new(config(150)).run(&strategy, run);
     outcome.unwrap_or_else(|failure| panic!("{failure}"));
-    let Late { facts, decisions } = late.get();
-    assert!(facts > 0 && decisions > 0, "the workers never met: {:?}", late.get());
+    let Conflicts { facts, decisions } = conflicts.get();
+    assert!(facts > 0 && decisions > 0, "no conflict occurred: {:?}", conflicts.get());
 }

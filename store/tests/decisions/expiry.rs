@@ -1,4 +1,4 @@
-//! Facts that nothing can depend on any more go, and no decision changes.
+//! Facts that no decision can depend on any more expire, and no decision changes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,23 +15,23 @@ use proptest::prelude::*;
 use proptest::test_runner::Config;
 use rocksdb::{DB, IteratorMode, Options};
 use support::facts::{
-    A, DAY, Draft, HOUR, MINUTE, a_and, activation, click, effect, identified, impression,
+    A, DAY, Draft, HOUR, MINUTE, a_plus, activation, click, effect, identified, impression,
 };
 use support::reference::decisions;
 use support::rules::{X, rules_with};
-use support::run::{Shelf, on_disk, open, settings};
+use support::run::{LedgerUnderTest, on_disk, open, settings};
 use support::traffic::{
-    Message, consumed, counting, decided, lateness, partitions, traffic, until,
+    Message, click_limit, consumed, decided, lateness, partitions, traffic, until,
 };
 
 use crate::support;
 
-/// Gives a batch with which all is consumed up to a time.
-fn give(worker: &mut Worker<Embedded>, facts: Vec<Draft>, until: EventTime) -> Report {
+/// Processes a batch after which everything is consumed up to a time.
+fn process_until(worker: &mut Worker<Embedded>, facts: Vec<Draft>, until: EventTime) -> Report {
     process(worker, identified(facts), Some(until))
 }
 
-fn process<L: Shelf>(
+fn process<L: LedgerUnderTest>(
     worker: &mut Worker<L>,
     facts: Vec<Fact>,
     consumed_until: Option<EventTime>,
@@ -42,11 +42,11 @@ fn process<L: Shelf>(
 
 #[track_caller]
 fn check(worker: &Worker<Embedded>, expected: &[&str]) {
-    let rows: Vec<_> = worker.ledger().shown().into_iter().map(|row| row.short).collect();
+    let rows: Vec<_> = worker.ledger().row_texts().into_iter().map(|row| row.short).collect();
     assert_eq!(rows, expected);
 }
 
-/// How many entries a table has, without adtrail.
+/// The number of entries of a table, read with RocksDB directly.
 fn entries(path: &Path, table: &str) -> usize {
     let tables = DB::list_cf(&Options::default(), path).expect("a RocksDB");
     let tables = DB::open_cf_for_read_only(&Options::default(), path, tables, false);
@@ -60,52 +60,52 @@ fn on_disk_with(change: impl FnOnce(&mut AppPolicy)) -> (Worker<Embedded>, tempf
     (Worker::new(store, policy), dir)
 }
 
-fn without_counting(app: &mut AppPolicy) {
+fn without_click_limit(app: &mut AppPolicy) {
     app.fraud.clicks_per_device_max = 0;
 }
 
 #[test]
-fn what_has_expired_is_gone_from_the_disk() {
-    // A campaign of app X has windows of 30 days, so its touches are kept for 37.
-    let (mut worker, dir) = on_disk_with(without_counting);
+fn expired_facts_are_deleted_from_disk() {
+    // A campaign of app X has windows of 30 days, so the app's touches are kept for 37.
+    let (mut worker, dir) = on_disk_with(without_click_limit);
     let facts = || {
-        let place = |draft: Draft| draft.ip("203.0.113.9").ua("u");
+        let with_ip_ua = |draft: Draft| draft.ip("203.0.113.9").ua("u");
         vec![
-            place(click("c1", A)),
-            place(impression("i2", A)),
-            place(click("c3", A)).lookback(60 * DAY),
-            place(impression("i4", A)).lookback(60 * DAY),
-            place(activation("a", a_and(1))),
-            effect("e", a_and(2)),
+            with_ip_ua(click("c1", A)),
+            with_ip_ua(impression("i2", A)),
+            with_ip_ua(click("c3", A)).lookback(60 * DAY),
+            with_ip_ua(impression("i4", A)).lookback(60 * DAY),
+            with_ip_ua(activation("a", a_plus(1))),
+            effect("e", a_plus(2)),
         ]
     };
     let mut after = |until: EventTime, facts: Vec<Draft>| {
-        give(&mut worker, facts, until);
+        process_until(&mut worker, facts, until);
         worker.ledger().compact();
         ["touches", "activations", "effects", "events"].map(|table| entries(dir.path(), table))
     };
-    let first = after(a_and(0), facts());
-    // A home, and entries for the id, the place and the day of the place.
+    let first = after(a_plus(0), facts());
+    // A record, index entries for the id and for IP and user agent, and a marker for the day of the latter.
     assert_eq!(first, [4 * 4, 4, 2, 2]);
     let full = first[0];
-    assert_eq!(after(a_and(7 * DAY + 15 * MINUTE + 2), vec![]), first, "the last moment");
-    let [touches, activations, effects, events] = after(a_and(7 * DAY + 15 * MINUTE + 3), vec![]);
+    assert_eq!(after(a_plus(7 * DAY + 15 * MINUTE + 2), vec![]), first, "the last millisecond");
+    let [touches, activations, effects, events] = after(a_plus(7 * DAY + 15 * MINUTE + 3), vec![]);
     assert_eq!((touches, activations, effects, events), (full, first[1], 1, 2));
-    // Of the touches those with a lookback stay, with their marks.
-    let [touches, activations, ..] = after(a_and(40 * DAY), vec![]);
+    // The touches with a lookback stay, with their markers.
+    let [touches, activations, ..] = after(a_plus(40 * DAY), vec![]);
     assert!(touches < full && touches >= full / 2, "{touches} of {full}");
     assert_eq!(activations, first[1]);
-    assert_eq!(after(a_and(100 * DAY), vec![])[0], 0);
-    assert_eq!(after(a_and(490 * DAY), vec![]), [0, first[1], 1, 2]);
-    assert_eq!(after(a_and(500 * DAY), vec![]), [0, 1, 1, 2], "rows and homes are kept");
+    assert_eq!(after(a_plus(100 * DAY), vec![])[0], 0);
+    assert_eq!(after(a_plus(490 * DAY), vec![]), [0, first[1], 1, 2]);
+    assert_eq!(after(a_plus(500 * DAY), vec![]), [0, 1, 1, 2], "rows and records are kept");
 }
 
 #[test]
-fn nothing_goes_before_all_is_consumed_and_nothing_without_a_horizon() {
+fn nothing_expires_without_a_low_watermark_or_a_horizon() {
     let (mut worker, dir) = on_disk_with(|app| app.correction_horizon_ms = None);
-    give(&mut worker, vec![click("c1", A), effect("e", A)], a_and(DAY));
+    process_until(&mut worker, vec![click("c1", A), effect("e", A)], a_plus(DAY));
     process(&mut worker, Vec::new(), None);
-    give(&mut worker, vec![], a_and(5_000 * DAY));
+    process_until(&mut worker, vec![], a_plus(5_000 * DAY));
     worker.ledger().compact();
     assert_eq!((entries(dir.path(), "touches"), entries(dir.path(), "effects")), (2, 2));
 }
@@ -114,19 +114,19 @@ fn nothing_goes_before_all_is_consumed_and_nothing_without_a_horizon() {
 fn without_a_horizon_facts_are_kept_as_long_as_rows() {
     let policy = rules_with(|app| {
         app.correction_horizon_ms = None;
-        without_counting(app);
+        without_click_limit(app);
     });
-    let (mut worker, dir) = retaining(100, policy);
-    give(&mut worker, vec![click("c1", A)], a_and(129 * DAY));
+    let (mut worker, dir) = with_retention(100, policy);
+    process_until(&mut worker, vec![click("c1", A)], a_plus(129 * DAY));
     worker.ledger().compact();
     assert_eq!(entries(dir.path(), "touches"), 2);
-    give(&mut worker, vec![], a_and(131 * DAY));
+    process_until(&mut worker, vec![], a_plus(131 * DAY));
     worker.ledger().compact();
     assert_eq!(entries(dir.path(), "touches"), 0);
 }
 
-/// Keeps rows for so many days.
-fn retaining(days: u64, policy: Arc<Policy>) -> (Worker<Embedded>, tempfile::TempDir) {
+/// A store that keeps rows for `days` days.
+fn with_retention(days: u64, policy: Arc<Policy>) -> (Worker<Embedded>, tempfile::TempDir) {
     let dir = tempfile::TempDir::with_prefix("adtrail-store-").expect("a temporary folder");
     let mut settings = settings(dir.path());
     settings.retention_ms = Some(days * DAY_MS);
@@ -134,53 +134,58 @@ fn retaining(days: u64, policy: Arc<Policy>) -> (Worker<Embedded>, tempfile::Tem
     (Worker::new(store, policy), dir)
 }
 
-/// Else one id would have two rows.
+/// Otherwise one id would have two rows.
 #[test]
-fn an_event_id_that_returns_is_known_as_long_as_its_row_is_kept() {
-    let (mut worker, dir) = on_disk_with(without_counting);
-    give(&mut worker, vec![activation("a", A), effect("e", a_and(1))], a_and(1));
-    let mut check_again = |after: i64, report: &[&str]| {
-        give(&mut worker, vec![], a_and(after));
+fn a_redelivered_event_is_recognised_as_long_as_its_row_is_kept() {
+    let (mut worker, dir) = on_disk_with(without_click_limit);
+    process_until(&mut worker, vec![activation("a", A), effect("e", a_plus(1))], a_plus(1));
+    let mut check_redelivered = |after: i64, rows: &[&str]| {
+        process_until(&mut worker, vec![], a_plus(after));
         worker.ledger().compact();
-        let again = vec![activation("a", a_and(after)), effect("e", a_and(after + 1))];
-        let found = give(&mut worker, again, a_and(after));
-        assert_eq!((found.activations.redelivered, found.effects.redelivered), (1, 1), "{after}");
-        check(&worker, report);
+        let again = vec![activation("a", a_plus(after)), effect("e", a_plus(after + 1))];
+        let report = process_until(&mut worker, again, a_plus(after));
+        let redelivered = (report.activations.redelivered, report.effects.redelivered);
+        assert_eq!(redelivered, (1, 1), "{after}");
+        check(&worker, rows);
     };
     let rows = ["a: install organic", "e: install organic of a"];
-    check_again(9 * DAY, &rows);
-    check_again(600 * DAY, &rows);
+    check_redelivered(9 * DAY, &rows);
+    check_redelivered(600 * DAY, &rows);
     assert_eq!(entries(dir.path(), "effects"), 1);
 }
 
 #[test]
-fn homes_of_events_go_when_their_rows_do() {
-    let (mut worker, dir) = retaining(600, rules_with(without_counting));
+fn records_of_events_expire_with_their_rows() {
+    let (mut worker, dir) = with_retention(600, rules_with(without_click_limit));
     let records = |dir: &Path| ["activations", "effects"].map(|table| entries(dir, table));
-    give(&mut worker, vec![activation("a", A), effect("e", A)], a_and(600 * DAY));
+    process_until(&mut worker, vec![activation("a", A), effect("e", A)], a_plus(600 * DAY));
     worker.ledger().compact();
     assert_eq!(records(dir.path()), [1, 1]);
-    give(&mut worker, vec![], a_and(600 * DAY + 1));
+    process_until(&mut worker, vec![], a_plus(600 * DAY + 1));
     worker.ledger().compact();
     assert_eq!(records(dir.path()), [0, 0]);
 }
 
 #[test]
-fn a_click_id_that_returns_is_a_new_touch_once_its_state_has_expired() {
-    let (mut worker, dir) = on_disk_with(without_counting);
-    let again = a_and(38 * DAY);
-    give(&mut worker, vec![click("c1", A), activation("a", a_and(HOUR))], a_and(37 * DAY));
-    let report = give(&mut worker, vec![click("c1", again)], a_and(37 * DAY));
+fn a_redelivered_click_is_a_new_touch_once_it_has_expired() {
+    let (mut worker, dir) = on_disk_with(without_click_limit);
+    let again = a_plus(38 * DAY);
+    process_until(
+        &mut worker,
+        vec![click("c1", A), activation("a", a_plus(HOUR))],
+        a_plus(37 * DAY),
+    );
+    let report = process_until(&mut worker, vec![click("c1", again)], a_plus(37 * DAY));
     assert_eq!((report.touches.accepted, report.touches.redelivered), (0, 1));
-    give(&mut worker, vec![], a_and(37 * DAY + 10 * MINUTE + 1));
-    // It is gone whether or not a compaction came by, and for another process too.
+    process_until(&mut worker, vec![], a_plus(37 * DAY + 10 * MINUTE + 1));
+    // The touch has expired even without a compaction, also for a new process.
     drop(worker);
-    let policy = rules_with(without_counting);
+    let policy = rules_with(without_click_limit);
     let mut worker = Worker::new(open(dir.path(), &policy), policy);
-    let report = give(&mut worker, vec![click("c1", again)], again);
+    let report = process_until(&mut worker, vec![click("c1", again)], again);
     assert_eq!((report.touches.accepted, report.touches.redelivered), (1, 0));
-    let b = activation("b", a_and(38 * DAY + HOUR)).only("imei", "1").names("c1");
-    give(&mut worker, vec![b], again);
+    let b = activation("b", a_plus(38 * DAY + HOUR)).only("imei", "1").click_id("c1");
+    process_until(&mut worker, vec![b], again);
     check(
         &worker,
         &[
@@ -191,15 +196,15 @@ fn a_click_id_that_returns_is_a_new_touch_once_its_state_has_expired() {
 }
 
 #[test]
-fn an_effect_at_the_windows_end_carries_the_credit_of_an_install_before_the_reinstall() {
+fn an_effect_at_the_end_of_its_window_inherits_the_credit_of_the_original_install() {
     let (mut worker, _dir) = on_disk_with(|_| {});
-    let reinstall = a_and(89 * DAY);
-    give(&mut worker, vec![click("c1", a_and(-HOUR)), activation("a", A)], a_and(DAY));
-    give(&mut worker, vec![activation("b", reinstall)], reinstall);
-    let last = a_and(489 * DAY);
-    give(&mut worker, vec![], a_and(496 * DAY));
+    let reinstall = a_plus(89 * DAY);
+    process_until(&mut worker, vec![click("c1", a_plus(-HOUR)), activation("a", A)], a_plus(DAY));
+    process_until(&mut worker, vec![activation("b", reinstall)], reinstall);
+    let last = a_plus(489 * DAY);
+    process_until(&mut worker, vec![], a_plus(496 * DAY));
     worker.ledger().compact();
-    give(&mut worker, vec![effect("e", last)], a_and(496 * DAY));
+    process_until(&mut worker, vec![effect("e", last)], a_plus(496 * DAY));
     check(
         &worker,
         &[
@@ -211,52 +216,51 @@ fn an_effect_at_the_windows_end_carries_the_credit_of_an_install_before_the_rein
 }
 
 #[test]
-fn the_walk_goes_on_from_the_oldest_kept_with_the_class_that_it_had() {
+fn the_install_chain_continues_from_the_oldest_kept_activation() {
     let (mut worker, dir) = on_disk_with(|app| app.effect_window_ms = 0);
     let kept = 97 * DAY + 15 * MINUTE;
-    give(&mut worker, vec![activation("a", A)], a_and(0));
-    give(&mut worker, vec![activation("b", a_and(80 * DAY))], a_and(kept + 1));
+    process_until(&mut worker, vec![activation("a", A)], a_plus(0));
+    process_until(&mut worker, vec![activation("b", a_plus(80 * DAY))], a_plus(kept + 1));
     worker.ledger().compact();
-    assert_eq!(entries(dir.path(), "activations"), 3, "of the first its home is left alone");
-    // 91 days after the install that is gone: b was its reinstall and is no install now.
-    give(&mut worker, vec![activation("c", a_and(91 * DAY))], a_and(kept + 1));
+    assert_eq!(entries(dir.path(), "activations"), 3, "only the record of the first is left");
+    // 91 days after the expired install: b stays its reinstall and does not become an install.
+    process_until(&mut worker, vec![activation("c", a_plus(91 * DAY))], a_plus(kept + 1));
     check(&worker, &["a: install organic", "b: reinstall unattributed", "c: install organic"]);
 }
 
-/// A record with a broker timestamp of long ago passes for a fact that is not late. What its
-/// decisions would have needed is gone.
+/// A record with an old broker timestamp does not count as late, but the state that its decisions need has expired.
 #[test]
-fn facts_out_of_order_do_not_take_back_what_is_decided() {
-    let (mut worker, _dir) = on_disk_with(without_counting);
+fn facts_out_of_order_do_not_change_final_decisions() {
+    let (mut worker, _dir) = on_disk_with(without_click_limit);
     let facts = vec![
-        click("c2", a_and(-HOUR)),
+        click("c2", a_plus(-HOUR)),
         activation("a", A),
-        activation("b", a_and(2 * MINUTE)),
-        effect("e", a_and(3 * MINUTE)),
+        activation("b", a_plus(2 * MINUTE)),
+        effect("e", a_plus(3 * MINUTE)),
     ];
-    give(&mut worker, facts, a_and(HOUR));
+    process_until(&mut worker, facts, a_plus(HOUR));
     let rows = [
         "a: install attributed c2 (click by oaid)",
         "b: reinstall unattributed",
         "e: reinstall attributed c2 (click by oaid) of b",
     ];
     check(&worker, &rows);
-    give(&mut worker, vec![], a_and(40 * DAY));
+    process_until(&mut worker, vec![], a_plus(40 * DAY));
     worker.ledger().compact();
     let record = fact_key(Family::Touch, X, "c2");
-    assert_eq!(worker.ledger_mut().records(&[record]).expect("homes"), [None]);
-    give(&mut worker, vec![click("c1", a_and(-2 * HOUR))], a_and(40 * DAY));
+    assert_eq!(worker.ledger_mut().records(&[record]).expect("records"), [None]);
+    process_until(&mut worker, vec![click("c1", a_plus(-2 * HOUR))], a_plus(40 * DAY));
     check(&worker, &rows);
-    // An older one of the device is classified, and takes nothing from those after it.
-    give(&mut worker, vec![activation("0", a_and(-DAY))], a_and(40 * DAY));
-    let report = give(&mut worker, vec![activation("a", a_and(-1))], a_and(40 * DAY));
+    // An older activation of the device is classified and does not change the later ones.
+    process_until(&mut worker, vec![activation("0", a_plus(-DAY))], a_plus(40 * DAY));
+    let report = process_until(&mut worker, vec![activation("a", a_plus(-1))], a_plus(40 * DAY));
     assert_eq!((report.activations.accepted, report.activations.redelivered), (0, 1));
     check(&worker, &[&["0: install organic"], &rows[..]].concat());
 }
 
-/// Reads some of the partitions, some far ahead of others, and tells after each batch how far all
-/// are consumed. What `between` makes of the worker goes on.
-fn read_all<L: Shelf>(
+/// Reads the partitions in turns, some far ahead of others, with the low watermark after each batch. `between` may
+/// replace the worker between batches.
+fn read_all<L: LedgerUnderTest>(
     mut worker: Worker<L>,
     partitions: &[Vec<Message>],
     turns: &[Turn],
@@ -264,7 +268,7 @@ fn read_all<L: Shelf>(
 ) -> Worker<L> {
     let mut next = [0; 6];
     let mut facts = Vec::new();
-    for Turn { partition, count, is_whole, act } in turns.iter().cycle() {
+    for Turn { partition, count, ends_batch, act } in turns.iter().cycle() {
         let is_open = |partition: &usize| next[*partition] < partitions[*partition].len();
         let Some(partition) = (*partition..6).chain(0..6).find(is_open) else { break };
         let (messages, next_of) = (&partitions[partition], &mut next[partition]);
@@ -272,7 +276,7 @@ fn read_all<L: Shelf>(
         facts.extend(messages[*next_of..end].iter().map(|message| message.fact.clone()));
         *next_of = end;
         let is_over = partitions.iter().zip(next).all(|(messages, next)| next == messages.len());
-        if is_over || *is_whole {
+        if is_over || *ends_batch {
             process(&mut worker, std::mem::take(&mut facts), consumed(partitions, &next));
             worker = between(worker, *act);
         }
@@ -280,32 +284,38 @@ fn read_all<L: Shelf>(
     worker
 }
 
-/// Reads so many messages of a partition.
+/// Reads `count` messages of a partition.
 #[derive(Debug, Clone)]
 struct Turn {
     partition: usize,
     count: usize,
-    /// With them the batch is whole.
-    is_whole: bool,
-    /// What happens then.
+    ends_batch: bool,
+    /// Selects what `between` does after the batch.
     act: u8,
 }
 
 fn turns() -> impl Strategy<Value = Vec<Turn>> {
     let turn = (0..6usize, 1..30usize, any::<bool>(), 0..12u8);
-    let turn =
-        turn.prop_map(|(partition, count, is_whole, act)| Turn { partition, count, is_whole, act });
+    let turn = turn.prop_map(|(partition, count, ends_batch, act)| Turn {
+        partition,
+        count,
+        ends_batch,
+        act,
+    });
     vec(turn, 30..60)
 }
 
-/// Reads one message after the other as the broker took them, each when everything before it is
-/// consumed: state is gone at the first moment at which it may.
-fn read_in_step<L: Shelf>(mut worker: Worker<L>, partitions: Vec<Vec<Message>>) -> Worker<L> {
+/// Reads the messages one by one in broker time order, with the greatest possible low watermark, so that state expires
+/// as early as it may.
+fn read_in_step<L: LedgerUnderTest>(
+    mut worker: Worker<L>,
+    partitions: Vec<Vec<Message>>,
+) -> Worker<L> {
     let mut messages: Vec<Message> = partitions.into_iter().flatten().collect();
     messages.sort_by_key(|message| message.broker_ms);
-    for place in 0..messages.len() {
-        let next = messages.get(place + 1).map(|next| next.broker_ms);
-        process(&mut worker, vec![messages[place].fact.clone()], until(next));
+    for index in 0..messages.len() {
+        let next = messages.get(index + 1).map(|next| next.broker_ms);
+        process(&mut worker, vec![messages[index].fact.clone()], until(next));
     }
     worker
 }
@@ -316,17 +326,17 @@ proptest! {
     #[test]
     fn expiry_changes_no_decision(
         facts in traffic(),
-        counts in any::<bool>(),
+        is_limited in any::<bool>(),
         lateness in lateness(),
         turns in turns(),
     ) {
-        let policy = counting(counts);
+        let policy = click_limit(is_limited);
         let worker = Worker::new(Memory::with_expiry(&policy), Arc::clone(&policy));
-        let worker = read_all(worker, &partitions(&facts, &lateness), &turns, |same, _| same);
-        prop_assert_eq!(decided(worker.ledger().shown()), decisions(&policy, &facts));
+        let worker = read_all(worker, &partitions(&facts, &lateness), &turns, |worker, _| worker);
+        prop_assert_eq!(decided(worker.ledger().row_texts()), decisions(&policy, &facts));
         let worker = Worker::new(Memory::with_expiry(&policy), Arc::clone(&policy));
         let worker = read_in_step(worker, partitions(&facts, &lateness));
-        prop_assert_eq!(decided(worker.ledger().shown()), decisions(&policy, &facts));
+        prop_assert_eq!(decided(worker.ledger().row_texts()), decisions(&policy, &facts));
     }
 }
 
@@ -343,7 +353,7 @@ proptest! {
         lateness in lateness(),
         turns in turns(),
     ) {
-        let policy = counting(false);
+        let policy = click_limit(false);
         let (store, dir) = on_disk(&policy);
         let worker = Worker::new(store, Arc::clone(&policy));
         let between = |worker: Worker<Embedded>, act| match act {
@@ -358,6 +368,6 @@ proptest! {
             _ => worker,
         };
         let worker = read_all(worker, &partitions(&facts, &lateness), &turns, between);
-        prop_assert_eq!(decided(worker.ledger().shown()), decisions(&policy, &facts));
+        prop_assert_eq!(decided(worker.ledger().row_texts()), decisions(&policy, &facts));
     }
 }

@@ -1,5 +1,4 @@
-//! What has expired stays expired: settings that keep state for longer bring nothing back, whatever
-//! compactions have left.
+//! Expired state stays expired: settings that keep state for longer bring nothing back, with or without compactions.
 
 use std::sync::Arc;
 
@@ -16,31 +15,31 @@ use config::Store;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
-use support::facts::{DAY, Draft, HOUR, MINUTE, a_and, activation, click, effect, identified};
+use support::facts::{DAY, Draft, HOUR, MINUTE, a_plus, activation, click, effect, identified};
 use support::rules::{WIDE, X, rules_with};
 use support::run::{read, settings};
-use support::show::Shown;
+use support::show::RowText;
 use support::traffic::{self, Message, until};
 use tempfile::TempDir;
 
 use crate::support;
 
-/// So long ago that all is over by now.
+/// Day `day`, counted from 1,000 days before A, so that all times are in the past.
 fn day(day: i64) -> EventTime {
     at(day * DAY)
 }
 
 fn at(ms: i64) -> EventTime {
-    a_and(ms - 1_000 * DAY)
+    a_plus(ms - 1_000 * DAY)
 }
 
-/// A horizon of 7 days, and clicks with windows of 7 and 30: touches are kept for 37.
+/// A correction horizon of 7 days and click windows of 7 and 30 days: touches are kept for 37 days.
 fn short(app: &mut AppPolicy) {
     app.fraud.clicks_per_device_max = 0;
     app.effect_window_ms = 0;
 }
 
-fn off(app: &mut AppPolicy) {
+fn without_horizon(app: &mut AppPolicy) {
     short(app);
     app.correction_horizon_ms = None;
 }
@@ -52,20 +51,20 @@ fn horizon(days: u64) -> impl Fn(&mut AppPolicy) {
     }
 }
 
-/// A click whose window is 30 days.
+/// A click with a window of 30 days.
 fn wide(id: &str, time: EventTime) -> Draft {
     click(id, time).campaign(WIDE)
 }
 
-/// A store whose settings change, and that is compacted after each batch, or never.
-struct Bed {
+/// A store whose settings change; compacted after each batch, or never.
+struct Fixture {
     dir: TempDir,
     settings: Store,
     policy: Arc<Policy>,
     compacts: bool,
 }
 
-impl Bed {
+impl Fixture {
     fn new(compacts: bool, retention_days: Option<u64>) -> Self {
         let dir = TempDir::with_prefix("adtrail-store-").expect("a temporary folder");
         let mut settings = settings(&dir.path().join("store"));
@@ -81,8 +80,8 @@ impl Bed {
         Embedded::open(&self.settings, &self.policy).expect("the store opens")
     }
 
-    /// Starts, takes a batch with which all is consumed up to a time, and stops.
-    fn give(&self, facts: Vec<Draft>, until: EventTime) {
+    /// Opens the store, processes a batch after which everything is consumed up to a time, and closes it.
+    fn process_until(&self, facts: Vec<Draft>, until: EventTime) {
         self.process(identified(facts), Some(until));
     }
 
@@ -90,21 +89,21 @@ impl Bed {
         let mut worker = Worker::new(self.open(), Arc::clone(&self.policy));
         let progress = Progress { positions: Vec::new(), consumed_until };
         worker.process(Batch { facts, progress }).expect("the ledger works");
-        self.settle(worker.ledger());
+        self.compact(worker.ledger());
     }
 
-    /// Starts and stops.
-    fn start(&self) {
-        self.settle(&self.open());
+    /// Opens and closes the store.
+    fn restart(&self) {
+        self.compact(&self.open());
     }
 
-    fn settle(&self, store: &Embedded) {
+    fn compact(&self, store: &Embedded) {
         if self.compacts {
             store.compact();
         }
     }
 
-    fn held_back(&self) -> Vec<RetainedFloor> {
+    fn retained_floors(&self) -> Vec<RetainedFloor> {
         self.open().held_back(&self.policy)
     }
 
@@ -116,61 +115,61 @@ impl Bed {
     }
 
     fn verify(&self, options: &Options) -> Report {
-        verify(&self.settings, &self.policy, options, &mut |_| ()).expect("a store to look at")
+        verify(&self.settings, &self.policy, options, &mut |_| ())
+            .expect("the store can be verified")
     }
 
-    fn shown(&self) -> Vec<Shown> {
+    fn row_texts(&self) -> Vec<RowText> {
         read(&open_for_reading(&self.settings).expect("the store opens"))
     }
 
     fn rows(&self) -> Vec<String> {
-        self.shown().into_iter().map(|row| row.short).collect()
+        self.row_texts().into_iter().map(|row| row.short).collect()
     }
 
     fn whole_rows(&self) -> Vec<String> {
-        self.shown().into_iter().map(|row| row.whole).collect()
+        self.row_texts().into_iter().map(|row| row.whole).collect()
     }
 }
 
-/// The rows after all that was done, with and without compactions.
+/// Checks the rows after `act`, with and without compactions.
 #[track_caller]
-fn check(retention_days: Option<u64>, act: impl Fn(&mut Bed), expected: &[&str]) {
+fn check(retention_days: Option<u64>, act: impl Fn(&mut Fixture), expected: &[&str]) {
     for compacts in [false, true] {
-        let mut bed = Bed::new(compacts, retention_days);
-        act(&mut bed);
-        assert_eq!(bed.rows(), expected, "compacts: {compacts}");
-        bed.check_whole();
+        let mut fixture = Fixture::new(compacts, retention_days);
+        act(&mut fixture);
+        assert_eq!(fixture.rows(), expected, "compacts: {compacts}");
+        fixture.check_whole();
     }
 }
 
-/// What all went by before the settings change: a click that has just expired with them, and an effect
-/// of which only the id is known.
-fn give_what_expires(bed: &Bed) {
-    bed.give(vec![wide("c", day(0)), effect("e", day(0))], day(0));
-    bed.give(Vec::new(), day(38));
-    bed.check_whole();
+/// Leaves state that has expired under the first settings: a click, and an effect of which only the id is kept.
+fn expire_state(fixture: &Fixture) {
+    fixture.process_until(vec![wide("c", day(0)), effect("e", day(0))], day(0));
+    fixture.process_until(Vec::new(), day(38));
+    fixture.check_whole();
 }
 
-/// The effect's, and that of an activation for which the click would have been in its window.
-const NOT_BROUGHT_BACK: [&str; 2] = ["e: orphan", "a: install organic"];
+/// The rows of the effect and of an activation that the expired click, were it kept, would be credited with.
+const NOT_REVIVED: [&str; 2] = ["e: orphan", "a: install organic"];
 
 #[track_caller]
 fn check_lengthened(change: impl Fn(&mut AppPolicy)) {
-    let act = |bed: &mut Bed| {
-        give_what_expires(bed);
-        bed.set(&change);
-        bed.check_whole();
-        bed.start();
-        bed.check_whole();
-        bed.give(vec![activation("a", day(29))], day(38));
+    let act = |fixture: &mut Fixture| {
+        expire_state(fixture);
+        fixture.set(&change);
+        fixture.check_whole();
+        fixture.restart();
+        fixture.check_whole();
+        fixture.process_until(vec![activation("a", day(29))], day(38));
     };
-    check(None, act, &NOT_BROUGHT_BACK);
+    check(None, act, &NOT_REVIVED);
 }
 
 #[test]
-fn settings_that_keep_state_for_longer_bring_nothing_back() {
+fn longer_settings_do_not_revive_expired_state() {
     check_lengthened(horizon(30));
-    check_lengthened(off);
+    check_lengthened(without_horizon);
     check_lengthened(|app| {
         short(app);
         app.windows.click_ms = 60 * DAY_MS;
@@ -183,57 +182,60 @@ fn settings_that_keep_state_for_longer_bring_nothing_back() {
 }
 
 #[test]
-fn a_longer_retention_brings_nothing_back_where_the_horizon_is_off() {
-    let act = |bed: &mut Bed| {
-        bed.set(off);
-        bed.give(vec![wide("c", day(0)), activation("b", day(0)).only("imei", "1")], day(0));
-        bed.give(Vec::new(), day(131));
-        bed.check_whole();
-        bed.settings.retention_ms = Some(400 * DAY_MS);
-        bed.check_whole();
-        bed.give(vec![activation("a", day(29))], day(131));
-        assert_eq!(bed.held_back()[0].settings, ["store.retention"]);
+fn without_a_horizon_a_longer_retention_does_not_revive_expired_state() {
+    let act = |fixture: &mut Fixture| {
+        fixture.set(without_horizon);
+        fixture.process_until(
+            vec![wide("c", day(0)), activation("b", day(0)).only("imei", "1")],
+            day(0),
+        );
+        fixture.process_until(Vec::new(), day(131));
+        fixture.check_whole();
+        fixture.settings.retention_ms = Some(400 * DAY_MS);
+        fixture.check_whole();
+        fixture.process_until(vec![activation("a", day(29))], day(131));
+        assert_eq!(fixture.retained_floors()[0].settings, ["store.retention"]);
     };
     for compacts in [false, true] {
-        let mut bed = Bed::new(compacts, Some(100));
-        act(&mut bed);
-        bed.check_whole();
-        let rows = bed.rows();
+        let mut fixture = Fixture::new(compacts, Some(100));
+        act(&mut fixture);
+        fixture.check_whole();
+        let rows = fixture.rows();
         assert!(rows.contains(&"a: install organic".to_owned()), "{compacts}: {rows:?}");
-        // Of rows that had gone those are shown again that are there.
+        // Rows past their retention reappear if they were not compacted.
         let shown = rows.contains(&"b: install organic".to_owned());
         assert_eq!((shown, rows.len()), (!compacts, 2 - usize::from(compacts)));
     }
 }
 
-/// For less than a moment: it is on the disk before anything can go by it.
+/// A shorter horizon is written to disk before anything can expire by it, even if it was set for one start only.
 #[test]
-fn a_horizon_that_was_shorter_for_one_start_is_not_forgotten() {
-    let act = |bed: &mut Bed| {
-        bed.give(vec![wide("c", day(0)), effect("e", day(0))], day(35));
-        bed.set(horizon(1));
-        bed.start();
-        bed.set(short);
-        bed.check_whole();
-        bed.give(vec![activation("a", day(29))], day(35));
-        let held = bed.held_back();
-        assert_eq!(held[0].settings, ["correction_horizon"]);
-        assert_eq!(held[0].ends, Some(day(41)));
+fn a_horizon_that_was_shorter_for_one_start_has_a_lasting_effect() {
+    let act = |fixture: &mut Fixture| {
+        fixture.process_until(vec![wide("c", day(0)), effect("e", day(0))], day(35));
+        fixture.set(horizon(1));
+        fixture.restart();
+        fixture.set(short);
+        fixture.check_whole();
+        fixture.process_until(vec![activation("a", day(29))], day(35));
+        let floors = fixture.retained_floors();
+        assert_eq!(floors[0].settings, ["correction_horizon"]);
+        assert_eq!(floors[0].ends, Some(day(41)));
     };
-    check(None, act, &NOT_BROUGHT_BACK);
+    check(None, act, &NOT_REVIVED);
 }
 
-/// What it was decided from has expired, and another one before it would make a reinstall of it.
+/// The click that was credited has expired, and an earlier activation would make this one a reinstall.
 #[test]
-fn what_is_decided_stands_where_its_state_has_expired() {
-    let act = |bed: &mut Bed| {
+fn decisions_stay_after_their_state_has_expired() {
+    let act = |fixture: &mut Fixture| {
         let c = wide("c", at(-HOUR));
-        bed.give(vec![c, activation("a", day(0)), effect("e", day(0))], day(0));
-        bed.give(Vec::new(), day(38));
-        bed.set(off);
+        fixture.process_until(vec![c, activation("a", day(0)), effect("e", day(0))], day(0));
+        fixture.process_until(Vec::new(), day(38));
+        fixture.set(without_horizon);
         let before = activation("0", day(-1));
         let again = activation("a", at(-MINUTE));
-        bed.give(vec![before, again, click("c1", at(-2 * HOUR))], day(38));
+        fixture.process_until(vec![before, again, click("c1", at(-2 * HOUR))], day(38));
     };
     let rows = [
         "0: install organic",
@@ -244,84 +246,85 @@ fn what_is_decided_stands_where_its_state_has_expired() {
 }
 
 #[test]
-fn what_has_not_expired_is_kept_for_longer() {
-    let act = |bed: &mut Bed| {
-        bed.give(vec![wide("c", day(0))], day(36));
-        bed.set(horizon(30));
-        bed.give(Vec::new(), day(58));
-        bed.give(vec![activation("a", day(29))], day(58));
+fn state_that_has_not_expired_is_kept_for_longer() {
+    let act = |fixture: &mut Fixture| {
+        fixture.process_until(vec![wide("c", day(0))], day(36));
+        fixture.set(horizon(30));
+        fixture.process_until(Vec::new(), day(58));
+        fixture.process_until(vec![activation("a", day(29))], day(58));
     };
     check(None, act, &["a: install attributed c (click by oaid)"]);
 }
 
 #[test]
-fn nothing_is_held_once_the_settings_have_come_as_far() {
+fn no_floor_remains_once_the_settings_have_passed_it() {
     for compacts in [false, true] {
-        let mut bed = Bed::new(compacts, None);
-        give_what_expires(&bed);
-        assert_eq!(bed.held_back(), []);
-        bed.set(horizon(10));
-        let [held] = &bed.held_back()[..] else { panic!("nothing is held") };
-        assert_eq!((held.pid, &held.settings[..]), (X, &["correction_horizon"][..]));
+        let mut fixture = Fixture::new(compacts, None);
+        expire_state(&fixture);
+        assert_eq!(fixture.retained_floors(), []);
+        fixture.set(horizon(10));
+        let [floor] = &fixture.retained_floors()[..] else { panic!("no floor is retained") };
+        assert_eq!((floor.pid, &floor.settings[..]), (X, &["correction_horizon"][..]));
         let ten_minutes = 10 * MINUTE;
-        assert_eq!(held.before, at(31 * DAY - ten_minutes));
-        assert_eq!(held.ends, Some(day(41)));
-        bed.give(Vec::new(), at(41 * DAY - 1));
-        assert_eq!(bed.held_back().len(), 1);
-        bed.give(Vec::new(), day(41));
-        assert_eq!(bed.held_back(), []);
-        // And is not held again by what is the same.
-        bed.give(vec![wide("c2", day(2))], day(41));
-        bed.give(vec![activation("a", day(31))], day(41));
-        assert_eq!(bed.rows(), ["e: orphan", "a: install attributed c2 (click by oaid)"]);
-        bed.check_whole();
+        assert_eq!(floor.before, at(31 * DAY - ten_minutes));
+        assert_eq!(floor.ends, Some(day(41)));
+        fixture.process_until(Vec::new(), at(41 * DAY - 1));
+        assert_eq!(fixture.retained_floors().len(), 1);
+        fixture.process_until(Vec::new(), day(41));
+        assert_eq!(fixture.retained_floors(), []);
+        // Unchanged settings do not create another floor.
+        fixture.process_until(vec![wide("c2", day(2))], day(41));
+        fixture.process_until(vec![activation("a", day(31))], day(41));
+        assert_eq!(fixture.rows(), ["e: orphan", "a: install attributed c2 (click by oaid)"]);
+        fixture.check_whole();
     }
 }
 
 #[test]
-fn an_explanation_tells_of_it() {
+fn an_explanation_shows_the_expiry_floor() {
     for compacts in [false, true] {
-        let mut bed = Bed::new(compacts, None);
-        bed.give(vec![wide("c", at(-HOUR)), activation("a", day(0))], day(38));
-        bed.set(off);
-        for is_started in [false, true] {
-            if is_started {
-                bed.start();
+        let mut fixture = Fixture::new(compacts, None);
+        fixture.process_until(vec![wide("c", at(-HOUR)), activation("a", day(0))], day(38));
+        fixture.set(without_horizon);
+        for is_restarted in [false, true] {
+            if is_restarted {
+                fixture.restart();
             }
-            let mut reader = open_for_reading(&bed.settings).expect("the store opens");
-            let told = collect::explain(&mut reader, &bed.policy, X, "a").expect("the store reads");
-            let expired_before = told.expect("an activation").expired_before;
-            assert_eq!(expired_before, Some(at(DAY - 10 * MINUTE)), "{compacts} {is_started}");
+            let mut reader = open_for_reading(&fixture.settings).expect("the store opens");
+            let explanation = collect::explain(&mut reader, &fixture.policy, X, "a");
+            let explanation = explanation.expect("the store can be read").expect("an activation");
+            let expired_before = explanation.expired_before;
+            assert_eq!(expired_before, Some(at(DAY - 10 * MINUTE)), "{compacts} {is_restarted}");
         }
     }
 }
 
 #[test]
-fn a_store_that_is_moved_brings_nothing_back() {
+fn a_copied_store_does_not_revive_expired_state() {
     for compacts in [false, true] {
-        let mut bed = Bed::new(compacts, None);
-        give_what_expires(&bed);
-        bed.set(off);
-        let there = settings(&bed.dir.path().join("there"));
+        let mut fixture = Fixture::new(compacts, None);
+        expire_state(&fixture);
+        fixture.set(without_horizon);
+        let copy = settings(&fixture.dir.path().join("copy"));
         {
-            let source = Source::open(&bed.settings).expect("a store");
-            let mut target = Target::open(&there).expect("an empty place");
-            target.fill(&source, |_| ()).expect("it moves");
-            target.finish(&[], &bed.policy).expect("a store");
+            let source = Source::open(&fixture.settings).expect("a store");
+            let mut target = Target::open(&copy).expect("an empty folder");
+            target.fill(&source, |_| ()).expect("a copy");
+            target.finish(&[], &fixture.policy).expect("a store");
         }
-        bed.settings = there;
-        bed.give(vec![activation("a", day(29))], day(38));
-        assert_eq!(bed.rows(), NOT_BROUGHT_BACK);
-        bed.check_whole();
-        assert!(bed.open().consumed_until().is_some());
-        assert_eq!(bed.held_back().len(), 1);
+        fixture.settings = copy;
+        fixture.process_until(vec![activation("a", day(29))], day(38));
+        assert_eq!(fixture.rows(), NOT_REVIVED);
+        fixture.check_whole();
+        assert!(fixture.open().consumed_until().is_some());
+        assert_eq!(fixture.retained_floors().len(), 1);
     }
 }
 
-/// Settings by which state is kept for shorter and longer, in everything.
-fn drawn(number: u8) -> Arc<Policy> {
+/// A policy with windows and horizons that depend on a number.
+fn policy_of(number: u8) -> Arc<Policy> {
     let times = |number: u8| [1, 3, 12][usize::from(number % 3)] * HOUR_MS;
-    traffic::short(|app| {
+    traffic::short_windows(|app| {
         app.correction_horizon_ms = (!number.is_multiple_of(5)).then(|| times(number));
         app.windows.click_ms = times(number / 3);
         app.effect_window_ms = times(number / 9);
@@ -330,19 +333,19 @@ fn drawn(number: u8) -> Arc<Policy> {
     })
 }
 
-/// Reads the traffic as the broker took it, so many messages by each of the settings.
-fn read_under(bed: &mut Bed, messages: &[Message], settings: &[(usize, u8)]) {
+/// Processes the messages in order, switching between settings after each number of messages.
+fn process_under(fixture: &mut Fixture, messages: &[Message], settings: &[(usize, u8)]) {
     let mut rest = messages;
     for (count, number) in settings.iter().cycle() {
         if rest.is_empty() {
             return;
         }
-        let (some, after) = rest.split_at(rest.len().min(*count));
+        let (batch, after) = rest.split_at(rest.len().min(*count));
         rest = after;
-        bed.policy = drawn(*number);
-        let facts = some.iter().map(|message| message.fact.clone()).collect();
-        let next = rest.first().or(some.last()).map(|message| message.broker_ms);
-        bed.process(facts, until(next));
+        fixture.policy = policy_of(*number);
+        let facts = batch.iter().map(|message| message.fact.clone()).collect();
+        let next = rest.first().or(batch.last()).map(|message| message.broker_ms);
+        fixture.process(facts, until(next));
     }
 }
 
@@ -354,7 +357,7 @@ proptest! {
     })]
 
     #[test]
-    fn compactions_change_nothing_whatever_the_settings_were(
+    fn compactions_never_change_rows(
         facts in traffic::traffic(),
         lateness in traffic::lateness(),
         settings in vec((1..40usize, any::<u8>()), 3..8),
@@ -363,12 +366,12 @@ proptest! {
             traffic::partitions(&facts, &lateness).into_iter().flatten().collect();
         messages.sort_by_key(|message| message.broker_ms);
         let rows = [false, true].map(|compacts| {
-            let mut bed = Bed::new(compacts, None);
-            read_under(&mut bed, &messages, &settings);
+            let mut fixture = Fixture::new(compacts, None);
+            process_under(&mut fixture, &messages, &settings);
             let options = Options { examples_max: 10, have_settings_changed: true };
-            let report = bed.verify(&options);
+            let report = fixture.verify(&options);
             assert!(report.is_whole(), "{compacts}: {:?}", report.examples);
-            bed.whole_rows()
+            fixture.whole_rows()
         });
         prop_assert_eq!(&rows[0], &rows[1]);
     }

@@ -1,4 +1,4 @@
-//! What is decided, by the worker over every ledger: in memory, on disk, and in HBase.
+//! The worker's decisions over every ledger: in memory, on disk and in HBase.
 #![cfg(test)]
 
 #[path = "../support/mod.rs"]

@@ -1,5 +1,4 @@
-//! Two workers of one store: one is stopped at every step in turn, and the other does all of its
-//! work in between.
+//! Two workers on one store: the first is paused at each step in turn, and the second does all of its work meanwhile.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -9,377 +8,386 @@ use adtrail_store::StoreError;
 use adtrail_store::memory::Memory;
 use attribution::facts::event::Fact;
 use attribution::worker::{Admitted, Batch, Worker};
-use support::cells::{Between, Does, Late, Model, Step, Stepped, Turns, Visitor, ledger};
-use support::facts::{A, DAY, Draft, HOUR, MINUTE, a_and, activation, click, effect, identified};
-use support::race::{Side, left_by, race, race_from};
+use support::cells::{
+    BeforeStep, Conflicts, HookedClient, Model, Operation, Step, StepClient, SteppedCells, ledger,
+};
+use support::facts::{A, DAY, Draft, HOUR, MINUTE, a_plus, activation, click, effect, identified};
+use support::race::{Side, model_after, race, race_from};
 use support::rules::{rules, rules_with};
-use support::run::{Shelf, fed, same};
-use support::show::{Shown, show_all};
+use support::run::{LedgerUnderTest, assert_same_rows, worker_after};
+use support::show::{RowText, row_texts};
 
 use crate::support;
 
-/// What the one worker does in batches, and what comes in between.
+/// One worker processes `batches`; another processes `meanwhile` while the first is paused. Checks the rows for each
+/// step at which it can be paused, and returns the sum of the conflicts.
 #[track_caller]
-fn check<const N: usize>(batches: [Vec<Draft>; N], between: Vec<Draft>) -> Late {
+fn check<const N: usize>(batches: [Vec<Draft>; N], meanwhile: Vec<Draft>) -> Conflicts {
     let left: Vec<Vec<Fact>> = batches.into_iter().map(identified).collect();
-    let right = vec![identified(between)];
+    let right = vec![identified(meanwhile)];
     let all = [left.concat(), right.concat()].concat();
     let messages = all.len();
     let events: BTreeSet<_> = all.iter().map(|fact| (fact.family(), fact.id())).collect();
     let events = events.len();
-    let expected = fed(Memory::default(), &rules(), vec![all]).ledger().shown();
-    let mut lost = Late::default();
-    let mut stop = 0;
+    let expected = worker_after(Memory::default(), &rules(), vec![all]).ledger().row_texts();
+    let mut conflicts = Conflicts::default();
+    let mut pause_at = 0;
     loop {
-        let mut turns = vec![Side::Left; stop];
-        turns.resize(stop + 10_000, Side::Right);
+        let mut turns = vec![Side::Left; pause_at];
+        turns.resize(pause_at + 10_000, Side::Right);
         let outcome = race(&rules(), [left.clone(), right.clone()], &turns);
-        same(&outcome.rows, &expected, &format!("stopped after {stop} steps"));
+        assert_same_rows(&outcome.rows, &expected, &format!("paused after {pause_at} steps"));
         let Admitted { accepted, redelivered, .. } = outcome.admitted;
         assert_eq!((accepted, redelivered), (events as u64, (messages - events) as u64));
-        lost.facts += outcome.late.facts;
-        lost.decisions += outcome.late.decisions;
-        if stop > outcome.steps {
-            return lost;
+        conflicts.facts += outcome.conflicts.facts;
+        conflicts.decisions += outcome.conflicts.decisions;
+        if pause_at > outcome.steps {
+            return conflicts;
         }
-        stop += 1;
+        pause_at += 1;
     }
 }
 
 #[test]
 fn a_late_click_and_an_effect() {
     check(
-        [vec![activation("a", A)], vec![click("c1", a_and(-HOUR))]],
-        vec![effect("e", a_and(MINUTE))],
+        [vec![activation("a", A)], vec![click("c1", a_plus(-HOUR))]],
+        vec![effect("e", a_plus(MINUTE))],
     );
 }
 
 #[test]
 fn an_effect_and_a_late_click() {
-    // The effect's worker has read the activation as it was.
-    let lost = check(
-        [vec![activation("a", A)], vec![effect("e", a_and(MINUTE))]],
-        vec![click("c1", a_and(-HOUR))],
+    // The effect's worker has read the activation before its correction.
+    let conflicts = check(
+        [vec![activation("a", A)], vec![effect("e", a_plus(MINUTE))]],
+        vec![click("c1", a_plus(-HOUR))],
     );
-    assert!(lost.decisions > 0, "{lost:?}");
+    assert!(conflicts.decisions > 0, "{conflicts:?}");
 }
 
 #[test]
 fn an_activation_and_its_effect() {
-    check([vec![activation("a", A)]], vec![effect("e", a_and(MINUTE))]);
-    check([vec![effect("e", a_and(MINUTE))]], vec![activation("a", A)]);
+    check([vec![activation("a", A)]], vec![effect("e", a_plus(MINUTE))]);
+    check([vec![effect("e", a_plus(MINUTE))]], vec![activation("a", A)]);
 }
 
 #[test]
 fn two_late_clicks() {
-    let c1 = || vec![click("c1", a_and(-2 * HOUR))];
-    let c2 = || vec![click("c2", a_and(-HOUR))];
-    let there = || vec![activation("a", A), effect("e", a_and(MINUTE))];
-    let lost = check([there(), c1()], c2());
-    assert!(lost.decisions > 0, "{lost:?}");
-    check([there(), c2()], c1());
+    let c1 = || vec![click("c1", a_plus(-2 * HOUR))];
+    let c2 = || vec![click("c2", a_plus(-HOUR))];
+    let existing = || vec![activation("a", A), effect("e", a_plus(MINUTE))];
+    let conflicts = check([existing(), c1()], c2());
+    assert!(conflicts.decisions > 0, "{conflicts:?}");
+    check([existing(), c2()], c1());
 }
 
 #[test]
-fn a_click_and_the_earlier_message_that_is_the_click() {
-    // Two messages of one click; the earlier is out of its window, so that nothing changes.
-    let lost = check(
+fn a_click_and_its_earlier_message() {
+    // Two messages of one click; the earlier is out of its window, so nothing is credited.
+    let conflicts = check(
         [
-            vec![activation("a", A), effect("e", a_and(MINUTE))],
-            vec![click("c1", a_and(-HOUR)), click("c2", a_and(HOUR))],
+            vec![activation("a", A), effect("e", a_plus(MINUTE))],
+            vec![click("c1", a_plus(-HOUR)), click("c2", a_plus(HOUR))],
         ],
-        vec![click("c1", a_and(-8 * DAY))],
+        vec![click("c1", a_plus(-8 * DAY))],
     );
-    assert!(lost.facts > 0, "{lost:?}");
+    assert!(conflicts.facts > 0, "{conflicts:?}");
 }
 
 #[test]
-fn an_activation_and_the_earlier_message_that_is_the_activation() {
-    // The effect is of the device that only the later message names.
-    let lost = check(
+fn an_activation_and_its_earlier_message() {
+    // The effect's device is only in the later message.
+    let conflicts = check(
         [
-            vec![effect("e", a_and(MINUTE)).only("imei", "1")],
+            vec![effect("e", a_plus(MINUTE)).only("imei", "1")],
             vec![activation("a", A).only("imei", "1")],
         ],
-        vec![activation("a", a_and(-1)).only("imei", "2")],
+        vec![activation("a", a_plus(-1)).only("imei", "2")],
     );
-    assert!(lost.facts > 0 && lost.decisions > 0, "{lost:?}");
+    assert!(conflicts.facts > 0 && conflicts.decisions > 0, "{conflicts:?}");
 }
 
 #[test]
-fn messages_of_one_time_of_which_the_least_is_of_the_first_ones_device() {
-    // The worker of the second stands still when it is the fact already, while another takes the third.
+fn simultaneous_messages_of_which_the_first_and_the_least_have_one_device() {
+    // The worker of the second message is paused after recording it, while the other worker processes the third.
     let message = |campaign, imei: &str| {
-        vec![click("c1", a_and(-HOUR)).campaign(campaign).only("imei", imei)]
+        vec![click("c1", a_plus(-HOUR)).campaign(campaign).only("imei", imei)]
     };
-    let lost = check(
+    let conflicts = check(
         [message(3, "1"), message(2, "2"), vec![activation("a", A).only("imei", "1")]],
         message(1, "1"),
     );
-    assert!(lost.facts > 0, "{lost:?}");
+    assert!(conflicts.facts > 0, "{conflicts:?}");
 }
 
 #[test]
-fn an_effect_and_the_earlier_message_that_is_the_effect() {
+fn an_effect_and_its_earlier_message() {
     check(
-        [vec![activation("a", A)], vec![effect("e", a_and(MINUTE))]],
-        vec![effect("e", a_and(-HOUR))],
+        [vec![activation("a", A)], vec![effect("e", a_plus(MINUTE))]],
+        vec![effect("e", a_plus(-HOUR))],
     );
 }
 
 #[test]
 fn two_activations_of_one_device() {
-    let (a, b) = (|| vec![activation("a", A)], || vec![activation("b", a_and(1))]);
+    let (a, b) = (|| vec![activation("a", A)], || vec![activation("b", a_plus(1))]);
     check([a()], b());
     check([b()], a());
-    check([vec![effect("e", a_and(MINUTE))], b()], a());
+    check([vec![effect("e", a_plus(MINUTE))], b()], a());
 }
 
 #[test]
 fn an_install_and_the_effect_of_its_reinstall() {
-    let there = vec![
+    let existing = vec![
         activation("a", A).only("imei", "1"),
-        activation("b", a_and(DAY)).only("imei", "1").and("oaid", "x"),
+        activation("b", a_plus(DAY)).only("imei", "1").and("oaid", "x"),
     ];
     check(
-        [there, vec![click("c1", a_and(-HOUR)).only("imei", "1")]],
-        vec![effect("e", a_and(2 * DAY)).only("oaid", "x")],
+        [existing, vec![click("c1", a_plus(-HOUR)).only("imei", "1")]],
+        vec![effect("e", a_plus(2 * DAY)).only("oaid", "x")],
     );
 }
 
-/// What a process leaves undone that ends after any number of steps is done when its batch comes
-/// again.
+/// Checks that a process which crashes after any number of steps leaves nothing undone once its batch is redelivered.
 #[track_caller]
-fn check_again(there: Vec<Draft>, batch: Vec<Draft>) {
-    let (there, facts) = (identified(there), identified(batch));
-    let all = [there.clone(), facts.clone()].concat();
-    let expected = fed(Memory::default(), &rules(), vec![all]).ledger().shown();
+fn check_redelivery(existing: Vec<Draft>, batch: Vec<Draft>) {
+    let (existing, facts) = (identified(existing), identified(batch));
+    let all = [existing.clone(), facts.clone()].concat();
+    let expected = worker_after(Memory::default(), &rules(), vec![all]).ledger().row_texts();
     for steps in 0.. {
-        let store = Arc::new(Mutex::new(left_by(&rules(), vec![there.clone()])));
-        let mut left = steps;
-        let ends = move || {
-            left -= 1;
-            if left < 0 { Err(ended()) } else { Ok(()) }
-        };
-        let has_ended = take(&store, Box::new(ends), &facts).is_err();
-        take(&store, Box::new(|| Ok(())), &facts).expect("the process goes on");
-        same(&shown(&store), &expected, &format!("ended after {steps} steps"));
-        if !has_ended {
-            assert!(steps > 3, "nothing was left undone");
+        let store = Arc::new(Mutex::new(model_after(&rules(), vec![existing.clone()])));
+        let has_crashed = process(&store, crash_after(steps), &facts).is_err();
+        process(&store, Box::new(|| Ok(())), &facts).expect("the process works");
+        assert_same_rows(&rows_of(&store), &expected, &format!("crashed after {steps} steps"));
+        if !has_crashed {
+            assert!(steps > 3, "no crash left anything undone");
             return;
         }
     }
 }
 
-/// Gives a batch to a worker of its own.
-fn take(store: &Arc<Mutex<Model>>, between: Between, facts: &[Fact]) -> Result<(), StoreError> {
+/// Processes a batch with a new worker.
+fn process(
+    store: &Arc<Mutex<Model>>,
+    before_step: BeforeStep,
+    facts: &[Fact],
+) -> Result<(), StoreError> {
     let batch = Batch { facts: facts.to_vec(), ..Batch::default() };
-    Worker::new(ledger(Visitor::new(store, between)), rules()).process(batch).map(|_| ())
+    let client = HookedClient::new(store, before_step);
+    Worker::new(ledger(client), rules()).process(batch).map(|_| ())
 }
 
-fn shown(store: &Mutex<Model>) -> Vec<Shown> {
-    show_all(&store.lock().expect("no panic").rows())
+fn rows_of(store: &Mutex<Model>) -> Vec<RowText> {
+    row_texts(&store.lock().expect("no panic").rows())
 }
 
 #[test]
-fn what_was_replaced_before_a_crash_is_not_forgotten() {
-    let there = vec![
-        click("c1", a_and(-HOUR)).only("imei", "1"),
+fn facts_replaced_before_a_crash_are_decided_on_redelivery() {
+    let existing = vec![
+        click("c1", a_plus(-HOUR)).only("imei", "1"),
         activation("a", A).only("imei", "1").and("oaid", "x"),
-        activation("b", a_and(DAY)).only("imei", "1"),
-        effect("e", a_and(MINUTE)).only("oaid", "x"),
+        activation("b", a_plus(DAY)).only("imei", "1"),
+        effect("e", a_plus(MINUTE)).only("oaid", "x"),
     ];
-    // Both are the same ones, as they were said to be earlier, and of other devices.
-    check_again(there.clone(), vec![click("c1", a_and(-2 * HOUR)).only("imei", "2")]);
-    check_again(there, vec![activation("a", a_and(-MINUTE)).only("imei", "2")]);
+    // Earlier messages of the click and of the activation, with another device.
+    check_redelivery(existing.clone(), vec![click("c1", a_plus(-2 * HOUR)).only("imei", "2")]);
+    check_redelivery(existing, vec![activation("a", a_plus(-MINUTE)).only("imei", "2")]);
 }
 
 #[test]
-fn facts_that_were_recorded_before_a_crash_are_decided_on_when_they_come_again() {
-    check_again(vec![], vec![click("c1", a_and(-HOUR)), activation("a", A), effect("e", A)]);
+fn facts_recorded_before_a_crash_are_decided_on_redelivery() {
+    check_redelivery(vec![], vec![click("c1", a_plus(-HOUR)), activation("a", A), effect("e", A)]);
 }
 
 #[test]
-fn effects_of_an_activation_of_another_class_are_decided_on_when_it_comes_again() {
-    let there = vec![
-        click("c1", a_and(-HOUR)).only("imei", "1"),
-        click("c2", a_and(-2 * HOUR)).only("imei", "1").retargeting(),
+fn effects_of_a_changed_class_are_decided_on_redelivery() {
+    let existing = vec![
+        click("c1", a_plus(-HOUR)).only("imei", "1"),
+        click("c2", a_plus(-2 * HOUR)).only("imei", "1").retargeting(),
         activation("b", A).only("imei", "1").and("oaid", "x"),
-        effect("e", a_and(MINUTE)).only("oaid", "x"),
+        effect("e", a_plus(MINUTE)).only("oaid", "x"),
     ];
-    check_again(there, vec![activation("a", a_and(-DAY)).only("imei", "1")]);
+    check_redelivery(existing, vec![activation("a", a_plus(-DAY)).only("imei", "1")]);
 }
 
 #[test]
-fn effects_of_a_late_click_are_decided_on_when_it_comes_again() {
-    let there = [
+fn effects_of_a_late_click_are_decided_on_redelivery() {
+    let existing = [
         activation("a", A).only("imei", "1").and("oaid", "x"),
-        effect("e", a_and(MINUTE)).only("oaid", "x"),
-        activation("b", a_and(DAY)).only("imei", "1").and("caid", "y"),
-        effect("f", a_and(DAY + MINUTE)).only("caid", "y"),
+        effect("e", a_plus(MINUTE)).only("oaid", "x"),
+        activation("b", a_plus(DAY)).only("imei", "1").and("caid", "y"),
+        effect("f", a_plus(DAY + MINUTE)).only("caid", "y"),
     ];
     for hours in 1..5 {
-        let older = (2..7).map(|number| click(&format!("c{number}"), a_and(-number * HOUR)));
+        let older = (2..7).map(|number| click(&format!("c{number}"), a_plus(-number * HOUR)));
         let older = older.map(|click| click.only("imei", "1"));
-        let there = there.iter().cloned().chain(older).collect();
-        let late = click("c1", a_and(-hours * HOUR - MINUTE)).only("imei", "1");
-        check_again(there, vec![late.clone(), activation("z", A).only("imei", "2")]);
+        let existing = existing.iter().cloned().chain(older).collect();
+        let late = click("c1", a_plus(-hours * HOUR - MINUTE)).only("imei", "1");
+        check_redelivery(existing, vec![late.clone(), activation("z", A).only("imei", "2")]);
     }
 }
 
-/// A process that has lost its partitions and does not know it has the batch, too, at any step of their new owner, and
-/// ends after any number of its own. The owner leaves nothing undone: the batch does not come again.
+/// A process that has lost its partitions without noticing processes the same batch as their new owner, starting at any
+/// of the owner's steps, and crashes after any number of its own. Checks that the owner leaves nothing undone, as the
+/// batch is not redelivered.
 #[track_caller]
-fn check_beside_one_that_ends(there: Vec<Draft>, batch: Vec<Draft>) {
-    let (there, facts) = (identified(there), identified(batch));
-    let all = [there.clone(), facts.clone()].concat();
-    let expected = fed(Memory::default(), &rules(), vec![all]).ledger().shown();
-    let model = left_by(&rules(), vec![there]);
+fn check_beside_crashing_process(existing: Vec<Draft>, batch: Vec<Draft>) {
+    let (existing, facts) = (identified(existing), identified(batch));
+    let all = [existing.clone(), facts.clone()].concat();
+    let expected = worker_after(Memory::default(), &rules(), vec![all]).ledger().row_texts();
+    let model = model_after(&rules(), vec![existing]);
     for steps in 1.. {
-        let (mut stop, mut is_whole) = (0, true);
+        let (mut start_at, mut always_completed) = (0, true);
         loop {
             let store = Arc::new(Mutex::new(model.clone()));
-            let come = Arc::new(AtomicUsize::new(0));
-            let whole = Arc::new(AtomicBool::new(false));
-            let comes = {
-                let (store, facts, come, whole) =
-                    (Arc::clone(&store), facts.clone(), Arc::clone(&come), Arc::clone(&whole));
+            let steps_done = Arc::new(AtomicUsize::new(0));
+            let has_completed = Arc::new(AtomicBool::new(false));
+            let before_step = {
+                let (store, facts) = (Arc::clone(&store), facts.clone());
+                let (steps_done, has_completed) =
+                    (Arc::clone(&steps_done), Arc::clone(&has_completed));
                 move || {
-                    if come.fetch_add(1, Ordering::Relaxed) == stop {
-                        let mut left = steps;
-                        let ends = move || {
-                            left -= 1;
-                            if left < 0 { Err(ended()) } else { Ok(()) }
-                        };
-                        whole
-                            .store(take(&store, Box::new(ends), &facts).is_ok(), Ordering::Relaxed);
+                    if steps_done.fetch_add(1, Ordering::Relaxed) == start_at {
+                        let outcome = process(&store, crash_after(steps), &facts);
+                        has_completed.store(outcome.is_ok(), Ordering::Relaxed);
                     }
                     Ok(())
                 }
             };
-            take(&store, Box::new(comes), &facts).expect("the owner goes on");
-            let how = format!("beside one that ended after {steps} steps, at step {stop}");
-            same(&shown(&store), &expected, &how);
-            if come.load(Ordering::Relaxed) <= stop {
+            process(&store, Box::new(before_step), &facts).expect("the owner works");
+            let context =
+                format!("beside a process that crashed after {steps} steps, at step {start_at}");
+            assert_same_rows(&rows_of(&store), &expected, &context);
+            if steps_done.load(Ordering::Relaxed) <= start_at {
                 break;
             }
-            is_whole &= whole.load(Ordering::Relaxed);
-            stop += 1;
+            always_completed &= has_completed.load(Ordering::Relaxed);
+            start_at += 1;
         }
-        assert!(stop > 3, "nothing was in between");
-        if is_whole {
+        assert!(start_at > 3, "the owner took too few steps");
+        if always_completed {
             return;
         }
     }
 }
 
-fn ended() -> StoreError {
-    StoreError::Corrupt { what: "it ends".into() }
+/// Crashes the process after `steps` steps.
+fn crash_after(steps: i32) -> BeforeStep {
+    let mut remaining = steps;
+    Box::new(move || {
+        remaining -= 1;
+        match remaining < 0 {
+            true => Err(StoreError::Corrupt { what: "the process crashes here".into() }),
+            false => Ok(()),
+        }
+    })
 }
 
 #[test]
-fn what_another_decides_and_does_not_show_is_shown_by_who_has_it_too() {
-    let there = || vec![activation("a", A), effect("e", a_and(MINUTE))];
-    check_beside_one_that_ends(vec![], vec![effect("e", A), effect("f", a_and(MINUTE))]);
-    check_beside_one_that_ends(vec![], vec![activation("a", A), effect("e", a_and(MINUTE))]);
-    check_beside_one_that_ends(there(), vec![click("c1", a_and(-HOUR))]);
-    check_beside_one_that_ends(there(), vec![activation("b", a_and(-DAY))]);
+fn rows_that_a_crashed_process_did_not_write_are_written_by_the_owner() {
+    let existing = || vec![activation("a", A), effect("e", a_plus(MINUTE))];
+    check_beside_crashing_process(vec![], vec![effect("e", A), effect("f", a_plus(MINUTE))]);
+    check_beside_crashing_process(vec![], vec![activation("a", A), effect("e", a_plus(MINUTE))]);
+    check_beside_crashing_process(existing(), vec![click("c1", a_plus(-HOUR))]);
+    check_beside_crashing_process(existing(), vec![activation("b", a_plus(-DAY))]);
 }
 
-/// A process that stands still while another does all of its work, goes on and ends soon: it writes
-/// nothing from what is outdated. Its batch, when it comes again, changes nothing.
+/// A process is paused while another does all of its work, then resumes and soon crashes. Checks that it writes nothing
+/// outdated, and that its redelivered batch leads to the expected rows.
 #[track_caller]
-fn check_late_end(there: Vec<Draft>, batch: Vec<Draft>, between: Vec<Draft>) {
+fn check_crash_after_pause(existing: Vec<Draft>, batch: Vec<Draft>, meanwhile: Vec<Draft>) {
     let rules = || rules_with(|app| app.fraud.clicks_per_device_max = 0);
-    let [there, left, right] = [there, batch, between].map(identified);
-    let all = [&there[..], &left, &right].concat();
-    let expected = fed(Memory::default(), &rules(), vec![all]).ledger().shown();
-    let model = left_by(&rules(), vec![there]);
+    let [existing, left, right] = [existing, batch, meanwhile].map(identified);
+    let all = [&existing[..], &left, &right].concat();
+    let expected = worker_after(Memory::default(), &rules(), vec![all]).ledger().row_texts();
+    let model = model_after(&rules(), vec![existing]);
     for records in 1..4 {
-        let mut stop = 0;
+        let mut pause_at = 0;
         loop {
-            let mut turns = vec![Side::Left; stop];
-            turns.resize(stop + 10_000, Side::Right);
+            let mut turns = vec![Side::Left; pause_at];
+            turns.resize(pause_at + 10_000, Side::Right);
             let batches = [vec![left.clone()], vec![right.clone()]];
             let from = (model.clone(), Some(records));
             let outcome = race_from(from, &rules(), batches, &turns);
-            let how = format!("stopped after {stop} steps, ended after {records} homes");
-            if outcome.is_whole {
-                same(&outcome.rows, &expected, &how);
+            let context = format!("paused after {pause_at} steps, crashed after {records} records");
+            if outcome.is_complete {
+                assert_same_rows(&outcome.rows, &expected, &context);
             }
             let store = Arc::new(Mutex::new(outcome.model));
-            take(&store, Box::new(|| Ok(())), &left).expect("the process goes on");
-            same(&shown(&store), &expected, &how);
-            if stop > outcome.steps {
+            process(&store, Box::new(|| Ok(())), &left).expect("the process works");
+            assert_same_rows(&rows_of(&store), &expected, &context);
+            if pause_at > outcome.steps {
                 break;
             }
-            stop += 1;
+            pause_at += 1;
         }
     }
 }
 
 #[test]
-fn a_late_effect_of_a_click_that_newer_ones_outdo_is_not_written() {
-    let there = vec![
+fn an_outdated_decision_is_not_written_after_newer_clicks() {
+    let existing = vec![
         activation("a", A).only("imei", "1").and("oaid", "x"),
-        effect("e", a_and(MINUTE)).only("oaid", "x"),
+        effect("e", a_plus(MINUTE)).only("oaid", "x"),
     ];
     let clicks = |numbers: std::ops::Range<i64>| {
         numbers
             .map(|number| {
-                click(&format!("c{number}"), a_and(number * MINUTE - HOUR)).only("imei", "1")
+                click(&format!("c{number}"), a_plus(number * MINUTE - HOUR)).only("imei", "1")
             })
             .collect()
     };
-    check_late_end(there, clicks(1..2), clicks(2..6));
+    check_crash_after_pause(existing, clicks(1..2), clicks(2..6));
 }
 
 #[test]
-fn a_late_effect_of_a_reinstall_that_is_credited_meanwhile_is_not_written() {
-    // Too late to be credited with the click itself.
-    let late = |ms| a_and(8 * DAY + ms);
-    let there = vec![
+fn an_outdated_decision_is_not_written_after_the_reinstall_is_credited() {
+    // The reinstall is too late to be credited to the click itself.
+    let late = |ms| a_plus(8 * DAY + ms);
+    let existing = vec![
         activation("a", A).only("imei", "1"),
         activation("b", late(0)).only("imei", "1").and("oaid", "x"),
         effect("e", late(MINUTE)).only("oaid", "x"),
     ];
     let credited = vec![click("c2", late(-HOUR)).only("oaid", "x").retargeting()];
-    check_late_end(there, vec![click("c1", a_and(-HOUR)).only("imei", "1")], credited);
+    check_crash_after_pause(existing, vec![click("c1", a_plus(-HOUR)).only("imei", "1")], credited);
 }
 
-/// A cluster that does what it is asked for and does not tell it of conditional puts.
-struct Untold {
+/// A cluster that executes conditional puts, but loses their responses.
+struct LosesResponses {
     model: Model,
-    is_in_doubt: bool,
+    /// True while the worker does not know the outcome of a put.
+    is_uncertain: bool,
 }
 
-impl Turns for Untold {
+impl StepClient for LosesResponses {
     fn step<T>(
         &mut self,
         step: Step,
         act: impl FnOnce(&mut Model) -> T,
     ) -> Result<(T, bool), StoreError> {
-        let is_told = step.does != Does::PutsWhere;
-        self.is_in_doubt |= !is_told;
-        Ok((act(&mut self.model), is_told))
+        let is_answered = step.operation != Operation::PutWhere;
+        self.is_uncertain |= !is_answered;
+        Ok((act(&mut self.model), is_answered))
     }
 
     fn settled(&mut self) {
-        self.is_in_doubt = false;
+        self.is_uncertain = false;
     }
 }
 
 #[test]
-fn what_was_done_and_not_told_is_in_doubt_no_longer_than_its_batch() {
-    let untold = Untold { model: Model::default(), is_in_doubt: false };
-    let mut worker = Worker::new(ledger(untold), rules());
+fn lost_responses_are_resolved_within_their_batch() {
+    let client = LosesResponses { model: Model::default(), is_uncertain: false };
+    let mut worker = Worker::new(ledger(client), rules());
     let batches =
-        [vec![click("c1", a_and(-HOUR))], vec![activation("a", A), effect("e", a_and(MINUTE))]];
+        [vec![click("c1", a_plus(-HOUR))], vec![activation("a", A), effect("e", a_plus(MINUTE))]];
     for drafts in batches {
         let batch = Batch { facts: identified(drafts), ..Batch::default() };
         worker.process(batch).expect("memory does not fail");
-        assert!(!worker.ledger().cells().0.is_in_doubt);
+        assert!(!worker.ledger().cells().0.is_uncertain);
     }
-    let Stepped(Untold { model, .. }) = worker.ledger().cells();
+    let SteppedCells(LosesResponses { model, .. }) = worker.ledger().cells();
     assert_eq!(model.rows().len(), 2);
 }

@@ -1,4 +1,4 @@
-//! The engine against the slow, obvious reference, over random facts.
+//! Compares the engine with the slow reference implementation, on random facts.
 
 use adtrail_store::memory::Memory;
 use attribution::explain::collect;
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::test_runner::Config;
 use support::random::{self, Facts, Rules};
 use support::reference::decisions;
-use support::run::{Shelf, fed};
+use support::run::{LedgerUnderTest, worker_after};
 
 use crate::support;
 
@@ -17,49 +17,50 @@ proptest! {
     #![proptest_config(Config { failure_persistence: None, ..Config::default() })]
 
     #[test]
-    fn the_engine_decides_what_the_reference_decides(
+    fn the_engine_agrees_with_the_reference(
         Rules(_, policy) in random::policies(),
         Facts(facts) in random::facts(40),
     ) {
-        let worker = fed(Memory::default(), &policy, vec![facts.clone()]);
+        let worker = worker_after(Memory::default(), &policy, vec![facts.clone()]);
         let mut found: Vec<_> =
-            worker.ledger().shown().into_iter().map(|row| row.decision).collect();
+            worker.ledger().row_texts().into_iter().map(|row| row.decision).collect();
         found.sort();
         prop_assert_eq!(found, decisions(&policy, &facts));
     }
 
     #[test]
-    fn an_explanation_tells_what_was_decided(
+    fn an_explanation_agrees_with_the_decision(
         Rules(_, policy) in random::policies(),
         Facts(facts) in random::facts(40),
     ) {
-        let mut worker = fed(Memory::default(), &policy, vec![facts.clone()]);
+        let mut worker = worker_after(Memory::default(), &policy, vec![facts.clone()]);
         for fact in facts.iter().filter(|fact| fact.family() == Family::Activation) {
-            let told = collect::explain(worker.ledger_mut(), &policy, fact.pid(), fact.id());
-            let told = told.expect("memory does not fail").expect("the activation is there");
-            prop_assert_eq!(&told.recomputed, &None);
-            let credit = &told.decision.credit;
+            let explanation = collect::explain(worker.ledger_mut(), &policy, fact.pid(), fact.id());
+            let explanation = explanation.expect("memory does not fail").expect("an activation");
+            prop_assert_eq!(&explanation.recomputed, &None);
+            let credit = &explanation.decision.credit;
             let ids = |wanted: Verdict| {
-                let found = told.considered.iter().filter(|one| one.verdict == wanted);
-                found.map(|one| (one.touch.spreadid, one.touch.time)).collect::<Vec<_>>()
+                let found = explanation.considered.iter().filter(|touch| touch.verdict == wanted);
+                let touches = found.map(|evaluated| &evaluated.touch);
+                touches.map(|touch| (touch.spreadid, touch.time)).collect::<Vec<_>>()
             };
             let winner = credit.touch.as_ref().map(|touch| (credit.spreadid, touch.time));
             prop_assert_eq!(ids(Verdict::Won), winner.into_iter().collect::<Vec<_>>());
             let contributors = credit.contributors.iter().map(|other| (other.spreadid, other.time));
             prop_assert_eq!(ids(Verdict::Contributor), contributors.collect::<Vec<_>>());
-            let found = told.considered.iter().find(|one| one.verdict == Verdict::Won);
-            let match_type = found.and_then(|one| one.found).map(|found| found.match_type);
+            let won = explanation.considered.iter().find(|touch| touch.verdict == Verdict::Won);
+            let match_type = won.and_then(|touch| touch.found).map(|found| found.match_type);
             prop_assert_eq!(match_type, credit.touch.as_ref().map(|touch| touch.match_type));
-            let next = ActivationKey::of(&told.activation);
+            let next = ActivationKey::of(&explanation.activation);
             let app = policy.app(fact.pid()).expect("a known app");
-            let (_, class) = InstallChain::step(told.before.as_ref(), app, next);
-            prop_assert_eq!(class.install_type, told.decision.install_type);
+            let (_, class) = InstallChain::step(explanation.before.as_ref(), app, next);
+            prop_assert_eq!(class.install_type, explanation.decision.install_type);
         }
     }
 }
 
 proptest! {
-    // A flood costs the reference seconds: it compares every touch with every other.
+    // The reference takes seconds for a flood, as it compares every touch with every other one.
     #![proptest_config(Config {
         failure_persistence: None,
         cases: Config::default().cases / 64,
@@ -67,13 +68,13 @@ proptest! {
     })]
 
     #[test]
-    fn floods_are_decided_as_the_reference_decides_them(
+    fn the_engine_agrees_with_the_reference_on_floods(
         Rules(_, policy) in random::policies(),
         Facts(facts) in random::floods(),
     ) {
-        let worker = fed(Memory::default(), &policy, vec![facts.clone()]);
+        let worker = worker_after(Memory::default(), &policy, vec![facts.clone()]);
         let mut found: Vec<_> =
-            worker.ledger().shown().into_iter().map(|row| row.decision).collect();
+            worker.ledger().row_texts().into_iter().map(|row| row.decision).collect();
         found.sort();
         prop_assert_eq!(found, decisions(&policy, &facts));
     }

@@ -1,5 +1,5 @@
-//! Making a store, and restoring one, killed at every step: whoever comes next goes on, and takes nothing
-//! for a store that is none.
+//! Kills the creation and the restore of a store at every step: the next process continues, and never takes an
+//! incomplete store for a store.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -13,32 +13,33 @@ use adtrail_store::embedded::checkpoint::Moment;
 use adtrail_store::embedded::{Embedded, open_for_reading};
 use adtrail_store::maintenance::backup::{Archive, Target};
 use adtrail_store::maintenance::verify::{Options, verify};
-use support::facts::{A, HOUR, a_and, activation, click, identified};
+use support::facts::{A, HOUR, a_plus, activation, click, identified};
 use support::rules::rules;
-use support::run::{fed, open, read, settings};
-use support::show::Shown;
+use support::run::{open, read, settings, worker_after};
+use support::show::RowText;
 use tempfile::TempDir;
 use testbed::faults;
 
 use crate::support;
 
 const SIGKILL: i32 = 9;
-/// What the child does, and where.
-const WORK: &str = "ADTRAIL_TEST_WORK";
+/// Passes the child its task.
+const TASK: &str = "ADTRAIL_TEST_WORK";
+/// Passes the child its folder.
 const FOLDER: &str = "ADTRAIL_TEST_FOLDER";
-/// Groups of calls of `faults.c`: after each of them the folder may look different.
+/// Groups of calls of `faults.c` that can change the folder.
 const WRITES_AND_NAMES: u32 = 1 | 8;
 
-/// A folder, and beside it what kills a process that works there.
-struct Bed {
+/// A folder with the library that kills a process after a number of calls.
+struct Fixture {
     dir: TempDir,
 }
 
-impl Bed {
+impl Fixture {
     fn new() -> Self {
-        let bed = Self { dir: TempDir::with_prefix("adtrail-cut-off-").expect("a folder") };
-        faults::compile(&bed.path("faults.so"));
-        bed
+        let fixture = Self { dir: TempDir::with_prefix("adtrail-cut-off-").expect("a folder") };
+        faults::compile(&fixture.path("faults.so"));
+        fixture
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -49,27 +50,27 @@ impl Bed {
         self.path("store")
     }
 
-    /// Whether the work was killed, after so many calls that went well.
-    fn is_killed(&self, work: &str, well: u64) -> bool {
+    /// Runs the task in a process that is killed after `calls` successful calls. Returns whether it was killed.
+    fn is_killed(&self, task: &str, calls: u64) -> bool {
         let control = self.path("faults.control");
         fs::write(&control, [0; 40]).expect("a file");
         let shared = File::options().write(true).open(&control).expect("the file");
         let put = |at, bytes: &[u8]| shared.write_all_at(bytes, at).expect("the file");
         put(8, &WRITES_AND_NAMES.to_le_bytes());
-        put(16, &well.to_le_bytes());
+        put(16, &calls.to_le_bytes());
         put(24, &1_u64.to_le_bytes());
         let child = Command::new(env::current_exe().expect("this program"))
             .args(["--exact", "cut_off::child", "--nocapture"])
             .env("LD_PRELOAD", self.path("faults.so"))
             .env("FAULTS", control)
             .env("FAULTS_DIR", self.store())
-            .env(WORK, work)
+            .env(TASK, task)
             .env(FOLDER, self.dir.path())
             .output()
             .expect("a process");
         let is_killed = child.status.signal() == Some(SIGKILL);
-        let said = String::from_utf8_lossy(&child.stderr).into_owned();
-        assert!(is_killed || child.status.success(), "{}: {said}", child.status);
+        let stderr = String::from_utf8_lossy(&child.stderr).into_owned();
+        assert!(is_killed || child.status.success(), "{}: {stderr}", child.status);
         is_killed
     }
 
@@ -81,11 +82,11 @@ impl Bed {
         target.finish(|| page.check(&settings(&self.store())))
     }
 
-    /// Backups of a store with rows, and the rows.
-    fn back_up(&self) -> Vec<Shown> {
+    /// Backs up a store with rows, and returns the rows.
+    fn back_up(&self) -> Vec<RowText> {
         let path = self.path("other");
-        let facts = identified([click("c1", a_and(-HOUR)), activation("a", A)]);
-        drop(fed(open(&path, &rules()), &rules(), vec![facts]));
+        let facts = identified([click("c1", a_plus(-HOUR)), activation("a", A)]);
+        drop(worker_after(open(&path, &rules()), &rules(), vec![facts]));
         let store = open(&path, &rules());
         let checkpoint = store.checkpoints().take().expect("a checkpoint");
         let archive = Archive::make(&self.path("backups")).expect("a directory of backups");
@@ -96,17 +97,17 @@ impl Bed {
     }
 }
 
-/// Not a test of its own: what the others start as a process, to be killed.
+/// Not a test by itself: the process that the other tests start and kill.
 #[test]
 fn child() {
-    let (Ok(work), Some(folder)) = (env::var(WORK), env::var_os(FOLDER)) else { return };
+    let (Ok(task), Some(folder)) = (env::var(TASK), env::var_os(FOLDER)) else { return };
     let store = PathBuf::from(&folder).join("store");
-    if work == "make" {
+    if task == "create" {
         open(&store, &rules());
         return;
     }
     let archive = Archive::open(&PathBuf::from(folder).join("backups")).expect("backups");
-    let page = archive.page(1).expect("a page").expect("a backup");
+    let page = archive.page(1).expect("a manifest").expect("a backup");
     let target = Target::new(&store).expect("a target");
     archive.restore(&page, &target, &mut |_, _| ()).expect("all files");
     target.finish(|| page.check(&settings(&store))).expect("a store");
@@ -119,7 +120,7 @@ fn verified(path: &Path) -> Result<(), StoreError> {
 
 fn clear(path: &Path) {
     if path.exists() {
-        fs::remove_dir_all(path).expect("a folder that goes");
+        fs::remove_dir_all(path).expect("the folder is removed");
     }
 }
 
@@ -133,102 +134,103 @@ fn is_marked(path: &Path) -> bool {
 }
 
 #[test]
-fn the_making_of_a_store_is_gone_on_with() {
-    let bed = Bed::new();
-    let path = bed.store();
-    let facts = || identified([click("c1", a_and(-HOUR)), activation("a", A)]);
-    let (mut well, mut without_current) = (0, 0);
-    while bed.is_killed("make", well) {
-        let left = names(&path);
+fn an_interrupted_creation_is_completed_at_every_step() {
+    let fixture = Fixture::new();
+    let path = fixture.store();
+    let facts = || identified([click("c1", a_plus(-HOUR)), activation("a", A)]);
+    let (mut calls, mut without_current) = (0, 0);
+    while fixture.is_killed("create", calls) {
+        let files = names(&path);
         without_current +=
-            usize::from(!left.is_empty() && !left.iter().any(|name| name == "CURRENT"));
+            usize::from(!files.is_empty() && !files.iter().any(|name| name == "CURRENT"));
         match open_for_reading(&settings(&path)) {
             Err(StoreError::Missing { .. }) => {}
-            Err(error) => panic!("step {well}, {left:?}: {error}"),
-            Ok(reader) => assert!(read(&reader).is_empty() && !is_marked(&path), "{left:?}"),
+            Err(error) => panic!("call {calls}, {files:?}: {error}"),
+            Ok(reader) => assert!(read(&reader).is_empty() && !is_marked(&path), "{files:?}"),
         }
         let store = Embedded::open(&settings(&path), &rules());
-        let store = store.unwrap_or_else(|error| panic!("step {well}, {left:?}: {error}"));
-        drop(fed(store, &rules(), vec![facts()]));
+        let store = store.unwrap_or_else(|error| panic!("call {calls}, {files:?}: {error}"));
+        drop(worker_after(store, &rules(), vec![facts()]));
         assert!(!is_marked(&path), "{:?}", names(&path));
         assert_eq!(read(&open(&path, &rules()).reader()).len(), 1);
         clear(&path);
-        well += 1;
+        calls += 1;
     }
-    println!("killed at {well} steps, {without_current} of them before there was a CURRENT");
-    assert!(without_current > 5, "{without_current} of {well}");
+    println!("killed at {calls} calls, {without_current} of them before CURRENT was written");
+    assert!(without_current > 5, "{without_current} of {calls}");
 }
 
 #[test]
-fn a_restore_is_done_again() {
-    let bed = Bed::new();
-    let rows = bed.back_up();
+fn an_interrupted_restore_can_be_repeated() {
+    let fixture = Fixture::new();
+    let rows = fixture.back_up();
     assert!(!rows.is_empty());
-    let path = bed.store();
-    let (mut well, mut refused) = (0, 0);
-    while bed.is_killed("restore", well) {
-        let left = names(&path);
-        let is_left = !left.is_empty();
-        if is_left && is_marked(&path) {
+    let path = fixture.store();
+    let (mut calls, mut refused) = (0, 0);
+    while fixture.is_killed("restore", calls) {
+        let files = names(&path);
+        if !files.is_empty() && is_marked(&path) {
             for outcome in [
                 Embedded::open(&settings(&path), &rules()).map(drop),
                 open_for_reading(&settings(&path)).map(drop),
                 verified(&path),
             ] {
-                let error = outcome.expect_err("half a store");
-                assert!(matches!(error, StoreError::HalfRestored { .. }), "{left:?}: {error}");
+                let error = outcome.expect_err("a half-restored store");
+                assert!(matches!(error, StoreError::HalfRestored { .. }), "{files:?}: {error}");
             }
             refused += 1;
         }
-        match bed.restore() {
+        match fixture.restore() {
             Ok(()) => {}
-            // All of it was there.
-            Err(StoreError::NotEmpty { .. }) => assert!(is_left && !is_marked(&path), "{left:?}"),
-            Err(error) => panic!("step {well}, {left:?}: {error}"),
+            // The restore was complete.
+            Err(StoreError::NotEmpty { .. }) => {
+                assert!(!files.is_empty() && !is_marked(&path), "{files:?}");
+            }
+            Err(error) => panic!("call {calls}, {files:?}: {error}"),
         }
         assert!(!is_marked(&path), "{:?}", names(&path));
-        assert_eq!(read(&open(&path, &rules()).reader()), rows, "step {well}, {left:?}");
+        assert_eq!(read(&open(&path, &rules()).reader()), rows, "call {calls}, {files:?}");
         clear(&path);
-        well += 1;
+        calls += 1;
     }
-    println!("killed at {well} steps, {refused} of them left half a store");
-    assert!(refused > 5, "{refused} of {well}");
+    println!("killed at {calls} calls, {refused} of them left a half-restored store");
+    assert!(refused > 5, "{refused} of {calls}");
 }
 
-/// What somebody has put there since is not removed.
+/// A file that a user has put there since is not removed.
 #[test]
-fn what_is_not_of_a_restore_is_left_alone() {
-    let bed = Bed::new();
-    bed.back_up();
-    let mut wells = 4..;
-    while names(&bed.store()).len() < 3 {
-        clear(&bed.store());
-        assert!(bed.is_killed("restore", wells.next().expect("a number")));
+fn a_restore_does_not_delete_foreign_files() {
+    let fixture = Fixture::new();
+    fixture.back_up();
+    let mut calls = 4..;
+    while names(&fixture.store()).len() < 3 {
+        clear(&fixture.store());
+        assert!(fixture.is_killed("restore", calls.next().expect("a number")));
     }
-    let notes = bed.path("store/notes.txt");
+    let notes = fixture.path("store/notes.txt");
     fs::write(&notes, "mine").expect("a file");
-    let before = names(&bed.store());
-    let error = bed.restore().expect_err("something is there");
+    let before = names(&fixture.store());
+    let error = fixture.restore().expect_err("an unknown file");
     assert!(matches!(error, StoreError::NotEmpty { .. }), "{error}");
-    assert_eq!(names(&bed.store()), before);
+    assert_eq!(names(&fixture.store()), before);
     fs::remove_file(notes).expect("a file");
-    bed.restore().expect("nothing else is there");
+    fixture.restore().expect("only files of the restore");
 }
 
-/// Of many at once, one makes the store and the others say that it does.
+/// One of several threads creates the store; the others fail with `InUse`.
 #[test]
-fn many_at_once_make_one_store() {
-    let bed = Bed::new();
+fn concurrent_creation_makes_one_store() {
+    let fixture = Fixture::new();
     for _ in 0..30 {
         let opened = thread::scope(|scope| {
-            let open = || Embedded::open(&settings(&bed.store()), &rules());
+            let open = || Embedded::open(&settings(&fixture.store()), &rules());
             let all: Vec<_> = (0..6).map(|_| scope.spawn(open)).collect();
-            all.into_iter().map(|one| one.join().expect("no panic")).collect::<Vec<_>>()
+            all.into_iter().map(|thread| thread.join().expect("no panic")).collect::<Vec<_>>()
         });
-        assert!(opened.iter().any(Result::is_ok), "nobody has made it");
+        assert!(opened.iter().any(Result::is_ok), "no thread created the store");
         for error in opened.into_iter().filter_map(Result::err) {
             assert!(matches!(error, StoreError::InUse { .. }), "{error}");
         }
-        clear(&bed.store());
+        clear(&fixture.store());
     }
 }

@@ -1,4 +1,4 @@
-//! Stores of another layout: whatever opens a store refuses them, says what to do, and changes no byte.
+//! Stores of another layout version: every way to open them fails, says what to do, and changes no byte.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,9 +11,9 @@ use adtrail_store::maintenance::copy_store::Source;
 use adtrail_store::maintenance::verify::{Options, repair, verify};
 use rocksdb::Options as TableOptions;
 
-use super::verify::bed::{Bed, Raw};
+use super::verify::bed::{Fixture, Raw};
 
-/// All bytes of a directory, and when they were written.
+/// The files of a directory with their modification times and contents.
 fn files(store: &Path) -> BTreeMap<PathBuf, (SystemTime, Vec<u8>)> {
     let paths = fs::read_dir(store).expect("a folder").map(|file| file.expect("a file").path());
     let file = |path: PathBuf| {
@@ -24,16 +24,16 @@ fn files(store: &Path) -> BTreeMap<PathBuf, (SystemTime, Vec<u8>)> {
     paths.map(file).collect()
 }
 
-/// Writes the version that follows from the present one, and gives that one.
-fn change_layout(bed: &Bed, change: impl FnOnce(u32) -> u32) -> u32 {
-    Raw::open(bed.path()).change_layout(change)
+/// Changes the layout version and returns the previous one.
+fn change_layout(fixture: &Fixture, change: impl FnOnce(u32) -> u32) -> u32 {
+    Raw::open(fixture.path()).change_layout(change)
 }
 
 #[track_caller]
-fn check_refused(bed: &Bed, (found, expected): (u32, u32), advice: &str) {
-    let (settings, policy) = (&bed.settings, &bed.policy);
+fn check_refused(fixture: &Fixture, (found, expected): (u32, u32), advice: &str) {
+    let (settings, policy) = (&fixture.settings, &fixture.policy);
     let options = Options { examples_max: 1, have_settings_changed: false };
-    let before = files(bed.path());
+    let before = files(fixture.path());
     let outcomes = [
         ("run", Embedded::open(settings, policy).map(drop)),
         ("download", open_for_reading(settings).map(drop)),
@@ -43,11 +43,11 @@ fn check_refused(bed: &Bed, (found, expected): (u32, u32), advice: &str) {
         ("copy", Source::open(settings).map(drop)),
     ];
     let versions = format!("has layout version {found}, this adtrail reads version {expected}: ");
-    for (way, outcome) in outcomes {
-        let error = outcome.expect_err(way).to_string();
-        assert!(error.contains(&versions) && error.ends_with(advice), "{way}: {error}");
+    for (command, outcome) in outcomes {
+        let error = outcome.expect_err(command).to_string();
+        assert!(error.contains(&versions) && error.ends_with(advice), "{command}: {error}");
     }
-    assert!(files(bed.path()) == before, "a file was changed");
+    assert!(files(fixture.path()) == before, "a file was changed");
 }
 
 const OLDER: &str = "start with an empty store to re-read all records from Kafka";
@@ -55,24 +55,24 @@ const NEWER: &str = "use that version";
 
 #[test]
 fn a_store_of_another_layout_is_refused_and_not_changed() {
-    let bed = Bed::new();
-    let layout = change_layout(&bed, |layout| layout - 1);
-    check_refused(&bed, (layout - 1, layout), OLDER);
-    change_layout(&bed, |_| layout + 1);
-    check_refused(&bed, (layout + 1, layout), NEWER);
-    change_layout(&bed, |_| layout);
-    bed.check_goes_on();
+    let fixture = Fixture::new();
+    let layout = change_layout(&fixture, |layout| layout - 1);
+    check_refused(&fixture, (layout - 1, layout), OLDER);
+    change_layout(&fixture, |_| layout + 1);
+    check_refused(&fixture, (layout + 1, layout), NEWER);
+    change_layout(&fixture, |_| layout);
+    fixture.check_usable();
 }
 
-/// The engine does not open them with our tables, or makes those that are missing.
+/// The engine would refuse to open them with our tables, or create the missing tables.
 #[test]
 fn a_store_with_other_tables_is_refused_by_its_version() {
-    let bed = Bed::new();
-    let layout = change_layout(&bed, |layout| layout + 1);
-    Raw::open(bed.path()).0.create_cf("more", &TableOptions::default()).expect("a table");
-    check_refused(&bed, (layout + 1, layout), NEWER);
-    let bed = Bed::new();
-    change_layout(&bed, |layout| layout - 1);
-    Raw::open(bed.path()).0.drop_cf("brought").expect("a table that goes");
-    check_refused(&bed, (layout - 1, layout), OLDER);
+    let fixture = Fixture::new();
+    let layout = change_layout(&fixture, |layout| layout + 1);
+    Raw::open(fixture.path()).0.create_cf("more", &TableOptions::default()).expect("a table");
+    check_refused(&fixture, (layout + 1, layout), NEWER);
+    let fixture = Fixture::new();
+    change_layout(&fixture, |layout| layout - 1);
+    Raw::open(fixture.path()).0.drop_cf("brought").expect("the table is dropped");
+    check_refused(&fixture, (layout - 1, layout), OLDER);
 }

@@ -1,4 +1,4 @@
-//! The store as files: opened, damaged, backed up, verified, and of other layouts.
+//! The store as files: opened, damaged, backed up, verified, and with other layout versions.
 #![cfg(test)]
 
 #[path = "../support/mod.rs"]

@@ -1,5 +1,5 @@
-//! Apache HBase in memory, as far as the ledger uses it: nothing is atomic but one row, of a column the
-//! value of the latest time stands, and a deletion hides what is not later, whenever it comes.
+//! An in-memory model of Apache HBase, as far as the ledger uses it: only single rows are atomic, the newest value of a
+//! column is visible, and a deletion hides all values up to its time, also those that are written after it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,67 +20,67 @@ use attribution::ledger::record::FactRecord;
 
 const WRITES_PER_MS: u64 = 8;
 
-/// The cluster, and the group's positions.
+/// The cluster's tables and the consumer group's positions.
 #[derive(Debug, Clone, Default)]
 pub struct Model {
-    tables: BTreeMap<Table, BTreeMap<Vec<u8>, Line>>,
+    tables: BTreeMap<Table, BTreeMap<Vec<u8>, Row>>,
     pub positions: BTreeMap<(Arc<str>, i32), Position>,
-    pub late: Late,
-    /// What was written so far.
+    pub conflicts: Conflicts,
+    /// The number of writes so far.
     writes: u64,
 }
 
-/// Homes that were another by the time they were put.
+/// Conditional puts of fact records that failed because the record had changed.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Late {
+pub struct Conflicts {
     pub facts: usize,
     pub decisions: usize,
 }
 
-/// One row.
 #[derive(Debug, Clone, Default)]
-struct Line {
+struct Row {
+    /// Time and value.
     columns: BTreeMap<Vec<u8>, (u64, Vec<u8>)>,
-    /// Up to when each column is deleted.
+    /// The time up to which each column is deleted.
     deleted: BTreeMap<Vec<u8>, u64>,
 }
 
-impl Line {
+impl Row {
     fn value(&self) -> Option<&Vec<u8>> {
         self.columns.get(VALUE).map(|(_, value)| value)
     }
 
     fn put(&mut self, column: Vec<u8>, time: u64, value: Vec<u8>) {
         let is_hidden = self.deleted.get(&column).is_some_and(|deleted| time <= *deleted);
-        let is_past = self.columns.get(&column).is_some_and(|(standing, _)| time < *standing);
-        if !is_hidden && !is_past {
+        let is_outdated = self.columns.get(&column).is_some_and(|(newest, _)| time < *newest);
+        if !is_hidden && !is_outdated {
             self.columns.insert(column, (time, value));
         }
     }
 }
 
 impl Model {
-    /// The servers' clock: some writes are done within a millisecond.
+    /// The region servers' clock, which advances by 1 ms every [`WRITES_PER_MS`] writes.
     fn now(&mut self) -> u64 {
         self.writes += 1;
         self.writes / WRITES_PER_MS
     }
 
-    fn line(&self, table: Table, row: &[u8]) -> Option<&Line> {
+    fn row(&self, table: Table, row: &[u8]) -> Option<&Row> {
         self.tables.get(&table)?.get(row)
     }
 
-    fn line_mut(&mut self, table: Table, row: Vec<u8>) -> &mut Line {
+    fn row_mut(&mut self, table: Table, row: Vec<u8>) -> &mut Row {
         self.tables.entry(table).or_default().entry(row).or_default()
     }
 
     pub fn get(&self, table: Table, row: &[u8]) -> Option<Vec<u8>> {
-        self.line(table, row)?.value().cloned()
+        self.row(table, row)?.value().cloned()
     }
 
     pub fn get_row(&self, table: Table, row: &[u8]) -> Columns {
-        let line = self.line(table, row).into_iter();
-        let columns = line.flat_map(|line| &line.columns);
+        let found = self.row(table, row).into_iter();
+        let columns = found.flat_map(|row| &row.columns);
         columns.map(|(column, (_, value))| (column.clone(), value.clone())).collect()
     }
 
@@ -94,62 +94,62 @@ impl Model {
     pub fn put(&mut self, table: Table, Put { row, column, value, time, .. }: Put) {
         let now = self.now();
         let time = time.unwrap_or(now);
-        self.line_mut(table, row).put(column, time, value);
+        self.row_mut(table, row).put(column, time, value);
     }
 
     pub fn put_where(&mut self, table: Table, put: PutWhere) -> bool {
         if self.get(table, &put.row) != put.expected {
-            match decides(table, &put) {
-                true => self.late.decisions += 1,
-                false => self.late.facts += 1,
+            match is_decision(table, &put) {
+                true => self.conflicts.decisions += 1,
+                false => self.conflicts.facts += 1,
             }
             return false;
         }
         let now = self.now();
-        self.line_mut(table, put.row.to_vec()).put(VALUE.to_vec(), now, put.value);
+        self.row_mut(table, put.row.to_vec()).put(VALUE.to_vec(), now, put.value);
         true
     }
 
     pub fn delete(&mut self, table: Table, Gone { row, column, until }: Gone) {
         let now = self.now();
         let until = if until == NOW { now } else { until };
-        let line = self.line_mut(table, row);
-        if line.columns.get(&column).is_some_and(|(standing, _)| *standing <= until) {
-            line.columns.remove(&column);
+        let row = self.row_mut(table, row);
+        if row.columns.get(&column).is_some_and(|(newest, _)| *newest <= until) {
+            row.columns.remove(&column);
         }
-        let deleted = line.deleted.entry(column).or_default();
+        let deleted = row.deleted.entry(column).or_default();
         *deleted = until.max(*deleted);
     }
 
     pub fn record(&self, key: &FactKey) -> Option<FactRecord> {
         let value = self.get(Table::Facts(key.family), &key::record(key))?;
-        Some(fact_record::decode(key.family, key.pid, &value).expect("a home").0)
+        Some(fact_record::decode(key.family, key.pid, &value).expect("a valid record").0)
     }
 
-    /// The rows that a reader is shown, in key order.
+    /// The rows that readers see, in key order.
     pub fn rows(&self) -> Vec<StoredRow> {
         self.rows_where(|_| true)
     }
 
     pub fn rows_where(&self, is_wanted: impl Fn(&RowKey) -> bool) -> Vec<StoredRow> {
         let Some(events) = self.tables.get(&Table::Events) else { return Vec::new() };
-        let mut of_moments: BTreeMap<_, Vec<StoredRow>> = BTreeMap::new();
-        for (key, line) in events {
-            let key = RowKey::decode(key).expect("a row's key");
-            if let Some(value) = line.value().filter(|_| is_wanted(&key)) {
-                of_moments.entry((key.pid, key.event_time)).or_default().push((key, value.clone()));
+        let mut by_time: BTreeMap<_, Vec<StoredRow>> = BTreeMap::new();
+        for (key, row) in events {
+            let key = RowKey::decode(key).expect("a valid row key");
+            if let Some(value) = row.value().filter(|_| is_wanted(&key)) {
+                by_time.entry((key.pid, key.event_time)).or_default().push((key, value.clone()));
             }
         }
-        for rows in of_moments.values_mut() {
-            settle(rows).expect("rows that can be read");
+        for rows in by_time.values_mut() {
+            settle(rows).expect("valid rows");
         }
-        of_moments.into_values().flatten().collect()
+        by_time.into_values().flatten().collect()
     }
 
-    /// The rows of one event: their keys and revisions.
+    /// Keys and revisions of one event's rows.
     pub fn rows_of(&self, pid: Pid, seq: u64) -> Vec<(RowKey, u32)> {
         let rows = self.rows_where(|key| (key.pid, key.seq) == (pid, seq));
-        let revision = |value: &[u8]| RowView::decode(value).expect("a row").revision;
+        let revision = |value: &[u8]| RowView::decode(value).expect("a valid row").revision;
         rows.into_iter().map(|(key, value)| (key, revision(&value))).collect()
     }
 
@@ -158,68 +158,68 @@ impl Model {
     }
 }
 
-/// Whether a home is put with another decision, and not with a fact alone.
-fn decides(table: Table, put: &PutWhere) -> bool {
+/// Checks whether a put changes the decision of a fact record, not only its fact.
+fn is_decision(table: Table, put: &PutWhere) -> bool {
     let Table::Facts(family) = table else { return false };
     let revision = |value: &[u8]| {
-        let (record, _) = fact_record::decode(family, Pid(0), value).expect("a home");
+        let (record, _) = fact_record::decode(family, Pid(0), value).expect("a valid record");
         record.current_row().map(|current_row| current_row.revision)
     };
     revision(&put.value) != put.expected.as_deref().and_then(revision)
 }
 
-/// What a step does to the cluster, and to which row.
+/// An operation on one row of the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    pub does: Does,
+    pub operation: Operation,
     pub table: Table,
-    /// Of the row's key.
+    /// A hash of the row key.
     pub hash: u64,
 }
 
 impl Step {
-    fn new(does: Does, table: Table, row: &[u8]) -> Self {
+    fn new(operation: Operation, table: Table, row: &[u8]) -> Self {
         let hash = row.iter().fold(0_u64, |hash, byte| hash.rotate_left(8) ^ u64::from(*byte));
-        Self { does, table, hash }
+        Self { operation, table, hash }
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Does {
-    Gets,
-    GetsPage,
-    Puts,
-    PutsWhere,
-    Deletes,
+pub enum Operation {
+    Get,
+    GetPage,
+    Put,
+    PutWhere,
+    Delete,
 }
 
-/// Whose turn it is. Every row that is read or written is a step of its own.
-pub trait Turns {
-    /// Does it, and says whether the answer came.
+/// A worker's client of the model. Each row that is read or written is one step.
+pub trait StepClient {
+    /// Runs `act` and returns its result, and whether the response reached the worker.
     fn step<T>(
         &mut self,
         step: Step,
         act: impl FnOnce(&mut Model) -> T,
     ) -> Result<(T, bool), StoreError>;
 
-    /// As of [`Cells::settled`].
+    /// See [`Cells::settled`].
     fn settled(&mut self) {}
 }
 
-/// One worker's way to the cluster.
-pub struct Stepped<T>(pub T);
+/// Implements [`Cells`], one row per step.
+pub struct SteppedCells<T>(pub T);
 
-pub type Worker<T> = attribution::worker::Worker<SharedLedger<Stepped<T>>>;
+pub type Worker<T> = attribution::worker::Worker<SharedLedger<SteppedCells<T>>>;
 
-/// A ledger whose apps all begin in partition 0.
-pub fn ledger<T: Turns>(turns: T) -> SharedLedger<Stepped<T>> {
-    SharedLedger::new(Stepped(turns), [], 1)
+/// A ledger with a single partition.
+pub fn ledger<T: StepClient>(client: T) -> SharedLedger<SteppedCells<T>> {
+    SharedLedger::new(SteppedCells(client), [], 1)
 }
 
-impl<T: Turns> Cells for Stepped<T> {
+impl<T: StepClient> Cells for SteppedCells<T> {
     fn get(&mut self, table: Table, rows: &[Key]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         let get = |row: &Key| {
-            let step = Step::new(Does::Gets, table, row);
+            let step = Step::new(Operation::Get, table, row);
             Ok(self.0.step(step, |model| model.get(table, row))?.0)
         };
         rows.iter().map(get).collect()
@@ -227,7 +227,7 @@ impl<T: Turns> Cells for Stepped<T> {
 
     fn get_rows(&mut self, table: Table, rows: &[Key]) -> Result<Vec<Columns>, StoreError> {
         let get = |row: &Key| {
-            let step = Step::new(Does::Gets, table, row);
+            let step = Step::new(Operation::Get, table, row);
             Ok(self.0.step(step, |model| model.get_row(table, row))?.0)
         };
         rows.iter().map(get).collect()
@@ -235,7 +235,7 @@ impl<T: Turns> Cells for Stepped<T> {
 
     fn get_pages(&mut self, table: Table, pages: &[Page]) -> Result<Vec<Columns>, StoreError> {
         let get = |page: &Page| {
-            let step = Step::new(Does::GetsPage, table, &page.row);
+            let step = Step::new(Operation::GetPage, table, &page.row);
             Ok(self.0.step(step, |model| model.get_page(table, page))?.0)
         };
         pages.iter().map(get).collect()
@@ -243,24 +243,24 @@ impl<T: Turns> Cells for Stepped<T> {
 
     fn put(&mut self, table: Table, puts: Vec<Put>) -> Result<(), StoreError> {
         puts.into_iter().try_for_each(|put| {
-            let step = Step::new(Does::Puts, table, &put.row);
-            // The client asks once more if the answer is lost: it does no harm.
+            let step = Step::new(Operation::Put, table, &put.row);
+            // If the response is lost, the client retries; a put is idempotent.
             self.0.step(step, |model| model.put(table, put)).map(drop)
         })
     }
 
     fn put_where(&mut self, table: Table, puts: Vec<PutWhere>) -> Result<Vec<bool>, StoreError> {
         let put = |put: PutWhere| {
-            let step = Step::new(Does::PutsWhere, table, &put.row);
-            let (is_taken, is_told) = self.0.step(step, |model| model.put_where(table, put))?;
-            Ok(is_taken && is_told)
+            let step = Step::new(Operation::PutWhere, table, &put.row);
+            let (is_put, is_answered) = self.0.step(step, |model| model.put_where(table, put))?;
+            Ok(is_put && is_answered)
         };
         puts.into_iter().map(put).collect()
     }
 
     fn delete(&mut self, table: Table, cells: Vec<Gone>) -> Result<(), StoreError> {
         cells.into_iter().try_for_each(|gone| {
-            let step = Step::new(Does::Deletes, table, &gone.row);
+            let step = Step::new(Operation::Delete, table, &gone.row);
             self.0.step(step, |model| model.delete(table, gone)).map(drop)
         })
     }
@@ -270,28 +270,28 @@ impl<T: Turns> Cells for Stepped<T> {
     }
 }
 
-/// What comes between two steps of a worker: it may wait, or say that the process ends here.
-pub type Between = Box<dyn FnMut() -> Result<(), StoreError> + Send>;
+/// Runs before each step of a worker. It may block, or return an error to simulate a crash.
+pub type BeforeStep = Box<dyn FnMut() -> Result<(), StoreError> + Send>;
 
-/// A worker that takes its steps when it likes.
-pub struct Visitor {
+/// A client that runs a hook before each step.
+pub struct HookedClient {
     model: Arc<Mutex<Model>>,
-    between: Between,
+    before_step: BeforeStep,
 }
 
-impl Visitor {
-    pub fn new(model: &Arc<Mutex<Model>>, between: Between) -> Self {
-        Self { model: Arc::clone(model), between }
+impl HookedClient {
+    pub fn new(model: &Arc<Mutex<Model>>, before_step: BeforeStep) -> Self {
+        Self { model: Arc::clone(model), before_step }
     }
 }
 
-impl Turns for Visitor {
+impl StepClient for HookedClient {
     fn step<T>(
         &mut self,
         _step: Step,
         act: impl FnOnce(&mut Model) -> T,
     ) -> Result<(T, bool), StoreError> {
-        (self.between)()?;
+        (self.before_step)()?;
         Ok((act(&mut self.model.lock().unwrap_or_else(PoisonError::into_inner)), true))
     }
 }

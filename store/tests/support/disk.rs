@@ -1,5 +1,5 @@
-//! One store on disk for many runs, because opening one takes 0.1 s: each run is of apps of its
-//! own, told apart by their pids alone.
+//! One store on disk for many runs, because opening one takes 0.1 s. Each run has its own apps, which differ from those
+//! of other runs only by their pids.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -10,21 +10,20 @@ use attribution::rules::policy::{AppPolicy, Campaign, Policy};
 use attribution::worker::{Batch, Worker};
 use tempfile::TempDir;
 
-use super::dying::Dying;
+use super::dying::CrashingOnCommit;
 use super::rules;
 use super::run::{open, rows_of};
-use super::show::Shown;
+use super::show::RowText;
 
-/// Then another store is opened.
+/// Runs per store; then a new store is opened.
 const RUNS: u32 = 4_000;
 
 thread_local! {
     static DISK: RefCell<Disk> = RefCell::new(Disk::new());
 }
 
-/// The rows of the batches, through a store on disk that is closed and opened again before each
-/// batch that says so.
-pub fn rows_on_disk(policy: &Policy, batches: &[(Restart, Vec<Fact>)]) -> Vec<Shown> {
+/// Processes the batches on a store on disk, with a [`Restart`] before each, and returns the rows.
+pub fn rows_on_disk(policy: &Policy, batches: &[(Restart, Vec<Fact>)]) -> Vec<RowText> {
     DISK.with_borrow_mut(|disk| disk.rows(policy, batches))
 }
 
@@ -32,15 +31,16 @@ pub fn rows_on_disk(policy: &Policy, batches: &[(Restart, Vec<Fact>)]) -> Vec<Sh
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Restart {
     No,
-    /// It stops and starts.
-    Between,
-    /// It ends before the batch is committed, and the batch comes again.
-    Midway,
+    /// The store is closed and reopened.
+    BeforeBatch,
+    /// The process crashes before it commits the batch; the batch is redelivered.
+    BeforeCommit,
 }
 
 struct Disk {
     store: Option<Embedded>,
-    everyone: Policy,
+    /// The apps of all runs.
+    all_apps: Policy,
     runs: u32,
     dir: TempDir,
 }
@@ -48,12 +48,12 @@ struct Disk {
 impl Disk {
     fn new() -> Self {
         let apps = (0..RUNS).flat_map(|run| rules::apps().map(|app| app_in(run, app)));
-        let everyone = Policy::new(apps.collect(), Vec::new());
+        let all_apps = Policy::new(apps.collect(), Vec::new());
         let dir = TempDir::with_prefix("adtrail-store-").expect("a temporary folder");
-        Self { store: Some(open(dir.path(), &everyone)), everyone, runs: 0, dir }
+        Self { store: Some(open(dir.path(), &all_apps)), all_apps, runs: 0, dir }
     }
 
-    fn rows(&mut self, policy: &Policy, batches: &[(Restart, Vec<Fact>)]) -> Vec<Shown> {
+    fn rows(&mut self, policy: &Policy, batches: &[(Restart, Vec<Fact>)]) -> Vec<RowText> {
         if self.runs == RUNS {
             *self = Self::new();
         }
@@ -63,16 +63,16 @@ impl Disk {
         for (restart, facts) in batches {
             let facts: Vec<_> = facts.iter().map(|fact| fact_in(run, fact)).collect();
             let batch = || Batch { facts: facts.clone(), ..Batch::default() };
-            if *restart == Restart::Midway {
-                let lent = Dying { ledger: self.store(), dies_after: Some(0) };
-                let mut worker = Worker::new(lent, Arc::clone(&policy));
-                worker.process(batch()).expect_err("the process ends");
+            if *restart == Restart::BeforeCommit {
+                let ledger = CrashingOnCommit { ledger: self.store(), crashes_after: Some(0) };
+                let mut worker = Worker::new(ledger, Arc::clone(&policy));
+                worker.process(batch()).expect_err("the process crashes");
             }
             if *restart != Restart::No {
                 self.store = None;
             }
-            let lent = Dying { ledger: self.store(), dies_after: None };
-            let mut worker = Worker::new(lent, Arc::clone(&policy));
+            let ledger = CrashingOnCommit { ledger: self.store(), crashes_after: None };
+            let mut worker = Worker::new(ledger, Arc::clone(&policy));
             worker.process(batch()).expect("the store works");
         }
         let apps = rules::apps();
@@ -82,7 +82,7 @@ impl Disk {
     }
 
     fn store(&mut self) -> &mut Embedded {
-        self.store.get_or_insert_with(|| open(self.dir.path(), &self.everyone))
+        self.store.get_or_insert_with(|| open(self.dir.path(), &self.all_apps))
     }
 }
 

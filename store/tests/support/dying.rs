@@ -1,4 +1,4 @@
-//! A ledger whose process ends with a commit, or in the middle of one.
+//! A ledger whose process crashes before or during a commit.
 
 use adtrail_store::StoreError;
 use attribution::facts::event::{EventTime, Pid};
@@ -8,14 +8,14 @@ use attribution::ledger::record::{FactRecord, Lookup};
 use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
 use attribution::rules::expiry::ExpiryFloor;
 
-/// A ledger that comes back.
-pub struct Dying<'a, L> {
+/// Borrows a ledger that outlives the crash.
+pub struct CrashingOnCommit<'a, L> {
     pub ledger: &'a mut L,
-    /// The process ends when it would commit a decision or positions after so many decisions.
-    pub dies_after: Option<usize>,
+    /// The number of decisions to commit before the crash; `None`: no crash.
+    pub crashes_after: Option<usize>,
 }
 
-impl<L: Ledger<Error = StoreError>> Facts for Dying<'_, L> {
+impl<L: Ledger<Error = StoreError>> Facts for CrashingOnCommit<'_, L> {
     type Error = StoreError;
 
     fn records(&mut self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
@@ -35,7 +35,7 @@ impl<L: Ledger<Error = StoreError>> Facts for Dying<'_, L> {
     }
 }
 
-impl<L: Ledger<Error = StoreError>> Ledger for Dying<'_, L> {
+impl<L: Ledger<Error = StoreError>> Ledger for CrashingOnCommit<'_, L> {
     fn positions(&mut self) -> Result<Vec<Position>, StoreError> {
         self.ledger.positions()
     }
@@ -53,16 +53,18 @@ impl<L: Ledger<Error = StoreError>> Ledger for Dying<'_, L> {
         decisions: Vec<DecisionWrite>,
         progress: &Progress,
     ) -> Result<Vec<FactKey>, StoreError> {
-        let Some(left) = self.dies_after else { return self.ledger.commit(decisions, progress) };
-        if decisions.len() < left {
-            self.dies_after = Some(left - decisions.len());
+        let Some(remaining) = self.crashes_after else {
+            return self.ledger.commit(decisions, progress);
+        };
+        if decisions.len() < remaining {
+            self.crashes_after = Some(remaining - decisions.len());
             return self.ledger.commit(decisions, progress);
         }
-        // Even a commit of nothing makes durable what was recorded.
-        if left > 0 {
-            let some = decisions.into_iter().take(left).collect();
-            self.ledger.commit(some, &Progress::default())?;
+        // An empty commit would still make the recorded facts durable.
+        if remaining > 0 {
+            let first = decisions.into_iter().take(remaining).collect();
+            self.ledger.commit(first, &Progress::default())?;
         }
-        Err(StoreError::Corrupt { what: "the process ends here".into() })
+        Err(StoreError::Corrupt { what: "the process crashes here".into() })
     }
 }

@@ -1,4 +1,4 @@
-//! Facts in a line: `click("c1", "03-09T12:00").retargeting()`.
+//! Describes a fact in a line: `click("c1", "03-09T12:00").retargeting()`.
 
 use attribution::facts::canonical;
 use attribution::facts::event::{
@@ -18,7 +18,7 @@ pub const MINUTE: i64 = 60 * SECOND;
 pub const HOUR: i64 = 60 * MINUTE;
 pub const DAY: i64 = 24 * HOUR;
 
-/// A time, or its text: `MM-DDTHH:MM`, of 2026, with seconds and milliseconds if need be.
+/// A time, or its text `MM-DDTHH:MM[:SS[.mmm]]` in 2026.
 pub trait When {
     fn time(self) -> EventTime;
 }
@@ -33,12 +33,12 @@ impl When for &str {
     fn time(self) -> EventTime {
         let (date, clock) = self.split_once('T').expect("a date and a time");
         let date: Vec<i64> = date.split('-').map(|part| part.parse().unwrap()).collect();
-        let [month, day] = date[..] else { panic!("no date: {self}") };
+        let [month, day] = date[..] else { panic!("not a date: {self}") };
         let (clock, ms) = clock.split_once('.').unwrap_or((clock, "000"));
         let clock: Vec<i64> = clock.split(':').map(|part| part.parse().unwrap()).collect();
         let seconds = clock.iter().fold(0, |sum, part| sum * 60 + part)
             * if clock.len() == 2 { 60 } else { 1 };
-        // Days from 1970 to 2026, and of the months before.
+        // 20,454 days from 1970 to 2026, then the days of the earlier months.
         let months = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
         let days = 20_454 + months[..month as usize - 1].iter().sum::<i64>() + day - 1;
         millis(days * DAY + seconds * SECOND + ms.parse::<i64>().unwrap())
@@ -49,16 +49,16 @@ pub fn millis(millis: i64) -> EventTime {
     EventTime::from_millis(millis).expect("a time from 1970 to 9999")
 }
 
-/// The contract's A, and so much later.
-pub fn a_and(ms: i64) -> EventTime {
+/// The contract's time A plus `ms`.
+pub fn a_plus(ms: i64) -> EventTime {
     millis(A.time().millis() as i64 + ms)
 }
 
-/// A fact that is being described; it happened on device D unless said.
+/// A fact being described; on device D by default.
 #[derive(Debug, Clone)]
 pub struct Draft(Fact);
 
-/// A click of the campaign whose number is in its id; 7 if there is none.
+/// A click of the campaign whose number is in its id, or of campaign 7 if the id has no digits.
 pub fn click(id: &str, time: impl When) -> Draft {
     touch(TouchKind::Click, id, time)
 }
@@ -126,24 +126,24 @@ impl From<Draft> for Fact {
     }
 }
 
-/// The facts, each with its identity.
+/// Gives each fact its identity.
 pub fn identified(drafts: impl IntoIterator<Item = Draft>) -> Vec<Fact> {
     drafts.into_iter().map(Fact::from).collect()
 }
 
 impl Draft {
-    /// Without a device id.
-    pub fn anyone(mut self) -> Self {
+    /// Removes all device ids.
+    pub fn without_ids(mut self) -> Self {
         self.ids().clear();
         self
     }
 
-    /// With this device id alone.
+    /// Replaces all device ids with this one.
     pub fn only(self, kind: &str, value: &str) -> Self {
-        self.anyone().and(kind, value)
+        self.without_ids().and(kind, value)
     }
 
-    /// With this device id too.
+    /// Adds a device id.
     pub fn and(mut self, kind: &str, value: &str) -> Self {
         let ids = self.ids();
         ids.push((kind.into(), value.into()));
@@ -161,7 +161,7 @@ impl Draft {
         self
     }
 
-    /// On this model, with Android 14.
+    /// Sets this model, with Android 14.
     pub fn model(mut self, model: &str) -> Self {
         let device = self.device();
         device.model = model.into();
@@ -175,7 +175,7 @@ impl Draft {
         self
     }
 
-    /// Of the other app.
+    /// Moves the fact to app Y.
     pub fn of_app_y(mut self) -> Self {
         match &mut self.0 {
             Fact::Touch(touch) => touch.pid = Y,
@@ -212,8 +212,8 @@ impl Draft {
         self.touch(|touch| touch.site = site.into())
     }
 
-    /// The click that the store's referrer names.
-    pub fn names(self, click_id: &str) -> Self {
+    /// Sets the click id that the app store's referrer passed on.
+    pub fn click_id(self, click_id: &str) -> Self {
         self.activation(|activation| activation.click_id = click_id.into())
     }
 
@@ -233,21 +233,21 @@ impl Draft {
     }
 
     fn touch(mut self, change: impl FnOnce(&mut Touch)) -> Self {
-        let Fact::Touch(touch) = &mut self.0 else { panic!("a touch alone has this") };
+        let Fact::Touch(touch) = &mut self.0 else { panic!("only a touch has this field") };
         change(touch);
         self
     }
 
     fn activation(mut self, change: impl FnOnce(&mut Activation)) -> Self {
         let Fact::Activation(activation) = &mut self.0 else {
-            panic!("an activation alone has this")
+            panic!("only an activation has this field")
         };
         change(activation);
         self
     }
 
     fn effect(mut self, change: impl FnOnce(&mut Effect)) -> Self {
-        let Fact::Effect(effect) = &mut self.0 else { panic!("an effect alone has this") };
+        let Fact::Effect(effect) = &mut self.0 else { panic!("only an effect has this field") };
         change(effect);
         self
     }

@@ -1,5 +1,5 @@
-//! A real HBase for ledgers, started by the tests and gone with them. Each run is of apps of its own, told
-//! apart by their pids alone.
+//! Ledgers on a real HBase, which is started and stopped by the tests. Each run has its own apps, which differ from
+//! those of other runs only by their pids.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -21,7 +21,7 @@ use testbed::hbase::cluster::HBase;
 
 use super::disk::{fact_in, pid_in, policy_in};
 use super::rules::{X, Y};
-use super::show::{Shown, show_all};
+use super::show::{RowText, row_texts};
 
 const PARTITIONS: u16 = 8;
 
@@ -31,31 +31,32 @@ pub fn settings(prefix: &str) -> config::HBase {
     config::HBase { servers: servers.collect(), prefix, user, tls: None }
 }
 
-/// One that waits for as long as a busy machine takes to make tables and to remove them.
-fn patient(cluster: &Cluster) -> Client {
+/// A client whose timeout suffices to create and delete tables on a busy machine.
+fn admin_client(cluster: &Cluster) -> Client {
     let mut config = HBase::shared().config();
     config.operation_timeout = Duration::from_secs(300);
-    cluster.wait(Client::connect(config)).expect("hbase answers")
+    cluster.wait(Client::connect(config)).expect("HBase is reachable")
 }
 
-/// The tables of one store, which are made, with a region for each of so many partitions.
-pub fn tables_of(prefix: &str, partitions: u16) -> Cluster {
-    let cluster = Cluster::connect(&settings(prefix), Timing::default()).expect("hbase answers");
-    let admin = patient(&cluster).admin();
+/// Creates the tables of a store, with a region for each of `partitions` partitions.
+pub fn create_tables(prefix: &str, partitions: u16) -> Cluster {
+    let cluster =
+        Cluster::connect(&settings(prefix), Timing::default()).expect("HBase is reachable");
+    let admin = admin_client(&cluster).admin();
     for layout in tables::layouts(prefix, &tables::Kept::default(), partitions) {
         let splits: Vec<_> = layout.splits.into_iter().map(Into::into).collect();
-        let made = cluster.wait(admin.create(&layout.spec, &splits));
-        made.expect("the table is made");
+        let created = cluster.wait(admin.create(&layout.spec, &splits));
+        created.expect("the table is created");
     }
     cluster
 }
 
-/// They are needed no more.
-pub fn remove(cluster: &Cluster) {
-    let admin = patient(cluster).admin();
+/// Deletes all tables of the store.
+pub fn delete_tables(cluster: &Cluster) {
+    let admin = admin_client(cluster).admin();
     for name in tables::names(cluster.prefix()) {
         cluster.wait(admin.disable(&name)).expect("the table is disabled");
-        cluster.wait(admin.delete(&name)).expect("the table is gone");
+        cluster.wait(admin.delete(&name)).expect("the table is deleted");
     }
 }
 
@@ -65,27 +66,27 @@ pub fn ledger(cluster: &Cluster, policy: &Policy) -> SharedLedger<Cluster> {
     SharedLedger::new(cluster.clone(), apps, PARTITIONS)
 }
 
-/// The rows of the batches.
-pub fn rows_on_hbase(policy: &Policy, batches: Vec<Vec<Fact>>) -> Vec<Shown> {
+/// Processes the batches with fresh apps and returns their rows.
+pub fn rows_on_hbase(policy: &Policy, batches: Vec<Vec<Fact>>) -> Vec<RowText> {
     static RUNS: AtomicU32 = AtomicU32::new(0);
     static STORE: OnceLock<Cluster> = OnceLock::new();
-    let cluster = STORE.get_or_init(|| tables_of("contract", PARTITIONS));
+    let cluster = STORE.get_or_init(|| create_tables("contract", PARTITIONS));
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
-    let policy_there = Arc::new(policy_in(run, policy));
-    let mut worker = Worker::new(ledger(cluster, &policy_there), policy_there);
+    let run_policy = Arc::new(policy_in(run, policy));
+    let mut worker = Worker::new(ledger(cluster, &run_policy), run_policy);
     for facts in batches {
         let facts = facts.iter().map(|fact| fact_in(run, fact)).collect();
-        worker.process(Batch { facts, ..Batch::default() }).expect("hbase works");
+        worker.process(Batch { facts, ..Batch::default() }).expect("HBase works");
     }
     let rows = [X, Y].map(|pid| {
         let mut rows = rows_of(cluster, pid_in(run, pid));
         rows.iter_mut().for_each(|(key, _)| key.pid = pid);
-        show_all(&rows)
+        row_texts(&rows)
     });
     rows.concat()
 }
 
-/// The rows of an app in the order of an export; from the middle on they are the same.
+/// The rows of an app in export order. Checks that a scan resumed in the middle returns the same rows.
 fn rows_of(cluster: &Cluster, pid: Pid) -> Vec<StoredRow> {
     let read = |after| {
         let times = (EventTime::default(), EventTime::MAX);

@@ -1,7 +1,6 @@
-//! What the tests of the engine and of the ledgers share: facts in a line, the worker over any
-//! ledger, and rows as text.
-#![allow(dead_code, reason = "every test binary uses a part of it")]
-// What clippy.toml lets tests do, this does too: it fails loudly.
+//! Shared by the test binaries: facts described in a line, the worker over any ledger, and rows as text.
+#![allow(dead_code, reason = "each test binary uses only a part")]
+// Marks these modules as tests, so that clippy.toml allows `expect` and `panic` here.
 #![cfg(test)]
 
 pub mod cells;

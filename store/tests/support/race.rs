@@ -1,7 +1,7 @@
-//! Two workers at one store at the same moment: as it is on a shared store, where nothing is
-//! atomic but one row, and every home is compared with what its writer has read.
+//! Two workers on one shared store at the same time. Only single rows are atomic, and every fact record is compared
+//! with the version that its writer has read.
 //!
-//! Which worker takes the next step is drawn beforehand, so that a race can be run again.
+//! The order of the workers' steps is drawn in advance, so that a race can be repeated.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -12,47 +12,47 @@ use attribution::ledger::Progress;
 use attribution::rules::policy::Policy;
 use attribution::worker::{Admitted, Batch, Report, Worker};
 
-use super::cells::{Does, Late, Model, Step, Turns, Visitor, ledger};
-use super::show::{Shown, show_all};
+use super::cells::{Conflicts, HookedClient, Model, Operation, Step, StepClient, ledger};
+use super::show::{RowText, row_texts};
 
 /// How a race ended.
 pub struct Outcome {
     pub model: Model,
-    pub rows: Vec<Shown>,
-    /// Homes that were put too late.
-    pub late: Late,
+    pub rows: Vec<RowText>,
+    /// Conditional puts that failed because the other worker had changed the record.
+    pub conflicts: Conflicts,
     pub steps: usize,
-    /// By both workers, of all families.
+    /// The sum over both workers and all families.
     pub admitted: Admitted,
-    /// The left one's process did not end before its time.
-    pub is_whole: bool,
+    /// True if the left worker processed all of its batches.
+    pub is_complete: bool,
 }
 
-/// Runs a worker for each of the two lists of batches. The turns are cycled through; a worker
-/// alone needs none.
+/// Runs a worker for each of the two lists of batches. The turns are repeated cyclically; when one worker is done, the
+/// other continues without turns.
 pub fn race(policy: &Arc<Policy>, batches: [Vec<Vec<Fact>>; 2], turns: &[Side]) -> Outcome {
     race_from((Model::default(), None), policy, batches, turns)
 }
 
-/// The same over a store with something in it; the left one's process ends before it puts more homes of
-/// events than so many.
+/// Like [`race`], on an existing store. With a number, the left worker's process crashes after it has put that many
+/// records of events.
 pub fn race_from(
-    (model, left_ends_after): (Model, Option<usize>),
+    (model, left_crashes_after): (Model, Option<usize>),
     policy: &Arc<Policy>,
     batches: [Vec<Vec<Fact>>; 2],
     turns: &[Side],
 ) -> Outcome {
-    let late = model.late;
+    let conflicts_before = model.conflicts;
     let state = State { model, turns: turns.to_vec(), steps: 0, is_done: [false; 2] };
-    let table = Table { state: Mutex::new(state), moved: Condvar::new() };
+    let scheduler = Scheduler { state: Mutex::new(state), turn_changed: Condvar::new() };
     let counted = Mutex::new((Admitted::default(), true));
     std::thread::scope(|scope| {
         for (side, batches) in [Side::Left, Side::Right].into_iter().zip(batches) {
-            let ends_after = left_ends_after.filter(|_| side == Side::Left);
-            let seat = Seat { table: &table, side, ends_after };
+            let crashes_after = left_crashes_after.filter(|_| side == Side::Left);
+            let client = RaceClient { scheduler: &scheduler, side, crashes_after };
             let counted = &counted;
             scope.spawn(move || {
-                let mut worker = Worker::new(ledger(seat), Arc::clone(policy));
+                let mut worker = Worker::new(ledger(client), Arc::clone(policy));
                 for facts in batches {
                     let report = worker.process(Batch { facts, progress: Progress::default() });
                     let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -65,21 +65,21 @@ pub fn race_from(
             });
         }
     });
-    let (admitted, is_whole) = counted.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (admitted, is_complete) = counted.into_inner().unwrap_or_else(PoisonError::into_inner);
     let State { model, steps, .. } =
-        table.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let late = Late {
-        facts: model.late.facts - late.facts,
-        decisions: model.late.decisions - late.decisions,
+        scheduler.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let conflicts = Conflicts {
+        facts: model.conflicts.facts - conflicts_before.facts,
+        decisions: model.conflicts.decisions - conflicts_before.decisions,
     };
-    Outcome { rows: show_all(&model.rows()), model, late, steps, admitted, is_whole }
+    Outcome { rows: row_texts(&model.rows()), model, conflicts, steps, admitted, is_complete }
 }
 
-/// What a worker alone leaves behind that is given the batches.
-pub fn left_by(policy: &Arc<Policy>, batches: Vec<Vec<Fact>>) -> Model {
+/// The store after a single worker has processed the batches.
+pub fn model_after(policy: &Arc<Policy>, batches: Vec<Vec<Fact>>) -> Model {
     let model = Arc::new(Mutex::new(Model::default()));
-    let visitor = Visitor::new(&model, Box::new(|| Ok(())));
-    let mut worker = Worker::new(ledger(visitor), Arc::clone(policy));
+    let client = HookedClient::new(&model, Box::new(|| Ok(())));
+    let mut worker = Worker::new(ledger(client), Arc::clone(policy));
     for facts in batches {
         worker.process(Batch { facts, ..Batch::default() }).expect("memory does not fail");
     }
@@ -102,9 +102,9 @@ pub enum Side {
     Right,
 }
 
-struct Table {
+struct Scheduler {
     state: Mutex<State>,
-    moved: Condvar,
+    turn_changed: Condvar,
 }
 
 struct State {
@@ -114,11 +114,12 @@ struct State {
     is_done: [bool; 2],
 }
 
-/// One worker's view of the store.
-struct Seat<'a> {
-    table: &'a Table,
+/// One worker's client of the store.
+struct RaceClient<'a> {
+    scheduler: &'a Scheduler,
     side: Side,
-    ends_after: Option<usize>,
+    /// The number of records of events to put before the crash; `None`: no crash.
+    crashes_after: Option<usize>,
 }
 
 impl State {
@@ -129,47 +130,47 @@ impl State {
     }
 }
 
-impl Seat<'_> {
+impl RaceClient<'_> {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.table.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.scheduler.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the process ends before this step.
-    fn ends(&mut self, step: Step) -> bool {
+    /// Checks whether the process crashes before this step.
+    fn crashes(&mut self, step: Step) -> bool {
         let is_event = !matches!(step.table, Rows::Facts(Family::Touch) | Rows::Events);
-        if step.does != Does::PutsWhere || !is_event {
+        if step.operation != Operation::PutWhere || !is_event {
             return false;
         }
-        let ends = self.ends_after == Some(0);
-        self.ends_after = self.ends_after.map(|left| left.saturating_sub(1));
-        ends
+        let crashes = self.crashes_after == Some(0);
+        self.crashes_after = self.crashes_after.map(|remaining| remaining.saturating_sub(1));
+        crashes
     }
 }
 
-impl Turns for Seat<'_> {
-    /// Does one thing when it is this worker's turn.
+impl StepClient for RaceClient<'_> {
+    /// Waits for this worker's turn.
     fn step<T>(
         &mut self,
         step: Step,
         act: impl FnOnce(&mut Model) -> T,
     ) -> Result<(T, bool), StoreError> {
-        if self.ends(step) {
-            return Err(StoreError::Corrupt { what: "the process ends here".into() });
+        if self.crashes(step) {
+            return Err(StoreError::Corrupt { what: "the process crashes here".into() });
         }
         let mut state = self.lock();
         while !state.is_turn_of(self.side) {
-            state = self.table.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.scheduler.turn_changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.steps += 1;
         let done = act(&mut state.model);
-        self.table.moved.notify_all();
+        self.scheduler.turn_changed.notify_all();
         Ok((done, true))
     }
 }
 
-impl Drop for Seat<'_> {
+impl Drop for RaceClient<'_> {
     fn drop(&mut self) {
         self.lock().is_done[self.side as usize] = true;
-        self.table.moved.notify_all();
+        self.scheduler.turn_changed.notify_all();
     }
 }

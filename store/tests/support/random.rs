@@ -1,5 +1,5 @@
-//! Random facts, dense in what is difficult: equal times, shared devices, equal ids with other
-//! content, times on both sides of every window's edge.
+//! Random facts with many difficult cases: equal times, shared devices, equal ids with different content, and times on
+//! both sides of every window's edge.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::facts::{
-    A, D, DAY, Draft, HOUR, MINUTE, SECOND, a_and, activation, click, effect, identified,
+    A, D, DAY, Draft, HOUR, MINUTE, SECOND, a_plus, activation, click, effect, identified,
     impression,
 };
 use super::rules::{NARROW, OTHER_CHANNEL, WIDE, rules, rules_with};
 
-/// Facts that a failure shows one a line.
+/// Facts that a failing test prints one per line.
 #[derive(Clone)]
 pub struct Facts(pub Vec<Fact>);
 
@@ -27,8 +27,8 @@ impl fmt::Debug for Facts {
     }
 }
 
-/// Up to `max` facts with their identities, and now and then a crowd on one device, many devices
-/// that share an id, many activations at one time, or many messages of a few facts.
+/// Up to `max` facts with their identities, sometimes with many facts on one device, many devices that share an id,
+/// many activations at one time, or many messages of a few facts.
 pub fn facts(max: usize) -> impl Strategy<Value = Facts> {
     let few = || vec(draft(), 1..max);
     let and = |(mut few, crowd): (Vec<Draft>, Vec<Draft>)| {
@@ -43,23 +43,23 @@ pub fn facts(max: usize) -> impl Strategy<Value = Facts> {
         .prop_map(|drafts| Facts(identified(drafts)))
 }
 
-/// Hundreds of touches of one device and at one address, over some days or some hours: so many that
-/// they are read page by page, and few of them can be credited.
+/// Hundreds of touches of one device and one address, within hours or days: enough to be read page by page, and few of
+/// them can be credited.
 pub fn floods() -> impl Strategy<Value = Facts> {
-    let activations = vec((0..3i64, ids_of_one(), 0..4u8), 1..4).prop_map(|activations| {
-        let drafts = activations.into_iter().enumerate().map(|(number, (days, ids, what))| {
-            let draft = activation(&format!("flooded{number}"), a_and(days * DAY));
-            let draft = of_one(draft, ids);
-            if what == 0 { draft.install_begin(a_and(days * DAY - HOUR)) } else { draft }
+    let activations = vec((0..3i64, flooded_ids(), 0..4u8), 1..4).prop_map(|activations| {
+        let drafts = activations.into_iter().enumerate().map(|(number, (days, ids, kind))| {
+            let draft = activation(&format!("flooded{number}"), a_plus(days * DAY));
+            let draft = on_flooded_device(draft, ids);
+            if kind == 0 { draft.install_begin(a_plus(days * DAY - HOUR)) } else { draft }
         });
         drafts.collect::<Vec<_>>()
     });
     let hours = select(vec![1, 6, 30, 200]);
-    (hours, vec(flooding(), 100..2_500), activations, vec(draft(), 0..10)).prop_map(
+    (hours, vec(flood_touch(), 100..2_500), activations, vec(draft(), 0..10)).prop_map(
         |(hours, touches, activations, few)| {
             let spread = touches.into_iter().enumerate().map(|(number, touch)| {
-                let Flooding { kind, share, ids, campaign, site, lookback } = touch;
-                let time = a_and(2 * DAY - i64::from(share) * hours * HOUR / 1_000);
+                let FloodTouch { kind, share, ids, campaign, site, lookback } = touch;
+                let time = a_plus(2 * DAY - i64::from(share) * hours * HOUR / 1_000);
                 let id = format!("flood{number}");
                 let draft = match kind {
                     0..17 => click(&id, time),
@@ -67,7 +67,7 @@ pub fn floods() -> impl Strategy<Value = Facts> {
                     18 => click(&id, time).lookback(lookback * DAY),
                     _ => impression(&id, time),
                 };
-                of_one(draft, ids).campaign(campaign).site(site)
+                on_flooded_device(draft, ids).campaign(campaign).site(site)
             });
             let drafts = spread.chain(activations).chain(few);
             Facts(identified(drafts.collect::<Vec<_>>()))
@@ -76,9 +76,9 @@ pub fn floods() -> impl Strategy<Value = Facts> {
 }
 
 #[derive(Debug, Clone)]
-struct Flooding {
+struct FloodTouch {
     kind: u8,
-    /// Of the time that the flood takes, in thousandths.
+    /// Age within the flood's duration, in thousandths.
     share: u16,
     ids: u8,
     campaign: u32,
@@ -86,11 +86,11 @@ struct Flooding {
     lookback: i64,
 }
 
-fn flooding() -> impl Strategy<Value = Flooding> {
+fn flood_touch() -> impl Strategy<Value = FloodTouch> {
     let campaigns = vec![7, 7, 7, 8, NARROW, WIDE, OTHER_CHANNEL, 99];
     let sites = vec!["", "bad", "bad", "good"];
-    (0..20u8, 0..1_000u16, ids_of_one(), select(campaigns), select(sites), 0..9i64).prop_map(
-        |(kind, share, ids, campaign, site, lookback)| Flooding {
+    (0..20u8, 0..1_000u16, flooded_ids(), select(campaigns), select(sites), 0..9i64).prop_map(
+        |(kind, share, ids, campaign, site, lookback)| FloodTouch {
             kind,
             share,
             ids,
@@ -101,13 +101,13 @@ fn flooding() -> impl Strategy<Value = Flooding> {
     )
 }
 
-/// Which of the device's ids an event has, if any.
-fn ids_of_one() -> impl Strategy<Value = u8> {
+/// Selects the ids that an event of the flooded device has: none, oaid, imei or both.
+fn flooded_ids() -> impl Strategy<Value = u8> {
     0..4u8
 }
 
-fn of_one(draft: Draft, ids: u8) -> Draft {
-    let draft = draft.anyone().ip("203.0.113.7").ua("flooded");
+fn on_flooded_device(draft: Draft, ids: u8) -> Draft {
+    let draft = draft.without_ids().ip("203.0.113.7").ua("flooded");
     match ids {
         0 => draft,
         1 => draft.and("oaid", "flooded"),
@@ -119,9 +119,10 @@ fn of_one(draft: Draft, ids: u8) -> Draft {
 fn draft() -> impl Strategy<Value = Draft> {
     let fact =
         prop_oneof![5 => touch().boxed(), 3 => an_activation().boxed(), 2 => an_effect().boxed()];
-    (fact, ids(), place(), 0..10u8).prop_map(|(draft, ids, (ip, ua, model), app)| {
-        let mut draft =
-            ids.into_iter().fold(draft.anyone(), |draft, (kind, value)| draft.and(kind, value));
+    (fact, ids(), ip_ua_model(), 0..10u8).prop_map(|(draft, ids, (ip, ua, model), app)| {
+        let mut draft = ids
+            .into_iter()
+            .fold(draft.without_ids(), |draft, (kind, value)| draft.and(kind, value));
         draft = draft.ip(ip).ua(ua);
         if !model.is_empty() {
             draft = draft.model(model);
@@ -130,75 +131,74 @@ fn draft() -> impl Strategy<Value = Draft> {
     })
 }
 
-/// Facts of one device within a few minutes, so many that a scan of them has pages.
+/// Facts of one device within a few minutes, so that a scan of them takes several pages.
 fn crowded() -> impl Strategy<Value = Draft> {
-    (0..12u8, 0..40u8, 0..4i64).prop_map(|(what, id, ms)| {
-        let time = a_and(-HOUR + ms * MINUTE / 2);
+    (0..12u8, 0..40u8, 0..4i64).prop_map(|(kind, id, ms)| {
+        let time = a_plus(-HOUR + ms * MINUTE / 2);
         let id = format!("x{id}");
-        match what {
+        match kind {
             0..5 => click(&id, time),
             5..7 => click(&id, time).retargeting(),
             7..9 => impression(&id, time),
-            9 => activation(&id, a_and(-HOUR + ms * 2 * MINUTE)),
-            10 => activation(&id, a_and(ms)),
-            _ => effect(&id, a_and(ms)),
+            9 => activation(&id, a_plus(-HOUR + ms * 2 * MINUTE)),
+            10 => activation(&id, a_plus(ms)),
+            _ => effect(&id, a_plus(ms)),
         }
     })
 }
 
-/// Facts of several devices that one or two ids make one, over several windows.
+/// Facts of several devices that are linked by one or two shared ids, over several windows.
 fn sharing() -> impl Strategy<Value = Draft> {
     let shared = vec![("imei", "1"), ("imei", "1"), ("android_id", "a"), ("mac", "")];
-    let own = vec!["", "o0", "o1", "o2", "o3", "o4", "o5"];
+    let oaid = vec!["", "o0", "o1", "o2", "o3", "o4", "o5"];
     let other = vec![("imei_md5", ""), ("caid", "c"), ("android_id", "a"), ("android_id", "b")];
     let time = (-4..4i64, -3..3i64, 0..4i64)
-        .prop_map(|(days, minutes, ms)| a_and(days * 30 * DAY + minutes * MINUTE / 2 + ms));
-    (select(shared), select(own), select(other), time, 0..400u32, 0..8u8).prop_map(
-        |(shared, own, other, time, id, what)| {
+        .prop_map(|(days, minutes, ms)| a_plus(days * 30 * DAY + minutes * MINUTE / 2 + ms));
+    (select(shared), select(oaid), select(other), time, 0..400u32, 0..8u8).prop_map(
+        |(shared, oaid, other, time, id, kind)| {
             let id = format!("s{id}");
-            let draft = match what {
+            let draft = match kind {
                 0 => click(&id, time),
                 1 => click(&id, time).retargeting(),
                 2 => effect(&id, time),
                 _ => activation(&id, time),
             };
-            let ids = [shared, ("oaid", own), other];
-            let known = ids.into_iter().filter(|(_, value)| !value.is_empty());
-            known.fold(draft.anyone(), |draft, (kind, value)| draft.and(kind, value))
+            let ids = [shared, ("oaid", oaid), other];
+            let present = ids.into_iter().filter(|(_, value)| !value.is_empty());
+            present.fold(draft.without_ids(), |draft, (kind, value)| draft.and(kind, value))
         },
     )
 }
 
-/// Activations of several devices that share ids, and their effects, at two times: more of each
-/// than a page.
+/// Activations of several devices that share ids, and their effects, at two times; more than a page of each.
 fn tied() -> impl Strategy<Value = Draft> {
     let shared = vec![vec![("imei", "1")], vec![("caid", "c")], vec![("imei", "1"), ("caid", "c")]];
-    let time = select(vec![-90 * DAY, 0, 0, 0, 1]).prop_map(a_and);
-    (select(shared), 0..4u8, time, 0..100u32, 0..8u8).prop_map(|(shared, own, time, id, what)| {
+    let time = select(vec![-90 * DAY, 0, 0, 0, 1]).prop_map(a_plus);
+    (select(shared), 0..4u8, time, 0..100u32, 0..8u8).prop_map(|(shared, oaid, time, id, kind)| {
         let id = format!("t{id}");
-        let draft = match what {
+        let draft = match kind {
             0 => click(&id, time.minus(1)).retargeting(),
             1 => effect(&id, time),
             _ => activation(&id, time),
         };
         let draft =
-            shared.iter().fold(draft.anyone(), |draft, (kind, value)| draft.and(kind, value));
-        if own == 0 { draft.and("oaid", "o") } else { draft }
+            shared.iter().fold(draft.without_ids(), |draft, (kind, value)| draft.and(kind, value));
+        if oaid == 0 { draft.and("oaid", "o") } else { draft }
     })
 }
 
-/// Messages of a few facts that differ in all but the time: the device, too, and what is the least is not of the
-/// least device.
+/// Conflicting messages of a few facts, with the same time but other content and other devices. The canonical message
+/// is not always the one with the least device id.
 fn disputed() -> impl Strategy<Value = Draft> {
     let devices = vec![("imei", "1"), ("imei", "2"), ("oaid", "3")];
-    (0..6u8, 0..2u8, 1..9u32, select(devices)).prop_map(|(what, id, campaign, (kind, value))| {
+    (0..6u8, 0..2u8, 1..9u32, select(devices)).prop_map(|(family, id, campaign, (kind, value))| {
         let id = format!("d{id}");
-        let draft = match what {
-            0..4 => click(&id, a_and(-HOUR)).campaign(campaign),
-            4 => activation(&id, A).install_begin(a_and(-i64::from(campaign) * SECOND)),
-            _ => effect(&id, a_and(MINUTE)).revenue(&campaign.to_string(), ""),
+        let draft = match family {
+            0..4 => click(&id, a_plus(-HOUR)).campaign(campaign),
+            4 => activation(&id, A).install_begin(a_plus(-i64::from(campaign) * SECOND)),
+            _ => effect(&id, a_plus(MINUTE)).revenue(&campaign.to_string(), ""),
         };
-        draft.anyone().and(kind, value)
+        draft.without_ids().and(kind, value)
     })
 }
 
@@ -213,7 +213,7 @@ fn touch() -> impl Strategy<Value = Draft> {
     (any::<bool>(), ids, time(), campaign, lookback, any::<bool>(), site).prop_map(
         |(is_click, id, time, campaign, lookback, is_retargeting, site)| {
             let touch = if is_click { click } else { impression };
-            let mut draft = touch(id, a_and(time)).campaign(campaign).site(site);
+            let mut draft = touch(id, a_plus(time)).campaign(campaign).site(site);
             if is_retargeting {
                 draft = draft.retargeting();
             }
@@ -229,9 +229,9 @@ fn an_activation() -> impl Strategy<Value = Draft> {
     let named = select(vec!["", "", "", "c0", "c1", " c2", "none"]);
     let begin = option::weighted(0.3, select(vec![0, 1, SECOND, HOUR, DAY]));
     (event_id(), time(), named, begin).prop_map(|(id, time, named, begin)| {
-        let draft = activation(id, a_and(time)).names(named);
+        let draft = activation(id, a_plus(time)).click_id(named);
         match begin {
-            Some(ms) => draft.install_begin(a_and(time - ms)),
+            Some(ms) => draft.install_begin(a_plus(time - ms)),
             None => draft,
         }
     })
@@ -240,14 +240,14 @@ fn an_activation() -> impl Strategy<Value = Draft> {
 fn an_effect() -> impl Strategy<Value = Draft> {
     let revenue = select(vec!["", "1.0"]);
     (event_id(), time(), revenue)
-        .prop_map(|(id, time, revenue)| effect(id, a_and(time)).revenue(revenue, ""))
+        .prop_map(|(id, time, revenue)| effect(id, a_plus(time)).revenue(revenue, ""))
 }
 
 fn event_id() -> impl Strategy<Value = &'static str> {
     select(vec!["", "e0", "e1", "e2", "e3", "e4", "e5"])
 }
 
-/// Milliseconds from A: sums of spans between which the windows' edges lie.
+/// Milliseconds relative to A, at and next to the edges of windows.
 fn time() -> impl Strategy<Value = i64> {
     let day = select(vec![0, 0, 0, 0, -1, -7, -30, -90, -180, 400]);
     let hour = select(vec![0, 0, 0, -1, -2, -6, -24]);
@@ -272,27 +272,27 @@ fn time() -> impl Strategy<Value = i64> {
 fn ids() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
     const IMEI_MD5: &str = "8D3EBD3654FB46A2832296669CF1B536";
     const OTHER_MD5: &str = "83e9158a4fb54c0e1ef0b238639a23ae";
-    let one = |kind: &'static str, values: &[&'static str]| {
+    let sometimes = |kind: &'static str, values: &[&'static str]| {
         option::weighted(0.25, select(values.to_vec()).prop_map(move |value| (kind, value)))
     };
     let all = (
         option::weighted(0.6, select(vec![D, "another", "null"]).prop_map(|value| ("oaid", value))),
-        one("oaid_md5", &[OTHER_MD5]),
-        one("imei", &["868049039501257", "1", "0"]),
-        one("imei_md5", &[IMEI_MD5, OTHER_MD5]),
-        one("idfa", &["1fe9a970efbb29e00bddf5dbbf751ab5"]),
-        one("gaid", &[D]),
-        one("android_id", &["9774d56d682e549c", "9774D56D682E549C"]),
-        one("mac", &["aa:bb:cc:00:11:22"]),
-        one("mac_md5", &[IMEI_MD5, OTHER_MD5]),
-        one("caid", &["c"]),
+        sometimes("oaid_md5", &[OTHER_MD5]),
+        sometimes("imei", &["868049039501257", "1", "0"]),
+        sometimes("imei_md5", &[IMEI_MD5, OTHER_MD5]),
+        sometimes("idfa", &["1fe9a970efbb29e00bddf5dbbf751ab5"]),
+        sometimes("gaid", &[D]),
+        sometimes("android_id", &["9774d56d682e549c", "9774D56D682E549C"]),
+        sometimes("mac", &["aa:bb:cc:00:11:22"]),
+        sometimes("mac_md5", &[IMEI_MD5, OTHER_MD5]),
+        sometimes("caid", &["c"]),
     );
     all.prop_map(|(a, b, c, d, e, f, g, h, i, j)| {
         [a, b, c, d, e, f, g, h, i, j].into_iter().flatten().collect()
     })
 }
 
-fn place() -> impl Strategy<Value = (&'static str, &'static str, &'static str)> {
+fn ip_ua_model() -> impl Strategy<Value = (&'static str, &'static str, &'static str)> {
     (
         select(vec!["", "203.0.113.9", "203.0.113.9", "::ffff:203.0.113.9", "10.0.0.1"]),
         select(vec!["", "u", "u", "v"]),
@@ -300,7 +300,7 @@ fn place() -> impl Strategy<Value = (&'static str, &'static str, &'static str)> 
     )
 }
 
-/// Settings that a failure shows by their name.
+/// Settings with the name that a failing test prints.
 #[derive(Clone)]
 pub struct Rules(pub &'static str, pub Arc<Policy>);
 
@@ -310,7 +310,7 @@ impl fmt::Debug for Rules {
     }
 }
 
-/// Settings under which each rule matters.
+/// Settings that together exercise every rule.
 pub fn policies() -> impl Strategy<Value = Rules> {
     let plain = |app: &mut AppPolicy| {
         app.probabilistic = false;

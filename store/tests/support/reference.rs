@@ -1,6 +1,5 @@
-//! The contract once more, slowly: every rule as it is written, over all facts at once, without
-//! an index and without a store. Of the engine it shares the facts, the settings and the
-//! normalised ids, nothing else.
+//! A second, slow implementation of the contract: every rule as written, over all facts at once, without an index or a
+//! store. It shares only the facts, the settings and the normalised ids with the engine.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,7 +12,7 @@ use attribution::rules::policy::{AppPolicy, DAY_MS, HOUR_MS, Policy, ReinstallEf
 
 use super::rules::app_key;
 
-/// All that is decided about the facts, as [`super::show::Shown::decision`] has it, sorted.
+/// The decisions about all facts in the form of [`super::show::RowText::decision`], sorted.
 pub fn decisions(policy: &Policy, facts: &[Fact]) -> Vec<String> {
     let mut decisions = Vec::new();
     for app in policy.apps() {
@@ -39,7 +38,7 @@ pub fn decisions(policy: &Policy, facts: &[Fact]) -> Vec<String> {
     decisions
 }
 
-/// The facts of one app, each id once.
+/// The canonical facts of one app.
 struct World<'a> {
     policy: &'a Policy,
     app: &'a AppPolicy,
@@ -69,21 +68,21 @@ struct Candidate<'a> {
 
 impl<'a> World<'a> {
     fn new(policy: &'a Policy, app: &'a AppPolicy, facts: &'a [Fact]) -> Self {
-        let mut least: BTreeMap<(&str, &str), &Fact> = BTreeMap::new();
+        let mut canonical: BTreeMap<(&str, &str), &Fact> = BTreeMap::new();
         for fact in facts.iter().filter(|fact| fact.pid() == app.pid) {
             let family = match fact {
                 Fact::Touch(_) => "touch",
                 Fact::Activation(_) => "activation",
                 Fact::Effect(_) => "effect",
             };
-            let standing = least.entry((family, fact.id())).or_insert(fact);
+            let current = canonical.entry((family, fact.id())).or_insert(fact);
             let order = |fact: &Fact| (fact.time(), content(fact).into_bytes());
-            if order(fact) < order(standing) {
-                *standing = fact;
+            if order(fact) < order(current) {
+                *current = fact;
             }
         }
         let mut world = Self { policy, app, touches: vec![], activations: vec![], effects: vec![] };
-        for fact in least.into_values() {
+        for fact in canonical.into_values() {
             match fact {
                 Fact::Touch(touch) => world.touches.push(touch),
                 Fact::Activation(activation) => world.activations.push(activation),
@@ -94,19 +93,21 @@ impl<'a> World<'a> {
         world
     }
 
-    /// Section 2.
+    /// Classifies an activation (section 2 of the contract).
     fn class(&self, of: &Activation) -> Class<'a> {
         let shares =
             |other: &&&Activation| other.id == of.id || shared(&other.ids, &of.ids).is_some();
         let mut last_install: Option<&Activation> = None;
-        let mut last_no_duplicate: Option<&Activation> = None;
+        let mut last_non_duplicate: Option<&Activation> = None;
         for member in self.activations.iter().filter(shares) {
             let since = |earlier: &Activation| member.time.millis() - earlier.time.millis();
-            let name = if last_no_duplicate
-                .is_some_and(|one| since(one) < self.app.duplicate_within_ms)
+            let name = if last_non_duplicate
+                .is_some_and(|earlier| since(earlier) < self.app.duplicate_within_ms)
             {
                 "duplicate"
-            } else if last_install.is_none_or(|one| since(one) > self.app.reattribution_window_ms) {
+            } else if last_install
+                .is_none_or(|install| since(install) > self.app.reattribution_window_ms)
+            {
                 "install"
             } else {
                 "reinstall"
@@ -115,24 +116,25 @@ impl<'a> World<'a> {
                 return Class { name, last_install };
             }
             if name != "duplicate" {
-                last_no_duplicate = Some(member);
+                last_non_duplicate = Some(member);
             }
             if name == "install" {
                 last_install = Some(member);
             }
         }
-        panic!("an activation is in its own set");
+        panic!("an activation is in its own install chain");
     }
 
-    /// Sections 3, 4 and 5.
+    /// Decides the credit of an activation (sections 3, 4 and 5).
     fn credit(&self, activation: &Activation) -> Credit<'a> {
-        let nobody = |status, reason| Credit { status, winner: None, contributors: vec![], reason };
+        let uncredited =
+            |status, reason| Credit { status, winner: None, contributors: vec![], reason };
         let class = self.class(activation).name;
         if self.blocks(&activation.device.ip, &activation.ids) {
-            return nobody("rejected", "blocked");
+            return uncredited("rejected", "blocked");
         }
         if class == "duplicate" {
-            return nobody("duplicate", "-");
+            return uncredited("duplicate", "-");
         }
         let mut accepted: Vec<Candidate<'a>> = self
             .touches
@@ -141,14 +143,15 @@ impl<'a> World<'a> {
             .filter_map(|touch| self.candidate(touch, activation))
             .filter(|candidate| self.is_accepted(candidate.touch, activation))
             .collect();
-        let strength = |one: &Candidate<'_>| {
-            (one.tier, one.touch.time, rank(one.key), one.touch.id.as_bytes().to_vec())
+        let strength = |candidate: &Candidate<'_>| {
+            let Candidate { touch, key, tier } = candidate;
+            (*tier, touch.time, rank(key), touch.id.as_bytes().to_vec())
         };
         accepted.sort_by_key(strength);
         let Some(winner) = accepted.pop() else {
-            return nobody(if class == "install" { "organic" } else { "unattributed" }, "-");
+            return uncredited(if class == "install" { "organic" } else { "unattributed" }, "-");
         };
-        accepted.sort_by_key(|one| (one.touch.time, one.touch.id.as_bytes().to_vec()));
+        accepted.sort_by_key(|other| (other.touch.time, other.touch.id.as_bytes().to_vec()));
         let contributors = accepted.into_iter().rev().take(3).collect();
         Credit { status: "attributed", winner: Some(winner), contributors, reason: "-" }
     }
@@ -162,7 +165,7 @@ impl<'a> World<'a> {
             .policy
             .campaign(self.app.pid, touch.spreadid)
             .map_or(self.app.windows, |campaign| campaign.windows);
-        let own_ms = touch.lookback_ms.map(|ms| ms.min(90 * DAY_MS));
+        let lookback_ms = touch.lookback_ms.map(|ms| ms.min(90 * DAY_MS));
         let Windows {
             click_ms,
             click_probabilistic_ms,
@@ -171,20 +174,23 @@ impl<'a> World<'a> {
             ..
         } = windows;
         let is_click = touch.kind == TouchKind::Click;
-        let (id_window_ms, guess_window_ms) = if is_click {
-            (own_ms.unwrap_or(click_ms), click_probabilistic_ms.min(24 * HOUR_MS))
+        let (id_window_ms, probabilistic_window_ms) = if is_click {
+            (lookback_ms.unwrap_or(click_ms), click_probabilistic_ms.min(24 * HOUR_MS))
         } else {
-            (own_ms.unwrap_or(impression_ms), own_ms.unwrap_or(impression_probabilistic_ms))
+            (
+                lookback_ms.unwrap_or(impression_ms),
+                lookback_ms.unwrap_or(impression_probabilistic_ms),
+            )
         };
         let tier = |by_click, by_impression| if is_click { by_click } else { by_impression };
         if let Some(key) = by_id(touch, activation).filter(|_| age_ms <= id_window_ms) {
             return Some(Candidate { touch, key, tier: tier(4, 2) });
         }
-        let key = guess(touch, activation).filter(|_| self.app.probabilistic)?;
-        (age_ms <= guess_window_ms).then_some(Candidate { touch, key, tier: tier(3, 1) })
+        let key = probabilistic(touch, activation).filter(|_| self.app.probabilistic)?;
+        (age_ms <= probabilistic_window_ms).then_some(Candidate { touch, key, tier: tier(3, 1) })
     }
 
-    /// Section 4.
+    /// Applies the fraud rules (section 4).
     fn is_accepted(&self, touch: &Touch, activation: &Activation) -> bool {
         let fraud = &self.app.fraud;
         let channel = self.channel(touch);
@@ -225,20 +231,20 @@ impl<'a> World<'a> {
             || fraud.block_devices.iter().any(|id| ids.contains(id))
     }
 
-    /// Section 6.
+    /// Decides an effect (section 6).
     fn effect(&self, effect: &Effect) -> String {
-        let what = format!("{} @{} effect {}", self.app.pid.0, effect.time.millis(), effect.id);
-        let in_force = self.activations.iter().copied().rfind(|activation| {
+        let event = format!("{} @{} effect {}", self.app.pid.0, effect.time.millis(), effect.id);
+        let inherited_from = self.activations.iter().copied().rfind(|activation| {
             let (time, of_effect) = (activation.time.millis(), effect.time.millis());
             self.class(activation).name != "duplicate"
                 && shared(&activation.ids, &effect.ids).is_some()
                 && time <= of_effect + self.app.clock_skew_ms
                 && of_effect.saturating_sub(time) <= self.app.effect_window_ms
         });
-        let Some(activation) = in_force else {
+        let Some(activation) = inherited_from else {
             let orphan =
                 Credit { status: "orphan", winner: None, contributors: vec![], reason: "-" };
-            return line(&what, "-", None, &orphan);
+            return line(&event, "-", None, &orphan);
         };
         let mut credit = self.credit(activation);
         let class = self.class(activation);
@@ -251,11 +257,11 @@ impl<'a> World<'a> {
                 ReinstallEffects::Organic => credit.status = "organic",
             }
         }
-        line(&what, class.name, Some(activation), &credit)
+        line(&event, class.name, Some(activation), &credit)
     }
 }
 
-fn line(what: &str, class: &str, activation: Option<&Activation>, credit: &Credit<'_>) -> String {
+fn line(event: &str, class: &str, activation: Option<&Activation>, credit: &Credit<'_>) -> String {
     let kind = |touch: &Touch| match touch.kind {
         TouchKind::Click => "click",
         TouchKind::Impression => "impression",
@@ -277,11 +283,11 @@ fn line(what: &str, class: &str, activation: Option<&Activation>, credit: &Credi
     let contributors = contributors.join(", ");
     let Credit { status, reason, .. } = credit;
     format!(
-        "{what} | {status} {class} {spreadid} | {winner} | {activation} | {reason} | {contributors}"
+        "{event} | {status} {class} {spreadid} | {winner} | {activation} | {reason} | {contributors}"
     )
 }
 
-/// The contract's canonical content.
+/// The canonical content of a fact as the contract defines it.
 fn content(fact: &Fact) -> String {
     let (device, ids) = match fact {
         Fact::Touch(touch) => (&touch.device, &touch.ids),
@@ -343,7 +349,7 @@ fn values(received: &Pairs) -> Vec<DeviceId> {
     DeviceIds::new(received).iter().cloned().collect()
 }
 
-/// The best kind of which both have an equal value.
+/// The best id kind for which both have an equal value.
 fn shared(one: &Pairs, other: &Pairs) -> Option<&'static str> {
     let (one, other) = (values(one), values(other));
     let kinds = one.into_iter().filter(|id| other.contains(id)).map(|id| id.kind.name());
@@ -351,7 +357,7 @@ fn shared(one: &Pairs, other: &Pairs) -> Option<&'static str> {
     kinds.min_by_key(|kind| KEYS.iter().position(|key| key == kind))
 }
 
-/// From the best to the worst; the second to the fourth are equals.
+/// Best first; oaid, gaid and idfa rank equally.
 const KEYS: [&str; 11] = [
     "click_id",
     "oaid",
@@ -379,21 +385,21 @@ fn by_id(touch: &Touch, activation: &Activation) -> Option<&'static str> {
     if is_named { Some("click_id") } else { shared(&touch.ids, &activation.ids) }
 }
 
-fn guess(touch: &Touch, activation: &Activation) -> Option<&'static str> {
+fn probabilistic(touch: &Touch, activation: &Activation) -> Option<&'static str> {
     let (one, other) = (values(&touch.ids), values(&activation.ids));
-    let has_another_value = IdKind::ALL.into_iter().any(|kind| {
+    let has_conflicting_id = IdKind::ALL.into_iter().any(|kind| {
         let of_kind = |ids: &[DeviceId]| -> Vec<DeviceId> {
             ids.iter().filter(|id| id.kind == kind).cloned().collect()
         };
         let (one, other) = (of_kind(&one), of_kind(&other));
-        // A raw value and an MD5 of which no raw form is known can not be compared.
+        // A raw value cannot be compared with an MD5 whose raw form is unknown.
         let is_raw = |id: &DeviceId| matches!(id.value, device_ids::IdValue::Raw(_));
         let are_comparable =
-            one.iter().any(|id| other.iter().any(|like| is_raw(id) == is_raw(like)));
+            one.iter().any(|id| other.iter().any(|another| is_raw(id) == is_raw(another)));
         are_comparable && !one.iter().any(|id| other.contains(id))
     });
     let ip = parsed(&touch.device.ip)?;
-    if has_another_value || parsed(&activation.device.ip) != Some(ip) || is_shared(ip) {
+    if has_conflicting_id || parsed(&activation.device.ip) != Some(ip) || is_shared(ip) {
         return None;
     }
     let (one, other) = (&touch.device, &activation.device);

@@ -7,18 +7,18 @@ use attribution::rules::policy::{AppPolicy, Campaign, HOUR_MS, Policy, Windows};
 
 pub const X: Pid = Pid(1);
 pub const Y: Pid = Pid(2);
-/// A campaign with windows of its own: 2 h for clicks, 1 h for the rest.
+/// A campaign with narrow windows: 2 h for clicks by id, 1 h for everything else.
 pub const NARROW: u32 = 30;
-/// A campaign whose windows are wider than those of its app: 30 days, but for guesses 48 h.
+/// A campaign with wider windows than its app: 30 days for clicks by id, 48 h for everything else.
 pub const WIDE: u32 = 31;
-/// A campaign of app X on another channel than the campaigns 1 to 9.
+/// A campaign of app X on a different channel from campaigns 1 to 9.
 pub const OTHER_CHANNEL: u32 = 32;
 
 pub fn app_key(pid: Pid) -> &'static str {
     if pid == X { "app-x" } else { "app-y" }
 }
 
-/// Both apps, in the order of an export.
+/// Both apps, in export order.
 pub fn apps() -> [AppPolicy; 2] {
     [X, Y].map(|pid| AppPolicy::new(pid, app_key(pid)))
 }
@@ -28,7 +28,7 @@ pub fn rules() -> Arc<Policy> {
     rules_with(|_| {})
 }
 
-/// The settings of the contract's cases, but for the changes to app X.
+/// The settings of the contract's cases, with changes to app X.
 pub fn rules_with(change: impl FnOnce(&mut AppPolicy)) -> Arc<Policy> {
     let [mut x, y] = apps();
     x.probabilistic = true;

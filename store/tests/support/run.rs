@@ -1,4 +1,4 @@
-//! The worker over any ledger: what goes in, in which order, and the rows that come out.
+//! Runs the worker over any ledger and reads the resulting rows.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,16 +19,16 @@ use tempfile::TempDir;
 use super::disk::{Restart, rows_on_disk};
 use super::hbase::rows_on_hbase;
 use super::rules;
-use super::show::{Shown, show};
+use super::show::{RowText, row_text};
 
-/// A ledger whose rows can be looked at.
-pub trait Shelf: Ledger<Error = StoreError> {
-    /// In the order of an export.
-    fn shown(&self) -> Vec<Shown>;
+/// A ledger whose rows tests can read.
+pub trait LedgerUnderTest: Ledger<Error = StoreError> {
+    /// All rows in export order.
+    fn row_texts(&self) -> Vec<RowText>;
 }
 
-impl Shelf for Memory {
-    fn shown(&self) -> Vec<Shown> {
+impl LedgerUnderTest for Memory {
+    fn row_texts(&self) -> Vec<RowText> {
         let shown = |row: &attribution::rules::row::Row| {
             let mut value = Vec::new();
             row::encode(row, &mut value);
@@ -39,39 +39,42 @@ impl Shelf for Memory {
                 spreadid: row.spreadid,
                 seq: row.seq,
             };
-            show(&key, &RowView::decode(&value).expect("the row was just encoded"))
+            row_text(&key, &RowView::decode(&value).expect("the row was just encoded"))
         };
         self.rows().map(shown).collect()
     }
 }
 
-impl Shelf for Embedded {
-    fn shown(&self) -> Vec<Shown> {
+impl LedgerUnderTest for Embedded {
+    fn row_texts(&self) -> Vec<RowText> {
         read(&self.reader())
     }
 }
 
 /// All rows of all apps.
-pub fn read(reader: &Reader) -> Vec<Shown> {
+pub fn read(reader: &Reader) -> Vec<RowText> {
     rules::apps().iter().flat_map(|app| rows_of(reader, app, app.pid)).collect()
 }
 
-/// All rows of an app, shown as those of the given pid; read from their end they are the same.
-pub fn rows_of(reader: &Reader, app: &AppPolicy, pid: Pid) -> Vec<Shown> {
+/// All rows of an app, shown with the given pid. Checks that a scan newest first returns the same rows.
+pub fn rows_of(reader: &Reader, app: &AppPolicy, pid: Pid) -> Vec<RowText> {
     let view = reader.view();
     let range = (EventTime::default(), EventTime::MAX);
     let all = |mut rows: Rows<'_>| {
         let mut shown = Vec::new();
-        while let Some((key, value)) = rows.current().expect("a row") {
-            let row = RowView::decode(value).expect("a row that can be read");
-            shown.push(show(&RowKey { pid, ..key }, &row));
+        while let Some((key, value)) = rows.current().expect("a scan") {
+            let row = RowView::decode(value).expect("a valid row");
+            shown.push(row_text(&RowKey { pid, ..key }, &row));
             rows.advance();
         }
         shown
     };
     let shown = all(view.rows(app, range, None).expect("a scan"));
     let newest_first = all(view.rows_newest_first(app, range).expect("a scan"));
-    assert!(shown.iter().eq(newest_first.iter().rev()), "{app:?}: from its end it is another");
+    assert!(
+        shown.iter().eq(newest_first.iter().rev()),
+        "{app:?}: a scan newest first returns other rows"
+    );
     shown
 }
 
@@ -92,22 +95,26 @@ pub fn open(path: &Path, policy: &Policy) -> Embedded {
     Embedded::open(&settings(path), policy).expect("the store opens")
 }
 
-/// A store on disk that is gone with its test.
+/// A store in a temporary folder.
 pub fn on_disk(policy: &Policy) -> (Embedded, TempDir) {
     let dir = TempDir::with_prefix("adtrail-store-").expect("a temporary folder");
     (open(dir.path(), policy), dir)
 }
 
 /// A worker that has processed the batches.
-pub fn fed<L: Shelf>(ledger: L, policy: &Arc<Policy>, batches: Vec<Vec<Fact>>) -> Worker<L> {
+pub fn worker_after<L: LedgerUnderTest>(
+    ledger: L,
+    policy: &Arc<Policy>,
+    batches: Vec<Vec<Fact>>,
+) -> Worker<L> {
     let mut worker = Worker::new(ledger, Arc::clone(policy));
     for facts in batches {
-        give(&mut worker, facts);
+        process(&mut worker, facts);
     }
     worker
 }
 
-pub fn give<L: Shelf>(worker: &mut Worker<L>, facts: Vec<Fact>) -> Report {
+pub fn process<L: LedgerUnderTest>(worker: &mut Worker<L>, facts: Vec<Fact>) -> Report {
     worker.process(Batch { facts, ..Batch::default() }).expect("the ledger works")
 }
 
@@ -115,42 +122,43 @@ pub fn position(topic: &str, partition: i32, next_offset: i64) -> Position {
     Position { topic: topic.into(), partition, next_offset, mark: None, last: None }
 }
 
-/// The variable that has the contract's cases run on HBase instead.
+/// The environment variable that makes the contract's cases run on HBase.
 pub const ON_HBASE: &str = "ADTRAIL_CONTRACT_ON_HBASE";
 
-/// The rows of the facts, which are the same whatever the ledger, the order and the batches.
+/// The rows of the facts. Checks that they are the same for every ledger, order and batching.
 #[track_caller]
-pub fn rows_however(policy: &Arc<Policy>, facts: &[Fact]) -> Vec<Shown> {
+pub fn rows_in_any_order(policy: &Arc<Policy>, facts: &[Fact]) -> Vec<RowText> {
     let reversed: Vec<Fact> = facts.iter().rev().cloned().collect();
-    let alone = |facts: &[Fact]| facts.iter().map(|fact| vec![fact.clone()]).collect();
-    let ways: [(&str, Vec<Vec<Fact>>); 4] = [
+    let one_by_one = |facts: &[Fact]| facts.iter().map(|fact| vec![fact.clone()]).collect();
+    let deliveries: [(&str, Vec<Vec<Fact>>); 4] = [
         ("in one batch", vec![facts.to_vec()]),
-        ("each alone, reversed", alone(&reversed)),
+        ("one by one, reversed", one_by_one(&reversed)),
         ("in one batch, reversed", vec![reversed.clone()]),
-        ("each alone", alone(facts)),
+        ("one by one", one_by_one(facts)),
     ];
     let is_on_hbase = std::env::var_os(ON_HBASE).is_some();
-    // HBase takes its time: there it is two ways that differ in the order and in the batches.
-    let count = if is_on_hbase { testbed::length(2, ways.len()) } else { ways.len() };
-    let rows = fed(Memory::default(), policy, ways[0].1.clone()).ledger().shown();
-    for (name, batches) in ways.into_iter().take(count) {
+    // HBase is slow, so only the two deliveries that differ in both order and batching run there.
+    let count = if is_on_hbase { testbed::length(2, deliveries.len()) } else { deliveries.len() };
+    let rows =
+        worker_after(Memory::default(), policy, deliveries[0].1.clone()).ledger().row_texts();
+    for (name, batches) in deliveries.into_iter().take(count) {
         if is_on_hbase {
-            same(&rows_on_hbase(policy, batches), &rows, &format!("on hbase, {name}"));
+            assert_same_rows(&rows_on_hbase(policy, batches), &rows, &format!("on HBase, {name}"));
             continue;
         }
-        let others = fed(Memory::default(), policy, batches.clone());
-        same(&others.ledger().shown(), &rows, &format!("in memory, {name}"));
+        let worker = worker_after(Memory::default(), policy, batches.clone());
+        assert_same_rows(&worker.ledger().row_texts(), &rows, &format!("in memory, {name}"));
         let batches: Vec<_> = batches.into_iter().map(|facts| (Restart::No, facts)).collect();
-        same(&rows_on_disk(policy, &batches), &rows, &format!("on disk, {name}"));
+        assert_same_rows(&rows_on_disk(policy, &batches), &rows, &format!("on disk, {name}"));
     }
     rows
 }
 
-/// Rows are equal in everything. Fails with the first difference alone.
+/// Checks that rows are equal in every column, and reports only the first difference.
 #[track_caller]
-pub fn same(found: &[Shown], expected: &[Shown], how: &str) {
-    let whole = |rows: &[Shown], place: usize| rows.get(place).map(|row| row.whole.clone());
-    for place in 0..found.len().max(expected.len()) {
-        assert_eq!(whole(found, place), whole(expected, place), "{how}, row {place}");
+pub fn assert_same_rows(found: &[RowText], expected: &[RowText], context: &str) {
+    let whole = |rows: &[RowText], index: usize| rows.get(index).map(|row| row.whole.clone());
+    for index in 0..found.len().max(expected.len()) {
+        assert_eq!(whole(found, index), whole(expected, index), "{context}, row {index}");
     }
 }

@@ -7,28 +7,30 @@ use attribution::rules::row::Contributor;
 
 /// A row, in several degrees of detail.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shown {
-    /// What a person asks first: `a: install attributed c1 (click by oaid)`.
+pub struct RowText {
+    /// Class, status and credit: `a: install attributed c1 (click by oaid)`.
     pub short: String,
-    /// All that was decided.
+    /// The whole decision.
     pub decision: String,
-    /// Cells about the touch and the activation, with bars between.
+    /// Cells about the touch and the activation, separated by `|`.
     pub details: String,
-    /// Everything but the revision, which depends on the order in which facts came.
+    /// All columns except the revision, which depends on the order of arrival.
     pub whole: String,
 }
 
-/// Rows as they are stored.
-pub fn show_all(rows: &[(RowKey, Vec<u8>)]) -> Vec<Shown> {
-    rows.iter().map(|(key, value)| show(key, &RowView::decode(value).expect("a row"))).collect()
+/// Shows stored rows.
+pub fn row_texts(rows: &[(RowKey, Vec<u8>)]) -> Vec<RowText> {
+    rows.iter()
+        .map(|(key, value)| row_text(key, &RowView::decode(value).expect("a valid row")))
+        .collect()
 }
 
-pub fn show(key: &RowKey, row: &RowView<'_>) -> Shown {
+pub fn row_text(key: &RowKey, row: &RowView<'_>) -> RowText {
     let mut whole = row.clone();
     whole.revision = 0;
     let RowKey { pid, event_time, spreadid, seq, .. } = key;
     let texts = TextCell::ALL.map(|cell| row.text(cell));
-    Shown {
+    RowText {
         short: short(row),
         details: texts[TextCell::DETAILS as usize..].join("|"),
         decision: decision(key, row),
@@ -43,7 +45,7 @@ pub fn show(key: &RowKey, row: &RowView<'_>) -> Shown {
 
 fn short(row: &RowView<'_>) -> String {
     let id = row.text(TextCell::EventId);
-    let of = row.text(TextCell::ActivationId);
+    let activation_id = row.text(TextCell::ActivationId);
     let mut text = format!("{id}:");
     if let Some(install_type) = row.install_type {
         text += &format!(" {}", install_type.name());
@@ -53,8 +55,8 @@ fn short(row: &RowView<'_>) -> String {
         let click_id = row.text(TextCell::ClickId);
         text += &format!(" {click_id} ({} by {})", kind.name(), match_type.name());
     }
-    if !of.is_empty() && of != id {
-        text += &format!(" of {of}");
+    if !activation_id.is_empty() && activation_id != id {
+        text += &format!(" of {activation_id}");
     }
     for Contributor { spreadid, kind, match_type, .. } in contributors(row) {
         text += &format!(" + {} ({} by {})", spreadid.0, kind.name(), match_type.name());

@@ -1,4 +1,4 @@
-//! Explanations of random facts: whatever they are, an explanation is that of the row.
+//! Explanations of random facts always agree with the rows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,15 +19,15 @@ use proptest::test_runner::Config;
 use super::support::facts::{A, Draft, activation, click, identified};
 use super::support::random::{self, Facts, Rules};
 use super::support::rules::rules;
-use super::support::run::give;
+use super::support::run::process;
 
 fn config(cases: u32) -> Config {
-    // `PROPTEST_CASES` asks for more.
+    // `PROPTEST_CASES` can increase the number.
     let cases = cases.max(Config::default().cases * cases / 256);
     Config { cases, failure_persistence: None, ..Config::default() }
 }
 
-/// Random facts; in half of the sets an activation that names a click has nothing else.
+/// Random facts; in half of the sets, activations with a click id have no device ids.
 fn facts(max: usize) -> impl Strategy<Value = Facts> {
     (random::facts(max), any::<bool>()).prop_map(|(Facts(mut facts), has_ids)| {
         for fact in &mut facts {
@@ -42,77 +42,82 @@ fn facts(max: usize) -> impl Strategy<Value = Facts> {
     })
 }
 
-fn told(worker: &mut Worker<Memory>, policy: &Policy, (pid, id): &(Pid, String)) -> Explanation {
-    let told = collect::explain(worker.ledger_mut(), policy, *pid, id);
-    told.expect("memory does not fail").expect("what has a row is told of")
+fn explain(worker: &mut Worker<Memory>, policy: &Policy, (pid, id): &(Pid, String)) -> Explanation {
+    let explanation = collect::explain(worker.ledger_mut(), policy, *pid, id);
+    explanation.expect("memory does not fail").expect("an event with a row has an explanation")
 }
 
-/// What the row shows is what is told, and who won is among those that are listed.
-fn check(told: &Explanation, row: &Row) -> Result<(), TestCaseError> {
-    let mut composed = build_row::activation_row(&told.activation, &told.decision);
+/// Checks that the explanation agrees with the row and lists the winner and the contributors.
+fn check(explanation: &Explanation, row: &Row) -> Result<(), TestCaseError> {
+    let mut composed = build_row::activation_row(&explanation.activation, &explanation.decision);
     composed.revision = row.revision;
     prop_assert_eq!(&composed, row);
-    prop_assert_eq!(&told.recomputed, &None);
-    prop_assert_eq!(told.revision, row.revision);
-    let won = told.considered.iter().filter(|one| one.verdict == Verdict::Won);
-    let won: Vec<_> = won.map(|one| &one.touch.id).collect();
-    let credited: Vec<_> = told.decision.credit.touch.iter().map(|one| &one.click_id).collect();
+    prop_assert_eq!(&explanation.recomputed, &None);
+    prop_assert_eq!(explanation.revision, row.revision);
+    let won = explanation.considered.iter().filter(|touch| touch.verdict == Verdict::Won);
+    let won: Vec<_> = won.map(|evaluated| &evaluated.touch.id).collect();
+    let credit = &explanation.decision.credit;
+    let credited: Vec<_> = credit.touch.iter().map(|touch| &touch.click_id).collect();
     prop_assert_eq!(won, credited);
-    let contributed = told.considered.iter().filter(|one| one.verdict == Verdict::Contributor);
-    let contributed: Vec<_> = contributed.map(|one| one.touch.time).collect();
-    let contributors: Vec<_> =
-        told.decision.credit.contributors.iter().map(|one| one.time).collect();
+    let contributed =
+        explanation.considered.iter().filter(|touch| touch.verdict == Verdict::Contributor);
+    let contributed: Vec<_> = contributed.map(|evaluated| evaluated.touch.time).collect();
+    let contributors: Vec<_> = credit.contributors.iter().map(|touch| touch.time).collect();
     prop_assert_eq!(contributed, contributors);
     Ok(())
 }
 
-/// What an activation is and was decided to be.
-type Decided = BTreeMap<(Pid, String), (Activation, Decision)>;
+/// Activations and their decisions, by app and id.
+type Decisions = BTreeMap<(Pid, String), (Activation, Decision)>;
 
-fn decided(worker: &mut Worker<Memory>, policy: &Policy) -> Decided {
+fn decisions(worker: &mut Worker<Memory>, policy: &Policy) -> Decisions {
     let rows = worker.ledger().rows().filter(|row| row.event_type == EventType::Activation);
     let events: Vec<_> = rows.map(|row| (row.pid, row.event_id.to_string())).collect();
-    let decided = events.into_iter().map(|event| {
-        let Explanation { activation, decision, .. } = told(worker, policy, &event);
+    let decisions = events.into_iter().map(|event| {
+        let Explanation { activation, decision, .. } = explain(worker, policy, &event);
         (event, (activation, decision))
     });
-    decided.collect()
+    decisions.collect()
 }
 
-/// The messages of a batch that are told to have changed a decision.
-fn named(batch: &[Fact], told: &Explanation, pid: Pid) -> Vec<Fact> {
+/// The messages of a batch that the explanation names as causes of a change.
+fn named(batch: &[Fact], explanation: &Explanation, pid: Pid) -> Vec<Fact> {
     let is_named = |fact: &&Fact| {
         let id = Some(fact.id());
-        let mut causes = told.changed_by.iter();
+        let mut causes = explanation.changed_by.iter();
         fact.pid() == pid
-            && causes.any(|one| one.family == fact.family() && one.id.as_deref() == id)
+            && causes.any(|cause| cause.family == fact.family() && cause.id.as_deref() == id)
     };
     batch.iter().filter(is_named).cloned().collect()
 }
 
-/// What changed each decision that a batch changed: facts of the batch, without which it would have
-/// stayed, and all that it needs.
+/// Checks each decision that the batch changed: its causes are facts of the batch, and processing only these causes
+/// leads to the same decision.
 fn check_causes(
     worker: &mut Worker<Memory>,
     policy: &Arc<Policy>,
     batch: &[Fact],
 ) -> Result<(), TestCaseError> {
     let ledger = worker.ledger().clone();
-    let before = decided(worker, policy);
-    give(worker, batch.to_vec());
-    for (event, after) in decided(worker, policy) {
+    let before = decisions(worker, policy);
+    process(worker, batch.to_vec());
+    for (event, after) in decisions(worker, policy) {
         if before.get(&event).is_none_or(|before| *before == after) {
             continue;
         }
-        let told = told(worker, policy, &event);
-        prop_assert_eq!(told.previous.as_ref(), before.get(&event).map(|(_, before)| before));
-        let named = named(batch, &told, event.0);
-        prop_assert!(!told.changed_by.is_empty() && named.len() >= told.changed_by.len());
-        if !told.changed_by_more {
+        let explanation = explain(worker, policy, &event);
+        prop_assert_eq!(
+            explanation.previous.as_ref(),
+            before.get(&event).map(|(_, before)| before)
+        );
+        let named = named(batch, &explanation, event.0);
+        let causes = explanation.changed_by.len();
+        prop_assert!(causes > 0 && named.len() >= causes);
+        if !explanation.changed_by_more {
             let mut other = Worker::new(ledger.clone(), Arc::clone(policy));
-            give(&mut other, named);
-            let other = self::told(&mut other, policy, &event);
-            prop_assert_eq!(&(other.activation, other.decision), &after);
+            process(&mut other, named);
+            let recomputed = explain(&mut other, policy, &event);
+            prop_assert_eq!(&(recomputed.activation, recomputed.decision), &after);
         }
     }
     Ok(())
@@ -129,7 +134,7 @@ fn check_batches(batches: &[&[Draft]]) {
 }
 
 #[test]
-fn a_click_that_says_something_else_changes_a_decision() {
+fn a_click_with_other_content_changes_a_decision() {
     let click = click("c1", "03-09T12:00");
     check_batches(&[&[click.clone(), activation("a", A)], &[click.retargeting()]]);
 }
@@ -138,7 +143,7 @@ proptest! {
     #![proptest_config(config(testbed::length(50, 200)))]
 
     #[test]
-    fn what_changed_a_decision_is_what_came_in(
+    fn changed_decisions_are_explained_by_facts_of_the_batch(
         Rules(_, policy) in random::policies(),
         Facts(facts) in facts(30),
         batches in vec(1..5usize, 100),
@@ -157,7 +162,7 @@ proptest! {
     #![proptest_config(config(200))]
 
     #[test]
-    fn every_explanation_is_that_of_the_row(
+    fn every_explanation_agrees_with_its_row(
         Rules(_, policy) in random::policies(),
         Facts(facts) in facts(40),
         batches in vec(1..8usize, 100),
@@ -166,14 +171,14 @@ proptest! {
         let mut rest: &[Fact] = &facts;
         for size in batches {
             let (batch, later) = rest.split_at(size.min(rest.len()));
-            give(&mut worker, batch.to_vec());
+            process(&mut worker, batch.to_vec());
             rest = later;
         }
-        give(&mut worker, rest.to_vec());
+        process(&mut worker, rest.to_vec());
         let rows: Vec<Row> = worker.ledger().rows().cloned().collect();
         for row in rows.iter().filter(|row| row.event_type == EventType::Activation) {
-            let told = told(&mut worker, &policy, &(row.pid, row.event_id.to_string()));
-            check(&told, row)?;
+            let explanation = explain(&mut worker, &policy, &(row.pid, row.event_id.to_string()));
+            check(&explanation, row)?;
         }
     }
 }

@@ -1,12 +1,12 @@
-//! Section 1: which values of an id are equal, and which identify nobody.
+//! Section 1: which id values are equal, and which are placeholders that identify no device.
 
 use attribution::facts::device_ids::hex;
 use md5::{Digest, Md5};
 
 use super::credit;
-use super::support::facts::{A, a_and, activation, click};
+use super::support::facts::{A, a_plus, activation, click};
 
-/// Whether a click with one id and an activation with the other match.
+/// Checks whether a click with one id matches an activation with the other.
 #[track_caller]
 fn check(of_click: (&str, &str), of_activation: (&str, &str), matches: bool) {
     let facts = [
@@ -66,15 +66,16 @@ fn mac_has_no_separators_and_no_case() {
 }
 
 #[test]
-fn case_17_ids_that_identify_nobody_match_nobody() {
+fn case_17_placeholder_ids_do_not_match() {
     let zeros = "00000000-0000-0000-0000-000000000000";
     check(("idfa", zeros), ("idfa", zeros), false);
-    for nobody in ["", " ", "0", "null", "NULL", "Unknown", "undefined", "none", "0-0:0"] {
-        check(("oaid", nobody), ("oaid", nobody), false);
-        check(("caid", nobody), ("caid", nobody), false);
+    for placeholder in ["", " ", "0", "null", "NULL", "Unknown", "undefined", "none", "0-0:0"] {
+        check(("oaid", placeholder), ("oaid", placeholder), false);
+        check(("caid", placeholder), ("caid", placeholder), false);
     }
-    for nobody in ["", "0", "null", "NULL", "unknown", "UNKNOWN", "undefined", "NONE"] {
-        check(("imei_md5", &md5(nobody)), ("imei_md5", &md5(nobody)), false);
+    for placeholder in ["", "0", "null", "NULL", "unknown", "UNKNOWN", "undefined", "NONE"] {
+        let md5 = md5(placeholder);
+        check(("imei_md5", &md5), ("imei_md5", &md5), false);
     }
     check(("imei_md5", &md5("Unknown")), ("imei_md5", &md5("Unknown")), true);
     for zeros in ["0".repeat(12), "0".repeat(15), "0".repeat(16), "0".repeat(32)] {
@@ -87,19 +88,19 @@ fn case_17_ids_that_identify_nobody_match_nobody() {
 }
 
 #[test]
-fn click_ids_are_trimmed_and_may_name_nobody() {
-    let named = |of_click: &str, of_activation: &str, expected: &str| {
+fn click_ids_are_trimmed_and_may_be_placeholders() {
+    let check = |of_click: &str, of_activation: &str, expected: &str| {
         let facts = [
-            click(of_click, "03-10T10:00").anyone(),
-            activation("a", A).anyone().names(of_activation),
+            click(of_click, "03-10T10:00").without_ids(),
+            activation("a", A).without_ids().click_id(of_activation),
         ];
         credit(facts, expected);
     };
-    named(" c1 ", "c1", "c1");
-    named("c1", " c1", "c1");
-    named("c1", "C1", "organic");
-    named("null", "null", "organic");
-    named("", "", "organic");
+    check(" c1 ", "c1", "c1");
+    check("c1", " c1", "c1");
+    check("c1", "C1", "organic");
+    check("null", "null", "organic");
+    check("", "", "organic");
 }
 
 #[test]
@@ -111,8 +112,8 @@ fn any_of_several_ids_is_enough() {
 }
 
 #[test]
-fn an_id_of_an_activation_groups_and_credits_in_all_its_forms() {
+fn raw_and_hashed_ids_form_one_install_chain() {
     let raw = activation("a", A).only("imei", "868049039501257");
-    let hashed = activation("b", a_and(1)).only("imei_md5", "8D3EBD3654FB46A2832296669CF1B536");
+    let hashed = activation("b", a_plus(1)).only("imei_md5", "8D3EBD3654FB46A2832296669CF1B536");
     super::check([raw, hashed], &["a: install organic", "b: duplicate duplicate"]);
 }

@@ -1,25 +1,25 @@
-//! Section 7: rows are written as soon as they are known, and corrected.
+//! Section 7: rows are written as soon as an event is known, and corrected by late facts.
 
 use adtrail_store::memory::Memory;
 use attribution::rules::row::Status;
 use attribution::worker::Worker;
 
 use super::support::facts::{
-    A, DAY, Draft, HOUR, MINUTE, a_and, activation, click, effect, identified,
+    A, DAY, Draft, HOUR, MINUTE, a_plus, activation, click, effect, identified,
 };
 use super::support::rules::rules;
-use super::support::run::{Shelf, give, on_disk};
+use super::support::run::{LedgerUnderTest, on_disk, process};
 
-/// The rows after each batch, in memory and on disk.
+/// Checks the rows after each batch, in memory and on disk.
 #[track_caller]
 fn after_each<const N: usize>(batches: [Vec<Draft>; N], expected: [&[&str]; N]) {
     let mut memory = Worker::new(Memory::default(), rules());
     let (embedded, _dir) = on_disk(&rules());
     let mut embedded = Worker::new(embedded, rules());
     for (batch, expected) in batches.into_iter().zip(expected) {
-        give(&mut memory, identified(batch.clone()));
-        give(&mut embedded, identified(batch));
-        for rows in [memory.ledger().shown(), embedded.ledger().shown()] {
+        process(&mut memory, identified(batch.clone()));
+        process(&mut embedded, identified(batch));
+        for rows in [memory.ledger().row_texts(), embedded.ledger().row_texts()] {
             let short: Vec<_> = rows.iter().map(|row| &*row.short).collect();
             assert_eq!(short, expected);
         }
@@ -29,7 +29,7 @@ fn after_each<const N: usize>(batches: [Vec<Draft>; N], expected: [&[&str]; N]) 
 #[test]
 fn case_43_a_late_click_corrects_the_activation_and_its_effects() {
     after_each(
-        [vec![activation("a", A), effect("e", a_and(MINUTE))], vec![click("c1", a_and(-HOUR))]],
+        [vec![activation("a", A), effect("e", a_plus(MINUTE))], vec![click("c1", a_plus(-HOUR))]],
         [
             &["a: install organic", "e: install organic of a"],
             &[
@@ -43,7 +43,7 @@ fn case_43_a_late_click_corrects_the_activation_and_its_effects() {
 #[test]
 fn case_37_a_late_activation_corrects_its_effects() {
     after_each(
-        [vec![effect("e", a_and(MINUTE))], vec![activation("a", A)]],
+        [vec![effect("e", a_plus(MINUTE))], vec![activation("a", A)]],
         [&["e: orphan"], &["a: install organic", "e: install organic of a"]],
     );
 }
@@ -52,9 +52,9 @@ fn case_37_a_late_activation_corrects_its_effects() {
 fn a_late_click_of_the_original_install_corrects_the_effects_of_its_reinstall() {
     after_each(
         [
-            vec![activation("a", A), activation("b", a_and(DAY)), effect("e", a_and(2 * DAY))],
-            vec![click("c1", a_and(-HOUR))],
-            vec![click("c2", a_and(DAY - HOUR)).retargeting()],
+            vec![activation("a", A), activation("b", a_plus(DAY)), effect("e", a_plus(2 * DAY))],
+            vec![click("c1", a_plus(-HOUR))],
+            vec![click("c2", a_plus(DAY - HOUR)).retargeting()],
         ],
         [
             &["a: install organic", "b: reinstall unattributed", "e: reinstall organic of b"],
@@ -72,12 +72,12 @@ fn a_late_click_of_the_original_install_corrects_the_effects_of_its_reinstall() 
     );
 }
 
-/// The effect is out of the reach of the install itself: it shares no id with it, or is too late.
+/// The effect does not belong to the install itself: it shares no id with it, or is too late.
 #[test]
-fn a_late_click_of_the_original_install_reaches_effects_that_know_only_the_reinstall() {
+fn a_late_click_of_the_original_install_corrects_effects_that_match_only_the_reinstall() {
     let install = || activation("a", A).only("imei", "1");
-    let reinstall = |ms| activation("b", a_and(ms)).only("imei", "1").and("oaid", "x");
-    let late = || vec![click("c1", a_and(-HOUR)).only("imei", "1")];
+    let reinstall = |ms| activation("b", a_plus(ms)).only("imei", "1").and("oaid", "x");
+    let late = || vec![click("c1", a_plus(-HOUR)).only("imei", "1")];
     let rows: [&[&str]; 2] = [
         &["a: install organic", "b: reinstall unattributed", "e: reinstall organic of b"],
         &[
@@ -86,9 +86,9 @@ fn a_late_click_of_the_original_install_reaches_effects_that_know_only_the_reins
             "e: reinstall attributed c1 (click by imei) of b",
         ],
     ];
-    let stranger = effect("e", a_and(2 * DAY)).only("oaid", "x");
-    after_each([vec![install(), reinstall(DAY), stranger], late()], rows);
-    let later = effect("e", a_and(450 * DAY)).only("imei", "1");
+    let unlinked = effect("e", a_plus(2 * DAY)).only("oaid", "x");
+    after_each([vec![install(), reinstall(DAY), unlinked], late()], rows);
+    let later = effect("e", a_plus(450 * DAY)).only("imei", "1");
     after_each([vec![install(), reinstall(80 * DAY), later], late()], rows);
 }
 
@@ -96,8 +96,8 @@ fn a_late_click_of_the_original_install_reaches_effects_that_know_only_the_reins
 fn a_late_first_install_makes_the_next_a_reinstall() {
     after_each(
         [
-            vec![click("c1", a_and(-HOUR)), activation("b", A), effect("e", a_and(MINUTE))],
-            vec![activation("a", a_and(-DAY))],
+            vec![click("c1", a_plus(-HOUR)), activation("b", A), effect("e", a_plus(MINUTE))],
+            vec![activation("a", a_plus(-DAY))],
         ],
         [
             &[
@@ -112,7 +112,7 @@ fn a_late_first_install_makes_the_next_a_reinstall() {
 #[test]
 fn a_late_activation_shortly_before_makes_the_next_a_duplicate() {
     after_each(
-        [vec![activation("b", A), effect("e", a_and(MINUTE))], vec![activation("a", a_and(-1))]],
+        [vec![activation("b", A), effect("e", a_plus(MINUTE))], vec![activation("a", a_plus(-1))]],
         [
             &["b: install organic", "e: install organic of b"],
             &["a: install organic", "b: duplicate duplicate", "e: install organic of a"],
@@ -125,14 +125,14 @@ fn a_late_install_between_changes_which_install_is_the_original() {
     after_each(
         [
             vec![
-                click("c1", a_and(-HOUR)),
+                click("c1", a_plus(-HOUR)),
                 activation("a", A),
-                activation("c", a_and(90 * DAY)),
-                effect("e", a_and(90 * DAY + MINUTE)),
+                activation("c", a_plus(90 * DAY)),
+                effect("e", a_plus(90 * DAY + MINUTE)),
             ],
-            // Two, because what stands less than 90 d after the install is a reinstall.
-            vec![activation("z", a_and(-1)).only("imei", "1")],
-            vec![activation("a", a_and(-2 * DAY))],
+            // In two steps: an activation within 90 d of the install would be a reinstall.
+            vec![activation("z", a_plus(-1)).only("imei", "1")],
+            vec![activation("a", a_plus(-2 * DAY))],
         ],
         [
             &[
@@ -157,13 +157,13 @@ fn a_late_install_between_changes_which_install_is_the_original() {
 }
 
 #[test]
-fn a_correction_that_moves_the_row_leaves_no_old_one() {
-    // Another campaign, then another time: both are in the row's key.
+fn a_correction_that_changes_the_key_deletes_the_old_row() {
+    // Changes the campaign, then the time; both are part of the row key.
     after_each(
         [
-            vec![click("c1", a_and(-2 * HOUR)), activation("a", A)],
-            vec![click("c2", a_and(-HOUR))],
-            vec![activation("a", a_and(-90 * MINUTE))],
+            vec![click("c1", a_plus(-2 * HOUR)), activation("a", A)],
+            vec![click("c2", a_plus(-HOUR))],
+            vec![activation("a", a_plus(-90 * MINUTE))],
         ],
         [
             &["a: install attributed c1 (click by oaid)"],
@@ -174,22 +174,22 @@ fn a_correction_that_moves_the_row_leaves_no_old_one() {
 }
 
 #[test]
-fn corrections_are_counted_by_the_status_left_and_entered() {
+fn corrections_are_counted_by_old_and_new_status() {
     let mut worker = Worker::new(Memory::default(), rules());
-    let first = give(&mut worker, identified([activation("a", A), effect("e", a_and(1))]));
+    let first = process(&mut worker, identified([activation("a", A), effect("e", a_plus(1))]));
     assert_eq!(first.decided, [((None, Status::Organic), 2)].into());
-    let second = give(&mut worker, identified([click("c1", a_and(-HOUR))]));
+    let second = process(&mut worker, identified([click("c1", a_plus(-HOUR))]));
     assert_eq!(second.decided, [((Some(Status::Organic), Status::Attributed), 2)].into());
-    let again = give(&mut worker, identified([click("c1", a_and(-HOUR)), activation("a", A)]));
-    assert_eq!(again.decided, [].into(), "a redelivery decides nothing new");
+    let again = process(&mut worker, identified([click("c1", a_plus(-HOUR)), activation("a", A)]));
+    assert_eq!(again.decided, [].into(), "a redelivery changes no decision");
     assert_eq!((again.touches.redelivered, again.activations.redelivered), (1, 1));
 }
 
 #[test]
-fn facts_of_an_unknown_app_are_left_out() {
+fn facts_of_an_unknown_app_are_ignored() {
     let policy = std::sync::Arc::new(attribution::rules::policy::Policy::default());
     let mut worker = Worker::new(Memory::default(), policy);
-    let report = give(&mut worker, identified([activation("a", A), click("c", A)]));
+    let report = process(&mut worker, identified([activation("a", A), click("c", A)]));
     assert_eq!(report, Default::default());
-    assert!(worker.ledger().shown().is_empty());
+    assert!(worker.ledger().row_texts().is_empty());
 }

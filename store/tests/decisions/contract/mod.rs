@@ -1,6 +1,5 @@
-//! The attribution contract, rule by rule and on both sides of every edge: each case through the
-//! worker, in memory and on disk, in the order given and reversed, in one batch and each fact
-//! alone.
+//! The attribution contract, rule by rule and on both sides of every edge. Each case runs through the worker in memory
+//! and on disk, in the given and the reversed order, in one batch and one fact at a time.
 
 mod candidates;
 mod changes;
@@ -20,12 +19,11 @@ use std::sync::Arc;
 use attribution::rules::policy::Policy;
 use support::facts::{Draft, identified};
 use support::rules::rules;
-use support::run::rows_however;
+use support::run::rows_in_any_order;
 
 use crate::support;
 
-/// The rows of the facts, shortly. Rows of one millisecond stand in the order of a hash: here
-/// all are sorted.
+/// Checks the short form of the facts' rows, sorted, as rows of one millisecond are ordered by a hash.
 #[track_caller]
 fn check(facts: impl IntoIterator<Item = Draft>, expected: &[&str]) {
     check_with(rules(), facts, expected);
@@ -33,7 +31,7 @@ fn check(facts: impl IntoIterator<Item = Draft>, expected: &[&str]) {
 
 #[track_caller]
 fn check_with(policy: Arc<Policy>, facts: impl IntoIterator<Item = Draft>, expected: &[&str]) {
-    let rows = rows_however(&policy, &identified(facts));
+    let rows = rows_in_any_order(&policy, &identified(facts));
     let mut found: Vec<_> = rows.iter().map(|row| &*row.short).collect();
     let mut expected = expected.to_vec();
     found.sort_unstable();
@@ -41,7 +39,7 @@ fn check_with(policy: Arc<Policy>, facts: impl IntoIterator<Item = Draft>, expec
     assert_eq!(found, expected);
 }
 
-/// What the activation `a` is credited to: its click's id, else its status.
+/// Checks the credit of the activation `a`: the id of the credited click, or the status if there is none.
 #[track_caller]
 fn credit(facts: impl IntoIterator<Item = Draft>, expected: &str) {
     credit_with(rules(), facts, expected);
@@ -49,12 +47,12 @@ fn credit(facts: impl IntoIterator<Item = Draft>, expected: &str) {
 
 #[track_caller]
 fn credit_with(policy: Arc<Policy>, facts: impl IntoIterator<Item = Draft>, expected: &str) {
-    let rows = rows_however(&policy, &identified(facts));
+    let rows = rows_in_any_order(&policy, &identified(facts));
     let row = rows.iter().find(|row| row.short.starts_with("a: ")).expect("a row of a");
     let found = match row.short.split(' ').collect::<Vec<_>>()[..] {
         [_, _, "attributed", click_id, ..] => click_id,
         [_, _, status, ..] => status,
-        _ => panic!("no such row: {}", row.short),
+        _ => panic!("unexpected row: {}", row.short),
     };
     assert_eq!(found, expected, "{}", row.short);
 }

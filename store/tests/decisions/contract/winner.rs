@@ -1,24 +1,24 @@
-//! Section 5: who wins, and who contributed.
+//! Section 5: the winner and the contributors.
 
 use adtrail_store::memory::Memory;
 
 use super::support::facts::{
-    A, DAY, Draft, HOUR, MINUTE, SECOND, a_and, activation, click, identified, impression,
+    A, DAY, Draft, HOUR, MINUTE, SECOND, a_plus, activation, click, identified, impression,
 };
 use super::support::rules::{rules, rules_with};
-use super::support::run::{Shelf, fed};
+use super::support::run::{LedgerUnderTest, worker_after};
 use super::{check, check_with, credit};
 
 const IP: &str = "203.0.113.9";
 
-/// Also at the place where the others are, besides its device.
-fn there(draft: Draft) -> Draft {
+/// Adds a common IP and user agent to the device ids.
+fn with_ip_ua(draft: Draft) -> Draft {
     draft.ip(IP).ua("agent")
 }
 
-/// At that place, of no known device.
-fn guess(draft: Draft) -> Draft {
-    there(draft.anyone())
+/// Leaves IP and user agent as the only match keys.
+fn only_ip_ua(draft: Draft) -> Draft {
+    with_ip_ua(draft.without_ids())
 }
 
 #[test]
@@ -28,11 +28,11 @@ fn case_6_the_last_click_wins() {
 }
 
 #[test]
-fn case_7_at_one_time_the_click_id_wins_over_a_device_id() {
+fn case_7_at_equal_times_a_click_id_wins_over_a_device_id() {
     let facts = [
-        click("c1", "03-09T12:00").anyone(),
+        click("c1", "03-09T12:00").without_ids(),
         click("c2", "03-09T12:00"),
-        activation("a", A).names("c1"),
+        activation("a", A).click_id("c1"),
     ];
     check(facts, &["a: install attributed c1 (click by click_id) + 2 (click by oaid)"]);
 }
@@ -40,15 +40,15 @@ fn case_7_at_one_time_the_click_id_wins_over_a_device_id() {
 #[test]
 fn a_later_click_by_device_wins_over_an_earlier_one_by_click_id() {
     let facts = [
-        click("c1", "03-09T12:00").anyone(),
+        click("c1", "03-09T12:00").without_ids(),
         click("c2", "03-09T12:00:00.001"),
-        activation("a", A).names("c1"),
+        activation("a", A).click_id("c1"),
     ];
     credit(facts, "c2");
 }
 
 #[test]
-fn case_8_at_one_time_the_greater_click_id_wins() {
+fn case_8_at_equal_times_the_greater_click_id_wins() {
     let same = |id| click(id, "03-09T12:00");
     credit([same("a"), same("b"), activation("a", A)], "b");
     credit([same("b"), same("B"), same("aa"), activation("a", A)], "b");
@@ -62,39 +62,42 @@ fn case_9_a_click_wins_over_a_later_impression() {
 }
 
 #[test]
-fn case_10_an_impression_wins_where_there_is_nothing_else() {
+fn case_10_an_impression_wins_if_it_is_the_only_touch() {
     let facts = [impression("i1", "03-09T12:00:00.000"), activation("a", A)];
     check(facts, &["a: install attributed i1 (impression by oaid)"]);
 }
 
 #[test]
-fn case_12_a_click_by_id_wins_over_a_later_guess() {
-    let facts =
-        [guess(click("c1", "03-10T11:00")), click("c2", "03-04T12:00"), there(activation("a", A))];
+fn case_12_a_click_by_id_wins_over_a_later_probabilistic_one() {
+    let facts = [
+        only_ip_ua(click("c1", "03-10T11:00")),
+        click("c2", "03-04T12:00"),
+        with_ip_ua(activation("a", A)),
+    ];
     check(facts, &["a: install attributed c2 (click by oaid) + 1 (click by ip_ua)"]);
 }
 
 #[test]
-fn case_13_a_guessed_click_wins_over_a_later_impression_by_id() {
+fn case_13_a_probabilistic_click_wins_over_a_later_impression_by_id() {
     let facts = [
-        guess(click("c1", "03-10T11:00")),
+        only_ip_ua(click("c1", "03-10T11:00")),
         impression("i2", "03-10T11:30"),
-        there(activation("a", A)),
+        with_ip_ua(activation("a", A)),
     ];
     check(facts, &["a: install attributed c1 (click by ip_ua) + 2 (impression by oaid)"]);
 }
 
 #[test]
-fn an_impression_by_id_wins_over_a_later_guessed_one() {
+fn an_impression_by_id_wins_over_a_later_probabilistic_one() {
     let facts = [
         impression("i1", "03-10T08:00"),
-        guess(impression("i2", "03-10T11:30")),
-        there(activation("a", A)),
+        only_ip_ua(impression("i2", "03-10T11:30")),
+        with_ip_ua(activation("a", A)),
     ];
     check(facts, &["a: install attributed i1 (impression by oaid) + 2 (impression by ip_ua)"]);
 }
 
-/// At one time the touch with the better key wins, against the order of the click ids.
+/// The better key wins at equal times, although its click id is lesser.
 #[test]
 fn keys_rank_in_the_contracts_order() {
     let kinds = ["mac", "android_id", "imei", "idfv", "caid", "oaid"];
@@ -109,19 +112,19 @@ fn keys_rank_in_the_contracts_order() {
 }
 
 #[test]
-fn oaid_gaid_and_idfa_rank_alike() {
-    for (one, other) in [("oaid", "gaid"), ("gaid", "idfa"), ("oaid", "idfa"), ("idfa", "oaid")] {
+fn oaid_gaid_and_idfa_rank_equally() {
+    for (kind, other) in [("oaid", "gaid"), ("gaid", "idfa"), ("oaid", "idfa"), ("idfa", "oaid")] {
         let facts = [
-            click("c1", "03-09T12:00").only(one, "value-1"),
+            click("c1", "03-09T12:00").only(kind, "value-1"),
             click("c2", "03-09T12:00").only(other, "value-2"),
-            activation("a", A).only(one, "value-1").and(other, "value-2"),
+            activation("a", A).only(kind, "value-1").and(other, "value-2"),
         ];
         credit(facts, "c2");
     }
 }
 
 #[test]
-fn the_row_names_the_best_key_and_the_first_of_equals() {
+fn the_row_has_the_best_key_and_the_first_of_equals() {
     let all = |draft: Draft| {
         draft.only("idfa", "i").and("gaid", "g").and("oaid", "o").and("mac", "a1").and("caid", "c")
     };
@@ -133,12 +136,12 @@ fn the_row_names_the_best_key_and_the_first_of_equals() {
 }
 
 #[test]
-fn a_guess_by_device_ranks_above_one_by_user_agent() {
-    let by_ua = |draft: Draft| draft.anyone().ip(IP).ua("agent");
-    let by_model = |draft: Draft| draft.anyone().ip(IP).model("X1");
+fn a_match_by_device_ranks_above_one_by_user_agent() {
+    let by_ua = |draft: Draft| draft.without_ids().ip(IP).ua("agent");
+    let by_model = |draft: Draft| draft.without_ids().ip(IP).model("X1");
     let facts = [
-        by_ua(click("c2", a_and(-HOUR))),
-        by_model(click("c1", a_and(-HOUR))),
+        by_ua(click("c2", a_plus(-HOUR))),
+        by_model(click("c1", a_plus(-HOUR))),
         by_ua(by_model(activation("a", A))),
     ];
     check(facts, &["a: install attributed c1 (click by ip_device) + 2 (click by ip_ua)"]);
@@ -147,12 +150,12 @@ fn a_guess_by_device_ranks_above_one_by_user_agent() {
 #[test]
 fn contributors_are_the_next_three_of_any_tier_newest_first() {
     let facts = [
-        click("c1", a_and(-5 * DAY)),
-        impression("i2", a_and(-10 * MINUTE)),
-        guess(click("c3", a_and(-2 * HOUR))),
-        click("c4", a_and(-3 * DAY)),
-        click("c5", a_and(-4 * DAY)),
-        there(activation("a", A)),
+        click("c1", a_plus(-5 * DAY)),
+        impression("i2", a_plus(-10 * MINUTE)),
+        only_ip_ua(click("c3", a_plus(-2 * HOUR))),
+        click("c4", a_plus(-3 * DAY)),
+        click("c5", a_plus(-4 * DAY)),
+        with_ip_ua(activation("a", A)),
     ];
     let row = "a: install attributed c4 (click by oaid) + 2 (impression by oaid) \
                + 3 (click by ip_ua) + 5 (click by oaid)";
@@ -160,14 +163,14 @@ fn contributors_are_the_next_three_of_any_tier_newest_first() {
 }
 
 #[test]
-fn contributors_at_one_time_come_by_greater_click_id() {
-    let same = |id| click(id, a_and(-DAY));
+fn contributors_at_equal_times_are_ordered_by_greater_click_id() {
+    let same = |id| click(id, a_plus(-DAY));
     let facts = [
         same("x1"),
         same("x3"),
         same("x2"),
         same("x4"),
-        click("w5", a_and(-HOUR)),
+        click("w5", a_plus(-HOUR)),
         activation("a", A),
     ];
     let row = "a: install attributed w5 (click by oaid) + 4 (click by oaid) \
@@ -177,38 +180,38 @@ fn contributors_at_one_time_come_by_greater_click_id() {
 
 #[test]
 fn a_reinstall_without_a_retargeting_touch_stays_unattributed() {
-    let facts = [activation("b", a_and(-DAY)), click("c1", a_and(-HOUR)), activation("a", A)];
+    let facts = [activation("b", a_plus(-DAY)), click("c1", a_plus(-HOUR)), activation("a", A)];
     check(facts, &["b: install organic", "a: reinstall unattributed"]);
 }
 
 #[test]
 fn a_winner_is_found_behind_many_pages() {
-    // Hundreds of newer touches that are worse or rejected stand before it.
+    // Hundreds of newer touches are worse or rejected.
     let newer = (0..300).flat_map(|n| {
-        let time = a_and(-9 * SECOND + n);
+        let time = a_plus(-9 * SECOND + n);
         [click(&format!("r{n}"), time).campaign(1), impression(&format!("s{n}"), time).campaign(1)]
     });
-    let facts: Vec<_> = newer.chain([click("c2", a_and(-DAY)), activation("a", A)]).collect();
+    let facts: Vec<_> = newer.chain([click("c2", a_plus(-DAY)), activation("a", A)]).collect();
     let policy = rules_with(|app| app.fraud.clicks_per_device_max = 0);
-    let worker = fed(Memory::default(), &policy, vec![identified(facts)]);
-    assert_eq!(worker.ledger().shown()[0].short, "a: install attributed c2 (click by oaid)");
+    let worker = worker_after(Memory::default(), &policy, vec![identified(facts)]);
+    assert_eq!(worker.ledger().row_texts()[0].short, "a: install attributed c2 (click by oaid)");
 }
 
 #[test]
-fn ties_are_settled_over_many_pages() {
-    let same = (0..300).map(|n| click(&format!("t{n:03}"), a_and(-HOUR)).campaign(1));
+fn ties_are_resolved_over_many_pages() {
+    let same = (0..300).map(|n| click(&format!("t{n:03}"), a_plus(-HOUR)).campaign(1));
     let facts: Vec<_> = same.chain([activation("a", A)]).collect();
     let policy = rules_with(|app| app.fraud.clicks_per_device_max = 0);
     for facts in [facts.clone(), facts.into_iter().rev().collect()] {
-        let worker = fed(Memory::default(), &policy, vec![identified(facts)]);
-        let rows = worker.ledger().shown();
+        let worker = worker_after(Memory::default(), &policy, vec![identified(facts)]);
+        let rows = worker.ledger().row_texts();
         assert!(rows[0].short.starts_with("a: install attributed t299 "), "{}", rows[0].short);
     }
 }
 
 #[test]
-fn without_rules_of_fraud_the_order_is_the_same() {
-    let facts = [click("c1", a_and(-DAY)), click("c2", a_and(-1)), activation("a", A)];
+fn without_fraud_rules_the_order_is_the_same() {
+    let facts = [click("c1", a_plus(-DAY)), click("c2", a_plus(-1)), activation("a", A)];
     let plain = rules_with(|app| app.fraud = Default::default());
     let row = "a: install attributed c2 (click by oaid) + 1 (click by oaid)";
     check_with(plain, facts.clone(), &[row]);

@@ -1,4 +1,4 @@
-//! Bytes that are not what was written: an error, never a panic.
+//! Damaged bytes lead to an error, never to a panic.
 
 use adtrail_store::StoreError;
 use adtrail_store::layout::codec::fact_record;
@@ -8,28 +8,29 @@ use attribution::facts::event::{EventTime, Family};
 use attribution::ledger::{Facts, Ledger};
 use rocksdb::{DB, Options};
 
-use super::support::facts::{A, HOUR, a_and, activation, click, effect, identified, impression};
+use super::support::facts::{A, HOUR, a_plus, activation, click, effect, identified, impression};
 use super::support::rules::{X, apps, rules};
-use super::support::run::{fed, on_disk, open};
+use super::support::run::{on_disk, open, worker_after};
 use super::{scan, touch};
 
-/// Values of all kinds, each decoded as what it is.
+/// Decodes a value of one kind.
 type Decode = fn(&[u8]) -> Result<(), StoreError>;
 
+/// Values of all kinds with their decoders.
 fn values() -> Vec<(Vec<u8>, Decode)> {
     let facts = identified([
-        click("c1", a_and(-HOUR)).lookback(HOUR * 2).site("s").prop("k", "v").retargeting(),
-        impression("i2", a_and(-HOUR)),
-        activation("a", A).names("c1").install_begin(a_and(-1)).prop("ü", "1,2"),
-        effect("e", a_and(1)).revenue("9.99", "CNY").ip("203.0.113.9"),
+        click("c1", a_plus(-HOUR)).lookback(HOUR * 2).site("s").prop("k", "v").retargeting(),
+        impression("i2", a_plus(-HOUR)),
+        activation("a", A).click_id("c1").install_begin(a_plus(-1)).prop("ü", "1,2"),
+        effect("e", a_plus(1)).revenue("9.99", "CNY").ip("203.0.113.9"),
     ]);
     let keys: Vec<_> = facts.iter().map(|fact| super::write(fact.clone(), &[]).key).collect();
     let (store, _dir) = on_disk(&rules());
-    let mut worker = fed(store, &rules(), vec![facts]);
+    let mut worker = worker_after(store, &rules(), vec![facts]);
     let mut values: Vec<(Vec<u8>, Decode)> = Vec::new();
-    for (key, found) in keys.iter().zip(worker.ledger_mut().records(&keys).expect("homes")) {
+    for (key, found) in keys.iter().zip(worker.ledger_mut().records(&keys).expect("records")) {
         let mut value = Vec::new();
-        fact_record::encode(&found.expect("a home"), &mut value);
+        fact_record::encode(&found.expect("a record"), &mut value);
         values.push((
             value,
             match key.family {
@@ -52,9 +53,9 @@ fn values() -> Vec<(Vec<u8>, Decode)> {
 }
 
 #[test]
-fn values_that_are_cut_or_longer_are_errors() {
+fn truncated_or_extended_values_are_errors() {
     for (mut value, decode) in values() {
-        decode(&value).expect("a good value");
+        decode(&value).expect("a valid value");
         assert!((0..value.len()).all(|len| decode(&value[..len]).is_err()));
         value.push(0);
         decode(&value).expect_err("a longer value");
@@ -62,29 +63,29 @@ fn values_that_are_cut_or_longer_are_errors() {
 }
 
 #[test]
-fn no_flipped_bit_is_a_panic() {
+fn flipped_bits_never_cause_a_panic() {
     let mut errors = 0;
     for (value, decode) in values() {
-        for place in 0..value.len() {
+        for index in 0..value.len() {
             for bit in 0..8 {
                 let mut damaged = value.clone();
-                damaged[place] ^= 1 << bit;
+                damaged[index] ^= 1 << bit;
                 errors += usize::from(decode(&damaged).is_err());
             }
-            // A length or a count of 2^63.
-            let mut damaged = value[..place].to_vec();
+            // A length or count of 2^63.
+            let mut damaged = value[..index].to_vec();
             damaged.extend([0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1]);
-            damaged.extend(&value[place + 1..]);
+            damaged.extend(&value[index + 1..]);
             errors += usize::from(decode(&damaged).is_err());
         }
     }
-    assert!(errors > 1_000, "most are noticed: {errors}");
+    assert!(errors > 1_000, "too few errors: {errors}");
 }
 
 #[test]
-fn damage_in_the_store_is_told() {
+fn damage_in_the_store_is_reported() {
     let (store, dir) = on_disk(&rules());
-    let mut worker = fed(store, &rules(), vec![identified([activation("a", A)])]);
+    let mut worker = worker_after(store, &rules(), vec![identified([activation("a", A)])]);
     super::record_facts(worker.ledger_mut(), [touch("c", 5, &[1])]);
     super::commit(worker.ledger_mut());
     drop(worker);
@@ -100,7 +101,7 @@ fn damage_in_the_store_is_told() {
     }
     let mut store = open(dir.path(), &rules());
     let damaged = |result: Result<(), StoreError>| {
-        let error = result.expect_err("the store is damaged");
+        let error = result.expect_err("a damaged store");
         assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
     };
     damaged(store.records(&[touch("c", 5, &[]).key]).map(drop));

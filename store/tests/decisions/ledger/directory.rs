@@ -1,4 +1,4 @@
-//! The directory of a store: what opens, what does not, and what it says.
+//! The directory of a store: which directories open, which do not, and with which error.
 
 use std::path::Path;
 
@@ -10,30 +10,30 @@ use attribution::rules::policy::{AppPolicy, Policy};
 use rocksdb::{DB, Options};
 use tempfile::TempDir;
 
-use super::support::facts::{A, HOUR, a_and, activation, click, effect, identified, millis};
+use super::support::facts::{A, HOUR, a_plus, activation, click, effect, identified, millis};
 use super::support::rules::rules;
-use super::support::run::{Shelf, fed, open, position, read, settings};
-use super::{commit, home_of, record_facts, scan, times, touch};
+use super::support::run::{LedgerUnderTest, open, position, read, settings, worker_after};
+use super::{commit, record_facts, record_of, scan, times, touch};
 
 fn folder() -> TempDir {
     TempDir::with_prefix("adtrail-store-").expect("a temporary folder")
 }
 
 fn failure(path: &Path) -> StoreError {
-    Embedded::open(&settings(path), &rules()).expect_err("the store does not open")
+    Embedded::open(&settings(path), &rules()).expect_err("the store must not open")
 }
 
 #[test]
-fn what_was_committed_is_there_after_opening_again() {
+fn committed_data_survives_reopening() {
     let dir = folder();
     let facts = identified([
-        click("c1", a_and(-HOUR)),
+        click("c1", a_plus(-HOUR)),
         activation("a", A),
-        activation("b", a_and(1)),
-        effect("e", a_and(2)),
+        activation("b", a_plus(1)),
+        effect("e", a_plus(2)),
     ]);
-    let worker = fed(open(dir.path(), &rules()), &rules(), vec![facts]);
-    let (rows, counts) = (worker.ledger().shown(), worker.ledger().status_counts());
+    let worker = worker_after(open(dir.path(), &rules()), &rules(), vec![facts]);
+    let (rows, counts) = (worker.ledger().row_texts(), worker.ledger().status_counts());
     drop(worker);
     let mut store = open(dir.path(), &rules());
     record_facts(&mut store, [touch("c", 5, &[1])]);
@@ -43,18 +43,18 @@ fn what_was_committed_is_there_after_opening_again() {
     drop(store);
 
     let mut store = open(dir.path(), &rules());
-    assert_eq!(store.shown(), rows);
+    assert_eq!(store.row_texts(), rows);
     assert_eq!(rows.len(), 3);
     assert_eq!(store.status_counts(), counts);
     assert_eq!(store.positions().expect("positions"), [position("clicks", 0, 7)]);
     assert_eq!(store.consumed_until(), Some(millis(9)));
     assert_eq!(times(&mut store, scan(1, 9, 0)), [5]);
     let write = touch("c", 5, &[]);
-    assert_eq!(home_of(&mut store, write.key), Some(write.record));
+    assert_eq!(record_of(&mut store, write.key), Some(write.record));
 }
 
 #[test]
-fn what_was_recorded_alone_is_gone_after_opening_again() {
+fn uncommitted_facts_are_lost_on_reopening() {
     let dir = folder();
     let mut store = open(dir.path(), &rules());
     record_facts(&mut store, [touch("c", 5, &[1])]);
@@ -63,19 +63,19 @@ fn what_was_recorded_alone_is_gone_after_opening_again() {
     drop(store);
     let mut store = open(dir.path(), &rules());
     assert_eq!(times(&mut store, scan(1, 9, 0)), [5]);
-    assert_eq!(home_of(&mut store, touch("d", 6, &[]).key), None);
+    assert_eq!(record_of(&mut store, touch("d", 6, &[]).key), None);
 }
 
 #[test]
-fn the_counts_follow_corrections_and_are_right_after_opening_again() {
+fn counts_follow_corrections_and_survive_reopening() {
     let dir = folder();
     let batches = [
-        identified([activation("a", A), effect("e", a_and(1)), effect("f", a_and(-9 * HOUR))]),
-        identified([click("c1", a_and(-HOUR))]),
+        identified([activation("a", A), effect("e", a_plus(1)), effect("f", a_plus(-9 * HOUR))]),
+        identified([click("c1", a_plus(-HOUR))]),
     ];
     let mut seen = Vec::new();
     for batch in batches {
-        let worker = fed(open(dir.path(), &rules()), &rules(), vec![batch]);
+        let worker = worker_after(open(dir.path(), &rules()), &rules(), vec![batch]);
         drop(worker);
         let store = open(dir.path(), &rules());
         let mut counts: Vec<_> = store
@@ -99,7 +99,7 @@ fn the_counts_follow_corrections_and_are_right_after_opening_again() {
 }
 
 #[test]
-fn a_store_is_written_by_one_at_a_time() {
+fn a_store_has_one_writer_at_a_time() {
     let dir = folder();
     let first = open(dir.path(), &rules());
     let error = failure(dir.path());
@@ -109,7 +109,7 @@ fn a_store_is_written_by_one_at_a_time() {
 }
 
 #[test]
-fn a_directory_is_made_with_all_that_are_above_it() {
+fn a_directory_is_created_with_its_parents() {
     let dir = folder();
     open(&dir.path().join("a/b/c"), &rules());
 }
@@ -132,7 +132,7 @@ fn the_number_of_partitions_is_fixed() {
     open(dir.path(), &rules());
 }
 
-/// A policy of apps by pid, key and the key that they had.
+/// A policy with apps of these pids, keys and previous keys.
 fn named(apps: &[(u32, &str, Option<&str>)]) -> Policy {
     let app = rules().apps().next().expect("an app").clone();
     let named = |(pid, key, previous_key): &(u32, &str, Option<&str>)| AppPolicy {
@@ -149,19 +149,22 @@ fn check_apps_refused(dir: &TempDir, apps: &[(u32, &str, Option<&str>)], expecte
     let reader = open_for_reading(&settings(dir.path())).expect("a store");
     let opened = Embedded::open(&settings(dir.path()), &policy).map(drop);
     for error in [opened, reader.require_apps(&policy)] {
-        let error = error.expect_err("another app").to_string();
+        let error = error.expect_err("a different app").to_string();
         expected.iter().for_each(|part| assert!(error.contains(part), "{error}"));
     }
 }
 
 #[test]
-fn a_pid_stays_with_its_app() {
+fn the_pid_of_an_app_cannot_change() {
     let dir = folder();
     drop(open(dir.path(), &named(&[(1, "app-x", None), (2, "app-y", None)])));
-    // One that comes, and one that goes.
+    // One app is removed, another is added.
     let known = named(&[(2, "app-y", None), (3, "app-z", None)]);
     drop(open(dir.path(), &known));
-    open_for_reading(&settings(dir.path())).expect("a store").require_apps(&known).expect("known");
+    open_for_reading(&settings(dir.path()))
+        .expect("a store")
+        .require_apps(&known)
+        .expect("the apps match");
     let check = |apps: &[(u32, &str, Option<&str>)], expected: &[&str]| {
         check_apps_refused(&dir, apps, expected);
     };
@@ -174,13 +177,16 @@ fn a_pid_stays_with_its_app() {
 }
 
 #[test]
-fn an_app_that_says_so_was_renamed() {
+fn an_app_can_be_renamed_with_previous_key() {
     let dir = folder();
     drop(open(dir.path(), &named(&[(1, "app-x", None), (2, "app-y", None)])));
-    // Its key is another app's at once.
+    // Another app takes its previous key at the same time.
     let renamed = named(&[(1, "app-new", Some("app-x")), (3, "app-x", None)]);
-    open_for_reading(&settings(dir.path())).expect("a store").require_apps(&renamed).expect("so");
-    // It goes on saying so.
+    open_for_reading(&settings(dir.path()))
+        .expect("a store")
+        .require_apps(&renamed)
+        .expect("a renamed app");
+    // `previous_key` may stay in the settings.
     (0..2).for_each(|_| drop(open(dir.path(), &renamed)));
     check_apps_refused(&dir, &[(1, "app-x", None)], &["pid 1", "the app \"app-new\""]);
     let swapped = [(2, "app-new", Some("app-y")), (1, "app-y", Some("app-new"))];
@@ -189,7 +195,7 @@ fn an_app_that_says_so_was_renamed() {
 }
 
 #[test]
-fn a_directory_of_something_else_is_left_alone() {
+fn a_foreign_directory_is_refused_and_unchanged() {
     let dir = folder();
     std::fs::write(dir.path().join("notes.txt"), "mine").expect("a file");
     let error = failure(dir.path());
@@ -198,8 +204,8 @@ fn a_directory_of_something_else_is_left_alone() {
 }
 
 #[test]
-fn a_rocksdb_of_something_else_is_left_alone() {
-    // One of theirs may be called as one of ours.
+fn a_foreign_rocksdb_is_refused_and_unchanged() {
+    // A foreign table may have the name of one of ours.
     for table in ["default", "theirs", "meta"] {
         let dir = folder();
         let mut options = Options::default();
@@ -217,7 +223,7 @@ fn a_rocksdb_of_something_else_is_left_alone() {
 }
 
 #[test]
-fn a_store_whose_making_was_cut_off_is_made() {
+fn an_interrupted_creation_is_completed() {
     let dir = folder();
     let mut options = Options::default();
     options.create_if_missing(true);
@@ -226,7 +232,7 @@ fn a_store_whose_making_was_cut_off_is_made() {
 }
 
 #[test]
-fn a_file_in_the_place_of_the_directory_is_no_store() {
+fn a_file_instead_of_a_directory_is_refused() {
     let dir = folder();
     let path = dir.path().join("file");
     std::fs::write(&path, "").expect("a file");
@@ -236,10 +242,10 @@ fn a_file_in_the_place_of_the_directory_is_no_store() {
     assert!(matches!(error, StoreError::Unwritable { .. }), "{error}");
 }
 
-/// Permissions do not stop a test that runs as root. A lock file that can not be opened does, in
-/// the same place where a directory without permission to write stops everybody else.
+/// Permissions do not stop a test that runs as root. A lock file that cannot be opened fails at the same point as a
+/// directory without write permission.
 #[test]
-fn a_directory_that_can_not_be_written_is_not_one_in_use() {
+fn an_unwritable_directory_is_not_reported_as_in_use() {
     let dir = folder();
     drop(open(dir.path(), &rules()));
     let lock = dir.path().join("LOCK");
@@ -249,34 +255,38 @@ fn a_directory_that_can_not_be_written_is_not_one_in_use() {
     assert!(matches!(error, StoreError::Unwritable { .. }), "{error}");
 }
 
-/// Who reads beside a service, or after a crash, sees all that was committed or an error.
+/// A reader beside a service, or after a crash, sees everything that was committed, or an error.
 #[test]
-fn a_damaged_log_is_not_read_as_if_it_were_whole() {
+fn a_damaged_log_is_an_error() {
     let dir = folder();
     let path = dir.path();
-    fed(open(path, &rules()), &rules(), vec![identified([click("c1", A), activation("a", A)])]);
+    worker_after(
+        open(path, &rules()),
+        &rules(),
+        vec![identified([click("c1", A), activation("a", A)])],
+    );
     let files = std::fs::read_dir(path).expect("a folder").map(|file| file.expect("a file").path());
     let is_log = |file: &std::path::PathBuf| file.extension().is_some_and(|end| end == "log");
     let log = files.filter(is_log).max().expect("a log");
     let whole = std::fs::read(&log).expect("a file");
     assert_eq!(read(&open_for_reading(&settings(path)).expect("a store")).len(), 1);
-    // Each place takes as long as a reader tries to open a store that might be written meanwhile.
-    for place in (0..whole.len()).step_by(97 * testbed::length(7, 1)) {
+    // Each attempt takes as long as a reader retries to open a store that might be being written.
+    for offset in (0..whole.len()).step_by(97 * testbed::length(7, 1)) {
         let mut damaged = whole.clone();
-        damaged[place] ^= 0x10;
+        damaged[offset] ^= 0x10;
         std::fs::write(&log, damaged).expect("a write");
         match open_for_reading(&settings(path)) {
             Err(error) => assert!(matches!(error, StoreError::Corrupt { .. }), "{error}"),
-            Ok(reader) => panic!("byte {place} of {}: {} rows", whole.len(), read(&reader).len()),
+            Ok(reader) => panic!("byte {offset} of {}: {} rows", whole.len(), read(&reader).len()),
         }
     }
-    // A process that was killed may have written half of what it wrote last.
+    // A killed process may have written half of its last record.
     std::fs::write(&log, &whole[..whole.len() - 3]).expect("a write");
     assert!(open_for_reading(&settings(path)).is_ok());
 }
 
 #[test]
-fn what_is_missing_can_not_be_read() {
+fn a_missing_store_cannot_be_read() {
     let dir = folder();
     let error = open_for_reading(&settings(&dir.path().join("none"))).expect_err("no store");
     assert!(matches!(error, StoreError::Missing { .. }), "{error}");

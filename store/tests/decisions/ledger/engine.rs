@@ -1,11 +1,11 @@
-//! What the engine says of its own work.
+//! The engine's statistics.
 
 use adtrail_store::embedded::{Embedded, Engine, Figures, TableFigures};
 use attribution::facts::event::Family;
 use attribution::facts::match_keys::fact_key;
 use tempfile::TempDir;
 
-use super::{commit, end_of_time, home_of, record_facts, scan, times, touch};
+use super::{commit, end_of_time, record_facts, record_of, scan, times, touch};
 use crate::support::rules::{X, rules};
 use crate::support::run::on_disk;
 
@@ -16,37 +16,40 @@ fn figures(store: &Embedded) -> Figures {
 }
 
 fn table(figures: &Figures, name: &str) -> TableFigures {
-    let place = Engine::TABLES.iter().position(|table| *table == name).expect("a table");
-    figures.tables[place]
+    let index = Engine::TABLES.iter().position(|table| *table == name).expect("a table");
+    figures.tables[index]
 }
 
-/// A store with so many clicks, each with a key of its own from 0 on.
-fn clicked(count: u64) -> (Embedded, TempDir) {
+/// A store with `count` clicks, each under its own key, counted from 0.
+fn with_clicks(count: u64) -> (Embedded, TempDir) {
     let (mut store, dir) = on_disk(&rules());
     record_facts(&mut store, (0..count).map(|n| touch(&format!("c{n}"), 1_000, &[n])));
     commit(&mut store);
     (store, dir)
 }
 
-/// How many of 500 ids are known.
-fn known(store: &mut Embedded, prefix: &str) -> usize {
+/// The number of ids that are found, of 500.
+fn found(store: &mut Embedded, prefix: &str) -> usize {
     let key = |n: &u32| fact_key(Family::Touch, X, &format!("{prefix}{n}"));
-    (0..500).filter(|n| home_of(store, key(n)).is_some()).count()
+    (0..500).filter(|n| record_of(store, key(n)).is_some()).count()
 }
 
 #[test]
-fn write_buffers_are_part_of_the_memory() {
-    let (store, _dir) = clicked(20_000);
+fn write_buffers_are_charged_to_the_cache() {
+    let (store, _dir) = with_clicks(20_000);
     let figures = figures(&store);
     assert_eq!(figures.cache_capacity_bytes, 64 * MIB);
     let buffers: u64 = figures.tables.iter().map(|table| table.memtable_bytes).sum();
-    assert!(buffers > 4 * MIB, "{buffers} bytes of clicks");
-    assert!(figures.cache_bytes >= buffers, "{buffers} bytes are not charged: {figures:?}");
+    assert!(buffers > 4 * MIB, "only {buffers} bytes in write buffers");
+    assert!(
+        figures.cache_bytes >= buffers,
+        "the cache is not charged for {buffers} bytes: {figures:?}"
+    );
 }
 
 #[test]
-fn bytes_are_followed_from_the_log_to_the_files() {
-    let (store, _dir) = clicked(1_000);
+fn written_bytes_are_counted_from_the_log_to_the_files() {
+    let (store, _dir) = with_clicks(1_000);
     let before = figures(&store);
     assert!(before.written_bytes > 100_000, "{before:?}");
     assert!(before.wal_written_bytes >= before.written_bytes, "{before:?}");
@@ -67,31 +70,31 @@ fn bytes_are_followed_from_the_log_to_the_files() {
 }
 
 #[test]
-fn what_filters_and_the_cache_save_is_counted() {
-    let (mut store, _dir) = clicked(1_000);
+fn hits_of_filters_and_cache_are_counted() {
+    let (mut store, _dir) = with_clicks(1_000);
     store.compact();
     let before = figures(&store);
-    assert_eq!(known(&mut store, "none"), 0);
+    assert_eq!(found(&mut store, "none"), 0);
     let missed = figures(&store);
-    // What is before or after all keys of a file need not be asked about.
+    // The filter is not asked for keys outside the key range of a file.
     let checks = missed.filter_checks - before.filter_checks;
     assert!((450..=500).contains(&checks), "{checks} of 500");
     let useful = missed.filter_useful - before.filter_useful;
     assert!((450..=500).contains(&useful), "{useful} of 500");
 
-    assert_eq!(known(&mut store, "c"), 500);
-    let found = figures(&store);
-    assert_eq!(found.filter_useful, missed.filter_useful);
-    assert!(found.cache_misses > missed.cache_misses, "{found:?}");
-    assert_eq!(known(&mut store, "c"), 500);
+    assert_eq!(found(&mut store, "c"), 500);
+    let hit = figures(&store);
+    assert_eq!(hit.filter_useful, missed.filter_useful);
+    assert!(hit.cache_misses > missed.cache_misses, "{hit:?}");
+    assert_eq!(found(&mut store, "c"), 500);
     let again = figures(&store);
-    assert_eq!(again.cache_misses, found.cache_misses);
-    assert!(again.cache_hits >= found.cache_hits + 500, "{again:?}");
+    assert_eq!(again.cache_misses, hit.cache_misses);
+    assert!(again.cache_hits >= hit.cache_hits + 500, "{again:?}");
 }
 
 #[test]
-fn filters_of_scans_are_counted_too() {
-    let (mut store, _dir) = clicked(1_000);
+fn filter_checks_of_scans_are_counted() {
+    let (mut store, _dir) = with_clicks(1_000);
     store.compact();
     let before = figures(&store);
     for key in 0..500 {

@@ -1,4 +1,4 @@
-//! Facts: homes and index entries.
+//! Facts: records and index entries.
 
 use attribution::facts::event::{Family, Pid};
 use attribution::facts::keys::MatchKey;
@@ -9,49 +9,52 @@ use attribution::ledger::index::{IndexEntry, Scan};
 use super::support::facts::{activation, click, effect, millis};
 use super::support::rules::{X, Y};
 use super::{
-    Kept, commit, end_of_time, entries, entry, home_of, of_app, record_facts, scan, times, touch,
-    write,
+    SuiteLedger, commit, end_of_time, entries, entry, of_app, record_facts, record_of, scan, times,
+    touch, write,
 };
 
-suite! { on_hbase_too:
-    recorded_facts_have_their_homes_at_once
-    homes_come_in_the_order_of_their_keys
-    a_home_is_replaced
+suite! { with_hbase:
+    recorded_facts_can_be_read_before_the_commit
+    records_are_returned_in_the_order_of_the_keys
+    a_record_can_be_replaced
     scans_are_newest_first_and_both_bounds_are_inclusive
-    a_scan_whose_bounds_cross_is_empty
-    the_first_and_the_last_times_are_found
-    pages_follow_each_other
-    many_entries_of_one_millisecond_have_pages
-    what_is_stored_and_what_is_recorded_are_one_scan
-    a_recorded_end_hides_a_stored_entry
-    an_entry_can_end_before_it_is_stored
-    an_entry_can_come_back
-    a_key_finds_its_own_family_and_app_alone
-    a_fact_is_found_by_each_of_its_keys
-    many_scans_are_answered_in_their_order
-    nothing_asked_is_nothing_done
+    a_scan_with_crossed_bounds_is_empty
+    the_earliest_and_latest_times_are_found
+    pages_continue_where_the_last_one_ended
+    entries_of_one_millisecond_can_be_read_in_pages
+    a_scan_merges_stored_and_recorded_entries
+    a_recorded_deletion_hides_a_stored_entry
+    an_entry_can_be_deleted_before_it_is_stored
+    a_deleted_entry_can_be_put_again
+    a_scan_finds_only_its_family_and_app
+    a_fact_is_found_under_each_of_its_keys
+    scans_are_answered_in_order
+    empty_requests_do_nothing
 }
 
-fn recorded_facts_have_their_homes_at_once(ledger: &mut impl Kept) {
+fn recorded_facts_can_be_read_before_the_commit(ledger: &mut impl SuiteLedger) {
     let facts = [
         touch("c", 5, &[1]),
-        write(activation("a", millis(6)).names("c").install_begin(millis(4)).prop("k", "v"), &[1]),
+        write(
+            activation("a", millis(6)).click_id("c").install_begin(millis(4)).prop("k", "v"),
+            &[1],
+        ),
         write(effect("e", millis(7)).revenue("9.99", "CNY").ip("203.0.113.9"), &[1]),
     ];
     for fact in &facts {
-        assert_eq!(home_of(ledger, fact.key), None);
+        assert_eq!(record_of(ledger, fact.key), None);
     }
     record_facts(ledger, facts.clone());
     for fact in &facts {
-        assert_eq!(home_of(ledger, fact.key).as_ref(), Some(&fact.record));
+        assert_eq!(record_of(ledger, fact.key).as_ref(), Some(&fact.record));
     }
     commit(ledger);
     for fact in &facts {
-        assert_eq!(home_of(ledger, fact.key).as_ref(), Some(&fact.record));
+        assert_eq!(record_of(ledger, fact.key).as_ref(), Some(&fact.record));
     }
 }
 
-fn homes_come_in_the_order_of_their_keys(ledger: &mut impl Kept) {
+fn records_are_returned_in_the_order_of_the_keys(ledger: &mut impl SuiteLedger) {
     let facts: Vec<FactWrite> = (0..20)
         .map(|n| match n % 3 {
             0 => touch(&format!("c{n}"), n, &[]),
@@ -69,22 +72,22 @@ fn homes_come_in_the_order_of_their_keys(ledger: &mut impl Kept) {
     let mut expected: Vec<_> = facts.iter().rev().map(|fact| Some(fact.record.clone())).collect();
     expected.push(None);
     expected.push(expected[3].clone());
-    assert_eq!(ledger.records(&keys).expect("a look-up"), expected);
+    assert_eq!(ledger.records(&keys).expect("a lookup"), expected);
 }
 
-fn a_home_is_replaced(ledger: &mut impl Kept) {
+fn a_record_can_be_replaced(ledger: &mut impl SuiteLedger) {
     let [first, second, third] = [9, 8, 7].map(|ms| touch("c", ms, &[1]));
     record_facts(ledger, [first.clone()]);
     record_facts(ledger, [second.clone()]);
-    assert_eq!(home_of(ledger, first.key), Some(second.record));
+    assert_eq!(record_of(ledger, first.key), Some(second.record));
     commit(ledger);
     record_facts(ledger, [third.clone()]);
-    assert_eq!(home_of(ledger, first.key), Some(third.record.clone()));
+    assert_eq!(record_of(ledger, first.key), Some(third.record.clone()));
     commit(ledger);
-    assert_eq!(home_of(ledger, first.key), Some(third.record));
+    assert_eq!(record_of(ledger, first.key), Some(third.record));
 }
 
-fn scans_are_newest_first_and_both_bounds_are_inclusive(ledger: &mut impl Kept) {
+fn scans_are_newest_first_and_both_bounds_are_inclusive(ledger: &mut impl SuiteLedger) {
     record_facts(ledger, [3, 1, 5, 2, 4].map(|ms| touch(&format!("c{ms}"), ms, &[1])));
     for _ in ["recorded", "committed"] {
         assert_eq!(times(ledger, scan(1, 9, 0)), [5, 4, 3, 2, 1]);
@@ -96,14 +99,14 @@ fn scans_are_newest_first_and_both_bounds_are_inclusive(ledger: &mut impl Kept) 
     }
 }
 
-fn a_scan_whose_bounds_cross_is_empty(ledger: &mut impl Kept) {
+fn a_scan_with_crossed_bounds_is_empty(ledger: &mut impl SuiteLedger) {
     record_facts(ledger, [touch("c", 5, &[1])]);
     assert_eq!(times(ledger, scan(1, 4, 6)), [0; 0]);
     commit(ledger);
     assert_eq!(times(ledger, scan(1, 4, 6)), [0; 0]);
 }
 
-fn the_first_and_the_last_times_are_found(ledger: &mut impl Kept) {
+fn the_earliest_and_latest_times_are_found(ledger: &mut impl SuiteLedger) {
     record_facts(ledger, [touch("first", 0, &[1]), touch("last", end_of_time(), &[1])]);
     for _ in ["recorded", "committed"] {
         assert_eq!(times(ledger, scan(1, end_of_time(), 0)), [end_of_time() as u64, 0]);
@@ -113,8 +116,8 @@ fn the_first_and_the_last_times_are_found(ledger: &mut impl Kept) {
     }
 }
 
-/// All entries of a scan, page by page.
-fn paged(ledger: &mut impl Kept, scan: Scan, limit: usize) -> Vec<IndexEntry> {
+/// All entries of a scan, read in pages.
+fn paged(ledger: &mut impl SuiteLedger, scan: Scan, limit: usize) -> Vec<IndexEntry> {
     let mut found: Vec<IndexEntry> = Vec::new();
     loop {
         let page = entries(ledger, Scan { after: found.last().copied(), limit, ..scan });
@@ -127,7 +130,7 @@ fn paged(ledger: &mut impl Kept, scan: Scan, limit: usize) -> Vec<IndexEntry> {
     }
 }
 
-fn pages_follow_each_other(ledger: &mut impl Kept) {
+fn pages_continue_where_the_last_one_ended(ledger: &mut impl SuiteLedger) {
     let even = (0..20).map(|n| touch(&format!("c{n}"), n * 2, &[1]));
     let odd = (0..20).map(|n| touch(&format!("d{n}"), n * 2 + 1, &[1]));
     record_facts(ledger, even);
@@ -140,7 +143,7 @@ fn pages_follow_each_other(ledger: &mut impl Kept) {
     }
 }
 
-fn many_entries_of_one_millisecond_have_pages(ledger: &mut impl Kept) {
+fn entries_of_one_millisecond_can_be_read_in_pages(ledger: &mut impl SuiteLedger) {
     let facts: Vec<_> = (0..50).map(|n| touch(&format!("c{n}"), 5, &[1])).collect();
     record_facts(ledger, facts[..25].to_vec());
     commit(ledger);
@@ -156,27 +159,27 @@ fn many_entries_of_one_millisecond_have_pages(ledger: &mut impl Kept) {
     assert_eq!(whole[1..51], expected);
 }
 
-fn what_is_stored_and_what_is_recorded_are_one_scan(ledger: &mut impl Kept) {
+fn a_scan_merges_stored_and_recorded_entries(ledger: &mut impl SuiteLedger) {
     record_facts(ledger, [touch("c1", 1, &[1]), touch("c3", 3, &[1]), touch("c5", 5, &[1])]);
     commit(ledger);
     record_facts(ledger, [touch("c0", 0, &[1]), touch("c2", 2, &[1]), touch("c6", 6, &[1])]);
-    // What is stored is recorded again.
+    // A stored fact is recorded again.
     record_facts(ledger, [touch("c3", 3, &[1])]);
     assert_eq!(times(ledger, scan(1, 9, 0)), [6, 5, 3, 2, 1, 0]);
     commit(ledger);
     assert_eq!(times(ledger, scan(1, 9, 0)), [6, 5, 3, 2, 1, 0]);
 }
 
-/// The touch with the entries that it replaces.
-fn instead(write: FactWrite, keys: &[u64], ms: i64) -> FactWrite {
+/// The touch, replacing stale index entries under `keys` at `ms`.
+fn replacing(write: FactWrite, keys: &[u64], ms: i64) -> FactWrite {
     let stale = keys.iter().map(|key| (MatchKey(*key), millis(ms))).collect();
     FactWrite { stale, ..write }
 }
 
-fn a_recorded_end_hides_a_stored_entry(ledger: &mut impl Kept) {
+fn a_recorded_deletion_hides_a_stored_entry(ledger: &mut impl SuiteLedger) {
     record_facts(ledger, [touch("c", 5, &[1, 2]), touch("d", 5, &[1]), touch("e", 4, &[1])]);
     commit(ledger);
-    record_facts(ledger, [instead(touch("c", 3, &[1]), &[1, 2], 5)]);
+    record_facts(ledger, [replacing(touch("c", 3, &[1]), &[1, 2], 5)]);
     for _ in ["recorded", "committed"] {
         assert_eq!(times(ledger, scan(1, 9, 0)), [5, 4, 3]);
         assert_eq!(entries(ledger, scan(1, 5, 5)), [entry(&touch("d", 5, &[]))]);
@@ -186,9 +189,9 @@ fn a_recorded_end_hides_a_stored_entry(ledger: &mut impl Kept) {
     }
 }
 
-fn an_entry_can_end_before_it_is_stored(ledger: &mut impl Kept) {
+fn an_entry_can_be_deleted_before_it_is_stored(ledger: &mut impl SuiteLedger) {
     record_facts(ledger, [touch("c", 5, &[1, 2])]);
-    record_facts(ledger, [instead(touch("c", 3, &[2]), &[1, 2], 5)]);
+    record_facts(ledger, [replacing(touch("c", 3, &[2]), &[1, 2], 5)]);
     for _ in ["recorded", "committed"] {
         assert_eq!(times(ledger, scan(1, 9, 0)), [0; 0]);
         assert_eq!(times(ledger, scan(2, 9, 0)), [3]);
@@ -196,30 +199,30 @@ fn an_entry_can_end_before_it_is_stored(ledger: &mut impl Kept) {
     }
 }
 
-/// Of facts with one time it is the content that says which one stands, so a key can be one of the first and
-/// of the third. On a shared store the entry of the second may stay: it leads to a fact that does not match.
-fn an_entry_can_come_back(ledger: &mut impl Kept) {
+/// The content decides between messages with the same time, so the first and the third fact can have the same key. On a
+/// shared store, the entry of the second may stay: it leads to a fact that does not match.
+fn a_deleted_entry_can_be_put_again(ledger: &mut impl SuiteLedger) {
     record_facts(ledger, [touch("c", 5, &[1])]);
     commit(ledger);
-    record_facts(ledger, [instead(touch("c", 5, &[2]), &[1], 5)]);
-    record_facts(ledger, [instead(touch("c", 5, &[1]), &[2], 5)]);
+    record_facts(ledger, [replacing(touch("c", 5, &[2]), &[1], 5)]);
+    record_facts(ledger, [replacing(touch("c", 5, &[1]), &[2], 5)]);
     assert_eq!(times(ledger, scan(1, 9, 0)), [5]);
     commit(ledger);
     assert_eq!(times(ledger, scan(1, 9, 0)), [5]);
-    // Ended and set by one write: it is set.
-    record_facts(ledger, [instead(touch("c", 5, &[1]), &[1], 5)]);
+    // Deleted and put by one write: it is put.
+    record_facts(ledger, [replacing(touch("c", 5, &[1]), &[1], 5)]);
     commit(ledger);
     assert_eq!(times(ledger, scan(1, 9, 0)), [5]);
 }
 
-fn a_key_finds_its_own_family_and_app_alone(ledger: &mut impl Kept) {
+fn a_scan_finds_only_its_family_and_app(ledger: &mut impl SuiteLedger) {
     let all = |n: i64| {
         [X, Y].into_iter().flat_map(move |pid: Pid| {
             [
                 of_app(pid, click(&format!("c{n}"), millis(n)), &[1]),
                 of_app(pid, activation(&format!("a{n}"), millis(n)), &[1]),
                 of_app(pid, effect(&format!("e{n}"), millis(n)), &[1]),
-                // The keys before and after.
+                // Under the keys before and after.
                 of_app(pid, click(&format!("b{n}"), millis(n)), &[0]),
                 of_app(pid, click(&format!("d{n}"), millis(n)), &[2]),
             ]
@@ -241,7 +244,7 @@ fn a_key_finds_its_own_family_and_app_alone(ledger: &mut impl Kept) {
     }
 }
 
-fn a_fact_is_found_by_each_of_its_keys(ledger: &mut impl Kept) {
+fn a_fact_is_found_under_each_of_its_keys(ledger: &mut impl SuiteLedger) {
     let keys = [0, 1, u64::MAX - 1, u64::MAX];
     record_facts(ledger, [touch("c", 5, &keys)]);
     for _ in ["recorded", "committed"] {
@@ -252,7 +255,7 @@ fn a_fact_is_found_by_each_of_its_keys(ledger: &mut impl Kept) {
     }
 }
 
-fn many_scans_are_answered_in_their_order(ledger: &mut impl Kept) {
+fn scans_are_answered_in_order(ledger: &mut impl SuiteLedger) {
     record_facts(ledger, (0..30).map(|n| touch(&format!("c{n}"), n, &[n as u64 % 3])));
     record_facts(ledger, [write(activation("a", millis(5)), &[1])]);
     commit(ledger);
@@ -266,8 +269,8 @@ fn many_scans_are_answered_in_their_order(ledger: &mut impl Kept) {
     assert_eq!(found[4][0].time, millis(8));
 }
 
-fn nothing_asked_is_nothing_done(ledger: &mut impl Kept) {
-    assert!(ledger.records(&[]).expect("a look-up").is_empty());
+fn empty_requests_do_nothing(ledger: &mut impl SuiteLedger) {
+    assert!(ledger.records(&[]).expect("a lookup").is_empty());
     assert!(ledger.scan(&[]).expect("scans").is_empty());
     record_facts(ledger, []);
     commit(ledger);

@@ -1,4 +1,4 @@
-//! What tests of ledgers give them and ask of them.
+//! Helpers shared by the tests of ledgers: facts to record, and queries.
 
 use adtrail_store::StoreError;
 use attribution::facts::event::{EventTime, Fact, Family, Pid};
@@ -11,12 +11,12 @@ use attribution::ledger::{FactWrite, Ledger, Progress};
 use super::support::facts::{Draft, millis};
 use super::support::rules::X;
 
-/// A ledger that a test of the suite runs on.
-pub trait Kept: Ledger<Error = StoreError> {}
+/// A ledger that tests of the suite run on.
+pub trait SuiteLedger: Ledger<Error = StoreError> {}
 
-impl<L: Ledger<Error = StoreError>> Kept for L {}
+impl<L: Ledger<Error = StoreError>> SuiteLedger for L {}
 
-/// A fact to record, found under the keys.
+/// A fact to record, indexed under the keys.
 pub fn write(fact: impl Into<Fact>, keys: &[u64]) -> FactWrite {
     let fact = fact.into();
     FactWrite {
@@ -29,7 +29,7 @@ pub fn write(fact: impl Into<Fact>, keys: &[u64]) -> FactWrite {
     }
 }
 
-/// A touch at a time, found under the keys.
+/// A touch at a time, indexed under the keys.
 pub fn touch(id: &str, ms: i64, keys: &[u64]) -> FactWrite {
     write(super::support::facts::click(id, millis(ms)), keys)
 }
@@ -47,45 +47,45 @@ pub fn scan(key: u64, newest: i64, oldest: i64) -> Scan {
     }
 }
 
-/// As a worker does it: what is given back was known otherwise than thought, and is looked at.
-pub fn record_facts(ledger: &mut impl Kept, writes: impl IntoIterator<Item = FactWrite>) {
-    let lost = ledger.record(writes.into_iter().collect()).expect("facts are recorded");
-    if lost.is_empty() {
+/// Records facts as a worker does: conflicting writes are looked up and recorded again.
+pub fn record_facts(ledger: &mut impl SuiteLedger, writes: impl IntoIterator<Item = FactWrite>) {
+    let conflicts = ledger.record(writes.into_iter().collect()).expect("facts are recorded");
+    if conflicts.is_empty() {
         return;
     }
-    let keys: Vec<FactKey> = lost.iter().map(|write| write.key).collect();
-    ledger.lookup(&keys).expect("a look-up");
-    let lost = ledger.record(lost).expect("facts are recorded");
-    assert!(lost.is_empty(), "nobody else writes");
+    let keys: Vec<FactKey> = conflicts.iter().map(|write| write.key).collect();
+    ledger.lookup(&keys).expect("a lookup");
+    let conflicts = ledger.record(conflicts).expect("facts are recorded");
+    assert!(conflicts.is_empty(), "there is no other writer");
 }
 
-pub fn commit(ledger: &mut impl Kept) {
-    let lost = ledger.commit(Vec::new(), &Progress::default()).expect("facts are committed");
-    assert!(lost.is_empty(), "nobody else writes");
+pub fn commit(ledger: &mut impl SuiteLedger) {
+    let conflicts = ledger.commit(Vec::new(), &Progress::default()).expect("facts are committed");
+    assert!(conflicts.is_empty(), "there is no other writer");
 }
 
-pub fn entries(ledger: &mut impl Kept, scan: Scan) -> Vec<IndexEntry> {
+pub fn entries(ledger: &mut impl SuiteLedger, scan: Scan) -> Vec<IndexEntry> {
     ledger.scan(&[scan]).expect("a scan").remove(0)
 }
 
 /// The times of a scan's entries.
-pub fn times(ledger: &mut impl Kept, scan: Scan) -> Vec<u64> {
+pub fn times(ledger: &mut impl SuiteLedger, scan: Scan) -> Vec<u64> {
     entries(ledger, scan).iter().map(|entry| entry.time.millis()).collect()
 }
 
-pub fn home_of(ledger: &mut impl Kept, key: FactKey) -> Option<FactRecord> {
-    ledger.records(&[key]).expect("a look-up").remove(0)
+pub fn record_of(ledger: &mut impl SuiteLedger, key: FactKey) -> Option<FactRecord> {
+    ledger.records(&[key]).expect("a lookup").remove(0)
 }
 
-pub fn entry(of: &FactWrite) -> IndexEntry {
-    IndexEntry { time: of.record.time(), fact: of.key }
+pub fn entry(write: &FactWrite) -> IndexEntry {
+    IndexEntry { time: write.record.time(), fact: write.key }
 }
 
 pub fn end_of_time() -> i64 {
     EventTime::MAX.millis() as i64
 }
 
-/// The same write of another app.
+/// The fact as one of this app, indexed under the keys.
 pub fn of_app(pid: Pid, draft: Draft, keys: &[u64]) -> FactWrite {
     let draft = if pid == X { draft } else { draft.of_app_y() };
     write(draft, keys)

@@ -1,17 +1,17 @@
-//! What every ledger does, one suite for all of them; and what a store on disk does besides.
+//! One suite for all ledgers, and tests of the store on disk.
 
-/// Makes a test of each function, for each ledger.
+/// Defines a test per function and ledger.
 macro_rules! suite {
-    (on_hbase_too: $($test:ident)*) => {
+    (with_hbase: $($test:ident)*) => {
         suite! { $($test)* }
 
         mod on_hbase {
             $(#[test]
             fn $test() {
                 let policy = crate::support::rules::rules();
-                let cluster = crate::support::hbase::tables_of(concat!("port_", stringify!($test)), 1);
+                let cluster = crate::support::hbase::create_tables(concat!("port_", stringify!($test)), 1);
                 super::$test(&mut crate::support::hbase::ledger(&cluster, &policy));
-                crate::support::hbase::remove(&cluster);
+                crate::support::hbase::delete_tables(&cluster);
             })*
         }
     };

@@ -1,4 +1,4 @@
-//! The store on disk against the one in memory: the same answers after any sequence of writes.
+//! Compares the store on disk with the one in memory after random sequences of writes.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use super::{commit, record_facts, scan, touch};
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// Touches: which, at which time, under which keys.
+    /// Touches: number, time and keys.
     Record(Vec<(u8, i64, Vec<u64>)>),
     Commit,
     Reopen,
@@ -28,12 +28,12 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![6 => writes.prop_map(Step::Record), 3 => Just(Step::Commit), 1 => Just(Step::Reopen)]
 }
 
-/// What each touch stands under now, so that its next write can end it.
-type Standing = BTreeMap<u8, (i64, Vec<u64>)>;
+/// Time and keys of each touch, so that its next write can delete its index entries.
+type Indexed = BTreeMap<u8, (i64, Vec<u64>)>;
 
-fn next_write(standing: &mut Standing, id: u8, ms: i64, keys: Vec<u64>) -> FactWrite {
+fn next_write(indexed: &mut Indexed, id: u8, ms: i64, keys: Vec<u64>) -> FactWrite {
     let mut write = touch(&format!("c{id}"), ms, &keys);
-    if let Some((old_ms, old_keys)) = standing.insert(id, (ms, keys.clone())) {
+    if let Some((old_ms, old_keys)) = indexed.insert(id, (ms, keys.clone())) {
         let is_stale = |key: &u64| old_ms != ms || !keys.contains(key);
         let stale = old_keys.into_iter().filter(is_stale);
         write.stale = stale.map(|key| (MatchKey(key), millis(old_ms))).collect();
@@ -41,7 +41,7 @@ fn next_write(standing: &mut Standing, id: u8, ms: i64, keys: Vec<u64>) -> FactW
     write
 }
 
-fn pages(ledger: &mut impl super::Kept, limit: usize, newest: i64) -> Vec<Vec<IndexEntry>> {
+fn pages(ledger: &mut impl super::SuiteLedger, limit: usize, newest: i64) -> Vec<Vec<IndexEntry>> {
     let mut scans: Vec<Scan> =
         (0..3).map(|key| Scan { limit, ..scan(key, newest, newest - 2) }).collect();
     let mut all = Vec::new();
@@ -67,14 +67,14 @@ proptest! {
         let dir = tempfile::TempDir::with_prefix("adtrail-store-").expect("a temporary folder");
         let mut embedded = Some(open(dir.path(), &rules()));
         let mut memory = Memory::default();
-        let mut standing = Standing::new();
+        let mut indexed = Indexed::new();
         for step in steps {
             let disk = embedded.get_or_insert_with(|| open(dir.path(), &rules()));
             match step {
                 Step::Record(touches) => {
                     let writes: Vec<_> = touches
                         .into_iter()
-                        .map(|(id, ms, keys)| next_write(&mut standing, id, ms, keys))
+                        .map(|(id, ms, keys)| next_write(&mut indexed, id, ms, keys))
                         .collect();
                     record_facts(&mut memory, writes.clone());
                     record_facts(disk, writes);

@@ -1,4 +1,4 @@
-//! Reading rows beside the one that writes them.
+//! Reading rows while another process writes them.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,40 +11,40 @@ use attribution::worker::Worker;
 use tempfile::TempDir;
 
 use super::support::facts::{
-    A, DAY, HOUR, SECOND, a_and, activation, click, effect, identified, millis,
+    A, DAY, HOUR, SECOND, a_plus, activation, click, effect, identified, millis,
 };
 use super::support::rules::{apps, rules};
-use super::support::run::{Shelf, give, on_disk, read, settings};
+use super::support::run::{LedgerUnderTest, on_disk, process, read, settings};
 
-/// The ids of app X's rows within the times.
-fn ids(reader: &Reader, from: EventTime, to: EventTime) -> Vec<u64> {
-    let mut times = Vec::new();
+/// The times, in milliseconds, of app X's rows in a range.
+fn times(reader: &Reader, from: EventTime, to: EventTime) -> Vec<u64> {
+    let mut found = Vec::new();
     let visit = |key: &adtrail_store::layout::key::RowKey, _: &[u8]| {
-        times.push(key.event_time.millis());
+        found.push(key.event_time.millis());
         ControlFlow::Continue(())
     };
     reader.scan_rows(&apps()[0], from, to, visit).expect("a scan");
-    times
+    found
 }
 
 #[test]
 fn a_range_is_half_open() {
     let (store, _dir) = on_disk(&rules());
     let mut worker = Worker::new(store, rules());
-    give(&mut worker, identified([5, 6, 7].map(|ms| effect(&format!("e{ms}"), millis(ms)))));
-    give(&mut worker, identified([activation("y", millis(6)).of_app_y()]));
+    process(&mut worker, identified([5, 6, 7].map(|ms| effect(&format!("e{ms}"), millis(ms)))));
+    process(&mut worker, identified([activation("y", millis(6)).of_app_y()]));
     let reader = worker.ledger().reader();
-    assert_eq!(ids(&reader, millis(5), millis(7)), [5, 6]);
-    assert_eq!(ids(&reader, millis(6), millis(8)), [6, 7]);
-    assert_eq!(ids(&reader, millis(6), millis(6)), [0; 0]);
-    assert_eq!(ids(&reader, millis(7), millis(6)), [0; 0]);
+    assert_eq!(times(&reader, millis(5), millis(7)), [5, 6]);
+    assert_eq!(times(&reader, millis(6), millis(8)), [6, 7]);
+    assert_eq!(times(&reader, millis(6), millis(6)), [0; 0]);
+    assert_eq!(times(&reader, millis(7), millis(6)), [0; 0]);
 }
 
 #[test]
-fn a_scan_can_be_broken_off() {
+fn a_scan_can_be_stopped() {
     let (store, _dir) = on_disk(&rules());
     let mut worker = Worker::new(store, rules());
-    give(&mut worker, identified([5, 6, 7].map(|ms| effect(&format!("e{ms}"), millis(ms)))));
+    process(&mut worker, identified([5, 6, 7].map(|ms| effect(&format!("e{ms}"), millis(ms)))));
     let mut seen = 0;
     let stop = |_: &_, _: &[u8]| {
         seen += 1;
@@ -56,63 +56,67 @@ fn a_scan_can_be_broken_off() {
 }
 
 #[test]
-fn a_scan_sees_the_rows_of_the_moment_of_its_call() {
+fn a_scan_reads_a_snapshot() {
     let (store, _dir) = on_disk(&rules());
     let mut worker = Worker::new(store, rules());
     let drafts = (0..200)
-        .map(|n| activation(&format!("a{n}"), a_and(n)).only("imei", &format!("{}", n + 1)));
-    give(&mut worker, identified(drafts));
+        .map(|n| activation(&format!("a{n}"), a_plus(n)).only("imei", &format!("{}", n + 1)));
+    process(&mut worker, identified(drafts));
     let reader = worker.ledger().reader();
-    let before = worker.ledger().shown();
+    let before = worker.ledger().row_texts();
     let mut seen = Vec::new();
     let visit = |key: &adtrail_store::layout::key::RowKey, _: &[u8]| {
         seen.push((key.event_time, key.spreadid));
         if seen.len() == 1 {
-            // All rows move to another campaign, and one more comes.
-            let clicks = (0..200)
-                .map(|n| click(&format!("c{n}"), a_and(-HOUR)).only("imei", &format!("{}", n + 1)));
-            give(&mut worker, identified(clicks.chain([activation("more", a_and(100))])));
+            // Moves all rows to another campaign and adds one.
+            let clicks = (0..200).map(|n| {
+                click(&format!("c{n}"), a_plus(-HOUR)).only("imei", &format!("{}", n + 1))
+            });
+            process(&mut worker, identified(clicks.chain([activation("more", a_plus(100))])));
         }
         ControlFlow::Continue(())
     };
     reader.scan_rows(&apps()[0], millis(0), EventTime::MAX, visit).expect("a scan");
     assert_eq!(seen.len(), before.len());
     assert!(seen.iter().all(|(_, spreadid)| spreadid.0 == 0));
-    let after = worker.ledger().shown();
+    let after = worker.ledger().row_texts();
     assert_eq!(after.len(), 201);
     assert_eq!(after.iter().filter(|row| row.short.contains(" attributed ")).count(), 200);
 }
 
 #[test]
-fn a_reader_beside_the_writer_sees_what_is_committed() {
+fn a_reader_in_another_process_sees_committed_rows() {
     let (store, dir) = on_disk(&rules());
     let mut worker = Worker::new(store, rules());
-    let beside = || open_for_reading(&settings(dir.path())).expect("the store opens");
-    assert_eq!(read(&beside()), []);
-    give(&mut worker, identified([activation("a", A)]));
-    let first = beside();
-    assert_eq!(read(&first), worker.ledger().shown());
-    give(&mut worker, identified([click("c1", a_and(-HOUR)), effect("e", a_and(1))]));
-    assert_eq!(read(&beside()), worker.ledger().shown());
-    assert_eq!(read(&beside()).len(), 2);
-    // What was opened before shows its own moment.
+    let open = || open_for_reading(&settings(dir.path())).expect("the store opens");
+    assert_eq!(read(&open()), []);
+    process(&mut worker, identified([activation("a", A)]));
+    let first = open();
+    assert_eq!(read(&first), worker.ledger().row_texts());
+    process(&mut worker, identified([click("c1", a_plus(-HOUR)), effect("e", a_plus(1))]));
+    assert_eq!(read(&open()), worker.ledger().row_texts());
+    assert_eq!(read(&open()).len(), 2);
+    // The first reader still sees its own snapshot.
     assert_eq!(read(&first).len(), 1);
 }
 
-/// Each batch brings the row of the next millisecond, so one that is missed leaves a hole. What is written
-/// goes from the log into files all the time, and the log with it.
+/// Each batch adds a row at the next millisecond, so a missed batch leaves a gap. Flushes constantly move data from the
+/// log into files and replace the log.
 #[test]
-fn a_reader_beside_a_writer_that_moves_its_log_sees_no_hole() {
+fn a_reader_sees_no_gaps_while_the_log_is_flushed() {
     let (store, dir) = on_disk(&rules());
-    let (opened, mut has_holes) = (AtomicU64::new(0), false);
+    let (opened, mut has_gaps) = (AtomicU64::new(0), false);
     let written_min = testbed::length(300, 1_000);
     let written = std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
             let mut worker = Worker::new(store, rules());
             let mut n = 0;
-            // However slowly a reader gets in between.
+            // Continues until readers were fast enough to open the store a few times.
             while n < written_min || opened.load(Ordering::Relaxed) < OPENED_MIN {
-                give(&mut worker, identified([activation(&format!("a{n}"), millis(n)).anyone()]));
+                process(
+                    &mut worker,
+                    identified([activation(&format!("a{n}"), millis(n)).without_ids()]),
+                );
                 if n % 4 == 0 {
                     worker.ledger().compact();
                 }
@@ -121,24 +125,24 @@ fn a_reader_beside_a_writer_that_moves_its_log_sees_no_hole() {
             n
         });
         while !writer.is_finished() {
-            // Files go faster here than anywhere else: now and then too fast to be opened.
+            // Files are replaced faster here than in practice, so opening the store fails now and then.
             let Ok(reader) = open_for_reading(&settings(dir.path())) else { continue };
-            let found = ids(&reader, millis(0), EventTime::MAX);
+            let found = times(&reader, millis(0), EventTime::MAX);
             let count = found.len() as u64;
-            has_holes |= found != (0..count).collect::<Vec<_>>();
-            opened.fetch_add(if has_holes { OPENED_MIN } else { 1 }, Ordering::Relaxed);
+            has_gaps |= found != (0..count).collect::<Vec<_>>();
+            opened.fetch_add(if has_gaps { OPENED_MIN } else { 1 }, Ordering::Relaxed);
         }
         writer.join().expect("no panic")
     });
-    assert!(!has_holes, "rows are missing");
+    assert!(!has_gaps, "rows are missing");
     let reader = open_for_reading(&settings(dir.path())).expect("the store opens");
-    assert_eq!(ids(&reader, millis(0), EventTime::MAX).len(), usize::try_from(written).unwrap());
+    assert_eq!(times(&reader, millis(0), EventTime::MAX).len(), usize::try_from(written).unwrap());
 }
 
 const OPENED_MIN: u64 = 4;
 
 #[test]
-fn rows_that_are_too_old_are_not_shown() {
+fn rows_past_retention_are_hidden() {
     let dir = TempDir::with_prefix("adtrail-store-").expect("a temporary folder");
     let mut settings = settings(dir.path());
     settings.retention_ms = Some(10 * DAY as u64);
@@ -151,16 +155,16 @@ fn rows_that_are_too_old_are_not_shown() {
         activation("a", ago(10 * DAY - HOUR)),
         activation("future", ago(-DAY)).only("imei", "2"),
     ];
-    give(&mut worker, identified(drafts));
-    let shown: Vec<_> = worker.ledger().shown().into_iter().map(|row| row.short).collect();
+    process(&mut worker, identified(drafts));
+    let shown: Vec<_> = worker.ledger().row_texts().into_iter().map(|row| row.short).collect();
     assert_eq!(shown, ["a: install organic", "future: install organic"]);
-    let beside = open_for_reading(&settings).expect("the store opens");
-    assert_eq!(read(&beside), worker.ledger().shown());
-    // What a decision rests on stays, and corrections go on.
-    give(&mut worker, identified([click("c1", ago(10 * DAY + SECOND))]));
-    assert_eq!(worker.ledger().shown().len(), 2);
-    drop((worker, beside));
+    let reader = open_for_reading(&settings).expect("the store opens");
+    assert_eq!(read(&reader), worker.ledger().row_texts());
+    // Facts that decisions depend on are kept, and corrections continue.
+    process(&mut worker, identified([click("c1", ago(10 * DAY + SECOND))]));
+    assert_eq!(worker.ledger().row_texts().len(), 2);
+    drop((worker, reader));
     settings.retention_ms = None;
     let store = Embedded::open(&settings, &rules()).expect("the store opens");
-    assert_eq!(store.shown().len(), 3, "nothing is lost before it is compacted");
+    assert_eq!(store.row_texts().len(), 3, "rows past retention stay until they are compacted");
 }

@@ -1,4 +1,4 @@
-//! What is known of rows without reading them, against the rows: counts, and what campaigns brought.
+//! Compares the aggregates of rows, counts and the index of credited activations by campaign, with the rows.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -19,40 +19,40 @@ use proptest::prelude::*;
 use rocksdb::perf::{PerfContext, PerfMetric, PerfStatsLevel, set_perf_stats};
 use tempfile::TempDir;
 
-use super::rows::{commit, decided};
+use super::rows::{commit, decision_write};
 use super::support::facts::{Draft, activation, effect};
 use super::support::rules::{X, Y, apps, rules};
 use super::support::run::settings;
 use super::write;
 
-/// What is said of an event, another thing each time: also its time and what its fact says.
+/// A decision about an event. A later one may change everything, also the fact and its time.
 #[derive(Debug, Clone, Copy)]
-struct Said {
+struct DrawnDecision {
     number: u8,
     quarter: u16,
     spreadid: u8,
     status: u8,
     install_type: u8,
-    /// Which name, currency and amount.
+    /// Selects name, currency and amount.
     fact: u8,
 }
 
 #[derive(Debug, Clone)]
 enum Step {
-    Say(Vec<Said>),
-    /// Everything is consumed up to so many hours later.
-    Pass(u8),
-    /// Closed, and opened with another fanout of app X and another retention, in hours.
-    Open(Option<u8>, Option<u8>),
+    Decide(Vec<DrawnDecision>),
+    /// Advances the consumed time by hours.
+    Advance(u8),
+    /// Reopens the store with another fanout of app X, as a power of two, and another retention in hours.
+    Reopen(Option<u8>, Option<u8>),
     Compact,
 }
 
-fn said() -> impl Strategy<Value = Said> {
+fn drawn_decision() -> impl Strategy<Value = DrawnDecision> {
     let event = (any::<u8>(), 0..40u16, 0..3u8);
     (event, 0..6u8, 0..4u8, 0..9u8).prop_map(
-        |((number, quarter, spreadid), status, install_type, fact)| Said {
+        |((number, quarter, spreadid), status, install_type, fact)| DrawnDecision {
             number,
-            // Some beside each other, the others over three days.
+            // Some are adjacent, the others are distributed over three days.
             quarter: if quarter < 12 { quarter } else { quarter * 7 },
             spreadid,
             status,
@@ -64,10 +64,10 @@ fn said() -> impl Strategy<Value = Said> {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        6 => proptest::collection::vec(said(), 1..60).prop_map(Step::Say),
-        2 => (1..30u8).prop_map(Step::Pass),
+        6 => proptest::collection::vec(drawn_decision(), 1..60).prop_map(Step::Decide),
+        2 => (1..30u8).prop_map(Step::Advance),
         2 => (proptest::option::of(0..4u8), proptest::option::of(24..200u8))
-            .prop_map(|(fanout, hours)| Step::Open(fanout, hours)),
+            .prop_map(|(fanout, hours)| Step::Reopen(fanout, hours)),
         1 => Just(Step::Compact),
     ];
     proptest::collection::vec(step, 1..25)
@@ -75,21 +75,21 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 const START_MS: u64 = 20_000 * 24 * HOUR_MS;
 
-struct Bed {
+struct Fixture {
     _dir: TempDir,
     settings: Store,
     store: Option<Embedded>,
     consumed_ms: u64,
 }
 
-impl Bed {
+impl Fixture {
     fn new() -> Self {
         let dir = TempDir::with_prefix("adtrail-store-").expect("a temporary folder");
         let mut settings = settings(dir.path());
         settings.retention_ms = Some(96 * HOUR_MS);
-        let mut bed = Self { _dir: dir, settings, store: None, consumed_ms: START_MS };
-        bed.pass(0);
-        bed
+        let mut fixture = Self { _dir: dir, settings, store: None, consumed_ms: START_MS };
+        fixture.advance(0);
+        fixture
     }
 
     fn store(&mut self) -> &mut Embedded {
@@ -97,11 +97,11 @@ impl Bed {
         self.store.get_or_insert_with(open)
     }
 
-    fn take(&mut self, step: &Step) {
+    fn apply(&mut self, step: &Step) {
         match step {
-            Step::Say(said) => self.say(said),
-            Step::Pass(hours) => self.pass(u64::from(*hours)),
-            Step::Open(fanout, hours) => {
+            Step::Decide(drawn) => self.decide(drawn),
+            Step::Advance(hours) => self.advance(u64::from(*hours)),
+            Step::Reopen(fanout, hours) => {
                 self.store = None;
                 let fanout = fanout.map(|bits| 1 << bits);
                 self.settings.apps.insert(X, AppStore { retention_ms: None, fanout });
@@ -112,87 +112,91 @@ impl Bed {
         }
     }
 
-    fn pass(&mut self, hours: u64) {
+    fn advance(&mut self, hours: u64) {
         self.consumed_ms += hours * HOUR_MS;
         let consumed_until = Some(EventTime::default().plus(self.consumed_ms));
         let progress = Progress { consumed_until, ..Progress::default() };
         self.store().commit(Vec::new(), &progress).expect("a commit");
     }
 
-    fn say(&mut self, said: &[Said]) {
+    fn decide(&mut self, drawn: &[DrawnDecision]) {
         let start_ms = self.consumed_ms - 48 * HOUR_MS;
-        let last: BTreeMap<u8, &Said> = said.iter().map(|said| (said.number, said)).collect();
+        let last: BTreeMap<u8, &DrawnDecision> =
+            drawn.iter().map(|drawn| (drawn.number, drawn)).collect();
         let mut decisions = Vec::new();
-        for said in last.into_values() {
-            let key = write(event(said, start_ms), &[]).key;
-            let record = self.store().records(&[key]).expect("a look-up").remove(0);
-            decisions.push(decision(said, start_ms, record.as_ref()));
+        for drawn in last.into_values() {
+            let key = write(event(drawn, start_ms), &[]).key;
+            let record = self.store().records(&[key]).expect("a lookup").remove(0);
+            decisions.push(decision(drawn, start_ms, record.as_ref()));
         }
         commit(self.store(), decisions);
     }
 }
 
-/// Every third is an activation, every fifth of app Y.
-fn event(said: &Said, start_ms: u64) -> Draft {
-    let id = said.number.to_string();
-    let within = u64::from(said.fact) * 99_000;
+/// Every third event is an activation; every fifth belongs to app Y.
+fn event(drawn: &DrawnDecision, start_ms: u64) -> Draft {
+    let id = drawn.number.to_string();
+    let offset_ms = u64::from(drawn.fact) * 99_000;
     let time = super::support::facts::millis(
-        (start_ms + u64::from(said.quarter) * QUARTER_MS + within) as i64,
+        (start_ms + u64::from(drawn.quarter) * QUARTER_MS + offset_ms) as i64,
     );
-    let draft = if said.number.is_multiple_of(3) {
+    let draft = if drawn.number.is_multiple_of(3) {
         activation(&id, time)
     } else {
         let draft =
-            effect(&id, time).name(["purchase", "activation", "a\0b"][usize::from(said.fact % 3)]);
-        match said.fact / 3 {
+            effect(&id, time).name(["purchase", "activation", "a\0b"][usize::from(drawn.fact % 3)]);
+        match drawn.fact / 3 {
             0 => draft.revenue("9.90", "CNY"),
             1 => draft.revenue("-0.000000000000000000000000000001", "USD"),
             _ => draft,
         }
     };
-    if said.number.is_multiple_of(5) { draft.of_app_y() } else { draft }
+    if drawn.number.is_multiple_of(5) { draft.of_app_y() } else { draft }
 }
 
-fn decision(said: &Said, start_ms: u64, record: Option<&FactRecord>) -> DecisionWrite {
+fn decision(drawn: &DrawnDecision, start_ms: u64, record: Option<&FactRecord>) -> DecisionWrite {
     let replaced = record.and_then(|record| record.current_row().copied());
-    let mut decided = decided(event(said, start_ms), u32::from(said.spreadid), replaced);
-    decided.row.status = Status::ALL[usize::from(said.status)];
-    decided.row.install_type = InstallType::ALL.get(usize::from(said.install_type)).copied();
-    if let Some(current_row) = decided.record.current_row_mut() {
-        current_row.status = decided.row.status;
+    let spreadid = u32::from(drawn.spreadid);
+    let mut decision = decision_write(event(drawn, start_ms), spreadid, replaced);
+    decision.row.status = Status::ALL[usize::from(drawn.status)];
+    decision.row.install_type = InstallType::ALL.get(usize::from(drawn.install_type)).copied();
+    if let Some(current_row) = decision.record.current_row_mut() {
+        current_row.status = decision.row.status;
     }
-    decided
+    decision
 }
 
 type Counts = BTreeMap<Vec<u8>, Totals>;
-/// Of each campaign the rows, newest first.
-type BroughtRows = BTreeMap<(Pid, SpreadId), Vec<RowKey>>;
+/// The rows of each campaign, newest first.
+type CreditedRows = BTreeMap<(Pid, SpreadId), Vec<RowKey>>;
 
-fn of_rows(reader: &Reader, range: (EventTime, EventTime)) -> (Counts, BroughtRows) {
-    let (mut counts, mut brought) = (Counts::new(), BroughtRows::new());
+/// Computes the aggregates from the rows.
+fn expected(reader: &Reader, range: (EventTime, EventTime)) -> (Counts, CreditedRows) {
+    let (mut counts, mut credited) = (Counts::new(), CreditedRows::new());
     for app in apps() {
         let visit = |key: &RowKey, value: &[u8]| {
             let row = RowView::decode(value).expect("a row");
-            let counted = SummaryKey::new(key, Dimensions::of_view(&row)).encode();
-            counts.entry(counted).or_default().add(&Totals::row(row.text(TextCell::Revenue)));
+            let summary_key = SummaryKey::new(key, Dimensions::of_view(&row)).encode();
+            counts.entry(summary_key).or_default().add(&Totals::row(row.text(TextCell::Revenue)));
             if CreditedActivation::has(row.event_type, row.status) {
-                brought.entry((key.pid, key.spreadid)).or_default().push(*key);
+                credited.entry((key.pid, key.spreadid)).or_default().push(*key);
             }
             ControlFlow::Continue(())
         };
         reader.scan_rows(&app, range.0, range.1, visit).expect("a scan");
     }
     let newest_first = |key: &RowKey| (std::cmp::Reverse(key.event_time), key.seq);
-    brought.values_mut().for_each(|rows| rows.sort_by_key(newest_first));
-    (counts, brought)
+    credited.values_mut().for_each(|rows| rows.sort_by_key(newest_first));
+    (counts, credited)
 }
 
-fn told(reader: &Reader, range: (EventTime, EventTime), page: usize) -> (Counts, BroughtRows) {
-    let (mut counts, mut brought) = (Counts::new(), BroughtRows::new());
+/// Reads the stored aggregates, the index in pages.
+fn stored(reader: &Reader, range: (EventTime, EventTime), page: usize) -> (Counts, CreditedRows) {
+    let (mut counts, mut credited) = (Counts::new(), CreditedRows::new());
     let view = reader.view();
     for pid in [X, Y] {
-        view.counts(pid, range, |counted, count| {
-            assert_eq!(counts.insert(counted.encode(), *count), None);
+        view.counts(pid, range, |key, totals| {
+            assert_eq!(counts.insert(key.encode(), *totals), None);
             ControlFlow::Continue(())
         })
         .expect("counts");
@@ -206,18 +210,18 @@ fn told(reader: &Reader, range: (EventTime, EventTime), page: usize) -> (Counts,
                     break;
                 }
             }
-            brought.extend(Some(((pid, spreadid), rows)).filter(|(_, rows)| !rows.is_empty()));
+            credited.extend(Some(((pid, spreadid), rows)).filter(|(_, rows)| !rows.is_empty()));
         }
     }
-    (counts, brought)
+    (counts, credited)
 }
 
-fn check(bed: &mut Bed) -> Result<(), TestCaseError> {
-    let beside = open_for_reading(&bed.settings).expect("the store opens");
-    let day = EventTime::default().plus(bed.consumed_ms - 24 * HOUR_MS);
-    for reader in [bed.store().reader(), beside] {
+fn check(fixture: &mut Fixture) -> Result<(), TestCaseError> {
+    let reopened = open_for_reading(&fixture.settings).expect("the store opens");
+    let day = EventTime::default().plus(fixture.consumed_ms - 24 * HOUR_MS);
+    for reader in [fixture.store().reader(), reopened] {
         for range in [(EventTime::default(), EventTime::END), (day, day.plus(5 * QUARTER_MS))] {
-            prop_assert_eq!(told(&reader, range, 3), of_rows(&reader, range));
+            prop_assert_eq!(stored(&reader, range, 3), expected(&reader, range));
         }
     }
     Ok(())
@@ -231,19 +235,19 @@ proptest! {
     })]
 
     #[test]
-    fn what_is_read_without_the_rows_is_what_they_say(steps in steps()) {
-        let mut bed = Bed::new();
+    fn aggregates_match_the_rows(steps in steps()) {
+        let mut fixture = Fixture::new();
         for step in &steps {
-            bed.take(step);
-            check(&mut bed)?;
+            fixture.apply(step);
+            check(&mut fixture)?;
         }
-        bed.store = None;
-        check(&mut bed)?;
+        fixture.store = None;
+        check(&mut fixture)?;
     }
 }
 
-/// Entries that are passed while something is read, of any table.
-fn passed(read: impl FnOnce()) -> u64 {
+/// The number of skipped keys, merge operands and blocks during a read, over all tables.
+fn read_cost(read: impl FnOnce()) -> u64 {
     set_perf_stats(PerfStatsLevel::EnableCount);
     let mut context = PerfContext::default();
     context.reset();
@@ -253,52 +257,52 @@ fn passed(read: impl FnOnce()) -> u64 {
         + context.metric(PerfMetric::BlockReadCount)
 }
 
-/// A store with so many attributed activations, of which none is another in any count.
-fn with_rows(count: u32) -> Bed {
-    let mut bed = Bed::new();
-    let start_ms = bed.consumed_ms;
+/// A store with `count` attributed activations that all fall under the same count.
+fn with_rows(count: u32) -> Fixture {
+    let mut fixture = Fixture::new();
+    let start_ms = fixture.consumed_ms;
     let decisions = (0..count).map(|number| {
         let draft = activation(
             &format!("a{number}"),
             super::support::facts::millis(start_ms as i64 + i64::from(number)),
         );
-        let mut decided = decided(draft, 1, None);
-        decided.row.status = Status::Attributed;
-        decided
+        let mut decision = decision_write(draft, 1, None);
+        decision.row.status = Status::Attributed;
+        decision
     });
-    commit(bed.store(), decisions);
-    bed.store().compact();
-    bed
+    commit(fixture.store(), decisions);
+    fixture.store().compact();
+    fixture
 }
 
 #[test]
-fn what_is_read_does_not_grow_with_the_rows() {
+fn the_cost_of_reading_aggregates_does_not_grow_with_the_rows() {
     let all = (EventTime::default(), EventTime::END);
     let read = |count: u32| {
-        let mut bed = with_rows(count);
-        let reader = bed.store().reader();
+        let mut fixture = with_rows(count);
+        let reader = fixture.store().reader();
         let view = reader.view();
-        let counts = passed(|| {
+        let counts = read_cost(|| {
             let mut found = 0;
-            view.counts(X, all, |_, count| {
-                found += count.rows;
+            view.counts(X, all, |_, totals| {
+                found += totals.rows;
                 ControlFlow::Continue(())
             })
             .expect("counts");
             assert_eq!(found, i64::from(count));
         });
-        let brought = passed(|| {
+        let credited = read_cost(|| {
             let found = view.brought(X, SpreadId(1), all, None, 10).expect("a page");
             assert_eq!(found.len(), 10);
             let newest = found[0].0.event_time.millis();
             assert_eq!(newest, START_MS + u64::from(count) - 1);
         });
-        let rows = passed(|| drop(of_rows(&reader, all)));
-        (counts, brought, rows)
+        let rows = read_cost(|| drop(expected(&reader, all)));
+        (counts, credited, rows)
     };
     let (few, many) = (read(100), read(5_000));
     assert_eq!(few.0, many.0, "counts");
     assert!(few.0 < 10, "{few:?}");
-    assert!(many.1 <= few.1 + 3, "a page of what was brought: {few:?} {many:?}");
+    assert!(many.1 <= few.1 + 3, "a page of credited activations: {few:?} {many:?}");
     assert!(many.2 >= few.2 + 4_000, "the rows themselves: {few:?} {many:?}");
 }

@@ -12,24 +12,24 @@ use proptest::prelude::*;
 
 use super::support::facts::{Draft, activation, effect, millis};
 use super::support::rules::rules;
-use super::support::run::{Shelf, on_disk, position};
-use super::{home_of, write};
+use super::support::run::{LedgerUnderTest, on_disk, position};
+use super::{record_of, write};
 
 suite! {
-    a_row_stands_where_its_campaign_and_time_say
-    a_replaced_row_is_gone_at_once
-    a_row_at_the_same_place_is_overwritten
-    decisions_come_back_with_their_homes
-    rows_stand_in_the_order_of_an_export
-    positions_come_back
+    a_row_has_the_key_of_its_campaign_and_time
+    a_replaced_row_is_deleted_in_the_same_commit
+    a_row_with_the_same_key_is_overwritten
+    decisions_are_read_back_with_their_records
+    rows_are_read_in_export_order
+    positions_are_read_back
 }
 
 fn progress(positions: &[Position]) -> Progress {
     Progress { positions: positions.to_vec(), consumed_until: None }
 }
 
-/// A decision about an activation or effect in favour of a campaign.
-pub fn decided(draft: Draft, spreadid: u32, replaced: Option<CurrentRow>) -> DecisionWrite {
+/// A decision that credits an activation or effect to a campaign.
+pub fn decision_write(draft: Draft, spreadid: u32, replaced: Option<CurrentRow>) -> DecisionWrite {
     let fact = Fact::from(draft);
     let credit = Credit {
         spreadid: SpreadId(spreadid),
@@ -48,7 +48,7 @@ pub fn decided(draft: Draft, spreadid: u32, replaced: Option<CurrentRow>) -> Dec
             };
             build_row::effect_row(effect, inheritance)
         }
-        Fact::Touch(_) => panic!("nothing is decided about touches"),
+        Fact::Touch(_) => panic!("touches have no decisions"),
     };
     row.revision = replaced.map_or(1, |current_row| current_row.revision + 1);
     let current_row = CurrentRow {
@@ -73,84 +73,89 @@ pub fn decided(draft: Draft, spreadid: u32, replaced: Option<CurrentRow>) -> Dec
     DecisionWrite { key, record, row, replaced }
 }
 
-/// One walk that ends with the activation, and one that it goes on from.
+/// Two install chains: one that starts with the activation, and one that it continues.
 fn chains(activation: &Activation) -> InstallChains {
-    let own = ActivationKey::of(activation);
-    let other = ActivationKey { time: own.time.minus(1), id: "other".into() };
-    let mixed = InstallChain { install: other, real: own.clone() };
+    let key = ActivationKey::of(activation);
+    let earlier = ActivationKey { time: key.time.minus(1), id: "other".into() };
+    let continued = InstallChain { install: earlier, real: key.clone() };
     InstallChains {
         places: vec![0, 1, 0],
-        chains: vec![InstallChain { install: own.clone(), real: own }, mixed],
+        chains: vec![InstallChain { install: key.clone(), real: key }, continued],
     }
 }
 
-pub fn commit(ledger: &mut impl Shelf, decisions: impl IntoIterator<Item = DecisionWrite>) {
-    let lost = ledger
+pub fn commit(
+    ledger: &mut impl LedgerUnderTest,
+    decisions: impl IntoIterator<Item = DecisionWrite>,
+) {
+    let conflicts = ledger
         .commit(decisions.into_iter().collect(), &Progress::default())
         .expect("rows are committed");
-    assert!(lost.is_empty(), "nobody else writes");
+    assert!(conflicts.is_empty(), "there is no other writer");
 }
 
 /// Event id, time and campaign of all rows.
-fn rows(ledger: &impl Shelf) -> Vec<String> {
-    let place = |decision: &str| {
+fn rows(ledger: &impl LedgerUnderTest) -> Vec<String> {
+    let shorten = |decision: &str| {
         let words: Vec<_> = decision.split(' ').collect();
         format!("{} {} {}", words[3], words[1], words[7])
     };
-    ledger.shown().iter().map(|row| place(&row.decision)).collect()
+    ledger.row_texts().iter().map(|row| shorten(&row.decision)).collect()
 }
 
-fn a_row_stands_where_its_campaign_and_time_say(ledger: &mut impl Shelf) {
-    commit(ledger, [decided(activation("a", millis(5)), 7, None)]);
+fn a_row_has_the_key_of_its_campaign_and_time(ledger: &mut impl LedgerUnderTest) {
+    commit(ledger, [decision_write(activation("a", millis(5)), 7, None)]);
     assert_eq!(rows(ledger), ["a @5 7"]);
 }
 
-fn a_replaced_row_is_gone_at_once(ledger: &mut impl Shelf) {
-    let first = decided(activation("a", millis(5)), 7, None);
+fn a_replaced_row_is_deleted_in_the_same_commit(ledger: &mut impl LedgerUnderTest) {
+    let first = decision_write(activation("a", millis(5)), 7, None);
     commit(ledger, [first.clone()]);
-    let second = decided(activation("a", millis(5)), 8, first.record.current_row().copied());
+    let second = decision_write(activation("a", millis(5)), 8, first.record.current_row().copied());
     commit(ledger, [second.clone()]);
     assert_eq!(rows(ledger), ["a @5 8"]);
-    let third = decided(activation("a", millis(4)), 8, second.record.current_row().copied());
+    let third = decision_write(activation("a", millis(4)), 8, second.record.current_row().copied());
     commit(ledger, [third.clone()]);
     assert_eq!(rows(ledger), ["a @4 8"]);
-    let other = decided(effect("e", millis(5)), 7, None);
-    let fourth = decided(activation("a", millis(3)), 0, third.record.current_row().copied());
+    let other = decision_write(effect("e", millis(5)), 7, None);
+    let fourth = decision_write(activation("a", millis(3)), 0, third.record.current_row().copied());
     commit(ledger, [other, fourth]);
     assert_eq!(rows(ledger), ["a @3 0", "e @5 7"]);
 }
 
-fn a_row_at_the_same_place_is_overwritten(ledger: &mut impl Shelf) {
-    let first = decided(activation("a", millis(5)), 7, None);
+fn a_row_with_the_same_key_is_overwritten(ledger: &mut impl LedgerUnderTest) {
+    let first = decision_write(activation("a", millis(5)), 7, None);
     commit(ledger, [first.clone()]);
     let current_row = first.record.current_row().copied();
-    let again = decided(activation("a", millis(5)).ip("203.0.113.9"), 7, current_row);
+    let again = decision_write(activation("a", millis(5)).ip("203.0.113.9"), 7, current_row);
     commit(ledger, [again]);
     assert_eq!(rows(ledger), ["a @5 7"]);
-    assert!(ledger.shown()[0].whole.contains("203.0.113.9"));
+    assert!(ledger.row_texts()[0].whole.contains("203.0.113.9"));
 }
 
-fn decisions_come_back_with_their_homes(ledger: &mut impl Shelf) {
-    let decisions =
-        [decided(activation("a", millis(5)), 7, None), decided(effect("e", millis(6)), 0, None)];
+fn decisions_are_read_back_with_their_records(ledger: &mut impl LedgerUnderTest) {
+    let decisions = [
+        decision_write(activation("a", millis(5)), 7, None),
+        decision_write(effect("e", millis(6)), 0, None),
+    ];
     commit(ledger, decisions.clone());
     for decision in decisions {
-        let mut found = home_of(ledger, decision.key).expect("a home");
-        // Each ledger notes its own.
-        found.current_row_mut().expect("a present row").place = RowRef::default();
+        let mut found = record_of(ledger, decision.key).expect("a record");
+        // Each ledger stores its own reference.
+        found.current_row_mut().expect("a current row").place = RowRef::default();
         assert_eq!(found, decision.record);
     }
 }
 
-fn rows_stand_in_the_order_of_an_export(ledger: &mut impl Shelf) {
+fn rows_are_read_in_export_order(ledger: &mut impl LedgerUnderTest) {
     commit(
         ledger,
         [
-            decided(activation("y", millis(1)).of_app_y(), 1, None),
-            decided(activation("late", millis(9)), 1, None),
-            decided(activation("big", millis(5)), u32::MAX, None),
-            decided(activation("small", millis(5)), 0, None),
-            decided(effect("early", millis(0)), 300, None),
+            decision_write(activation("y", millis(1)).of_app_y(), 1, None),
+            decision_write(activation("late", millis(9)), 1, None),
+            decision_write(activation("big", millis(5)), u32::MAX, None),
+            decision_write(activation("small", millis(5)), 0, None),
+            decision_write(effect("early", millis(0)), 300, None),
         ],
     );
     assert_eq!(
@@ -159,19 +164,19 @@ fn rows_stand_in_the_order_of_an_export(ledger: &mut impl Shelf) {
     );
 }
 
-fn positions_come_back(ledger: &mut impl Shelf) {
+fn positions_are_read_back(ledger: &mut impl LedgerUnderTest) {
     let at = |topic: &str, partition, next| position(topic, partition, next);
     let first = [at("clicks", 0, 5), at("clicks", 11, 6), at("clicks.more", 0, 7)];
     ledger.commit(Vec::new(), &progress(&first)).expect("positions are committed");
-    let mut kept = ledger.positions().expect("positions");
-    kept.sort();
-    assert_eq!(kept, first);
+    let mut found = ledger.positions().expect("positions");
+    found.sort();
+    assert_eq!(found, first);
     let second = [at("clicks", 11, 1 << 40), at("effects", 0, 0)];
     ledger.commit(Vec::new(), &progress(&second)).expect("positions are committed");
-    let mut kept = ledger.positions().expect("positions");
-    kept.sort();
+    let mut found = ledger.positions().expect("positions");
+    found.sort();
     assert_eq!(
-        kept,
+        found,
         [
             at("clicks", 0, 5),
             at("clicks", 11, 1 << 40),
@@ -184,7 +189,7 @@ fn positions_come_back(ledger: &mut impl Shelf) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 30, failure_persistence: None, ..Default::default() })]
 
-    /// Decisions one after another, on both ledgers.
+    /// Commits decisions one by one to both ledgers.
     #[test]
     fn both_ledgers_show_the_same_rows(
         decisions in proptest::collection::vec((0..3usize, 0..3i64, 0..3u32), 0..20)
@@ -198,17 +203,17 @@ proptest! {
                 1 => effect("a", millis(ms)),
                 _ => activation("b", millis(ms)).of_app_y(),
             };
-            let decision = decided(draft, spreadid, current_row[event]);
+            let decision = decision_write(draft, spreadid, current_row[event]);
             let key = decision.key;
             commit(&mut memory, [decision.clone()]);
             commit(&mut embedded, [decision]);
-            // As it is stored, with where it stands and how it was counted.
-            let record = home_of(&mut embedded, key);
+            // As stored, with its row reference.
+            let record = record_of(&mut embedded, key);
             current_row[event] = record.and_then(|record| record.current_row().copied());
-            prop_assert_eq!(memory.shown(), embedded.shown());
-            prop_assert_eq!(memory.shown().len(), current_row.iter().flatten().count());
+            prop_assert_eq!(memory.row_texts(), embedded.row_texts());
+            prop_assert_eq!(memory.row_texts().len(), current_row.iter().flatten().count());
             let counted: u64 = embedded.status_counts().values().sum();
-            prop_assert_eq!(counted, memory.shown().len() as u64);
+            prop_assert_eq!(counted, memory.row_texts().len() as u64);
         }
         prop_assert_eq!(embedded.reader().scan_rows(
             &super::support::rules::apps()[0],

@@ -1,4 +1,4 @@
-//! The space of rows that retention takes away comes back by itself.
+//! The disk space of rows past retention is reclaimed without a manual compaction.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -11,31 +11,32 @@ use attribution::ledger::{Facts as _, Ledger as _, Progress};
 use attribution::rules::policy::{DAY_MS, HOUR_MS};
 use tempfile::TempDir;
 
-use super::rows::{commit, decided};
-use super::support::facts::{a_and, activation};
+use super::rows::{commit, decision_write};
+use super::support::facts::{a_plus, activation};
 use super::support::rules::{apps, rules};
 use super::support::run::settings;
 
 /// 120 MiB of rows, ten at each tenth of a day.
 const ROWS: i64 = 3_840;
 const ROW_BYTES: usize = 32 << 10;
-/// Of the rows that go, most. What is kept of the events themselves stays.
-const SWEPT_BYTES: u64 = 80 << 20;
-const KEPT_DAYS: u64 = 10;
+/// Most of the bytes of the expired rows; the records of their events stay.
+const RECLAIMED_BYTES: u64 = 80 << 20;
+const RETENTION_DAYS: u64 = 10;
 
 fn bytes(path: &Path) -> u64 {
     let files = path.read_dir().expect("a folder").flatten();
-    let tables = files.filter(|file| file.path().extension().is_some_and(|of| of == "sst"));
+    let tables = files.filter(|file| file.path().extension().is_some_and(|end| end == "sst"));
     tables.map(|file| file.metadata().map_or(0, |data| data.len())).sum()
 }
 
-fn until(store: &mut Embedded, time: EventTime) {
+/// Commits `time` as the time up to which everything is consumed.
+fn consume_until(store: &mut Embedded, time: EventTime) {
     let progress = Progress { consumed_until: Some(time), ..Progress::default() };
     store.commit(Vec::new(), &progress).expect("a commit");
 }
 
 fn time(number: i64) -> EventTime {
-    a_and(number / 10 * DAY_MS as i64 / 10)
+    a_plus(number / 10 * DAY_MS as i64 / 10)
 }
 
 /// Time and hash of each row.
@@ -50,57 +51,62 @@ fn rows(store: &Embedded) -> Vec<(u64, u64)> {
     found
 }
 
-/// A store of many rows, on disk.
-fn make(store: &mut Embedded) {
+/// Writes many rows and compacts the store.
+fn fill(store: &mut Embedded) {
     let mut random = fastrand::Rng::with_seed(7);
     let numbers: Vec<i64> = (0..ROWS).collect();
     for part in numbers.chunks(64) {
         let rows = part.iter().map(|number| {
-            // Nothing that could be compressed.
+            // Incompressible text.
             let text: String =
                 std::iter::repeat_with(|| random.alphanumeric()).take(ROW_BYTES).collect();
-            decided(activation(&format!("a{number}"), time(*number)).prop("text", &text), 1, None)
+            decision_write(
+                activation(&format!("a{number}"), time(*number)).prop("text", &text),
+                1,
+                None,
+            )
         });
         commit(store, rows);
     }
-    until(store, time(ROWS));
+    consume_until(store, time(ROWS));
     store.compact();
 }
 
-/// Until so much is left, however long it takes: a store that gives nothing back never ends.
-fn await_less(path: &Path, bytes_max: u64) {
+/// Waits until at most `bytes_max` are used.
+fn await_reclaimed(path: &Path, bytes_max: u64) {
     let begun = Instant::now();
     while bytes(path) > bytes_max {
-        let left = bytes(path);
-        assert!(begun.elapsed() < Duration::from_secs(120), "{left} bytes are left");
+        let used = bytes(path);
+        assert!(begun.elapsed() < Duration::from_secs(120), "{used} bytes are still used");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
 #[test]
-fn space_comes_back_and_nothing_younger_goes() {
+fn space_is_reclaimed_and_younger_rows_are_kept() {
     let dir = TempDir::with_prefix("adtrail-store-").expect("a temporary folder");
     let mut settings = settings(dir.path());
-    let open = |settings: &config::Store| Embedded::open(settings, &rules()).expect("it opens");
+    let open =
+        |settings: &config::Store| Embedded::open(settings, &rules()).expect("the store opens");
     let mut store = open(&settings);
-    make(&mut store);
+    fill(&mut store);
     let all = rows(&store);
     let before = bytes(dir.path());
     assert!(before > 80 << 20, "{before} bytes");
     drop(store);
 
-    settings.retention_ms = Some(KEPT_DAYS * DAY_MS);
+    settings.retention_ms = Some(RETENTION_DAYS * DAY_MS);
     let mut store = open(&settings);
     let end = store.consumed_until().expect("a time");
-    until(&mut store, end);
-    // Closed as soon as it has begun, and not ended: that goes on at the next start.
+    consume_until(&mut store, end);
+    // Closes the store right after reclaiming has begun; it continues when the store is reopened.
     drop(store);
     let store = open(&settings);
-    await_less(dir.path(), before - SWEPT_BYTES);
-    let gone = (end.minus(KEPT_DAYS * DAY_MS).millis() / HOUR_MS) * HOUR_MS;
-    let left: Vec<_> = all.into_iter().filter(|(time, _)| *time >= gone).collect();
-    assert!(left.len() as u64 >= KEPT_DAYS * 100);
-    assert!(rows(&store) == left, "what is younger is there");
+    await_reclaimed(dir.path(), before - RECLAIMED_BYTES);
+    let expired_before_ms = (end.minus(RETENTION_DAYS * DAY_MS).millis() / HOUR_MS) * HOUR_MS;
+    let kept: Vec<_> = all.into_iter().filter(|(time, _)| *time >= expired_before_ms).collect();
+    assert!(kept.len() as u64 >= RETENTION_DAYS * 100);
+    assert!(rows(&store) == kept, "rows within retention are kept");
     drop(store);
-    assert!(rows(&open(&settings)) == left);
+    assert!(rows(&open(&settings)) == kept);
 }

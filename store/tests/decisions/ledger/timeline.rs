@@ -1,4 +1,4 @@
-//! Timelines of devices against all facts that there are.
+//! Compares the timelines of devices with all facts.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -12,38 +12,42 @@ use attribution::facts::match_keys::{TouchClass, fact_key, touch_by_id};
 use attribution::ledger::index::IndexEntry;
 use proptest::prelude::*;
 
-use super::support::facts::{D, DAY, a_and, click, effect, identified, millis};
+use super::support::facts::{D, DAY, a_plus, click, effect, identified, millis};
 use super::support::random::facts;
 use super::support::rules::{X, rules};
-use super::support::run::{Shelf, fed, on_disk};
+use super::support::run::{LedgerUnderTest, on_disk, worker_after};
 use super::{record_facts, write};
 
 fn ids(name: &str, value: &str) -> DeviceIds {
     DeviceIds::new(&vec![(name.into(), value.into())])
 }
 
-/// Page after page.
-fn read(ledger: &mut impl Shelf, ids: &DeviceIds, page: usize) -> Vec<TimelineEntry> {
+/// Reads a whole timeline in pages.
+fn read(ledger: &mut impl LedgerUnderTest, ids: &DeviceIds, page: usize) -> Vec<TimelineEntry> {
     let policy = rules();
     let app = policy.app(X).expect("the app");
     let mut all: Vec<TimelineEntry> = Vec::new();
     loop {
         let after = all.last().map(|found| found.place);
-        let part = timeline(ledger, (&policy, app), ids, after, page).expect("a timeline");
-        assert!(part.found.len() == page || !part.has_more);
-        all.extend(part.found);
-        if !part.has_more {
+        let result = timeline(ledger, (&policy, app), ids, after, page).expect("a timeline");
+        assert!(result.found.len() == page || !result.has_more);
+        all.extend(result.found);
+        if !result.has_more {
             return all;
         }
     }
 }
 
-/// All facts of app X with one of the ids that the ledger has, as a timeline has them.
-fn expected(ledger: &mut impl Shelf, given: &[Fact], ids: &DeviceIds) -> Vec<TimelineEntry> {
-    let of_x = given.iter().filter(|fact| fact.pid() == X);
+/// All stored facts of app X with one of the ids, in the order of a timeline.
+fn expected(
+    ledger: &mut impl LedgerUnderTest,
+    facts: &[Fact],
+    ids: &DeviceIds,
+) -> Vec<TimelineEntry> {
+    let of_x = facts.iter().filter(|fact| fact.pid() == X);
     let keys: BTreeSet<FactKey> = of_x.map(|fact| fact_key(fact.family(), X, fact.id())).collect();
     let keys: Vec<FactKey> = keys.into_iter().collect();
-    let records = ledger.records(&keys).expect("homes");
+    let records = ledger.records(&keys).expect("records");
     let mut all: Vec<TimelineEntry> = keys
         .into_iter()
         .zip(records)
@@ -60,19 +64,23 @@ fn expected(ledger: &mut impl Shelf, given: &[Fact], ids: &DeviceIds) -> Vec<Tim
     all
 }
 
-fn check(ledger: impl Shelf, given: &[Fact], chunk: usize) -> Result<(), TestCaseError> {
+fn check(
+    ledger: impl LedgerUnderTest,
+    facts: &[Fact],
+    batch_size: usize,
+) -> Result<(), TestCaseError> {
     let policy = rules();
-    let batches = given.chunks(chunk).map(<[Fact]>::to_vec).collect();
-    let mut worker = fed(ledger, &policy, batches);
-    let of_facts = given.iter().flat_map(|fact| match fact {
+    let batches = facts.chunks(batch_size).map(<[Fact]>::to_vec).collect();
+    let mut worker = worker_after(ledger, &policy, batches);
+    let all_ids = facts.iter().flat_map(|fact| match fact {
         Fact::Touch(touch) => touch.ids.clone(),
         Fact::Activation(activation) => activation.ids.clone(),
         Fact::Effect(effect) => effect.ids.clone(),
     });
-    let devices: BTreeSet<(Box<str>, Box<str>)> = of_facts.collect();
+    let devices: BTreeSet<(Box<str>, Box<str>)> = all_ids.collect();
     for (name, value) in devices.iter().take(12) {
         let ids = ids(name, value);
-        let expected = expected(worker.ledger_mut(), given, &ids);
+        let expected = expected(worker.ledger_mut(), facts, &ids);
         for page in [1, 3, 1_000] {
             prop_assert_eq!(&read(worker.ledger_mut(), &ids, page), &expected, "{} {}", name, page);
         }
@@ -84,45 +92,46 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn a_timeline_has_all_facts_of_a_device_newest_first(given in facts(40), chunk in 1..60usize) {
-        check(Memory::default(), &given.0, chunk)?;
+    fn a_timeline_has_all_facts_of_a_device_newest_first(facts in facts(40), size in 1..60usize) {
+        check(Memory::default(), &facts.0, size)?;
         let (store, _dir) = on_disk(&rules());
-        check(store, &given.0, chunk)?;
+        check(store, &facts.0, size)?;
     }
 }
 
-/// Entries of a fact that was replaced, or of one that only has the hash of the device.
+/// Stale index entries of a replaced fact, and entries of a fact whose ids only have the same hash.
 #[test]
-fn an_entry_alone_is_no_fact_of_a_device() {
+fn index_entries_are_checked_against_the_fact() {
     let ids = ids("oaid", D);
     let keys: Vec<u64> = TouchClass::all()
         .flat_map(|class| ids.iter().map(move |id| touch_by_id(class, id).0))
         .collect();
     let mut ledger = Memory::default();
-    record_facts(&mut ledger, [write(click("c1", a_and(7)), &keys)]);
-    record_facts(&mut ledger, [write(click("c1", a_and(6)), &keys)]);
-    record_facts(&mut ledger, [write(click("c2", a_and(8)).only("oaid", "another"), &keys)]);
-    record_facts(&mut ledger, [write(click("c3", a_and(5)), &keys)]);
+    record_facts(&mut ledger, [write(click("c1", a_plus(7)), &keys)]);
+    record_facts(&mut ledger, [write(click("c1", a_plus(6)), &keys)]);
+    record_facts(&mut ledger, [write(click("c2", a_plus(8)).only("oaid", "another"), &keys)]);
+    record_facts(&mut ledger, [write(click("c3", a_plus(5)), &keys)]);
     for page in [1, 2, 10] {
         let found = read(&mut ledger, &ids, page);
         let times: Vec<_> = found.iter().map(|found| found.place.time).collect();
-        assert_eq!(times, [a_and(6), a_and(5)], "{page}");
+        assert_eq!(times, [a_plus(6), a_plus(5)], "{page}");
     }
 }
 
-/// What has expired is hidden though it is there still.
+/// Expired facts are hidden even before they are deleted.
 #[test]
-fn what_was_replaced_or_has_expired_is_in_no_timeline() {
+fn replaced_and_expired_facts_are_not_in_a_timeline() {
     let policy = rules();
-    let late = identified([click("c1", a_and(0)), effect("e1", a_and(0)), click("c2", a_and(5))]);
-    let early = identified([click("c1", a_and(-5)), effect("e1", a_and(-5)).name("a")]);
-    let mut worker = fed(Memory::with_expiry(&policy), &policy, vec![late, early]);
+    let late =
+        identified([click("c1", a_plus(0)), effect("e1", a_plus(0)), click("c2", a_plus(5))]);
+    let early = identified([click("c1", a_plus(-5)), effect("e1", a_plus(-5)).name("a")]);
+    let mut worker = worker_after(Memory::with_expiry(&policy), &policy, vec![late, early]);
     let ids = ids("oaid", D);
     let times = |ledger: &mut Memory| -> Vec<u64> {
         let found = read(ledger, &ids, 2);
         found.iter().map(|found| found.place.time.millis()).collect()
     };
-    let at = |ms| a_and(ms).millis();
+    let at = |ms| a_plus(ms).millis();
     assert_eq!(times(worker.ledger_mut()), [at(5), at(-5), at(-5)]);
     let progress = attribution::ledger::Progress {
         consumed_until: Some(millis(at(200 * DAY) as i64)),

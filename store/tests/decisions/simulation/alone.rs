@@ -1,5 +1,4 @@
-//! One process with a store of its own: what it commits is there whole or not at all, and the
-//! last of it can be lost with the power.
+//! One process with its own store: commits are atomic, and the last ones can be lost in a power failure.
 
 use std::sync::Arc;
 
@@ -9,13 +8,13 @@ use attribution::worker::{Batch, Report, Worker};
 use fastrand::Rng;
 
 use super::broker::Broker;
-use super::judge::{self, SummaryKey, Verdict};
-use super::mortal::{Death, Mortal};
+use super::judge::{self, ReportTotals, Verdict};
+use super::mortal::{Crash, CrashingLedger};
 use super::plan::{Kind, Plan};
-use super::tally::{Tally, Trace};
+use super::tally::{Stats, Trace};
 use crate::support::traffic;
 
-/// So many past commits can be lost with the power.
+/// The number of commits that a power failure can lose.
 const UNSYNCED: usize = 4;
 
 struct Machine<'p> {
@@ -23,33 +22,34 @@ struct Machine<'p> {
     rng: Rng,
     broker: Broker,
     disk: Disk,
-    /// As it was before each of the last commits.
+    /// The state before each of the last commits.
     past: Vec<Disk>,
     /// The next offset to read of each log.
     next: Vec<usize>,
     batches: u64,
-    troubles_left: u32,
-    /// A count was lost with a process.
-    is_uncounted: bool,
-    tally: Tally,
+    faults_left: u32,
+    /// True if a report was lost in a crash.
+    is_report_lost: bool,
+    stats: Stats,
     trace: Trace,
 }
 
-/// What is durable.
+/// The durable state.
 #[derive(Clone)]
 struct Disk {
     memory: Memory,
-    /// How far each log was ever committed.
-    kept: Vec<usize>,
-    counted: SummaryKey,
+    /// The offset up to which each log was verified to be durable.
+    durable_until: Vec<usize>,
+    counted: ReportTotals,
 }
 
-pub fn run(plan: &Plan, broker: Broker, rng: Rng, trace: Trace) -> (Verdict, Tally, Trace) {
+pub fn run(plan: &Plan, broker: Broker, rng: Rng, trace: Trace) -> (Verdict, Stats, Trace) {
     let memory = match plan.kind {
         Kind::Expiring => Memory::with_expiry(&plan.policy),
         _ => Memory::default(),
     };
-    let disk = Disk { memory, kept: Vec::new(), counted: SummaryKey::default() };
+    let counted = ReportTotals::default();
+    let disk = Disk { memory, durable_until: Vec::new(), counted };
     let mut machine = Machine {
         plan,
         rng,
@@ -58,30 +58,30 @@ pub fn run(plan: &Plan, broker: Broker, rng: Rng, trace: Trace) -> (Verdict, Tal
         past: Vec::new(),
         next: Vec::new(),
         batches: 0,
-        troubles_left: plan.odds.troubles_max,
-        is_uncounted: false,
-        tally: Tally::default(),
+        faults_left: plan.odds.faults_max,
+        is_report_lost: false,
+        stats: Stats::default(),
         trace,
     };
-    let verdict = machine.work();
-    (verdict, machine.tally, machine.trace)
+    let verdict = machine.run();
+    (verdict, machine.stats, machine.trace)
 }
 
 impl Machine<'_> {
-    fn work(&mut self) -> Verdict {
+    fn run(&mut self) -> Verdict {
         loop {
-            if !self.broker.coming.is_empty() && self.rng.u8(0..4) == 0 {
+            if !self.broker.unproduced.is_empty() && self.rng.u8(0..4) == 0 {
                 let count = self.rng.usize(1..=20);
                 self.broker.produce(count);
             }
             self.next.resize(self.broker.logs.len(), 0);
-            let until = self.take();
+            let until = self.draw_batch();
             if until != self.next {
                 self.process(until)?;
-                self.suffer()?;
-            } else if self.broker.coming.is_empty() {
+                self.inject_fault()?;
+            } else if self.broker.unproduced.is_empty() {
                 judge::judge(self.plan, &self.disk.memory)?;
-                if !self.is_uncounted {
+                if !self.is_report_lost {
                     self.disk.counted.judge(self.plan, &self.disk.memory)?;
                 }
                 return Ok(());
@@ -89,19 +89,19 @@ impl Machine<'_> {
         }
     }
 
-    /// Up to where the next batch reads.
-    fn take(&mut self) -> Vec<usize> {
+    /// The end offsets of the next batch.
+    fn draw_batch(&mut self) -> Vec<usize> {
         let mut until = self.next.clone();
-        let mut left = self.rng.usize(1..=self.plan.odds.batch_max);
-        let has_more = |place: &usize| self.next[*place] < self.broker.logs[*place].messages.len();
+        let mut remaining = self.rng.usize(1..=self.plan.odds.batch_max);
+        let has_more = |log: &usize| self.next[*log] < self.broker.logs[*log].messages.len();
         let mut open: Vec<usize> = (0..self.next.len()).filter(has_more).collect();
         self.rng.shuffle(&mut open);
-        for place in open {
-            let there = self.broker.logs[place].messages.len() - until[place];
+        for log in open {
+            let unread = self.broker.logs[log].messages.len() - until[log];
             let least = usize::from(until == self.next);
-            let count = self.rng.usize(least..=left.min(there).max(least));
-            left = left.saturating_sub(count);
-            until[place] += count;
+            let count = self.rng.usize(least..=remaining.min(unread).max(least));
+            remaining = remaining.saturating_sub(count);
+            until[log] += count;
         }
         until
     }
@@ -109,28 +109,28 @@ impl Machine<'_> {
     fn process(&mut self, until: Vec<usize>) -> Verdict {
         let batch = self.batch(&until);
         let messages = batch.facts.len();
-        self.tally.count("batches");
+        self.stats.count("batches");
         self.batches += 1;
-        let note = [messages as u64, until.iter().sum::<usize>() as u64];
-        self.trace.note((self.batches, 0), "takes a batch", note);
-        let death = self.draw_death();
+        let numbers = [messages as u64, until.iter().sum::<usize>() as u64];
+        self.trace.note((self.batches, 0), "takes a batch", numbers);
+        let crash = self.draw_crash();
         let before = self.disk.clone();
         let durable = before.memory.clone();
-        let mortal = Mortal { memory: &mut self.disk.memory, durable, calls: 0, death };
-        let mut worker = Worker::new(mortal, Arc::clone(&self.plan.policy));
+        let ledger = CrashingLedger { memory: &mut self.disk.memory, durable, calls: 0, crash };
+        let mut worker = Worker::new(ledger, Arc::clone(&self.plan.policy));
         let outcome = worker.process(batch);
-        self.tally.add("steps", worker.ledger().calls.into());
+        self.stats.add("steps", worker.ledger().calls.into());
         let durable = worker.ledger().durable.clone();
         match outcome {
             Ok(report) => self.committed(before, until, Some((&report, messages))),
-            Err(_) if death == Some(Death::AfterCommit) => {
-                self.tally.count("answers lost");
-                self.is_uncounted = true;
+            Err(_) if crash == Some(Crash::AfterCommit) => {
+                self.stats.count("responses lost");
+                self.is_report_lost = true;
                 self.committed(before, until, None)?;
                 self.restart()
             }
             Err(_) => {
-                self.tally.count("deaths before a commit");
+                self.stats.count("crashes before a commit");
                 self.disk = Disk { memory: durable, ..before };
                 self.restart()
             }
@@ -139,11 +139,11 @@ impl Machine<'_> {
 
     fn batch(&mut self, until: &[usize]) -> Batch {
         let (mut facts, mut positions) = (Vec::new(), Vec::new());
-        for (place, (from, until)) in self.next.iter().zip(until).enumerate() {
-            let messages = &self.broker.logs[place].messages[*from..*until];
+        for (log, (from, until)) in self.next.iter().zip(until).enumerate() {
+            let messages = &self.broker.logs[log].messages[*from..*until];
             facts.extend(messages.iter().map(|message| message.fact.clone()));
             if !messages.is_empty() {
-                positions.push(self.broker.position(place, *until));
+                positions.push(self.broker.position(log, *until));
             }
         }
         let consumed_until = (self.plan.kind == Kind::Expiring)
@@ -166,73 +166,76 @@ impl Machine<'_> {
             self.past.remove(0);
         }
         if let Some((report, messages)) = report {
-            self.tally.add("messages processed", messages as u64);
+            self.stats.add("messages processed", messages as u64);
             self.disk.counted.add(report, messages)?;
         }
         self.next = until;
-        self.is_kept()?;
+        self.check_durable()?;
         if self.rng.u8(0..8) == 0 {
             let Self { plan, disk, broker, .. } = self;
-            judge::judge_prefix(&plan.policy, &disk.memory, &broker.logs, &disk.kept)?;
+            judge::judge_prefix(&plan.policy, &disk.memory, &broker.logs, &disk.durable_until)?;
         }
         Ok(())
     }
 
-    fn draw_death(&mut self) -> Option<Death> {
-        if !self.is_troubled() {
+    fn draw_crash(&mut self) -> Option<Crash> {
+        if !self.draw_fault() {
             return None;
         }
         let is_after = self.rng.u8(0..4) == 0;
-        Some(if is_after { Death::AfterCommit } else { Death::Before(self.rng.u32(0..12)) })
+        Some(match is_after {
+            true => Crash::AfterCommit,
+            false => Crash::AfterCalls(self.rng.u32(0..12)),
+        })
     }
 
-    fn is_troubled(&mut self) -> bool {
-        let one_in = (self.plan.odds.trouble / 4).max(2);
-        let is_troubled = self.troubles_left > 0 && self.rng.u32(0..one_in) == 0;
-        self.troubles_left -= u32::from(is_troubled);
-        is_troubled
+    fn draw_fault(&mut self) -> bool {
+        let one_in = (self.plan.odds.fault / 4).max(2);
+        let has_fault = self.faults_left > 0 && self.rng.u32(0..one_in) == 0;
+        self.faults_left -= u32::from(has_fault);
+        has_fault
     }
 
-    /// What can happen between two batches.
-    fn suffer(&mut self) -> Verdict {
-        if !self.is_troubled() {
+    /// Draws a fault between two batches.
+    fn inject_fault(&mut self) -> Verdict {
+        if !self.draw_fault() {
             return Ok(());
         }
         if self.plan.kind != Kind::Expiring && self.rng.bool() && !self.past.is_empty() {
-            self.tally.count("power failures");
+            self.stats.count("power failures");
             let lost = self.rng.usize(0..self.past.len());
             self.disk = self.past[lost].clone();
             self.past.truncate(lost);
         } else {
-            self.tally.count("positions rewound");
-            let place = self.rng.usize(0..self.next.len());
-            let offset = self.rng.usize(0..=self.next[place]);
-            let positions = vec![self.broker.position(place, offset)];
+            self.stats.count("positions rewound");
+            let log = self.rng.usize(0..self.next.len());
+            let offset = self.rng.usize(0..=self.next[log]);
+            let positions = vec![self.broker.position(log, offset)];
             let progress = Progress { positions, consumed_until: None };
             self.disk.memory.commit(Vec::new(), &progress).expect("memory does not fail");
         }
         self.restart()
     }
 
-    /// Another process begins at the stored positions.
+    /// Starts a new process at the stored positions.
     fn restart(&mut self) -> Verdict {
         self.trace.note((self.batches, 0), "starts", [0, 0]);
         self.next.fill(0);
         for position in self.disk.memory.positions().expect("memory does not fail") {
-            let place = self.broker.place(&position);
-            self.next[place] = position.next_offset as usize;
+            let log = self.broker.log_of(&position);
+            self.next[log] = position.next_offset as usize;
         }
-        self.is_kept()
+        self.check_durable()
     }
 
-    /// Everything before the next offsets is durable.
-    fn is_kept(&mut self) -> Verdict {
-        self.disk.kept.resize(self.next.len(), 0);
-        for (place, next) in self.next.iter().enumerate() {
-            let log = &mut self.broker.logs[place];
-            log.kept_until = self.disk.kept[place];
-            judge::is_kept(self.plan, &mut self.disk.memory, log, *next)?;
-            self.disk.kept[place] = log.kept_until;
+    /// Checks that everything before the next offsets is durable.
+    fn check_durable(&mut self) -> Verdict {
+        self.disk.durable_until.resize(self.next.len(), 0);
+        for (index, next) in self.next.iter().enumerate() {
+            let log = &mut self.broker.logs[index];
+            log.durable_until = self.disk.durable_until[index];
+            judge::check_durable(self.plan, &mut self.disk.memory, log, *next)?;
+            self.disk.durable_until[index] = log.durable_until;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! A broker: partitions with messages at their offsets, and one group that reads them.
+//! A broker: partitions with messages, and one consumer group.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::support::traffic::Message;
 #[derive(Debug, Default)]
 pub struct Broker {
     pub logs: Vec<Log>,
-    /// Not produced yet: the family and number of the partition with each.
-    pub coming: VecDeque<(Family, i32, Message)>,
+    /// Messages that are not produced yet, with family and number of their partitions.
+    pub unproduced: VecDeque<(Family, i32, Message)>,
     pub group: Group,
 }
 
@@ -23,49 +23,50 @@ pub struct Log {
     pub topic: Family,
     pub number: i32,
     pub messages: Vec<Message>,
-    /// Everything before this offset was found to be durable.
-    pub kept_until: usize,
+    /// Everything before this offset was verified to be durable.
+    pub durable_until: usize,
 }
 
-/// Who reads what.
+/// The consumer group.
 #[derive(Debug, Default)]
 pub struct Group {
-    /// Grows with every rebalance.
+    /// Incremented by every rebalance.
     pub generation: u64,
     pub members: BTreeSet<usize>,
-    /// By the place of the log.
+    /// The owner of each log.
     owners: Vec<Option<usize>>,
 }
 
 impl Broker {
-    /// Appends the next messages. Says whether a partition came with them.
+    /// Appends the next messages. Returns whether a partition was added.
     pub fn produce(&mut self, count: usize) -> bool {
         let before = self.logs.len();
         for _ in 0..count {
-            let Some((topic, number, message)) = self.coming.pop_front() else { break };
-            let place = self.log(topic, number);
-            self.logs[place].messages.push(message);
+            let Some((topic, number, message)) = self.unproduced.pop_front() else { break };
+            let log = self.find_or_add_log(topic, number);
+            self.logs[log].messages.push(message);
         }
         self.logs.len() > before
     }
 
-    pub fn log(&mut self, topic: Family, number: i32) -> usize {
-        let is_it = |log: &Log| (log.topic, log.number) == (topic, number);
-        self.logs.iter().position(is_it).unwrap_or_else(|| {
-            self.logs.push(Log { topic, number, messages: Vec::new(), kept_until: 0 });
+    /// The index of a partition's log.
+    pub fn find_or_add_log(&mut self, topic: Family, number: i32) -> usize {
+        let is_wanted = |log: &Log| (log.topic, log.number) == (topic, number);
+        self.logs.iter().position(is_wanted).unwrap_or_else(|| {
+            self.logs.push(Log { topic, number, messages: Vec::new(), durable_until: 0 });
             self.logs.len() - 1
         })
     }
 
-    /// Where the log of a position is.
-    pub fn place(&self, position: &Position) -> usize {
-        let is_it =
+    /// The index of the log that a position belongs to.
+    pub fn log_of(&self, position: &Position) -> usize {
+        let is_wanted =
             |log: &Log| log.number == position.partition && topic(log.topic) == &*position.topic;
-        self.logs.iter().position(is_it).expect("positions are of partitions that there are")
+        self.logs.iter().position(is_wanted).expect("a position belongs to an existing partition")
     }
 
-    pub fn position(&self, place: usize, next_offset: usize) -> Position {
-        let Log { topic: family, number, .. } = self.logs[place];
+    pub fn position(&self, log: usize, next_offset: usize) -> Position {
+        let Log { topic: family, number, .. } = self.logs[log];
         let next_offset = i64::try_from(next_offset).expect("a small offset");
         Position {
             topic: Arc::from(topic(family)),
@@ -76,7 +77,7 @@ impl Broker {
         }
     }
 
-    /// Gives every partition to a member, whatever it had before.
+    /// Assigns every partition to a random member.
     pub fn rebalance(&mut self, rng: &mut Rng) {
         let members: Vec<usize> = self.group.members.iter().copied().collect();
         self.group.generation += 1;
@@ -88,8 +89,8 @@ impl Broker {
 }
 
 impl Group {
-    pub fn is_owner(&self, who: usize, place: usize) -> bool {
-        self.owners.get(place) == Some(&Some(who))
+    pub fn is_owner(&self, member: usize, log: usize) -> bool {
+        self.owners.get(log) == Some(&Some(member))
     }
 }
 

@@ -1,4 +1,4 @@
-//! What must hold at every moment, and in the end.
+//! The invariants that hold at every step, and those that hold in the end.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,24 +20,24 @@ use super::broker::Log;
 use super::plan::{Kind, Plan};
 use crate::support::cells::Model;
 use crate::support::reference::decisions;
-use crate::support::run::{Shelf, fed};
-use crate::support::show::{Shown, show_all};
+use crate::support::run::{LedgerUnderTest, worker_after};
+use crate::support::show::{RowText, row_texts};
 use crate::support::traffic::decided;
 
-/// What is wrong.
+/// `Err` describes the violated invariant.
 pub type Verdict = Result<(), String>;
 
-/// What is stored, whichever store it is.
+/// A store whose content can be checked.
 pub trait Stored {
-    /// Whether others may be in the middle of changing it.
+    /// True if other workers may be changing it at the same time.
     const SHARED: bool;
 
     fn record(&mut self, key: &FactKey) -> Lookup;
 
-    /// The rows that are shown of one event: revision, time and campaign.
+    /// Revision, time and campaign of the visible rows of one event.
     fn rows_of(&self, pid: Pid, seq: u64) -> Vec<(u32, EventTime, SpreadId)>;
 
-    fn shown(&self) -> Vec<Shown>;
+    fn row_texts(&self) -> Vec<RowText>;
 
     fn statuses(&self) -> Vec<Status>;
 }
@@ -54,8 +54,8 @@ impl Stored for Memory {
         rows.map(|row| (row.revision, row.event_time, row.spreadid)).collect()
     }
 
-    fn shown(&self) -> Vec<Shown> {
-        Shelf::shown(self)
+    fn row_texts(&self) -> Vec<RowText> {
+        LedgerUnderTest::row_texts(self)
     }
 
     fn statuses(&self) -> Vec<Status> {
@@ -75,62 +75,63 @@ impl Stored for Model {
         rows.map(|(key, revision)| (revision, key.event_time, key.spreadid)).collect()
     }
 
-    fn shown(&self) -> Vec<Shown> {
-        show_all(&self.rows())
+    fn row_texts(&self) -> Vec<RowText> {
+        row_texts(&self.rows())
     }
 
     fn statuses(&self) -> Vec<Status> {
-        let status = |value: &[u8]| RowView::decode(value).expect("a row").status;
+        let status = |value: &[u8]| RowView::decode(value).expect("a valid row").status;
         self.rows().iter().map(|(_, value)| status(value)).collect()
     }
 }
 
-/// Every message before an offset is durable: as a fact, and where it is an event as a row.
-pub fn is_kept(
+/// Checks that every message before an offset is durable as a fact and, if it is an event, as a row.
+pub fn check_durable(
     plan: &Plan,
     stored: &mut impl Stored,
     log: &mut Log,
     next_offset: usize,
 ) -> Verdict {
-    for offset in log.kept_until..next_offset {
+    for offset in log.durable_until..next_offset {
         let fact = &log.messages[offset].fact;
-        let place = || format!("{:?} {} offset {offset}", log.topic, log.number);
-        is_fact_kept(plan, stored, fact)
-            .map_err(|what| format!("a position is ahead of {}: {what}: {fact:?}", place()))?;
+        let location = || format!("{:?} {} offset {offset}", log.topic, log.number);
+        check_fact_durable(plan, stored, fact).map_err(|problem| {
+            format!("a position is ahead of {}: {problem}: {fact:?}", location())
+        })?;
     }
-    log.kept_until = log.kept_until.max(next_offset);
+    log.durable_until = log.durable_until.max(next_offset);
     Ok(())
 }
 
-fn is_fact_kept(plan: &Plan, stored: &mut impl Stored, fact: &Fact) -> Verdict {
+fn check_fact_durable(plan: &Plan, stored: &mut impl Stored, fact: &Fact) -> Verdict {
     let key = fact_key(fact.family(), fact.pid(), fact.id());
     let record = match stored.record(&key) {
         Lookup::Found(record) | Lookup::Superseded(record, _) => record,
-        Lookup::Tombstone => return is_shown_once(stored, fact, None),
-        // The state of touches goes.
+        Lookup::Tombstone => return check_shown_once(stored, fact, None),
+        // Touches expire without a tombstone.
         Lookup::Missing if plan.kind == Kind::Expiring && fact.family() == Family::Touch => {
             return Ok(());
         }
-        Lookup::Missing => return Err("there is no such fact".into()),
+        Lookup::Missing => return Err("the fact is missing".into()),
     };
     let app = plan.policy.app(fact.pid()).expect("a known app");
-    let standing = Fact::from(record.clone());
-    // What can not change any more is not replaced.
+    let current = Fact::from(record.clone());
+    // With expiry, facts whose decisions are final are not replaced.
     if plan.kind != Kind::Expiring
-        && canonical::compare(&standing, fact, &app.key) == Ordering::Greater
+        && canonical::compare(&current, fact, &app.key) == Ordering::Greater
     {
-        return Err(format!("another fact stands: {standing:?}"));
+        return Err(format!("a message with greater content is the fact: {current:?}"));
     }
     match record.current_row() {
         _ if fact.family() == Family::Touch => Ok(()),
-        Some(current_row) => is_shown_once(stored, fact, Some(current_row)),
-        None => Err("nothing is decided about it".into()),
+        Some(current_row) => check_shown_once(stored, fact, Some(current_row)),
+        None => Err("it has no decision".into()),
     }
 }
 
-/// One event has one row, and it is that of the present decision; or, while others may be in the middle of
-/// changing it, of one before.
-pub fn is_shown_once<S: Stored>(
+/// Checks that an event has one row, which is that of the current decision. While other workers may be changing it, the
+/// row may also be of an earlier decision.
+pub fn check_shown_once<S: Stored>(
     stored: &S,
     fact: &Fact,
     current_row: Option<&CurrentRow>,
@@ -142,38 +143,38 @@ pub fn is_shown_once<S: Stored>(
     };
     let rows = stored.rows_of(fact.pid(), seq(event_type, fact.id()));
     let Some(row) = rows.first() else { return Err("it has no row".into()) };
-    let expected = current_row.map(|one| (one.revision, one.event_time, one.spreadid));
+    let expected = current_row.map(|row| (row.revision, row.event_time, row.spreadid));
     if S::SHARED {
         let is_ahead = expected.is_some_and(|expected| rows.iter().any(|row| row.0 > expected.0));
-        return if is_ahead { Err(format!("a row is ahead of {expected:?}")) } else { Ok(()) };
+        return if is_ahead { Err(format!("a row is newer than {expected:?}")) } else { Ok(()) };
     }
     if rows.len() > 1 {
         return Err("it has two rows".into());
     }
     match expected {
         Some(expected) if *row != expected => {
-            Err(format!("its row is another than {expected:?}: {row:?}"))
+            Err(format!("its row is {row:?} instead of {expected:?}"))
         }
         _ => Ok(()),
     }
 }
 
-/// The rows are those of the messages, each given once to one worker, in order, and those of the
-/// slow reference.
+/// Checks that the rows are those of a single worker that processes each message once, in order, and those of the slow
+/// reference.
 pub fn judge(plan: &Plan, stored: &impl Stored) -> Verdict {
-    differ(&decided(stored.shown()), &decisions(&plan.policy, &plan.facts))?;
+    compare(&decided(stored.row_texts()), &decisions(&plan.policy, &plan.facts))?;
     if plan.kind != Kind::Expiring {
         let mut facts = plan.facts.clone();
         facts.sort();
         let whole =
-            |rows: Vec<Shown>| -> Vec<String> { rows.into_iter().map(|row| row.whole).collect() };
-        let expected = fed(Memory::default(), &plan.policy, vec![facts]);
-        differ(&whole(stored.shown()), &whole(Stored::shown(expected.ledger())))?;
+            |rows: Vec<RowText>| -> Vec<String> { rows.into_iter().map(|row| row.whole).collect() };
+        let expected = worker_after(Memory::default(), &plan.policy, vec![facts]);
+        compare(&whole(stored.row_texts()), &whole(Stored::row_texts(expected.ledger())))?;
     }
     Ok(())
 }
 
-/// What is decided is what the reference decides about so many messages of each log.
+/// Checks that the decisions are those of the reference for the messages of each log before the offset in `until`.
 pub fn judge_prefix(
     policy: &Arc<Policy>,
     stored: &impl Stored,
@@ -182,32 +183,32 @@ pub fn judge_prefix(
 ) -> Verdict {
     let read = logs.iter().zip(until).flat_map(|(log, until)| &log.messages[..*until]);
     let facts: Vec<Fact> = read.map(|message| message.fact.clone()).collect();
-    differ(&decided(stored.shown()), &decisions(policy, &facts))
+    compare(&decided(stored.row_texts()), &decisions(policy, &facts))
 }
 
-fn differ(found: &[String], expected: &[String]) -> Verdict {
-    let places = 0..found.len().max(expected.len());
-    let other = places.into_iter().find(|place| found.get(*place) != expected.get(*place));
-    other.map_or(Ok(()), |place| {
+fn compare(found: &[String], expected: &[String]) -> Verdict {
+    let mut rows = 0..found.len().max(expected.len());
+    let first = rows.find(|row| found.get(*row) != expected.get(*row));
+    first.map_or(Ok(()), |row| {
         Err(format!(
-            "row {place} is\n  {:?}\nand should be\n  {:?}",
-            found.get(place),
-            expected.get(place)
+            "row {row} is\n  {:?}\nand should be\n  {:?}",
+            found.get(row),
+            expected.get(row)
         ))
     })
 }
 
-/// What the workers counted.
+/// Sums of the workers' reports.
 #[derive(Debug, Clone, Default)]
-pub struct SummaryKey {
+pub struct ReportTotals {
     pub accepted: u64,
     pub redelivered: u64,
-    /// Rows by their present status.
+    /// Rows by their current status.
     rows: BTreeMap<Status, i64>,
 }
 
-impl SummaryKey {
-    /// Every message of a batch is accepted or redelivered.
+impl ReportTotals {
+    /// Adds a report. Checks that every message of the batch is accepted or redelivered.
     pub fn add(&mut self, report: &Report, messages: usize) -> Verdict {
         let (mut accepted, mut redelivered) = (0, 0);
         for family in Family::ALL {
@@ -217,11 +218,11 @@ impl SummaryKey {
         }
         self.accepted += accepted;
         self.redelivered += redelivered;
-        for ((left, entered), count) in &report.decided {
+        for ((before, after), count) in &report.decided {
             let count = i64::try_from(*count).expect("few rows");
-            *self.rows.entry(*entered).or_default() += count;
-            if let Some(left) = left {
-                *self.rows.entry(*left).or_default() -= count;
+            *self.rows.entry(*after).or_default() += count;
+            if let Some(before) = before {
+                *self.rows.entry(*before).or_default() -= count;
             }
         }
         let is_all = accepted + redelivered == messages as u64;
@@ -230,20 +231,22 @@ impl SummaryKey {
         })
     }
 
-    /// Where no count was lost with a process: all facts were accepted once, and the rows are so
-    /// many of each status.
+    /// Checks that every fact was accepted once, and the number of rows by status. Requires that no report was lost in
+    /// a crash.
     pub fn judge(&self, plan: &Plan, stored: &impl Stored) -> Verdict {
         let facts: BTreeSet<_> =
             plan.facts.iter().map(|fact| (fact.family(), fact.pid(), fact.id())).collect();
-        // A touch that returns after its state has expired is a new one.
+        // A touch that is redelivered after it has expired is accepted again.
         if plan.kind != Kind::Expiring && self.accepted != facts.len() as u64 {
             return Err(format!("{} accepted of {} facts", self.accepted, facts.len()));
         }
         let mut rows: BTreeMap<Status, i64> = BTreeMap::new();
         stored.statuses().into_iter().for_each(|status| *rows.entry(status).or_default() += 1);
         let counted: BTreeMap<_, _> =
-            self.rows.iter().filter(|(_, count)| **count != 0).map(|(a, b)| (*a, *b)).collect();
+            self.rows.iter().filter(|(_, count)| **count != 0).map(|(s, n)| (*s, *n)).collect();
         let is_same = counted == rows;
-        is_same.then_some(()).ok_or_else(|| format!("{counted:?} were counted, there are {rows:?}"))
+        is_same
+            .then_some(())
+            .ok_or_else(|| format!("{counted:?} were reported, the store has {rows:?}"))
     }
 }

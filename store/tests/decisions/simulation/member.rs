@@ -1,15 +1,16 @@
-//! What a worker does in its group: it joins, reads, gives positions, and dies.
+//! A worker as a member of its group: it joins, reads, commits positions, and crashes.
 
 use attribution::ledger::{Position, Progress};
 use attribution::worker::{Batch, Report};
 
 use super::judge::{self, Verdict};
-use super::world::{Hand, SESSION, World};
+use super::world::{SESSION_TIMEOUT, WorkerState, World};
 
-/// What a worker does next.
+/// The result of a worker's poll.
 pub enum Poll {
     Batch(Batch),
     Nothing,
+    /// The run has ended.
     Over,
 }
 
@@ -17,25 +18,25 @@ impl World<'_> {
     /// A process starts and joins the group.
     pub fn start(&mut self, me: usize) {
         self.note(me, "starts", [0, 0]);
-        self.tally.count("processes");
-        self.hands[me] = Hand::default();
+        self.stats.count("processes");
+        self.workers[me] = WorkerState::default();
         self.broker.group.members.insert(me);
         self.rebalance();
     }
 
-    /// A process has ended. It may be the last of this worker.
-    pub fn died(&mut self, me: usize) {
-        self.note(me, "dies", [0, 0]);
-        self.tally.count("deaths");
-        if self.hands[me].has_written {
-            self.tally.count("deaths between two writes of a batch");
+    /// A process has crashed. The worker restarts it later, or is gone for good.
+    pub fn crashed(&mut self, me: usize) {
+        self.note(me, "crashes", [0, 0]);
+        self.stats.count("crashes");
+        if self.workers[me].has_written {
+            self.stats.count("crashes between two writes of a batch");
         }
-        let others = self.hands.iter().filter(|hand| !hand.is_gone).count() - 1;
-        self.hands[me] = Hand {
+        let others = self.workers.iter().filter(|worker| !worker.is_gone).count() - 1;
+        self.workers[me] = WorkerState {
             asleep_until: self.tick + self.rng.u64(1..=self.plan.odds.pause_max),
-            given_up_at: Some(self.tick + self.rng.u64(1..=SESSION)),
+            session_ends_at: Some(self.tick + self.rng.u64(1..=SESSION_TIMEOUT)),
             is_gone: others > 0 && self.rng.u8(0..6) == 0,
-            ..Hand::default()
+            ..WorkerState::default()
         };
     }
 
@@ -43,111 +44,111 @@ impl World<'_> {
         if self.end.is_some() {
             return Poll::Over;
         }
-        self.keep_up(me);
-        let has_more = |place: &usize| {
-            let next = self.hands[me].next.get(place);
-            next.is_some_and(|next| *next < self.broker.logs[*place].messages.len())
+        self.follow_rebalance(me);
+        let has_more = |log: &usize| {
+            let next = self.workers[me].next.get(log);
+            next.is_some_and(|next| *next < self.broker.logs[*log].messages.len())
         };
         let mut open: Vec<usize> = (0..self.broker.logs.len()).filter(has_more).collect();
         if open.is_empty() {
-            self.rest(me);
+            self.idle(me);
             return if self.end.is_some() { Poll::Over } else { Poll::Nothing };
         }
         self.rng.shuffle(&mut open);
-        let mut left = self.rng.usize(1..=self.plan.odds.batch_max);
+        let mut remaining = self.rng.usize(1..=self.plan.odds.batch_max);
         let (mut facts, mut nexts) = (Vec::new(), Vec::new());
-        for place in open {
-            let from = self.hands[me].next[&place];
-            let messages = &self.broker.logs[place].messages[from..];
+        for log in open {
+            let from = self.workers[me].next[&log];
+            let messages = &self.broker.logs[log].messages[from..];
             let least = usize::from(facts.is_empty());
-            let count = self.rng.usize(least..=left.min(messages.len()).max(least));
-            left = left.saturating_sub(count);
+            let count = self.rng.usize(least..=remaining.min(messages.len()).max(least));
+            remaining = remaining.saturating_sub(count);
             facts.extend(messages[..count].iter().map(|message| message.fact.clone()));
             if count > 0 {
-                nexts.push((place, from + count));
+                nexts.push((log, from + count));
             }
         }
         nexts.sort_unstable();
-        let of = |(place, next): &(usize, usize)| self.broker.position(*place, *next);
-        let positions = nexts.iter().map(of).collect();
+        let position = |(log, next): &(usize, usize)| self.broker.position(*log, *next);
+        let positions = nexts.iter().map(position).collect();
         self.note(me, "takes a batch", [facts.len() as u64, nexts.len() as u64]);
-        self.hands[me].batch = (nexts, facts.len());
+        self.workers[me].batch = (nexts, facts.len());
         Poll::Batch(Batch { facts, progress: Progress { positions, consumed_until: None } })
     }
 
-    /// Learns which logs are its own now, and begins at their stored positions.
-    fn keep_up(&mut self, me: usize) {
-        self.hands[me].given_up_at = None;
+    /// Rejoins the group if need be, and starts newly assigned logs at their stored positions.
+    fn follow_rebalance(&mut self, me: usize) {
+        self.workers[me].session_ends_at = None;
         if self.broker.group.members.insert(me) {
             self.rebalance();
         }
-        if self.hands[me].generation == self.broker.group.generation {
+        if self.workers[me].generation == self.broker.group.generation {
             return;
         }
-        let before = std::mem::take(&mut self.hands[me].next);
-        self.hands[me].generation = self.broker.group.generation;
-        for place in 0..self.broker.logs.len() {
-            if self.broker.group.is_owner(me, place) {
-                let kept = before.get(&place).filter(|_| self.plan.odds.is_cooperative).copied();
-                let next = kept.unwrap_or_else(|| self.stored(place));
-                self.hands[me].next.insert(place, next);
+        let before = std::mem::take(&mut self.workers[me].next);
+        self.workers[me].generation = self.broker.group.generation;
+        for log in 0..self.broker.logs.len() {
+            if self.broker.group.is_owner(me, log) {
+                let kept = before.get(&log).filter(|_| self.plan.odds.is_cooperative).copied();
+                let next = kept.unwrap_or_else(|| self.stored(log));
+                self.workers[me].next.insert(log, next);
             }
         }
     }
 
-    /// There is nothing to read. If that is so for all, it goes on, or it is over.
-    fn rest(&mut self, me: usize) {
-        self.hands[me].is_idle = true;
-        self.hands[me].asleep_until = self.tick + self.rng.u64(1..20);
-        if !self.hands.iter().all(|hand| hand.is_gone || hand.is_idle) {
+    /// Sleeps, as there is nothing to read. If all workers are idle, produces more messages, rereads uncommitted ones,
+    /// or ends the run.
+    fn idle(&mut self, me: usize) {
+        self.workers[me].is_idle = true;
+        self.workers[me].asleep_until = self.tick + self.rng.u64(1..20);
+        if !self.workers.iter().all(|worker| worker.is_gone || worker.is_idle) {
             return;
         }
-        if !self.broker.coming.is_empty() {
+        if !self.broker.unproduced.is_empty() {
             return self.produce(20);
         }
-        let is_read = |world: &mut Self, place: usize| {
-            world.stored(place) == world.broker.logs[place].messages.len()
+        let is_read = |world: &mut Self, log: usize| {
+            world.stored(log) == world.broker.logs[log].messages.len()
         };
-        if (0..self.broker.logs.len()).all(|place| is_read(self, place)) {
+        if (0..self.broker.logs.len()).all(|log| is_read(self, log)) {
             return self.finish(Ok(()));
         }
-        self.tally.count("read again from the stored positions");
-        self.begin_again();
+        self.stats.count("restarts from the stored positions");
+        self.restart_from_stored();
     }
 
-    /// Positions that a worker gives; whether or not it is late.
-    pub fn take_positions(&mut self, me: usize, positions: &[Position]) -> Verdict {
-        let generation = self.hands[me].generation;
-        let is_late = generation != self.broker.group.generation;
-        if is_late {
-            self.tally.count("batches finished by whoever was no owner any more");
+    /// Commits a worker's positions, which may be of a former owner.
+    pub fn commit_positions(&mut self, me: usize, positions: &[Position]) -> Verdict {
+        let generation = self.workers[me].generation;
+        let is_outdated = generation != self.broker.group.generation;
+        if is_outdated {
+            self.stats.count("batches finished after losing a partition");
         }
         for position in positions {
-            let (place, next) = (self.broker.place(position), position.next_offset as usize);
-            let log = &mut self.broker.logs[place];
-            judge::is_kept(self.plan, &mut self.model, log, next)?;
-            if is_late && self.plan.odds.is_fenced {
-                self.tally.count("positions refused");
+            let (log, next) = (self.broker.log_of(position), position.next_offset as usize);
+            judge::check_durable(self.plan, &mut self.model, &mut self.broker.logs[log], next)?;
+            if is_outdated && self.plan.odds.is_fenced {
+                self.stats.count("positions refused");
                 continue;
             }
-            if next < self.stored(place) {
-                self.tally.count("positions set back by whoever was late");
+            if next < self.stored(log) {
+                self.stats.count("positions set back by a former owner");
             }
             self.store(position);
         }
         Ok(())
     }
 
-    /// A batch is done.
+    /// Finishes a batch.
     pub fn processed(&mut self, me: usize, report: &Report) -> Verdict {
-        self.tally.count("batches");
-        let hand = &mut self.hands[me];
-        let (nexts, messages) = std::mem::take(&mut hand.batch);
-        hand.has_written = false;
-        for (place, next) in nexts {
-            hand.next.entry(place).and_modify(|known| *known = next);
+        self.stats.count("batches");
+        let worker = &mut self.workers[me];
+        let (nexts, messages) = std::mem::take(&mut worker.batch);
+        worker.has_written = false;
+        for (log, next) in nexts {
+            worker.next.entry(log).and_modify(|known| *known = next);
         }
-        self.tally.add("messages processed", messages as u64);
+        self.stats.add("messages processed", messages as u64);
         self.counted.add(report, messages)
     }
 }

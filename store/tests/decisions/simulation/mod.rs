@@ -1,9 +1,7 @@
-//! The worker in a simulated world: a broker, a group of workers, a store, and whatever can go
-//! wrong between them, all of it drawn from one number. Whatever happens, the rows are those of
-//! one worker that was given each message once, in order.
+//! Simulates a broker, a consumer group of workers, a store, and failures of all of them, all drawn from one seed. The
+//! rows must always be those of one worker that processed each message once, in order.
 //!
-//! A seed that fails is told with the command that runs it again; CONTRIBUTING.md says how to run
-//! many.
+//! A failing seed is printed with the command that repeats it; CONTRIBUTING.md explains how to run many seeds.
 
 mod alone;
 mod broker;
@@ -25,39 +23,40 @@ use std::time::Instant;
 use fastrand::Rng;
 use judge::Verdict;
 use plan::{Kind, Plan};
-use tally::{Tally, Trace};
-/// Seeds that are run if nobody asks for others.
+use tally::{Stats, Trace};
+
+/// The default number of seeds.
 const SEEDS: u64 = 300;
 
 struct Run {
     plan: Plan,
     verdict: Verdict,
-    tally: Tally,
+    stats: Stats,
     hash: u64,
 }
 
-/// Runs what a seed stands for. It is told step by step if asked for.
-fn simulate(seed: u64, is_told: bool) -> Run {
+/// Runs one seed, and prints every step if `is_printed`.
+fn simulate(seed: u64, is_printed: bool) -> Run {
     let mut rng = Rng::with_seed(seed);
     let (plan, broker) = Plan::new(seed, &mut rng);
-    let trace = Trace::new(is_told);
-    let (verdict, mut tally, trace) = match plan.kind {
-        Kind::Alone | Kind::Expiring => alone::run(&plan, broker, rng, trace),
+    let trace = Trace::new(is_printed);
+    let (verdict, mut stats, trace) = match plan.kind {
+        Kind::Single | Kind::Expiring => alone::run(&plan, broker, rng, trace),
         Kind::Shared { workers } => shared::run(&plan, workers, broker, rng, trace),
     };
-    tally.add("messages produced", plan.messages as u64);
-    Run { hash: trace.hash(), plan, verdict, tally }
+    stats.add("messages produced", plan.messages as u64);
+    Run { hash: trace.hash(), plan, verdict, stats }
 }
 
 fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text}")))
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
 }
 
-/// All seeds of the range, on every processor. Tells their hash and those that fail.
-fn simulate_all(seeds: Range<u64>) -> (Tally, u64, Vec<String>) {
+/// Runs all seeds of the range on all CPUs. Returns statistics, a hash of all runs, and the failures.
+fn simulate_all(seeds: Range<u64>) -> (Stats, u64, Vec<String>) {
     let next = AtomicU64::new(seeds.start);
-    let found = Mutex::new((Tally::default(), 0u64, Vec::new()));
+    let found = Mutex::new((Stats::default(), 0u64, Vec::new()));
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -65,11 +64,11 @@ fn simulate_all(seeds: Range<u64>) -> (Tally, u64, Vec<String>) {
                 return;
             }
             let run = simulate(seed, false);
-            let mut found = found.lock().expect("nobody panics with it");
-            found.0.add_all(&run.tally);
+            let mut found = found.lock().expect("the lock is not poisoned");
+            found.0.add_all(&run.stats);
             found.1 = found.1.wrapping_add(run.hash);
-            if let Err(what) = &run.verdict {
-                found.2.push(failure(&run.plan, what));
+            if let Err(problem) = &run.verdict {
+                found.2.push(failure(&run.plan, problem));
             }
         }
     };
@@ -78,75 +77,75 @@ fn simulate_all(seeds: Range<u64>) -> (Tally, u64, Vec<String>) {
             scope.spawn(work);
         }
     });
-    found.into_inner().expect("nobody panics with it")
+    found.into_inner().expect("the lock is not poisoned")
 }
 
-fn failure(plan: &Plan, what: &str) -> String {
+fn failure(plan: &Plan, problem: &str) -> String {
     let Plan { seed, kind, rules, facts, odds, .. } = plan;
     format!(
-        "seed {seed}: {kind:?}, rules {rules:?}, {} facts, {odds:?}\n{what}\nagain: \
-         ADTRAIL_SIM_SEED={seed} scripts/test --profile long --no-capture simulation::whatever",
+        "seed {seed}: {kind:?}, rules {rules:?}, {} facts, {odds:?}\n{problem}\nrepeat \
+         with: ADTRAIL_SIM_SEED={seed} scripts/test --profile long --no-capture simulation::rows_are",
         facts.len()
     )
 }
 
 #[test]
-fn whatever_happens_the_rows_are_those_of_one_worker() {
+fn rows_are_those_of_one_worker_despite_all_failures() {
     if let Some(seed) = number("ADTRAIL_SIM_SEED") {
         let run = simulate(seed, true);
         for fact in &run.plan.facts {
             eprintln!("{fact:?}");
         }
-        eprintln!("{}", run.tally);
-        if let Err(what) = &run.verdict {
-            panic!("{}", failure(&run.plan, what));
+        eprintln!("{}", run.stats);
+        if let Err(problem) = &run.verdict {
+            panic!("{}", failure(&run.plan, problem));
         }
         return;
     }
     let first = number("ADTRAIL_SIM_FROM").unwrap_or(0);
     let count = number("ADTRAIL_SIM_SEEDS").unwrap_or(SEEDS);
     let start = Instant::now();
-    let (tally, hash, failures) = simulate_all(first..first.saturating_add(count));
+    let (stats, hash, failures) = simulate_all(first..first.saturating_add(count));
     let seconds = start.elapsed().as_secs_f64();
     let failed = failures.len();
     eprintln!("{count} seeds from {first} in {seconds:.1} s, {failed} failed, hash {hash:016x}");
-    eprintln!("{tally}");
+    eprintln!("{stats}");
     let shown: Vec<_> = failures.iter().take(20).map(String::as_str).collect();
-    assert!(failed == 0, "{failed} seeds fail\n{}", shown.join("\n\n"));
+    assert!(failed == 0, "{failed} seeds failed\n{}", shown.join("\n\n"));
     if count >= SEEDS {
-        let missing: Vec<_> = TROUBLES.iter().filter(|what| tally.of(what) == 0).collect();
+        let missing: Vec<_> = EXPECTED_EVENTS.iter().filter(|event| stats.of(event) == 0).collect();
         assert!(missing.is_empty(), "never happened: {missing:?}");
     }
 }
 
-/// What a few hundred seeds bring about.
-const TROUBLES: &[&str] = &[
-    "answers lost",
-    "batches finished by whoever was no owner any more",
-    "deaths",
-    "deaths before a commit",
-    "deaths between two writes of a batch",
-    "decisions that came too late",
-    "facts that came too late",
+/// Events that must happen in a few hundred seeds.
+const EXPECTED_EVENTS: &[&str] = &[
+    "batches finished after losing a partition",
+    "conflicting puts of decisions",
+    "conflicting puts of facts",
+    "crashes",
+    "crashes before a commit",
+    "crashes between two writes of a batch",
     "groups deleted",
-    "members given up",
     "partitions added",
     "pauses",
     "positions refused",
     "positions rewound",
-    "positions set back by whoever was late",
+    "positions set back by a former owner",
     "power failures",
+    "responses lost",
+    "sessions expired",
 ];
 
 #[test]
-fn a_seed_is_the_same_every_time() {
-    let hashes = |seeds: Range<u64>| -> Vec<(u64, Tally)> {
-        seeds.map(|seed| simulate(seed, false)).map(|run| (run.hash, run.tally)).collect()
+fn a_seed_is_deterministic() {
+    let hashes = |seeds: Range<u64>| -> Vec<(u64, Stats)> {
+        seeds.map(|seed| simulate(seed, false)).map(|run| (run.hash, run.stats)).collect()
     };
-    let once = hashes(0..30);
-    assert_eq!(once, hashes(0..30));
-    let mut distinct: Vec<u64> = once.iter().map(|(hash, _)| *hash).collect();
+    let runs = hashes(0..30);
+    assert_eq!(runs, hashes(0..30));
+    let mut distinct: Vec<u64> = runs.iter().map(|(hash, _)| *hash).collect();
     distinct.sort_unstable();
     distinct.dedup();
-    assert_eq!(distinct.len(), once.len(), "each seed is a run of its own");
+    assert_eq!(distinct.len(), runs.len(), "two seeds lead to the same run");
 }

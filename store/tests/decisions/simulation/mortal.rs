@@ -1,4 +1,4 @@
-//! A ledger of one process, which may end with any call.
+//! A ledger of one process, which may crash at any call.
 
 use adtrail_store::StoreError;
 use adtrail_store::memory::Memory;
@@ -9,39 +9,39 @@ use attribution::ledger::record::{FactRecord, Lookup};
 use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
 use attribution::rules::expiry::ExpiryFloor;
 
-/// How a process ends.
+/// When a process crashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Death {
-    /// Before the ledger does what it is asked for, after so many calls.
-    Before(u32),
+pub enum Crash {
+    /// Instead of the call after this number of calls.
+    AfterCalls(u32),
+    /// After a commit, before its response.
     AfterCommit,
 }
 
-/// A ledger whose process may end with a call.
-pub struct Mortal<'a> {
+/// A ledger whose process may crash at a call.
+pub struct CrashingLedger<'a> {
     pub memory: &'a mut Memory,
-    /// As it was after the last commit.
+    /// The state after the last commit.
     pub durable: Memory,
     pub calls: u32,
-    pub death: Option<Death>,
+    pub crash: Option<Crash>,
 }
 
-impl Mortal<'_> {
+impl CrashingLedger<'_> {
     fn call(&mut self) -> Result<&mut Memory, StoreError> {
         self.calls += 1;
-        match self.death {
-            Some(Death::Before(calls)) if calls < self.calls => Err(over()),
+        match self.crash {
+            Some(Crash::AfterCalls(calls)) if calls < self.calls => Err(crashed()),
             _ => Ok(self.memory),
         }
     }
 }
 
-/// The process ends here.
-fn over() -> StoreError {
-    StoreError::Corrupt { what: "the process ends here".into() }
+fn crashed() -> StoreError {
+    StoreError::Corrupt { what: "the process crashes here".into() }
 }
 
-impl Facts for Mortal<'_> {
+impl Facts for CrashingLedger<'_> {
     type Error = StoreError;
 
     fn records(&mut self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
@@ -61,7 +61,7 @@ impl Facts for Mortal<'_> {
     }
 }
 
-impl Ledger for Mortal<'_> {
+impl Ledger for CrashingLedger<'_> {
     fn positions(&mut self) -> Result<Vec<Position>, StoreError> {
         self.call()?.positions()
     }
@@ -79,8 +79,8 @@ impl Ledger for Mortal<'_> {
         decisions: Vec<DecisionWrite>,
         progress: &Progress,
     ) -> Result<Vec<FactKey>, StoreError> {
-        let lost = self.call()?.commit(decisions, progress)?;
+        let conflicts = self.call()?.commit(decisions, progress)?;
         self.durable = self.memory.clone();
-        if self.death == Some(Death::AfterCommit) { Err(over()) } else { Ok(lost) }
+        if self.crash == Some(Crash::AfterCommit) { Err(crashed()) } else { Ok(conflicts) }
     }
 }

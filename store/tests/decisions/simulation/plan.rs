@@ -1,4 +1,4 @@
-//! What a seed stands for: the facts, how they are produced, and how much goes wrong.
+//! The plan that is drawn from a seed: the facts, how they are produced, and which faults occur.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,51 +19,50 @@ pub struct Plan {
     pub rules: &'static str,
     pub policy: Arc<Policy>,
     pub facts: Vec<Fact>,
-    /// Messages of the facts, each once or more.
+    /// The number of messages; a fact can have several.
     pub messages: usize,
     pub odds: Odds,
 }
 
-/// Which world it is.
+/// The kind of simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// One worker and a store of its own, which commits all or nothing.
-    Alone,
-    /// The same, and state expires.
+    /// One worker with its own store, which commits atomically.
+    Single,
+    /// Like [`Kind::Single`], with expiry.
     Expiring,
-    /// Workers in one group at one store, where nothing is atomic but one key.
+    /// Workers in one group on one store, in which only single keys are atomic.
     Shared { workers: usize },
 }
 
-/// How much goes wrong, and when.
+/// The probabilities of faults and other events, as one in n.
 #[derive(Debug, Clone, Copy)]
 pub struct Odds {
-    /// One step in so many is another worker's.
+    /// Steps until another worker takes the turn.
     pub switch: u32,
-    /// At one write in so many, and one read in eight times as many, something goes wrong; alone,
-    /// at one batch in a quarter as many.
-    pub trouble: u32,
-    /// So many times as often it goes wrong when a decision is written.
+    /// Writes per fault. Reads have an eighth of this probability, batches of a single worker four times of it.
+    pub fault: u32,
+    /// The factor by which faults are more frequent for writes of decisions.
     pub deciding: u32,
-    /// Then nothing does any more.
-    pub troubles_max: u32,
-    /// Messages are produced at one step in so many.
+    /// The maximum number of faults.
+    pub faults_max: u32,
+    /// Steps until more messages are produced.
     pub produce: u32,
     pub batch_max: usize,
-    /// Whether the broker refuses positions of members of past generations.
+    /// True if the broker refuses positions from members of past generations.
     pub is_fenced: bool,
-    /// Whether members keep their place in partitions that a rebalance leaves them.
+    /// True if members continue partitions that they keep in a rebalance, instead of restarting from the stored
+    /// positions.
     pub is_cooperative: bool,
-    /// How many steps a worker stands still at most.
+    /// The maximum pause of a worker, in steps.
     pub pause_max: u64,
 }
 
 impl Plan {
-    /// The plan and the broker as they are at first; what is drawn from the generator after that
-    /// is the schedule.
+    /// Draws the plan and the initial broker. Everything drawn from the generator afterwards is the schedule.
     pub fn new(seed: u64, rng: &mut Rng) -> (Self, Broker) {
         let kind = match rng.u8(0..8) {
-            0 => Kind::Alone,
+            0 => Kind::Single,
             1 => Kind::Expiring,
             _ => Kind::Shared { workers: rng.usize(1..=4) },
         };
@@ -80,14 +79,15 @@ impl Plan {
         };
         let mut broker = Broker::default();
         if kind == Kind::Expiring {
-            let counts = rng.bool();
-            plan.rules = if counts { "short, 2 clicks" } else { "short" };
-            plan.policy = traffic::counting(counts);
+            let is_limited = rng.bool();
+            plan.rules = if is_limited { "short, 2 clicks" } else { "short" };
+            plan.policy = traffic::click_limit(is_limited);
             plan.facts = draw(&traffic::traffic(), &mut runner);
             let lateness = draw(&traffic::lateness(), &mut runner);
             let partitions = traffic::partitions(&plan.facts, &lateness);
-            for (place, messages) in partitions.into_iter().enumerate() {
-                let log = broker.log(Family::ALL[place / 2], (place % 2) as i32);
+            for (index, messages) in partitions.into_iter().enumerate() {
+                let (family, number) = (Family::ALL[index / 2], (index % 2) as i32);
+                let log = broker.find_or_add_log(family, number);
                 plan.messages += messages.len();
                 broker.logs[log].messages = messages;
             }
@@ -96,8 +96,8 @@ impl Plan {
             let max = *rng.choice(&[4, 12, 25, 40]).expect("some sizes");
             let Facts(facts) = draw(&random::facts(max), &mut runner);
             (plan.rules, plan.policy, plan.facts) = (name, policy, facts);
-            broker.coming = produced(&plan.facts, rng);
-            plan.messages = broker.coming.len();
+            broker.unproduced = messages(&plan.facts, rng);
+            plan.messages = broker.unproduced.len();
         }
         (plan, broker)
     }
@@ -105,46 +105,46 @@ impl Plan {
 
 impl Odds {
     fn draw(rng: &mut Rng) -> Self {
-        let mut one = |of: &[u32]| *rng.choice(of).expect("some odds");
+        let mut one_of = |odds: &[u32]| *rng.choice(odds).expect("some odds");
         Self {
-            switch: one(&[1, 2, 3, 8, 30, 200]),
-            trouble: one(&[4, 12, 40, 150]),
-            deciding: one(&[1, 4, 20]),
-            troubles_max: one(&[0, 2, 5, 12, 30]),
-            produce: one(&[1, 20, 200]),
-            batch_max: one(&[1, 3, 8, 30, 200]) as usize,
-            is_fenced: one(&[0, 1]) == 1,
-            is_cooperative: one(&[0, 1]) == 1,
-            pause_max: one(&[50, 1_000, 8_000]).into(),
+            switch: one_of(&[1, 2, 3, 8, 30, 200]),
+            fault: one_of(&[4, 12, 40, 150]),
+            deciding: one_of(&[1, 4, 20]),
+            faults_max: one_of(&[0, 2, 5, 12, 30]),
+            produce: one_of(&[1, 20, 200]),
+            batch_max: one_of(&[1, 3, 8, 30, 200]) as usize,
+            is_fenced: one_of(&[0, 1]) == 1,
+            is_cooperative: one_of(&[0, 1]) == 1,
+            pause_max: one_of(&[50, 1_000, 8_000]).into(),
         }
     }
 }
 
-/// Each fact once or up to five times, in an order near to that of time or in none, to partitions
-/// of which some come later; by app, or by nothing at all.
-fn produced(facts: &[Fact], rng: &mut Rng) -> VecDeque<(Family, i32, Message)> {
+/// Draws one to five messages per fact, in roughly chronological or random order. The partition depends on the app or
+/// is random; some partitions are added later.
+fn messages(facts: &[Fact], rng: &mut Rng) -> VecDeque<(Family, i32, Message)> {
     const HOUR: u64 = 3_600_000;
     let copies_max = rng.usize(1..=5);
     let late_max = *rng.choice(&[1, HOUR, 48 * HOUR, 1 << 40]).expect("some spans");
     let mut messages: Vec<(u64, Message)> = Vec::new();
     for fact in facts {
         for _ in 0..rng.usize(1..=copies_max) {
-            let when = fact.time().millis() + rng.u64(0..late_max);
-            messages.push((when, Message { fact: fact.clone(), broker_ms: 0 }));
+            let produced_ms = fact.time().millis() + rng.u64(0..late_max);
+            messages.push((produced_ms, Message { fact: fact.clone(), broker_ms: 0 }));
         }
     }
     rng.shuffle(&mut messages);
-    messages.sort_by_key(|(when, _)| *when);
+    messages.sort_by_key(|(produced_ms, _)| *produced_ms);
     let is_by_app = rng.bool();
-    let (first, more) = (rng.u32(1..=4), rng.u32(0..=2));
+    let (initial, added) = (rng.u32(1..=4), rng.u32(0..=2));
     let grows_at = rng.usize(0..=messages.len());
-    let mut coming = VecDeque::new();
-    for (place, (_, message)) in messages.into_iter().enumerate() {
-        let partitions = if place < grows_at { first } else { first + more };
+    let mut unproduced = VecDeque::new();
+    for (index, (_, message)) in messages.into_iter().enumerate() {
+        let partitions = if index < grows_at { initial } else { initial + added };
         let key = if is_by_app { message.fact.pid().0 } else { rng.u32(..) };
-        coming.push_back((message.fact.family(), (key % partitions) as i32, message));
+        unproduced.push_back((message.fact.family(), (key % partitions) as i32, message));
     }
-    coming
+    unproduced
 }
 
 fn runner(rng: &mut Rng) -> TestRunner {
@@ -155,5 +155,5 @@ fn runner(rng: &mut Rng) -> TestRunner {
 }
 
 fn draw<S: Strategy>(strategy: &S, runner: &mut TestRunner) -> S::Value {
-    strategy.new_tree(runner).expect("nothing is refused").current()
+    strategy.new_tree(runner).expect("the strategy rejects nothing").current()
 }

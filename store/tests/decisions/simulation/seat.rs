@@ -1,65 +1,65 @@
-//! A worker's way to a shared store: every row that it reads or writes is a step of its own, and
-//! anything can go wrong at each.
+//! A worker's client of the shared store: every row that it reads or writes is one step, at which a fault can occur.
 
 use adtrail_store::StoreError;
-use adtrail_store::hbase::ledger::cells::Table as Rows;
+use adtrail_store::hbase::ledger::cells::Table;
 use attribution::facts::event::Family;
 use attribution::ledger::Position;
 
 use super::judge::Verdict;
-use super::table::Table;
-use super::world::{Act, Trouble, World};
-use crate::support::cells::{Does, Model, Step, Turns};
+use super::table::Scheduler;
+use super::world::{Access, Fault, World};
+use crate::support::cells::{Model, Operation, Step, StepClient};
 
-pub struct Seat<'t, 'p> {
-    table: &'t Table<'p>,
+pub struct FaultyClient<'t, 'p> {
+    scheduler: &'t Scheduler<'p>,
     me: usize,
 }
 
-impl<'t, 'p> Seat<'t, 'p> {
-    pub fn new(table: &'t Table<'p>, me: usize) -> Self {
-        Self { table, me }
+impl<'t, 'p> FaultyClient<'t, 'p> {
+    pub fn new(scheduler: &'t Scheduler<'p>, me: usize) -> Self {
+        Self { scheduler, me }
     }
 
-    /// A batch is committed: tells the group.
-    pub fn give(&self, positions: &[Position]) -> Result<(), StoreError> {
+    /// Commits positions to the group.
+    pub fn commit_positions(&self, positions: &[Position]) -> Result<(), StoreError> {
         let me = self.me;
-        let (verdict, _) = self.act(("gives positions", 0), Act::Writes, |world| -> Verdict {
-            world.take_positions(me, positions)
-        })?;
-        verdict.map_err(|what| {
-            self.table.end(Err(what));
-            over()
+        let (verdict, _) =
+            self.act(("commits positions", 0), Access::Write, |world| -> Verdict {
+                world.commit_positions(me, positions)
+            })?;
+        verdict.map_err(|problem| {
+            self.scheduler.end(Err(problem));
+            crashed()
         })
     }
 
-    /// Does one thing when it is this worker's turn. Whether the answer came, too.
+    /// Runs `act` when it is this worker's turn. Also returns whether the response arrived.
     fn act<T>(
         &self,
-        (what, key): (&'static str, u64),
-        does: Act,
+        (step, key): (&'static str, u64),
+        access: Access,
         act: impl FnOnce(&mut World<'p>) -> T,
     ) -> Result<(T, bool), StoreError> {
-        let (mut world, trouble) = loop {
-            let mut world = self.table.turn(self.me);
+        let (mut world, fault) = loop {
+            let mut world = self.scheduler.turn(self.me);
             if world.end.is_some() {
-                return Err(over());
+                return Err(crashed());
             }
-            match world.trouble(self.me, does) {
-                Trouble::Pause => {}
-                trouble => break (world, trouble),
+            match world.draw_fault(self.me, access) {
+                Fault::Pause => {}
+                fault => break (world, fault),
             }
         };
-        world.note(self.me, what, [key, trouble as u64]);
-        if trouble == Trouble::DieBefore {
-            return Err(over());
+        world.note(self.me, step, [key, fault as u64]);
+        if fault == Fault::CrashBefore {
+            return Err(crashed());
         }
         let done = act(&mut world);
-        world.hands[self.me].has_written |= does != Act::Reads;
-        match trouble {
-            Trouble::DieAfter => Err(over()),
-            Trouble::AnswerLost => {
-                world.tally.count("answers lost");
+        world.workers[self.me].has_written |= access != Access::Read;
+        match fault {
+            Fault::CrashAfter => Err(crashed()),
+            Fault::ResponseLost => {
+                world.stats.count("responses lost");
                 Ok((done, false))
             }
             _ => Ok((done, true)),
@@ -67,27 +67,26 @@ impl<'t, 'p> Seat<'t, 'p> {
     }
 }
 
-/// The process ends here.
-fn over() -> StoreError {
-    StoreError::Corrupt { what: "the process ends here".into() }
+fn crashed() -> StoreError {
+    StoreError::Corrupt { what: "the process crashes here".into() }
 }
 
-impl Turns for Seat<'_, '_> {
+impl StepClient for FaultyClient<'_, '_> {
     fn step<T>(
         &mut self,
-        Step { does, table, hash }: Step,
+        Step { operation, table, hash }: Step,
         act: impl FnOnce(&mut Model) -> T,
     ) -> Result<(T, bool), StoreError> {
-        let (what, does) = match (does, table) {
-            (Does::Gets, _) => ("reads", Act::Reads),
-            (Does::GetsPage, _) => ("reads a page", Act::Reads),
-            (Does::PutsWhere, Rows::Facts(Family::Touch)) => ("puts a home", Act::Writes),
-            (Does::PutsWhere, _) => ("puts a home", Act::Decides),
-            (Does::Puts, Rows::Events) => ("puts a row", Act::Decides),
-            (Does::Puts, Rows::Facts(_)) => ("puts beside a home", Act::Writes),
-            (Does::Deletes, Rows::Facts(_)) => ("deletes an entry", Act::Writes),
-            (Does::Deletes, Rows::Events) => ("deletes a row", Act::Decides),
+        let (step, access) = match (operation, table) {
+            (Operation::Get, _) => ("reads", Access::Read),
+            (Operation::GetPage, _) => ("reads a page", Access::Read),
+            (Operation::PutWhere, Table::Facts(Family::Touch)) => ("puts a record", Access::Write),
+            (Operation::PutWhere, _) => ("puts a record", Access::Decide),
+            (Operation::Put, Table::Events) => ("puts a row", Access::Decide),
+            (Operation::Put, Table::Facts(_)) => ("puts an entry", Access::Write),
+            (Operation::Delete, Table::Facts(_)) => ("deletes an entry", Access::Write),
+            (Operation::Delete, Table::Events) => ("deletes a row", Access::Decide),
         };
-        self.act((what, hash), does, |world| act(&mut world.model))
+        self.act((step, hash), access, |world| act(&mut world.model))
     }
 }

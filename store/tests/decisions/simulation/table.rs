@@ -1,27 +1,27 @@
-//! Only whoever has the turn runs: all that happens is a function of the seed.
+//! Runs one worker at a time, so that everything that happens is a function of the seed.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::judge::Verdict;
 use super::world::World;
 
-/// Where the workers sit.
-pub struct Table<'p> {
+/// Passes the turn between the threads of the workers.
+pub struct Scheduler<'p> {
     world: Mutex<World<'p>>,
-    /// One for each worker.
+    /// Signals each worker that it has the turn.
     turns: Vec<Condvar>,
 }
 
-impl<'p> Table<'p> {
+impl<'p> Scheduler<'p> {
     pub fn new(world: World<'p>) -> Self {
-        let turns = world.hands.iter().map(|_| Condvar::new()).collect();
+        let turns = world.workers.iter().map(|_| Condvar::new()).collect();
         Self { world: Mutex::new(world), turns }
     }
 
-    /// Gives the turn away and waits until it is back, or all is over.
+    /// Passes the turn on and waits for the next one, or for the end of the run.
     pub fn turn(&self, me: usize) -> MutexGuard<'_, World<'p>> {
         let mut world = self.lock();
-        world.pass();
+        world.pass_turn();
         self.wait(me, world)
     }
 
@@ -30,10 +30,10 @@ impl<'p> Table<'p> {
         self.wait(me, self.lock())
     }
 
-    /// Gives the turn away for good.
+    /// Passes the turn on for the last time.
     pub fn leave(&self) {
         let mut world = self.lock();
-        world.pass();
+        world.pass_turn();
         self.turns[world.turn].notify_one();
     }
 
@@ -56,7 +56,7 @@ impl<'p> Table<'p> {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends it all, unless it has ended.
+    /// Ends the run, unless it has ended.
     pub fn end(&self, verdict: Verdict) {
         self.lock().finish(verdict);
         self.turns.iter().for_each(Condvar::notify_one);

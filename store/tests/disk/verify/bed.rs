@@ -1,4 +1,4 @@
-//! A store of some thousand facts, made once in a process and copied for every damage.
+//! A store with some thousand facts, created once per process and copied for every damage.
 
 use std::fs;
 use std::ops::Range;
@@ -17,34 +17,34 @@ use rocksdb::{ColumnFamily, ColumnFamilyDescriptor, DB, IteratorMode};
 use tempfile::TempDir;
 
 use super::support::facts::{
-    DAY, Draft, HOUR, MINUTE, a_and, activation, click, effect, identified, impression,
+    DAY, Draft, HOUR, MINUTE, a_plus, activation, click, effect, identified, impression,
 };
 use super::support::rules::{X, Y, rules};
 use super::support::run::{position, read, settings};
 
 pub const DAYS: i64 = 30;
 
-static MADE: OnceLock<TempDir> = OnceLock::new();
+static TEMPLATE: OnceLock<TempDir> = OnceLock::new();
 
 /// A store that a test may damage.
-pub struct Bed {
+pub struct Fixture {
     dir: TempDir,
     pub settings: Store,
     pub policy: Arc<Policy>,
 }
 
-impl Bed {
+impl Fixture {
     pub fn new() -> Self {
-        let made = MADE.get_or_init(|| {
+        let template = TEMPLATE.get_or_init(|| {
             let dir = TempDir::with_prefix("adtrail-store-").expect("a temporary folder");
-            make(dir.path());
+            create(dir.path());
             dir
         });
         let dir = TempDir::with_prefix("adtrail-store-").expect("a temporary folder");
-        for file in made.path().read_dir().expect("a folder").flatten() {
+        for file in template.path().read_dir().expect("a folder").flatten() {
             fs::copy(file.path(), dir.path().join(file.file_name())).expect("a copy");
         }
-        Self { settings: spread(dir.path()), policy: rules(), dir }
+        Self { settings: with_fanout(dir.path()), policy: rules(), dir }
     }
 
     pub fn path(&self) -> &Path {
@@ -60,29 +60,31 @@ impl Bed {
     }
 
     pub fn verify_with(&self, options: &Options) -> Report {
-        verify(&self.settings, &self.policy, options, &mut |_| ()).expect("a store to look at")
+        verify(&self.settings, &self.policy, options, &mut |_| ())
+            .expect("the store can be verified")
     }
 
     pub fn repair(&self) -> Report {
         let options = Options { examples_max: 10, have_settings_changed: false };
-        repair(&self.settings, &self.policy, &options, &mut |_| ()).expect("a store to repair")
+        repair(&self.settings, &self.policy, &options, &mut |_| ())
+            .expect("the store can be repaired")
     }
 
-    /// All rows, with all that an export shows.
+    /// All rows with all columns of an export.
     pub fn export(&self) -> Vec<String> {
         let reader = open_for_reading(&self.settings).expect("the store opens");
         read(&reader).into_iter().map(|row| row.whole).collect()
     }
 
-    /// What an export shows before anything is damaged.
-    pub fn whole_export() -> &'static [String] {
-        static WHOLE: OnceLock<Vec<String>> = OnceLock::new();
-        WHOLE.get_or_init(|| Self::new().export())
+    /// The export of the undamaged store.
+    pub fn original_export() -> &'static [String] {
+        static ORIGINAL: OnceLock<Vec<String>> = OnceLock::new();
+        ORIGINAL.get_or_init(|| Self::new().export())
     }
 
     #[track_caller]
     pub fn check_export(&self) {
-        assert!(self.export() == Self::whole_export(), "the export is another one");
+        assert!(self.export() == Self::original_export(), "the export has changed");
     }
 
     #[track_caller]
@@ -91,15 +93,15 @@ impl Bed {
         assert!(report.is_whole(), "{:?}", report.examples);
     }
 
-    /// The service goes on with it.
+    /// Checks that the store can be opened for writing and stays whole.
     #[track_caller]
-    pub fn check_goes_on(&self) {
+    pub fn check_usable(&self) {
         drop(self.open());
         self.check_whole();
         self.check_export();
     }
 
-    /// Changes the tables behind adtrail's back.
+    /// Changes the tables with RocksDB directly.
     pub fn damage(&self, damage: impl FnOnce(&Raw)) {
         damage(&Raw::open(self.path()));
     }
@@ -108,7 +110,7 @@ impl Bed {
 /// A key and its value.
 pub type Entry = (Box<[u8]>, Box<[u8]>);
 
-/// The tables as they are.
+/// The store as a plain RocksDB.
 pub struct Raw(pub DB);
 
 impl Raw {
@@ -138,7 +140,7 @@ impl Raw {
     }
 
     pub fn get(&self, table: &str, key: &[u8]) -> Vec<u8> {
-        self.0.get_cf(self.table(table), key).expect("a look-up").expect("an entry")
+        self.0.get_cf(self.table(table), key).expect("a lookup").expect("an entry")
     }
 
     pub fn put(&self, table: &str, key: &[u8], value: &[u8]) {
@@ -149,7 +151,7 @@ impl Raw {
         self.0.delete_cf(self.table(table), key).expect("a write");
     }
 
-    /// Writes the layout version that follows from the present one, and gives that one.
+    /// Changes the layout version and returns the previous one.
     pub fn change_layout(&self, change: impl FnOnce(u32) -> u32) -> u32 {
         let layout = self.get("meta", b"layout").try_into().map(u32::from_be_bytes);
         let layout = layout.expect("four bytes");
@@ -158,7 +160,7 @@ impl Raw {
     }
 }
 
-fn spread(path: &Path) -> Store {
+fn with_fanout(path: &Path) -> Store {
     let mut settings = settings(path);
     settings.region_bytes_max = 1 << 16;
     settings.apps.insert(X, AppStore { retention_ms: None, fanout: Some(4) });
@@ -166,20 +168,20 @@ fn spread(path: &Path) -> Store {
     settings
 }
 
-/// Facts of a month, a few hours late or early; what is older than a week is final at its end. The last day
-/// is in the log alone, the day before it in files of the first level, and the rest is compacted.
-fn make(path: &Path) {
-    // The first week unspread: rows stay where they were when an app is spread.
-    let mut unspread = spread(path);
-    unspread.apps.clear();
+/// Writes the facts of a month, up to 20 hours early; decisions older than a week are final at its end. The last day is
+/// only in the log, the day before it in files of level 0, and the rest is compacted.
+fn create(path: &Path) {
+    // Without fanout in the first week: rows stay in their partition when the fanout grows.
+    let mut without_fanout = with_fanout(path);
+    without_fanout.apps.clear();
     let mut numbers = Numbers(7);
-    feed(&unspread, 0..7, &mut numbers);
-    feed(&spread(path), 7..DAYS - 1, &mut numbers);
-    // Opening a store moves what is in its log into files.
-    feed(&spread(path), DAYS - 1..DAYS, &mut numbers);
+    feed(&without_fanout, 0..7, &mut numbers);
+    feed(&with_fanout(path), 7..DAYS - 1, &mut numbers);
+    // Reopening the store flushes its log into files.
+    feed(&with_fanout(path), DAYS - 1..DAYS, &mut numbers);
 }
 
-/// Opens the store for the facts of these days. Each opening takes a tenth of a second.
+/// Opens the store and processes the facts of these days. Opening takes 0.1 s.
 fn feed(settings: &Store, days: Range<i64>, numbers: &mut Numbers) {
     let policy = rules();
     let store = Embedded::open(settings, &policy).expect("the store opens");
@@ -189,7 +191,7 @@ fn feed(settings: &Store, days: Range<i64>, numbers: &mut Numbers) {
         for facts in identified(drafts).chunks(40) {
             let progress = Progress {
                 positions: vec![position("clicks", 0, day * 1_000), position("effects", 3, day)],
-                consumed_until: Some(a_and(day * DAY - 6 * HOUR)),
+                consumed_until: Some(a_plus(day * DAY - 6 * HOUR)),
             };
             worker.process(Batch { facts: facts.to_vec(), progress }).expect("the ledger works");
         }
@@ -204,10 +206,10 @@ fn feed(settings: &Store, days: Range<i64>, numbers: &mut Numbers) {
 }
 
 fn end() -> EventTime {
-    a_and(DAYS * DAY)
+    a_plus(DAYS * DAY)
 }
 
-/// Always the same.
+/// A deterministic random number generator.
 struct Numbers(u64);
 
 impl Numbers {
@@ -220,7 +222,7 @@ impl Numbers {
 
 fn draft(day: i64, numbers: &mut Numbers) -> Draft {
     let late = -(numbers.below(20) as i64) * HOUR + numbers.below(60) as i64 * MINUTE;
-    let time = a_and(day * DAY + late);
+    let time = a_plus(day * DAY + late);
     let id = format!("{}", numbers.below(100_000));
     let device = numbers.below(400);
     let draft = match numbers.below(10) {
@@ -232,7 +234,7 @@ fn draft(day: i64, numbers: &mut Numbers) -> Draft {
     };
     let ids = numbers.below(4);
     let draft = match ids {
-        0 => draft.anyone(),
+        0 => draft.without_ids(),
         1 => draft.only("oaid", &format!("device-{device}")),
         2 => draft.only("imei", &format!("86804903950{device:04}")),
         _ => draft
@@ -243,7 +245,7 @@ fn draft(day: i64, numbers: &mut Numbers) -> Draft {
     if device.is_multiple_of(5) { draft.of_app_y() } else { draft }
 }
 
-/// Names a case when a test fails in it.
+/// Prints the name of the case in which a test fails.
 pub struct Case(String);
 
 impl Case {
@@ -260,59 +262,60 @@ impl Drop for Case {
     }
 }
 
-/// A damage of tables: what it is, what is found of it, and how it is done.
+/// A damage of tables: its name, the problems that are found, and how it is done.
 pub type Damage = (&'static str, &'static [Problem], fn(&Raw));
 
-/// Each damage is found under its names; repaired, the store is as it was.
+/// Checks that each damage is found as exactly these problems, and that a repair restores the store completely.
 pub fn check_repaired(damages: &[Damage]) {
-    for (place, (name, problems, damage)) in damages.iter().enumerate() {
+    for (index, (name, problems, damage)) in damages.iter().enumerate() {
         let _case = Case::new(*name);
-        let bed = Bed::new();
-        bed.damage(damage);
-        let report = bed.verify();
+        let fixture = Fixture::new();
+        fixture.damage(damage);
+        let report = fixture.verify();
         assert_eq!(found(&report, problems), *problems, "{:?}", report.examples);
-        let repaired = bed.repair();
+        let repaired = fixture.repair();
         assert!(repaired.is_repaired(), "{:?}", repaired.examples);
         assert!(!repaired.is_whole());
-        bed.check_whole();
-        bed.check_export();
-        // One is as good as all: each is whole by now.
-        if place == 0 || testbed::length(false, true) {
-            bed.check_goes_on();
+        fixture.check_whole();
+        fixture.check_export();
+        // One check is usually enough, as each store is whole now.
+        if index == 0 || testbed::length(false, true) {
+            fixture.check_usable();
         }
     }
 }
 
-/// Each damage is found under its names, if need be among others; repaired, the store is whole.
+/// Checks that each damage is found as these problems, maybe among others, and that a repair makes the store whole.
 pub fn check_made_whole(damages: &[Damage]) {
     for (name, problems, damage) in damages {
         let _case = Case::new(*name);
-        let bed = Bed::new();
-        bed.damage(damage);
-        let report = bed.verify();
+        let fixture = Fixture::new();
+        fixture.damage(damage);
+        let report = fixture.verify();
         for problem in *problems {
             assert!(report.found.contains_key(problem), "{problem:?}: {:?}", report.found);
         }
-        assert!(bed.repair().is_repaired());
-        bed.check_whole();
+        assert!(fixture.repair().is_repaired());
+        fixture.check_whole();
     }
 }
 
-/// The damage is found under these names, and stays: nothing says what was there.
+/// Checks that the damage is found as exactly these problems, and that it cannot be repaired.
 pub fn check_left(name: &str, problems: &[Problem], damage: impl FnOnce(&Raw)) -> Report {
     let _case = Case::new(name);
-    let bed = Bed::new();
-    bed.damage(damage);
-    let report = bed.verify();
+    let fixture = Fixture::new();
+    fixture.damage(damage);
+    let report = fixture.verify();
     assert_eq!(found(&report, problems), problems, "{:?}", report.examples);
-    assert!(!bed.repair().is_repaired());
-    assert!(!bed.verify().is_whole());
+    assert!(!fixture.repair().is_repaired());
+    assert!(!fixture.verify().is_whole());
     report
 }
 
-/// What was found; that counts differ too only where it is asked for.
-fn found(report: &Report, asked: &[Problem]) -> Vec<Problem> {
+/// The problems found. Includes problems of counts only if some are expected.
+fn found(report: &Report, expected: &[Problem]) -> Vec<Problem> {
     let is_of_counts = |problem: &Problem| problem.check() == Check::Counts;
-    let are_asked = asked.iter().any(is_of_counts);
-    report.found.keys().copied().filter(|one| are_asked || !is_of_counts(one)).collect()
+    let has_counts = expected.iter().any(is_of_counts);
+    let found = report.found.keys().copied();
+    found.filter(|problem| has_counts || !is_of_counts(problem)).collect()
 }

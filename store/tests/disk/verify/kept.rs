@@ -1,4 +1,4 @@
-//! Damages of what a store says of itself: nobody opens it then, and nothing is served by it.
+//! Damaged metadata of a store: it cannot be opened until it is repaired, so nothing is served from it.
 
 use adtrail_store::StoreError;
 use adtrail_store::embedded::{Embedded, open_for_reading};
@@ -7,35 +7,35 @@ use adtrail_store::maintenance::verify::Problem;
 use attribution::facts::event::Pid;
 use attribution::ledger::Facts as _;
 
-use super::bed::{Bed, Case, DAYS, Raw};
-use super::support::facts::{DAY, a_and};
+use super::bed::{Case, DAYS, Fixture, Raw};
+use super::support::facts::{DAY, a_plus};
 use super::support::rules::X;
 
-/// The damage is named as itself and as nothing else, nobody opens the store, and a repair brings
+/// Checks that the damage is found as exactly this problem, that the store cannot be opened, and that a repair brings
 /// all rows back.
-fn check(name: &str, problem: Problem, damage: impl FnOnce(&Raw)) -> Bed {
+fn check(name: &str, problem: Problem, damage: impl FnOnce(&Raw)) -> Fixture {
     let _case = Case::new(name);
-    let bed = Bed::new();
-    bed.damage(damage);
-    let opened = Embedded::open(&bed.settings, &bed.policy).map(drop);
+    let fixture = Fixture::new();
+    fixture.damage(damage);
+    let opened = Embedded::open(&fixture.settings, &fixture.policy).map(drop);
     assert!(opened.is_err_and(|error| is_refusal(problem, &error)));
-    let opened = open_for_reading(&bed.settings).map(drop);
+    let opened = open_for_reading(&fixture.settings).map(drop);
     assert!(opened.is_err_and(|error| is_refusal(problem, &error)));
-    let report = bed.verify();
+    let report = fixture.verify();
     let found: Vec<_> = report.found.keys().copied().collect();
     assert_eq!(found, [problem], "{:?}", report.examples);
-    let repaired = bed.repair();
+    let repaired = fixture.repair();
     assert!(repaired.is_repaired(), "{:?}", repaired.examples);
-    bed.check_whole();
-    bed.check_export();
-    drop(bed.open());
+    fixture.check_whole();
+    fixture.check_export();
+    drop(fixture.open());
     if testbed::length(false, true) {
-        bed.check_goes_on();
+        fixture.check_usable();
     }
-    bed
+    fixture
 }
 
-/// A time of the future may be a wrong clock's.
+/// A time in the future can also be explained by a wrong clock.
 fn is_refusal(problem: Problem, error: &StoreError) -> bool {
     match error {
         StoreError::Corrupt { .. } => true,
@@ -48,7 +48,7 @@ fn app_name() -> Vec<u8> {
     [&b"app/"[..], &X.0.to_be_bytes()].concat()
 }
 
-/// Base u16 · fanout u8 · greatest fanout u8 · rows before are gone u64.
+/// Changes the app's entry: first partition u16, fanout u8, greatest fanout u8, expiry time of its rows u64.
 fn alter_app(change: impl FnOnce(&mut Vec<u8>)) -> impl FnOnce(&Raw) {
     move |raw| {
         let mut value = raw.get("meta", &app_name());
@@ -58,44 +58,49 @@ fn alter_app(change: impl FnOnce(&mut Vec<u8>)) -> impl FnOnce(&Raw) {
 }
 
 #[test]
-fn what_can_not_be_true_of_a_store_keeps_it_closed_until_it_is_repaired() {
-    what_is_kept_of_an_app();
-    rows_that_are_said_to_have_gone();
-    how_far_state_has_expired();
-    the_time_up_to_which_all_is_consumed();
+fn damaged_metadata_prevents_opening_until_repaired() {
+    damaged_app_entries();
+    rows_marked_as_expired();
+    damaged_expiry_floors();
+    damaged_consumed_until();
     check("the totals are empty", Problem::TotalsDiffer, |raw| raw.put("meta", b"totals", b""));
-    a_row_beyond_the_partitions_keeps_nobody_out();
+    a_row_beyond_the_partitions_does_not_prevent_opening();
 }
 
-fn what_is_kept_of_an_app() {
+fn damaged_app_entries() {
     let problem = Problem::AppUnreadable;
-    // There are 2^3 partitions.
+    // The store has 2^3 partitions.
     for bits in testbed::length(&[4_u8][..], &[4, 6, 15][..]) {
-        let name = format!("an app is spread over 2^{bits} partitions");
+        let name = format!("an app has a fanout of 2^{bits}");
         check(&name, problem, alter_app(|app| app[3] = *bits));
     }
-    check("an app begins in no partition", problem, alter_app(|app| app[1] = 8));
-    check("an app is spread further than ever", problem, alter_app(|app| app[2] = 3));
-    check("a time of an app is impossible", problem, alter_app(|app| app[4] = 0x10));
+    check("the first partition of an app does not exist", problem, alter_app(|app| app[1] = 8));
+    check(
+        "the fanout of an app is above its greatest fanout",
+        problem,
+        alter_app(|app| app[2] = 3),
+    );
+    check("the expiry time of an app is out of range", problem, alter_app(|app| app[4] = 0x10));
     check("an unknown app", problem, |raw| raw.put("meta", b"app/zzzz", &[0xff; 12]));
-    let bed = check("an unknown app, cut", problem, |raw| raw.put("meta", b"app/zzzz", b"short"));
-    // One is as good as all: each is whole by now.
-    bed.check_goes_on();
+    let fixture =
+        check("an unknown app, cut", problem, |raw| raw.put("meta", b"app/zzzz", b"short"));
+    // One check is enough, as each store is whole now.
+    fixture.check_usable();
 }
 
-fn rows_that_are_said_to_have_gone() {
+fn rows_marked_as_expired() {
     for days in testbed::length(&[1_i64, 60][..], &[1, 20, 60][..]) {
-        let name = format!("the rows of {days} days are said to have gone");
+        let name = format!("the rows of {days} days are marked as expired");
         let damage = alter_app(|app| {
-            let first = a_and(days * DAY).millis();
-            app[4..12].copy_from_slice(&first.to_be_bytes());
+            let expired_before = a_plus(days * DAY).millis();
+            app[4..12].copy_from_slice(&expired_before.to_be_bytes());
         });
         check(&name, Problem::AppAhead, damage);
     }
 }
 
-/// Nothing is held then of what had expired by settings of before.
-fn how_far_state_has_expired() {
+/// Without the floor, state that expired under earlier settings would reappear.
+fn damaged_expiry_floors() {
     let problem = Problem::AppUnreadable;
     let name = [&b"expiring/"[..], &X.0.to_be_bytes()].concat();
     let altered = |at: usize| {
@@ -106,25 +111,25 @@ fn how_far_state_has_expired() {
             raw.put("meta", &name, &value);
         }
     };
-    check("what is held reaches far ahead", problem, altered(42));
-    check("what is held reaches beyond all times", problem, altered(40));
-    check("how far state has expired is cut", problem, |raw| raw.put("meta", &name, b"short"));
+    check("the expiry floor is far in the future", problem, altered(42));
+    check("the expiry floor is out of range", problem, altered(40));
+    check("the expiry floor is cut", problem, |raw| raw.put("meta", &name, b"short"));
     let unknown = b"expiring/zzzzz";
-    check("state of an unknown app", problem, |raw| raw.put("meta", unknown, &[0; 80]));
+    check("an expiry floor of an unknown app", problem, |raw| raw.put("meta", unknown, &[0; 80]));
 }
 
-fn the_time_up_to_which_all_is_consumed() {
+fn damaged_consumed_until() {
     let problem = Problem::ConsumedUntilWrong;
     let name = b"consumed_until";
-    // A century ahead, and beyond all times.
+    // A century ahead, and out of range.
     for at in testbed::length(&[2_usize][..], &[2, 0][..]) {
-        let bed = check(&format!("byte {at} of the time is altered"), problem, |raw| {
+        let fixture = check(&format!("byte {at} of the time is altered"), problem, |raw| {
             let mut value = raw.get("meta", name);
             value[*at] |= 4;
             raw.put("meta", name, &value);
         });
-        let until = bed.open().consumed_until().expect("a time");
-        assert!(until > a_and((DAYS - 2) * DAY) && until <= a_and(DAYS * DAY), "{until:?}");
+        let until = fixture.open().consumed_until().expect("a time");
+        assert!(until > a_plus((DAYS - 2) * DAY) && until <= a_plus(DAYS * DAY), "{until:?}");
     }
     for value in testbed::length(&["abc"][..], &["abc", ""][..]) {
         check(&format!("the time is {value:?}"), problem, |raw| {
@@ -133,17 +138,17 @@ fn the_time_up_to_which_all_is_consumed() {
     }
 }
 
-/// It has no fact, so it stays; what is kept of its app must not be what nobody opens.
-fn a_row_beyond_the_partitions_keeps_nobody_out() {
+/// The row has no fact, so it stays. The repair must not write an app entry with which the store cannot be opened.
+fn a_row_beyond_the_partitions_does_not_prevent_opening() {
     let _case = Case::new("a row beyond the partitions");
-    let bed = Bed::new();
-    bed.damage(|raw| {
+    let fixture = Fixture::new();
+    fixture.damage(|raw| {
         let (key, value) = raw.entries("events").swap_remove(0);
         let mut key = RowKey::decode(&key).expect("a key");
         (key.partition, key.pid) = (60_000, Pid(999));
         raw.put("events", &key.encode(), &value);
     });
-    assert!(!bed.repair().is_repaired());
-    drop(bed.open());
-    bed.check_export();
+    assert!(!fixture.repair().is_repaired());
+    drop(fixture.open());
+    fixture.check_export();
 }

@@ -1,4 +1,4 @@
-//! Planted damages: each is found and named, and what is derived is made right again.
+//! Injected damage: `verify` finds and names it, and `repair` restores all derived data.
 
 mod altered;
 pub mod bed;
@@ -6,4 +6,5 @@ mod files;
 mod kept;
 mod tables;
 mod whole;
+
 use crate::support;

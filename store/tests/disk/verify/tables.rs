@@ -1,4 +1,4 @@
-//! Damages within tables of what is derived: each is made right.
+//! Damaged derived data in tables: each damage is repaired.
 
 use adtrail_store::layout::codec::fact_record;
 use adtrail_store::layout::codec::row::{RowView, TextCell};
@@ -13,21 +13,21 @@ use attribution::rules::row::{EventType, Status};
 use super::bed::{Damage, Entry, Raw, check_made_whole, check_repaired};
 use super::support::rules::X;
 
-/// The last row by time that is so: it can still be decided again.
-fn row(raw: &Raw, is: impl Fn(&RowView<'_>) -> bool) -> Entry {
+/// The newest matching row, which can still be decided again.
+fn row(raw: &Raw, is_wanted: impl Fn(&RowView<'_>) -> bool) -> Entry {
     let rows = raw
         .entries("events")
         .into_iter()
-        .filter(|(_, value)| is(&RowView::decode(value).expect("a row")));
+        .filter(|(_, value)| is_wanted(&RowView::decode(value).expect("a valid row")));
     rows.max_by_key(|(key, _)| RowKey::decode(key).expect("a key").event_time).expect("a row")
 }
 
-/// The first row by time: what it was decided from is gone, or will be.
-fn old_row(raw: &Raw, of: EventType) -> Entry {
+/// The oldest row, whose facts have expired or will expire.
+fn old_row(raw: &Raw, event_type: EventType) -> Entry {
     let rows = raw
         .entries("events")
         .into_iter()
-        .filter(|(_, value)| RowView::decode(value).expect("a row").event_type == of);
+        .filter(|(_, value)| RowView::decode(value).expect("a valid row").event_type == event_type);
     rows.min_by_key(|(key, _)| RowKey::decode(key).expect("a key").event_time).expect("a row")
 }
 
@@ -36,18 +36,18 @@ fn is_credited(row: &RowView<'_>) -> bool {
 }
 
 pub fn records(raw: &Raw, family: Family, table: &str) -> Vec<(Box<[u8]>, FactRecord)> {
-    let of = |(key, value): Entry| match key::decode_fact(&key) {
+    let record = |(key, value): Entry| match key::decode_fact(&key) {
         Some(FactPlace::FactRecord { pid, .. }) => {
-            Some((key, fact_record::decode(family, pid, &value).expect("a home")))
+            Some((key, fact_record::decode(family, pid, &value).expect("a valid record")))
         }
         _ => None,
     };
-    let mut records: Vec<_> = raw.entries(table).into_iter().filter_map(of).collect();
+    let mut records: Vec<_> = raw.entries(table).into_iter().filter_map(record).collect();
     records.sort_by_key(|(_, record)| record.time());
     records
 }
 
-/// An activation that is credited: the newest, or the oldest.
+/// The newest or the oldest credited activation.
 pub fn credited(raw: &Raw, is_newest: bool) -> (Box<[u8]>, ActivationRecord) {
     let mut records =
         records(raw, Family::Activation, "activations").into_iter().filter_map(|(key, record)| {
@@ -64,13 +64,13 @@ pub fn credited(raw: &Raw, is_newest: bool) -> (Box<[u8]>, ActivationRecord) {
     found.expect("an activation")
 }
 
-fn put_home(raw: &Raw, key: &[u8], record: FactRecord) {
+fn put_activation(raw: &Raw, key: &[u8], record: FactRecord) {
     let mut value = Vec::new();
     fact_record::encode(&record, &mut value);
     raw.put("activations", key, &value);
 }
 
-/// An index entry of a table that leads to a fact: the newest of all.
+/// The newest index entry of a table that leads to a fact.
 fn index_entry(raw: &Raw, table: &str) -> Entry {
     let entries =
         raw.entries(table).into_iter().filter_map(|(key, value)| match key::decode_fact(&key)? {
@@ -80,18 +80,18 @@ fn index_entry(raw: &Raw, table: &str) -> Entry {
     entries.max_by_key(|(time, _)| *time).expect("an entry").1
 }
 
-fn delete_old_row(raw: &Raw, of: EventType) {
-    raw.delete("events", &old_row(raw, of).0);
+fn delete_old_row(raw: &Raw, event_type: EventType) {
+    raw.delete("events", &old_row(raw, event_type).0);
 }
 
-/// A home that notes something else of its row would be taken from the counts as that.
-fn note_otherwise(raw: &Raw, change: fn(&mut RowRef)) {
+/// Changes the row reference in a record, by which its row would be subtracted from the counts.
+fn alter_row_ref(raw: &Raw, change: fn(&mut RowRef)) {
     let (key, mut record) = credited(raw, true);
     change(&mut record.current_row.as_mut().expect("a row").place);
-    put_home(raw, &key, FactRecord::Activation(Box::new(record)));
+    put_activation(raw, &key, FactRecord::Activation(Box::new(record)));
 }
 
-/// The counts still say what they said, so they are right again with the row.
+/// The counts still include the row, so they are right again once it is restored.
 const FINAL_ROW: &[Problem] = &[
     Problem::RowMissing,
     Problem::CellDiffers,
@@ -117,7 +117,7 @@ const ROWS: &[Damage] = &[
         raw.put("events", &other.encode(), &value);
     }),
     (
-        "a row stands in a partition of another app",
+        "a row is in a partition of another app",
         &[Problem::RowMissing, Problem::RowMisplaced],
         |raw| {
             let (key, value) = row(raw, is_credited);
@@ -132,23 +132,24 @@ const ROWS: &[Damage] = &[
         raw.put("events", &key, &value[..value.len() - 1]);
     }),
     ("a row shows another address", &[Problem::RowDiffers], |raw| {
-        let is = |row: &RowView<'_>| is_credited(row) && !row.text(TextCell::ClickId).is_empty();
-        let (key, mut value) = row(raw, is);
+        let is_wanted =
+            |row: &RowView<'_>| is_credited(row) && !row.text(TextCell::ClickId).is_empty();
+        let (key, mut value) = row(raw, is_wanted);
         let last = value.len() - 1;
         let at = (0..last).find(|at| value[*at..].starts_with(b"203.0.113")).expect("an address");
         value[at] = b'1';
         raw.put("events", &key, &value);
     }),
-    ("a home notes another hash of its fact", &[Problem::RowDiffers], |raw| {
-        note_otherwise(raw, |place| place.fact_hash ^= 2);
+    ("a record has another hash of its fact", &[Problem::RowDiffers], |raw| {
+        alter_row_ref(raw, |place| place.fact_hash ^= 2);
     }),
-    ("a home notes no install type", &[Problem::RowDiffers], |raw| {
-        note_otherwise(raw, |place| place.install_type = None);
+    ("a record has no install type of its row", &[Problem::RowDiffers], |raw| {
+        alter_row_ref(raw, |place| place.install_type = None);
     }),
 ];
 
 #[test]
-fn damaged_rows_are_made_right() {
+fn damaged_rows_are_repaired() {
     check_repaired(ROWS);
 }
 
@@ -156,7 +157,7 @@ fn alter_decision(raw: &Raw, is_newest: bool) {
     let (key, mut record) = credited(raw, is_newest);
     let decision = record.decision.as_mut().expect("a decision");
     decision.credit.touch.as_mut().expect("a touch").click_id = "c-other".into();
-    put_home(raw, &key, FactRecord::Activation(Box::new(record)));
+    put_activation(raw, &key, FactRecord::Activation(Box::new(record)));
 }
 
 const DECISIONS: &[Damage] = &[
@@ -166,12 +167,12 @@ const DECISIONS: &[Damage] = &[
     ("the oldest decision is altered", &[Problem::DecisionAltered], |raw| {
         alter_decision(raw, false);
     }),
-    ("what the next activation goes on from is altered", &[Problem::DecisionAltered], |raw| {
+    ("the install chain for the next activation is altered", &[Problem::DecisionAltered], |raw| {
         let (key, mut record) = credited(raw, true);
         record.chains.chains[0].real.id = "a-other".into();
-        put_home(raw, &key, FactRecord::Activation(Box::new(record)));
+        put_activation(raw, &key, FactRecord::Activation(Box::new(record)));
     }),
-    ("an index entry leads to nowhere", &[Problem::EntryToNowhere], |raw| {
+    ("an index entry leads to no fact", &[Problem::EntryToNowhere], |raw| {
         let (key, value) = index_entry(raw, "touches");
         let mut other = key.to_vec();
         other[23] ^= 1;
@@ -182,7 +183,7 @@ const DECISIONS: &[Damage] = &[
         key[0] ^= 1;
         raw.put("effects", &key, b"short");
     }),
-    ("an index entry is of another fact", &[Problem::EntryOfAnother], |raw| {
+    ("an index entry is under a key of another fact", &[Problem::EntryOfAnother], |raw| {
         let (mut key, value) = index_entry(raw, "touches");
         key[0] ^= 1;
         raw.put("touches", &key, &value);
@@ -193,21 +194,21 @@ fn delete_entry(raw: &Raw, table: &str) {
     raw.delete(table, &index_entry(raw, table).0);
 }
 
-fn delete_mark(raw: &Raw, table: &str) {
-    let marks =
+fn delete_marker(raw: &Raw, table: &str) {
+    let markers =
         raw.entries(table).into_iter().filter_map(|(key, value)| match key::decode_fact(&key)? {
             FactPlace::Index { time, .. } if *value == [0; 8] => Some((time, key)),
             _ => None,
         });
-    let (_, key) = marks.max_by_key(|(time, _)| *time).expect("a mark");
+    let (_, key) = markers.max_by_key(|(time, _)| *time).expect("a marker");
     raw.delete(table, &key);
 }
 
 const LOST: &[Damage] = &[
-    ("an event was never decided on", &[Problem::Undecided], |raw| {
+    ("an event has no decision", &[Problem::Undecided], |raw| {
         let (key, mut record) = credited(raw, true);
         (record.current_row, record.decision) = (None, None);
-        put_home(raw, &key, FactRecord::Activation(Box::new(record)));
+        put_activation(raw, &key, FactRecord::Activation(Box::new(record)));
     }),
     ("an index entry of a touch is deleted", &[Problem::EntryMissing], |raw| {
         delete_entry(raw, "touches");
@@ -218,34 +219,38 @@ const LOST: &[Damage] = &[
     ("an index entry of an effect is deleted", &[Problem::EntryMissing], |raw| {
         delete_entry(raw, "effects");
     }),
-    ("a mark of a touch is deleted", &[Problem::MarkerMissing], |raw| {
-        delete_mark(raw, "touches");
+    ("a marker of a touch is deleted", &[Problem::MarkerMissing], |raw| {
+        delete_marker(raw, "touches");
     }),
-    ("a mark of an activation is deleted", &[Problem::MarkerMissing], |raw| {
-        delete_mark(raw, "activations");
+    ("a marker of an activation is deleted", &[Problem::MarkerMissing], |raw| {
+        delete_marker(raw, "activations");
     }),
-    ("an index entry leads elsewhere", &[Problem::EntryToNowhere, Problem::EntryMissing], |raw| {
-        let (key, mut value) = index_entry(raw, "touches");
-        value[0] ^= 1;
-        raw.put("touches", &key, &value);
-    }),
+    (
+        "an index entry leads to another fact",
+        &[Problem::EntryToNowhere, Problem::EntryMissing],
+        |raw| {
+            let (key, mut value) = index_entry(raw, "touches");
+            value[0] ^= 1;
+            raw.put("touches", &key, &value);
+        },
+    ),
 ];
 
 #[test]
-fn damaged_decisions_and_index_entries_are_made_right() {
+fn damaged_decisions_and_index_entries_are_repaired() {
     check_repaired(DECISIONS);
     check_made_whole(LOST);
 }
 
 const HOURS: &[Damage] = &[
-    ("the figures of an hour are those of another", &[Problem::CellDiffers], |raw| {
+    ("the counts of an hour are those of another", &[Problem::CellDiffers], |raw| {
         let entries = raw.entries("cells");
         raw.put("cells", &entries[0].0, &entries[1].1);
     }),
-    ("the figures of an hour are cut", &[Problem::CellUnreadable], |raw| {
+    ("the counts of an hour are cut", &[Problem::CellUnreadable], |raw| {
         raw.put("cells", &raw.entries("cells")[0].0, b"x");
     }),
-    ("the figures of an hour stand under another key too", &[Problem::CellDiffers], |raw| {
+    ("the counts of an hour are also under another key", &[Problem::CellDiffers], |raw| {
         let (mut key, value) = raw.entries("cells").swap_remove(0);
         key[9] ^= 0xff;
         raw.put("cells", &key, &value);
@@ -253,30 +258,32 @@ const HOURS: &[Damage] = &[
 ];
 
 const QUARTERS: &[Damage] = &[
-    ("a quarter has one row more", &[Problem::CountDiffers], |raw| {
+    ("a quarter-hour has one more row", &[Problem::CountDiffers], |raw| {
         let (key, value) = raw.entries("counts").swap_remove(7);
         let mut count = Totals::decode(&value).expect("a count");
         count.rows += 1;
         raw.put("counts", &key, &count.encode());
     }),
-    ("a quarter has a little more revenue", &[Problem::CountDiffers], |raw| {
-        let is = |(_, value): &Entry| !Totals::decode(value).expect("a count").revenue.is_zero();
-        let (key, value) = raw.entries("counts").into_iter().find(is).expect("a purchase");
+    ("a quarter-hour has a little more revenue", &[Problem::CountDiffers], |raw| {
+        let has_revenue =
+            |(_, value): &Entry| !Totals::decode(value).expect("a count").revenue.is_zero();
+        let mut counts = raw.entries("counts").into_iter();
+        let (key, value) = counts.find(has_revenue).expect("a purchase");
         let mut count = Totals::decode(&value).expect("a count");
         count.revenue.add(&Amount::parse("0.000001").expect("an amount"));
         raw.put("counts", &key, &count.encode());
     }),
-    ("the count of a quarter is deleted", &[Problem::CountDiffers], |raw| {
+    ("the count of a quarter-hour is deleted", &[Problem::CountDiffers], |raw| {
         raw.delete("counts", &raw.entries("counts")[7].0);
     }),
-    ("the count of a quarter stands under another key", &[Problem::CountDiffers], |raw| {
+    ("the count of a quarter-hour is under another key", &[Problem::CountDiffers], |raw| {
         let (mut key, value) = raw.entries("counts").swap_remove(7);
         raw.delete("counts", &key);
         key[11] ^= 1;
         raw.put("counts", &key, &value);
     }),
     (
-        "the count of a quarter is empty",
+        "the count of a quarter-hour is empty",
         &[Problem::CountUnreadable, Problem::CountDiffers],
         |raw| raw.put("counts", &raw.entries("counts")[7].0, b""),
     ),
@@ -285,21 +292,21 @@ const QUARTERS: &[Damage] = &[
     }),
 ];
 
-const BROUGHT: &[Damage] = &[
-    ("an activation that a campaign brought is deleted", &[Problem::BroughtDiffers], |raw| {
+const CREDITED: &[Damage] = &[
+    ("a credited activation of a campaign is deleted", &[Problem::BroughtDiffers], |raw| {
         raw.delete("brought", &raw.entries("brought")[3].0);
     }),
-    ("a campaign brought another activation too", &[Problem::BroughtDiffers], |raw| {
+    ("a campaign has another credited activation", &[Problem::BroughtDiffers], |raw| {
         let (mut key, value) = raw.entries("brought").swap_remove(3);
         key[21] ^= 1;
         raw.put("brought", &key, &value);
     }),
-    ("an activation was brought otherwise", &[Problem::BroughtDiffers], |raw| {
+    ("a credited activation has another value", &[Problem::BroughtDiffers], |raw| {
         let (key, mut value) = raw.entries("brought").swap_remove(3);
         value[1] ^= 1;
         raw.put("brought", &key, &value);
     }),
-    ("what a campaign brought is unreadable", &[Problem::BroughtUnreadable], |raw| {
+    ("a credited activation is unreadable", &[Problem::BroughtUnreadable], |raw| {
         raw.put("brought", b"x", b"x");
     }),
 ];
@@ -310,7 +317,7 @@ fn region(raw: &Raw) -> Entry {
 }
 
 const REGIONS: &[Damage] = &[
-    ("the figures of a region are altered", &[Problem::RegionDiffers], |raw| {
+    ("the statistics of a region are altered", &[Problem::RegionDiffers], |raw| {
         let (name, mut value) = region(raw);
         value[7] ^= 1;
         raw.put("meta", &name, &value);
@@ -334,25 +341,25 @@ fn app_name() -> Vec<u8> {
 }
 
 const APPS_AND_POSITIONS: &[Damage] = &[
-    ("what is kept of an app is cut", &[Problem::AppUnreadable], |raw| {
+    ("the entry of an app is cut", &[Problem::AppUnreadable], |raw| {
         raw.put("meta", &app_name(), b"x");
     }),
-    ("what is kept of an app is deleted", &[Problem::AppUnreadable], |raw| {
+    ("the entry of an app is deleted", &[Problem::AppUnreadable], |raw| {
         raw.delete("meta", &app_name());
     }),
     ("a position is cut", &[Problem::PositionUnreadable], |raw| {
         let (key, value) = raw.entries("offsets").swap_remove(0);
         raw.put("offsets", &key, &value[1..]);
     }),
-    ("a position is before the first", &[Problem::PositionUnreadable], |raw| {
+    ("a position is negative", &[Problem::PositionUnreadable], |raw| {
         let (key, _) = raw.entries("offsets").swap_remove(0);
         raw.put("offsets", &key, &(-1i64).to_be_bytes());
     }),
 ];
 
 #[test]
-fn damaged_counts_and_what_is_kept_beside_them_are_made_right() {
-    for damages in [HOURS, QUARTERS, BROUGHT, REGIONS, APPS_AND_POSITIONS] {
+fn damaged_aggregates_and_metadata_are_repaired() {
+    for damages in [HOURS, QUARTERS, CREDITED, REGIONS, APPS_AND_POSITIONS] {
         check_repaired(damages);
     }
 }

@@ -1,4 +1,4 @@
-//! A store without damage has none.
+//! No damage is found in an undamaged store.
 
 use std::fs;
 
@@ -6,23 +6,23 @@ use adtrail_store::maintenance::verify::{Check, Options, Problem};
 use attribution::ledger::Ledger as _;
 use attribution::rules::policy::HOUR_MS;
 
-use super::bed::{Bed, Case};
+use super::bed::{Case, Fixture};
 use super::files::{files, flip};
 use super::support::rules::rules_with;
 
 #[test]
 fn a_store_without_damage_is_found_whole() {
-    as_it_was_written();
-    while_it_runs();
+    after_writing();
+    while_in_use();
     after_settings_have_changed();
-    where_its_log_ends_early();
-    where_other_files_are_damaged_or_missing();
+    with_a_truncated_log();
+    with_other_files_damaged_or_missing();
 }
 
-fn as_it_was_written() {
-    let _case = Case::new("as it was written");
-    let bed = Bed::new();
-    let report = bed.verify();
+fn after_writing() {
+    let _case = Case::new("after writing");
+    let fixture = Fixture::new();
+    let report = fixture.verify();
     assert!(report.is_whole(), "{:?}", report.examples);
     assert!(report.looked_at(Check::Files) >= 5);
     assert!(report.looked_at(Check::Facts) > 2_000);
@@ -32,65 +32,67 @@ fn as_it_was_written() {
     assert!(report.looked_at(Check::Rows) > 1_000);
     assert!(report.looked_at(Check::Counts) > 400);
     assert_eq!(report.without_place, 0);
-    let repaired = bed.repair();
+    let repaired = fixture.repair();
     assert!(repaired.is_whole(), "{:?}", repaired.examples);
-    assert!(bed.verify().is_whole());
+    assert!(fixture.verify().is_whole());
 }
 
-/// It is looked at, and not repaired.
-fn while_it_runs() {
-    let _case = Case::new("while it runs");
-    let bed = Bed::new();
-    let mut store = bed.open();
+/// A running store can be verified, but not repaired.
+fn while_in_use() {
+    let _case = Case::new("while in use");
+    let fixture = Fixture::new();
+    let mut store = fixture.open();
     assert!(store.positions().is_ok());
-    assert!(bed.verify().is_whole());
+    assert!(fixture.verify().is_whole());
     let options = Options { examples_max: 1, have_settings_changed: false };
     let refused = adtrail_store::maintenance::verify::repair(
-        &bed.settings,
-        &bed.policy,
+        &fixture.settings,
+        &fixture.policy,
         &options,
         &mut |_| (),
     );
-    let refused = refused.expect_err("another process writes").to_string();
+    let refused = refused.expect_err("the store is in use").to_string();
     assert!(refused.contains("in use"), "{refused}");
 }
 
-/// Others decide otherwise, and that can be said.
+/// Other settings lead to other decisions, unless `have_settings_changed` is set.
 fn after_settings_have_changed() {
     let _case = Case::new("after settings have changed");
-    let mut bed = Bed::new();
-    bed.policy = rules_with(|app| app.windows.click_ms = HOUR_MS);
-    let report = bed.verify();
+    let mut fixture = Fixture::new();
+    fixture.policy = rules_with(|app| app.windows.click_ms = HOUR_MS);
+    let report = fixture.verify();
     let found: Vec<Problem> = report.found.keys().copied().collect();
     assert_eq!(found, [Problem::DecisionDiffers]);
     let changed = Options { examples_max: 1, have_settings_changed: true };
-    let report = bed.verify_with(&changed);
+    let report = fixture.verify_with(&changed);
     assert!(report.is_whole() && report.otherwise > 0, "{:?}", report.examples);
-    // What was switched on later has no entries for what came before, and that is no damage.
-    let mut bed = Bed::new();
-    bed.policy = rules_with(|app| app.probabilistic = false);
-    assert!(bed.verify_with(&changed).is_whole());
+    // Facts from before a feature was switched on have no index entries for it, which is not damage.
+    let mut fixture = Fixture::new();
+    fixture.policy = rules_with(|app| app.probabilistic = false);
+    assert!(fixture.verify_with(&changed).is_whole());
 }
 
-/// A process that was killed leaves half a record.
-fn where_its_log_ends_early() {
-    let _case = Case::new("where its log ends early");
-    let bed = Bed::new();
-    let log = files(bed.path(), |name| name.ends_with(".log")).pop().expect("a log");
+/// A killed process leaves half a record.
+fn with_a_truncated_log() {
+    let _case = Case::new("with a truncated log");
+    let fixture = Fixture::new();
+    let log = files(fixture.path(), |name| name.ends_with(".log")).pop().expect("a log");
     let bytes = fs::read(&log).expect("a file");
     fs::write(&log, &bytes[..bytes.len() - 7]).expect("a file");
-    bed.check_whole();
+    fixture.check_whole();
 }
 
-/// Nothing that is served depends on them.
-fn where_other_files_are_damaged_or_missing() {
+/// No data depends on these files.
+fn with_other_files_damaged_or_missing() {
     let others = ["IDENTITY", "OPTIONS-", "LOCK", "LOG"];
     // All at once, or each by itself.
-    for some in others.chunks(testbed::length(4, 1)) {
+    for names in others.chunks(testbed::length(4, 1)) {
         for is_removed in [true, false] {
-            let _case = Case::new(format!("{some:?}, removed: {is_removed}"));
-            let bed = Bed::new();
-            for file in files(bed.path(), |name| some.iter().any(|one| name.starts_with(*one))) {
+            let _case = Case::new(format!("{names:?}, removed: {is_removed}"));
+            let fixture = Fixture::new();
+            for file in
+                files(fixture.path(), |name| names.iter().any(|start| name.starts_with(*start)))
+            {
                 match is_removed {
                     true => fs::remove_file(&file).expect("a file"),
                     false if fs::metadata(&file).expect("a file").len() > 0 => {
@@ -99,8 +101,8 @@ fn where_other_files_are_damaged_or_missing() {
                     false => fs::write(&file, "x").expect("a file"),
                 }
             }
-            bed.check_whole();
-            bed.check_goes_on();
+            fixture.check_whole();
+            fixture.check_usable();
         }
     }
 }
