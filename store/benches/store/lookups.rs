@@ -60,7 +60,7 @@ pub fn cold(config: &Config, total: u64, count: u64) -> Vec<f64> {
 }
 
 /// Microseconds of a read of 4 KiB at a random offset of the store's files, without the store, and with or without the
-/// page cache. 0 if there are no files.
+/// page cache. Returns a single 0 if the store has no files.
 pub fn raw(folder: &Path, count: u64, is_cold: bool) -> Vec<f64> {
     let mut block = [0; 4096];
     let files: Vec<File> = folder

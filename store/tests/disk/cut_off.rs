@@ -76,10 +76,10 @@ impl Fixture {
 
     fn restore(&self) -> Result<(), StoreError> {
         let archive = Archive::open(&self.path("backups"))?;
-        let page = archive.page(1)?.expect("a backup");
+        let manifest = archive.page(1)?.expect("a backup");
         let target = Target::new(&self.store())?;
-        archive.restore(&page, &target, &mut |_, _| ())?;
-        target.finish(|| page.check(&settings(&self.store())))
+        archive.restore(&manifest, &target, &mut |_, _| ())?;
+        target.finish(|| manifest.check(&settings(&self.store())))
     }
 
     /// Backs up a store with rows, and returns the rows.
@@ -107,10 +107,10 @@ fn child() {
         return;
     }
     let archive = Archive::open(&PathBuf::from(folder).join("backups")).expect("backups");
-    let page = archive.page(1).expect("a manifest").expect("a backup");
+    let manifest = archive.page(1).expect("a manifest").expect("a backup");
     let target = Target::new(&store).expect("a target");
-    archive.restore(&page, &target, &mut |_, _| ()).expect("all files");
-    target.finish(|| page.check(&settings(&store))).expect("a store");
+    archive.restore(&manifest, &target, &mut |_, _| ()).expect("all files");
+    target.finish(|| manifest.check(&settings(&store))).expect("a store");
 }
 
 fn verified(path: &Path) -> Result<(), StoreError> {

@@ -98,7 +98,7 @@ fn altered_click() {
     // With `have_settings_changed`, rows are accepted as they are.
     let changed = Options { examples_max: 10, have_settings_changed: true };
     let report = repair(&fixture.settings, &fixture.policy, &changed, &mut |_| ())
-        .expect("a store to repair");
+        .expect("the store can be repaired");
     assert!(report.is_whole() && report.otherwise > 0, "{:?}", report.examples);
     fixture.check_export();
 }
