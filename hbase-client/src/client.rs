@@ -1,4 +1,4 @@
-//! The way in: a client, and its tables.
+//! The entry points: a client and its tables.
 
 use std::sync::Arc;
 
@@ -13,28 +13,29 @@ use crate::rows::Row;
 use crate::scan::{Rows, Scan};
 use crate::transport::{self, Transport};
 
-/// A client of one cluster. Clones share connections and what is known of the cluster; one for a
-/// whole program is best.
+/// A client of one cluster. Clones share connections and cached region locations; use one per program.
 #[derive(Debug, Clone)]
 pub struct Client {
     cluster: Arc<Cluster>,
 }
 
 impl Client {
+    /// Connects to a cluster.
+    ///
     /// # Errors
-    /// Where none of the servers answers as HBase 2.5 or later does. One that says that it is just
-    /// starting is waited for, as long as an operation may take. Where connections are refused, or nobody
-    /// answers within [`Config::connect_timeout`], that is told once all servers were tried, as a wrong address
-    /// looks the same: who starts together with the cluster calls this again.
+    /// Fails if no configured server responds as HBase 2.5 or later. A server that reports that it is starting is
+    /// waited for, up to [`Config::operation_timeout`]. Refused connections, and servers without a response within
+    /// [`Config::connect_timeout`], are an error once all servers were tried, because a wrong address looks the same: a
+    /// program that starts together with the cluster must retry this call.
     pub async fn connect(config: Config) -> Result<Self, Error> {
         let transport = transport::configured(&config)?;
         Self::connect_over(config, transport).await
     }
 
-    /// As [`Client::connect`], by other ways than TCP and TLS.
+    /// Connects like [`Client::connect`], over another transport than TCP and TLS.
     ///
     /// # Errors
-    /// As [`Client::connect`].
+    /// Fails like [`Client::connect`].
     pub async fn connect_over(
         config: Config,
         transport: Box<dyn Transport>,
@@ -43,10 +44,10 @@ impl Client {
         Ok(Self { cluster })
     }
 
-    /// Whether there is such a table is found out when it is used.
+    /// Returns a handle for a table, without checking that it exists.
     ///
     /// # Errors
-    /// Where that can be no table's name.
+    /// Fails if the name is not valid.
     pub fn table(&self, name: &str) -> Result<Table, Error> {
         Ok(Table { cluster: self.cluster.clone(), name: name.parse()? })
     }
@@ -56,7 +57,7 @@ impl Client {
     }
 }
 
-/// A table's rows.
+/// A handle for the rows of a table.
 #[derive(Debug, Clone)]
 pub struct Table {
     cluster: Arc<Cluster>,
@@ -68,14 +69,16 @@ impl Table {
         &self.name
     }
 
+    /// Reads one row, like [`Table::get_many`].
+    ///
     /// # Errors
-    /// As of [`Table::get_many`].
+    /// Fails as described in [`Error`].
     pub async fn get(&self, get: Get) -> Result<Option<Row>, Error> {
-        one(self.get_many(vec![get]).await)
+        single(self.get_many(vec![get]).await)
     }
 
-    /// Reads rows, each with an outcome of its own, in the order asked for. Nothing of a row that is
-    /// not there, or has none of the cells selected.
+    /// Reads rows. Returns one outcome per row, in the order of `gets`; `None` for a row that does not exist or has
+    /// none of the selected cells.
     pub async fn get_many(&self, gets: Vec<Get>) -> Vec<Result<Option<Row>, Error>> {
         let outcomes = self.run(gets.into_iter().map(Action::Get)).await;
         outcomes
@@ -88,41 +91,45 @@ impl Table {
             .collect()
     }
 
+    /// Writes one row, like [`Table::mutate_many`].
+    ///
     /// # Errors
-    /// As of [`Table::mutate_many`].
+    /// Fails as described in [`Error`]. The row may have been written nevertheless.
     pub async fn mutate(&self, mutation: impl Into<Mutation>) -> Result<(), Error> {
-        one(self.mutate_many(vec![mutation.into()]).await)
+        single(self.mutate_many(vec![mutation.into()]).await)
     }
 
-    /// Writes rows, each with an outcome of its own, in the order given; they are not written in that
-    /// order. What is not known to be written, as at a deadline, may have been all the same.
+    /// Writes rows, in no particular order. Returns one outcome per row, in the order of `mutations`. A row whose
+    /// outcome is an error, such as a deadline, may have been written nevertheless.
     pub async fn mutate_many(&self, mutations: Vec<Mutation>) -> Vec<Result<(), Error>> {
         let actions = mutations.into_iter().map(|mutation| Action::Mutate(mutation.change));
         self.run(actions).await.map(|outcome| outcome.map(drop)).collect()
     }
 
+    /// Changes one row if its condition holds, like [`Table::check_and_mutate_many`].
+    ///
     /// # Errors
-    /// As of [`Table::check_and_mutate_many`].
+    /// Fails with [`Error::Uncertain`] if it is unknown whether the change was applied.
     pub async fn check_and_mutate(&self, check: CheckAndMutate) -> Result<bool, Error> {
-        one(self.check_and_mutate_many(vec![check]).await)
+        single(self.check_and_mutate_many(vec![check]).await)
     }
 
-    /// Changes rows whose conditions hold: whether each did, in the order given. Where a try without an
-    /// answer may have made the change, and none after it told for certain, the error is
-    /// [`Error::Uncertain`], whatever it ended with. A change that HBase refuses with another error is not made.
+    /// Changes the rows whose conditions hold. Returns, in the order of `checks`, whether each condition held. If an
+    /// attempt without a response may have applied the change and no later attempt settled it, the outcome is
+    /// [`Error::Uncertain`], whatever the last error was. Any other error means that the change was not applied.
     pub async fn check_and_mutate_many(
         &self,
         checks: Vec<CheckAndMutate>,
     ) -> Vec<Result<bool, Error>> {
         let outcomes = self.run(checks.into_iter().map(Action::Check)).await;
-        let held = |outcome| matches!(outcome, Outcome::Checked(true));
-        outcomes.map(|outcome| outcome.map(held)).collect()
+        let is_applied = |outcome| matches!(outcome, Outcome::Checked(true));
+        outcomes.map(|outcome| outcome.map(is_applied)).collect()
     }
 
-    /// Reads a range of rows; it begins at once, on a task of its own.
+    /// Starts to read a range of rows in a new task.
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// Panics outside of a tokio runtime.
     pub fn scan(&self, scan: Scan) -> Rows {
         Rows::start(self.cluster.clone(), self.name.clone(), scan)
     }
@@ -135,7 +142,7 @@ impl Table {
     }
 }
 
-/// Of one action there is one outcome.
-fn one<T>(outcomes: Vec<Result<T, Error>>) -> Result<T, Error> {
+/// Returns the outcome of a batch of one action.
+fn single<T>(outcomes: Vec<Result<T, Error>>) -> Result<T, Error> {
     outcomes.into_iter().next().unwrap_or(Err(Error::Closed))
 }

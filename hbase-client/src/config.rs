@@ -1,45 +1,46 @@
-//! How a client is set up.
+//! Settings of a client.
 
 use std::time::Duration;
 
 use crate::error::Error;
 use crate::names::Server;
 
-/// All that a client has to be told: the servers; the rest has defaults.
+/// The settings of a client. Only the servers have no default.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Config {
-    /// Masters or region servers, by the ports of their RPC; any that answers leads to the others.
+    /// Masters or region servers with their RPC ports. Any that responds leads to the others.
     pub servers: Vec<Server>,
-    /// As whom everything is done. HBase believes it, unless it uses Kerberos, which this client
-    /// does not speak.
+    /// The user name for all operations. HBase trusts it unless it uses Kerberos, which this client does not support.
     pub user: String,
     pub tls: Option<Tls>,
-    /// Until a connection is made, and until a server has told what it knows of the cluster.
+    /// Timeout for opening a connection, and for each call to the cluster's registry.
     pub connect_timeout: Duration,
-    /// Of one call to one server; then another way is tried.
+    /// Timeout of one call to one server, after which it is retried.
     pub call_timeout: Duration,
-    /// Of a whole operation with all its tries; of a scan, without any progress.
+    /// Timeout of an operation with all its retries; of a scan: the time without progress.
     pub operation_timeout: Duration,
-    /// Sent to one server and not answered yet, whether or not anybody still waits for it.
+    /// Bytes sent to one server and not responded to, including calls that were given up.
     pub in_flight_bytes_max: usize,
-    /// Of one call; servers may refuse more than 5,000.
+    /// Rows per call. Servers may reject more than 5,000.
     pub call_actions_max: usize,
     pub call_bytes_max: usize,
-    /// Of one row that a scan puts together from parts, with what of its answers is in memory because of
-    /// it: a longer one is [`Error::RowTooLong`].
+    /// Memory for one row that a scan assembles from parts, including the buffers of the responses that contain them.
+    /// A longer row is [`Error::RowTooLong`].
     pub row_bytes_max: usize,
 }
 
 impl Config {
+    /// Returns the default settings for these servers.
+    ///
     /// # Errors
-    /// Where a server is not written as `host:port`, or there is none.
+    /// Fails if a server is not of the form `host:port`, or there are none.
     pub fn new<S: AsRef<str>>(servers: impl IntoIterator<Item = S>) -> Result<Self, Error> {
         let servers: Result<Vec<Server>, _> =
             servers.into_iter().map(|server| server.as_ref().parse()).collect();
         let servers = servers?;
         if servers.is_empty() {
-            return Err(Error::input("no server is named: at least one host:port is needed"));
+            return Err(Error::input("no servers given: at least one host:port is required"));
         }
         Ok(Self {
             servers,
@@ -56,16 +57,16 @@ impl Config {
     }
 }
 
-/// What a server's certificate is checked with.
+/// TLS settings.
 #[derive(Debug, Clone, Default)]
 pub struct Tls {
-    /// Certificates in PEM that are believed besides the system's.
+    /// CA certificates in PEM that are trusted in addition to the system's.
     pub authorities_pem: Vec<u8>,
-    /// Who the client is, where servers want to know.
+    /// The client certificate, for servers that require one.
     pub identity: Option<Identity>,
 }
 
-/// A client's certificate.
+/// A client certificate with its key.
 #[derive(Clone)]
 pub struct Identity {
     pub certificates_pem: Vec<u8>,
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_are_needed_and_read() {
+    fn servers_are_required_and_parsed() {
         assert_eq!(Config::new(["a:1", "b:2"]).unwrap().servers.len(), 2);
         assert!(Config::new(["a"]).is_err());
         assert!(Config::new::<&str>([]).is_err());

@@ -1,4 +1,4 @@
-//! What can go wrong, in words that say what to do.
+//! Errors, with messages that say what to do.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,113 +10,112 @@ use crate::names::{InvalidName, Server, TableName};
 use crate::remote_exception::{RemoteException, RetryAction};
 use crate::wire::WireError;
 
-/// All errors of this crate. Cloned freely, since one failure may end many calls.
+/// An error of this crate. It is cheap to clone, since one failure may end many calls.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// None of the configured servers could be asked for the cluster.
+    /// No known server responded to a call to the cluster's registry.
     #[error(
-        "no server of HBase answers: {tried}; name masters or region servers as host:port, with the \
-         ports of their RPC (hbase.master.port, hbase.regionserver.port: 16000, 16020), not those \
-         of ZooKeeper, web pages, Thrift or REST"
+        "no HBase server responds: {tried}; list masters or region servers as host:port, with their RPC ports \
+         (hbase.master.port, hbase.regionserver.port: 16000, 16020), not those of ZooKeeper, web pages, Thrift or REST"
     )]
     Bootstrap { tried: String },
 
-    /// It answers, but does not know what HBase 2.5 knows.
-    #[error("{server} is HBase before 2.5, which does not know {method}; 2.5 or later is needed")]
+    /// A server lacks a method that HBase has since 2.5.
+    #[error("{server} runs HBase before 2.5, which lacks {method}; 2.5 or later is required")]
     OldServer { server: Server, method: &'static str },
 
-    /// There is no connection, so nothing was sent.
+    /// A connection could not be opened, so nothing was sent.
     #[error("{server}: {reason}")]
     Unreachable { server: Server, reason: String },
 
-    /// A connection ended, whatever was sent on it.
+    /// A connection ended while calls were in flight.
     #[error("{server}: {reason}")]
     Connection { server: Server, reason: String },
 
-    /// The server closed a connection on which it had answered nothing.
+    /// The server closed a connection before its first response.
     #[error(
-        "{server} closed the connection without an answer to {method} of {service}: it may be no \
-         HBase, an older one than 2.5, one that wants TLS or Kerberos, or not serve what was asked"
+        "{server} closed the connection without a response to {method} of {service}: it may not be HBase, be older \
+         than 2.5, require TLS or Kerberos, or not provide this service"
     )]
     Unanswered { server: Server, service: &'static str, method: &'static str },
 
-    /// The server sends what is not HBase's protocol.
-    #[error("{server} does not speak as HBase does: {source}")]
+    /// The server sent bytes that are not of HBase's protocol.
+    #[error("{server} sent an invalid HBase response: {source}")]
     Protocol { server: Server, source: WireError },
 
-    /// HBase said no.
+    /// HBase returned an exception.
     #[error("{server}: {fault}")]
     Refused { server: Server, fault: RemoteException },
 
-    #[error("{what} was not done within {limit:?}{}", after(last))]
+    #[error("{what} timed out after {limit:?}{}", last_error(last))]
     Deadline {
         what: &'static str,
         limit: Duration,
-        /// What went wrong before, if anything did.
+        /// The last error of an attempt, if any failed.
         last: Option<Arc<Error>>,
     },
 
-    #[error("there is no table {table}: create it, or correct its name")]
+    #[error("table {table} does not exist: create it, or correct its name")]
     NoTable { table: TableName },
 
     #[error("table {table} is disabled: enable it first")]
     Disabled { table: TableName },
 
-    /// A region has no server now.
-    #[error("no server has the region of table {table} that begins at {:?} now", shown(&region.start))]
+    /// A region is not open on any server.
+    #[error("the region of table {table} that starts at {:?} is not open on any server", escaped(&region.start))]
     NoServer {
         table: TableName,
-        /// From the first row of the region to the one after its last, as far as that is known.
+        /// The rows of the region, as far as they are known.
         region: Range<Bytes>,
     },
 
-    /// What was begun in an earlier try, or by somebody else.
-    #[error("a change of table {table} has not come to its end")]
+    /// The table is being enabled or disabled, by an earlier attempt or another client.
+    #[error("table {table} is still being enabled or disabled")]
     Unfinished { table: TableName },
 
-    #[error("the cluster has no master now; tables can not be changed until it has one")]
+    #[error("the cluster has no active master; tables cannot be changed until it has one")]
     NoMaster,
 
-    /// A try of a conditional change was not answered and may have made it, and no later one told for
-    /// certain: its condition did not hold, which that try itself may have brought about, or it ended with
-    /// an error. That error is within, else why the answer was lost.
-    #[error("it is not known whether the conditional change was made: read the row again ({last})")]
+    /// An attempt of a conditional change got no response and may have applied it, and no later attempt settled it:
+    /// its condition did not hold, possibly because of the first attempt, or it failed. `last` is the error of the
+    /// later attempt, or else of the lost response.
+    #[error("unknown whether the conditional change was applied: read the row again ({last})")]
     Uncertain { last: Arc<Error> },
 
-    /// A scan came to a row of which parts came and came.
+    /// A row that arrives in parts exceeds the memory limit of a scan.
     #[error(
-        "row {:?} takes more than {most} bytes of memory, which a scan does not put together: select fewer of \
-         its columns, or raise Config::row_bytes_max",
-        shown(row)
+        "row {:?} takes more than {bytes_max} bytes of memory: select fewer of its columns, or raise \
+         Config::row_bytes_max",
+        escaped(row)
     )]
-    RowTooLong { row: Bytes, most: usize },
+    RowTooLong { row: Bytes, bytes_max: usize },
 
-    /// What was asked for can not be sent.
+    /// The request is invalid and was not sent.
     #[error("{0}")]
     Input(String),
 
-    /// The client was closed.
+    /// The client or its runtime was shut down.
     #[error("the client is closed")]
     Closed,
 }
 
-fn shown(row: &[u8]) -> String {
+fn escaped(row: &[u8]) -> String {
     row.escape_ascii().to_string()
 }
 
-fn after(last: &Option<Arc<Error>>) -> String {
-    last.as_ref().map_or(String::new(), |last| format!("; last: {last}"))
+fn last_error(last: &Option<Arc<Error>>) -> String {
+    last.as_ref().map_or(String::new(), |last| format!("; last error: {last}"))
 }
 
 /// What a caller can do about an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryAdvice {
-    /// The same may succeed later; it was tried until the deadline.
+    /// The same request may succeed later; it was retried until the deadline.
     TryLater,
-    /// Read what is there, then decide again.
+    /// Read the current rows, then decide again.
     ReadAgain,
-    /// The same will fail again: a setting, a name, a permission or the data is wrong.
+    /// The same request will fail again: a setting, a name, a permission or the data is wrong.
     Change,
 }
 
@@ -131,6 +130,7 @@ impl Error {
         Self::Input(reason.into())
     }
 
+    /// Returns what the caller can do about this error.
     pub fn advice(&self) -> RetryAdvice {
         match self {
             Self::Uncertain { .. } => RetryAdvice::ReadAgain,
@@ -156,7 +156,7 @@ impl Error {
         }
     }
 
-    /// What is tried before a caller hears of it.
+    /// Returns how the client itself retries after this error.
     pub(crate) fn retry_action(&self) -> RetryAction {
         match self {
             Self::Refused { fault, .. } => fault.retry_action(),
@@ -168,7 +168,7 @@ impl Error {
             | Self::Unfinished { .. }
             | Self::NoMaster
             | Self::Bootstrap { .. } => RetryAction::Relocate,
-            // Of one call: its server may hang, and the region be elsewhere by now.
+            // The deadline of one call: its server may hang, and the region may have moved.
             Self::Deadline { .. } => RetryAction::Relocate,
             Self::OldServer { .. }
             | Self::NoTable { .. }
@@ -180,24 +180,24 @@ impl Error {
         }
     }
 
-    /// Whether the server may have done what was asked although there was no good answer.
-    pub(crate) fn may_be_done(&self) -> bool {
+    /// Returns whether the server may have executed the request despite this error.
+    pub(crate) fn may_be_executed(&self) -> bool {
         match self {
             Self::Connection { .. }
             | Self::Unanswered { .. }
             | Self::Protocol { .. }
             | Self::Deadline { .. } => true,
-            // A bare exception of Java may come from after the write.
+            // A plain Java exception may have been thrown after the write.
             Self::Refused { fault, .. } => {
-                fault.retry_action() == RetryAction::BackOff && !is_before(fault)
+                fault.retry_action() == RetryAction::BackOff && !is_before_execution(fault)
             }
             _ => false,
         }
     }
 }
 
-/// Whether the server says so before it begins.
-fn is_before(fault: &RemoteException) -> bool {
+/// Returns whether a server throws this exception before it executes a request.
+fn is_before_execution(fault: &RemoteException) -> bool {
     matches!(
         fault.name(),
         "RegionOpeningException"
@@ -224,12 +224,12 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(error: &Error, advice: RetryAdvice, may_be_done: bool) {
-        assert_eq!((error.advice(), error.may_be_done()), (advice, may_be_done), "{error}");
+    fn check(error: &Error, advice: RetryAdvice, may_be_executed: bool) {
+        assert_eq!((error.advice(), error.may_be_executed()), (advice, may_be_executed), "{error}");
     }
 
     #[test]
-    fn each_error_says_what_to_do() {
+    fn each_error_has_its_advice() {
         check(&refused("a.NoSuchColumnFamilyException"), RetryAdvice::Change, false);
         check(&refused("a.NotServingRegionException"), RetryAdvice::TryLater, false);
         check(&refused("a.RegionTooBusyException"), RetryAdvice::TryLater, false);
@@ -244,6 +244,6 @@ mod tests {
         let last = Some(Arc::new(reset));
         let deadline = Error::Deadline { what: "Multi", limit: Duration::from_secs(1), last };
         check(&deadline, RetryAdvice::TryLater, true);
-        assert_eq!(deadline.to_string(), "Multi was not done within 1s; last: h:1: reset");
+        assert_eq!(deadline.to_string(), "Multi timed out after 1s; last error: h:1: reset");
     }
 }

@@ -1,5 +1,5 @@
-//! What decodes what servers send, for a fuzzer and for the inputs that are kept: see
-//! `docs/fuzzing.md`. Each target takes any bytes, and panics where something does not hold.
+//! Fuzz targets for the decoders of received bytes: see `docs/fuzzing.md`. Each accepts any bytes and panics if an
+//! invariant is violated. Tests run them on the stored inputs.
 
 #[cfg(test)]
 #[path = "../../fuzz/kept.rs"]
@@ -23,13 +23,13 @@ use crate::remote_exception::RemoteException;
 use crate::rows::{self, Row};
 use crate::scan::cursor::Cursor;
 use crate::wire::cell::{Cell, Kind, Parts};
-use crate::wire::frame::{Answer, Payload};
+use crate::wire::frame::{Payload, Response};
 
-/// By name, for any bytes.
+/// The name of a target, and its function.
 pub type Target = (&'static str, fn(&[u8]));
 
 pub const TARGETS: &[Target] = &[
-    ("hbase-answer", answer),
+    ("hbase-answer", response),
     ("hbase-cells", cells),
     ("hbase-fault", fault),
     ("hbase-meta", meta),
@@ -37,14 +37,14 @@ pub const TARGETS: &[Target] = &[
     ("hbase-scan", scan),
 ];
 
-/// Whatever comes after a length.
-fn answer(input: &[u8]) {
-    let Ok(answer) = Answer::decode(Bytes::copy_from_slice(input)) else { return };
-    let Ok(Payload { message, cells }) = answer.outcome else { return };
+/// Decodes a response without its length.
+fn response(input: &[u8]) {
+    let Ok(response) = Response::decode(Bytes::copy_from_slice(input)) else { return };
+    let Ok(Payload { message, cells }) = response.outcome else { return };
     assert!(message.len() + cells.len() < input.len());
 }
 
-/// A cell that is read is written so, but for its tags.
+/// Checks that decoded cells survive a round trip, except for their tags.
 fn cells(input: &[u8]) {
     let mut block = Bytes::copy_from_slice(input);
     while let Ok(cell) = Cell::take(&mut block) {
@@ -64,7 +64,7 @@ fn cells(input: &[u8]) {
     }
 }
 
-/// A class, a line break, and what is said.
+/// Decodes an exception: a class, a line break, and the text.
 fn fault(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let (class, rest) = text.split_once('\n').unwrap_or((&text, ""));
@@ -77,7 +77,7 @@ fn fault(input: &[u8]) {
     let _ = (fault.retry_action(), fault.to_string());
 }
 
-/// The description of a region.
+/// Decodes a region info.
 fn meta(input: &[u8]) {
     let parts = Parts {
         row: b"t,,1",
@@ -90,7 +90,7 @@ fn meta(input: &[u8]) {
     let row = Cell::from_parts(&parts, Kind::Put.code()).ok().and_then(|cell| Row::new(vec![cell]));
     let Some(row) = row else { return };
     if let Ok(Some(read)) = MetaRow::parse(&row) {
-        // It says nothing of a server.
+        // The row has no server.
         assert!(read.region().is_none());
     }
 }
@@ -101,8 +101,8 @@ fn region() -> Region {
     Region { name, id: 1, start, end, server }
 }
 
-/// A length of two bytes, a message, and a block of cells.
-fn parted(input: &[u8]) -> (Bytes, Bytes) {
+/// Splits the input into a message, with its length in two bytes before it, and a cell block.
+fn split(input: &[u8]) -> (Bytes, Bytes) {
     let bytes = Bytes::copy_from_slice(input);
     let Some(length) = input.first_chunk().map(|length| usize::from(u16::from_be_bytes(*length)))
     else {
@@ -112,10 +112,10 @@ fn parted(input: &[u8]) -> (Bytes, Bytes) {
     (bytes.slice(2..end), bytes.slice(end..))
 }
 
-/// The answer to a batch: nothing is said twice, or of what was not asked.
+/// Checks that the response of a batch has no repeated or unknown results.
 fn multi(input: &[u8]) {
-    let (message, cells) = parted(input);
-    let Ok(answer) = MultiResponse::decode(message) else { return };
+    let (message, cells) = split(input);
+    let Ok(response) = MultiResponse::decode(message) else { return };
     let put = |row: &'static str| Put::new(row).cell("d", "q", "v");
     let actions = [
         Action::Mutate(Mutation::from(put("a")).change),
@@ -123,26 +123,26 @@ fn multi(input: &[u8]) {
         Action::Check(CheckAndMutate::where_absent("d", "q", put("c"))),
     ];
     let group = Group { region: Arc::new(region()), ids: vec![0, 1, 2] };
-    let Ok(said) = Multi::build(&actions, &[group]).read(&answer, cells) else { return };
-    let ids: HashSet<_> = said.iter().map(|(id, _)| *id).collect();
-    assert!(ids.len() == said.len() && ids.iter().all(|&id| id < 3));
+    let Ok(results) = Multi::build(&actions, &[group]).read(&response, cells) else { return };
+    let ids: HashSet<_> = results.iter().map(|(id, _)| *id).collect();
+    assert!(ids.len() == results.len() && ids.iter().all(|&id| id < 3));
 }
 
-/// Answers to a scan, the same one twice: rows are given out in order, and once.
+/// Checks that a scan that gets the same response twice returns its rows in order, each once.
 fn scan(input: &[u8]) {
-    let (message, cells) = parted(input);
-    let Ok(answer) = ScanResponse::decode(message) else { return };
-    let mut place = Cursor::new(Bytes::new(), Bytes::new(), Some(100));
-    let mut given: Vec<Row> = Vec::new();
+    let (message, cells) = split(input);
+    let Ok(response) = ScanResponse::decode(message) else { return };
+    let mut cursor = Cursor::new(Bytes::new(), Bytes::new(), Some(100));
+    let mut returned: Vec<Row> = Vec::new();
     for _ in 0..2 {
-        let Ok(results) = rows::of_scan(&answer, cells.clone()) else { return };
+        let Ok(results) = rows::from_scan(&response, cells.clone()) else { return };
         assert!(results.len() <= cells.len() && results.iter().all(|(cells, _)| !cells.is_empty()));
-        match place.take(&region(), results, cells.len()) {
-            Ok(rows) => given.extend(rows),
-            Err(_) => place.reset(),
+        match cursor.take(&region(), results, cells.len()) {
+            Ok(rows) => returned.extend(rows),
+            Err(_) => cursor.reset(),
         }
     }
-    given.extend(place.end());
-    assert!(given.len() <= 100);
-    assert!(given.windows(2).all(|pair| pair[0].key() < pair[1].key()));
+    returned.extend(cursor.end());
+    assert!(returned.len() <= 100);
+    assert!(returned.windows(2).all(|pair| pair[0].key() < pair[1].key()));
 }

@@ -1,23 +1,21 @@
-//! A client of Apache HBase, 2.5 and later: asynchronous, over HBase's own protocol, without
-//! ZooKeeper, Thrift or REST.
+//! An asynchronous client of Apache HBase 2.5 and later, over HBase's native protocol, without ZooKeeper, Thrift or
+//! REST.
 //!
-//! Begin with [`Client::connect`]; a [`Table`] reads and writes rows, [`Admin`] makes tables.
+//! Start with [`Client::connect`]. A [`Table`] reads and writes rows; [`Admin`] manages tables.
 //!
-//! - Any master or region server that is named in [`Config`] leads to the whole cluster. Reading and
-//!   writing go on while it has no master.
-//! - Batches are cut by server and region. Each row has an outcome of its own, and only what failed is
-//!   tried again: after a look where its region is by now, or after a while, as the servers' errors
-//!   ask for.
-//! - A scan crosses regions, reads ahead, and goes on after its last complete row whatever happens to
-//!   a server: no row comes twice, and none is missing.
-//! - Every operation has a deadline. Bytes in flight are bounded for each server.
+//! - Any master or region server in [`Config`] leads to the whole cluster. Reads and writes continue while the
+//!   cluster has no master.
+//! - Batches are split by server and region. Each row has its own outcome, and only failed rows are retried: after
+//!   their region is located again or after a backoff, depending on the error.
+//! - A scan crosses regions, prefetches, and resumes after its last complete row if a server fails: no row is
+//!   returned twice, and none is missing.
+//! - Every operation has a deadline. Bytes in flight are limited per server.
 //!
-//! It is not: a way to run code on servers (coprocessors, filters), to append or increment (which
-//! would have to be protected from being done twice), to read backwards, or to log on with Kerberos:
-//! the client tells a name, and HBase believes it unless it is told not to. Where a log-on would go is
-//! shown in `wire/frame.rs`.
+//! Not supported: code on servers (coprocessors, filters), append and increment (a retry would have to be kept from
+//! counting twice), reverse scans, and Kerberos: the client sends a user name, which HBase trusts unless it is
+//! configured otherwise. `wire/frame.rs` shows where authentication would go.
 //!
-//! [`wire`] and [`proto`] are what the tests' server speaks; they may change with any version.
+//! [`wire`] and [`proto`] are public for the tests' server; they may change with any version.
 
 mod action;
 mod admin;
@@ -52,7 +50,7 @@ pub use rows::Row;
 pub use scan::{Rows, Scan};
 pub use wire::cell::{Cell, Kind};
 
-/// The example in `README.md` compiles.
+/// Compiles the example of `README.md`.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,5 +1,4 @@
-//! Where the regions of a table are, as far as it is known. No IO: what is found elsewhere is put
-//! in, and what turns out to be wrong is taken out.
+//! A cache of the region locations of one table. No I/O: callers insert what they find and remove what proves wrong.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -12,13 +11,13 @@ use crate::names::Server;
 /// A region and its server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Region {
-    /// As in `hbase:meta`: `table,start,id.encoded.`
+    /// The name in `hbase:meta`: `table,start,id.encoded.`
     pub name: Bytes,
-    /// The moment at which it was made: of two that overlap, the greater one is there.
+    /// The time of its creation. Of two overlapping regions, the one with the greater id exists.
     pub id: u64,
-    /// Its first row; empty: from the beginning.
+    /// The first row; empty for the first region.
     pub start: Bytes,
-    /// The row after its last; empty: to the end.
+    /// The row after the last; empty for the last region.
     pub end: Bytes,
     pub server: Server,
 }
@@ -29,12 +28,12 @@ impl Region {
     }
 
     fn overlaps(&self, other: &Self) -> bool {
-        let begins_before_end = |a: &Self, b: &Self| b.end.is_empty() || a.start < b.end;
-        begins_before_end(self, other) && begins_before_end(other, self)
+        let starts_before_end = |a: &Self, b: &Self| b.end.is_empty() || a.start < b.end;
+        starts_before_end(self, other) && starts_before_end(other, self)
     }
 }
 
-/// The regions of one table, none of which overlap.
+/// Regions of one table that do not overlap.
 #[derive(Debug, Default)]
 pub struct Locations {
     by_start: BTreeMap<Bytes, Arc<Region>>,
@@ -45,8 +44,8 @@ impl Locations {
         self.at_or_before(row).filter(|region| region.contains(row))
     }
 
-    /// The beginning of the stretch around a row of which nothing is known: those who look for rows
-    /// of one stretch look for the same, as far as can be told.
+    /// Returns the start of the gap between known regions that contains a row. Lookups of rows in the same gap are
+    /// shared, because they may be for the same region.
     pub fn gap(&self, row: &[u8]) -> Bytes {
         self.at_or_before(row).map_or_else(Bytes::new, |region| region.end.clone())
     }
@@ -56,8 +55,8 @@ impl Locations {
         self.by_start.range::<[u8], _>(range).next_back().map(|(_, region)| region)
     }
 
-    /// Takes what was found in, unless a later region is known where it is: what was read may be
-    /// older than what others read meanwhile.
+    /// Inserts a region and removes those that it overlaps, unless one of them is newer: concurrent lookups may have
+    /// read a later state.
     pub fn insert(&mut self, found: Arc<Region>) {
         let stop =
             if found.end.is_empty() { Bound::Unbounded } else { Bound::Excluded(&found.end[..]) };
@@ -78,28 +77,27 @@ impl Locations {
         self.by_start.insert(found.start.clone(), found);
     }
 
-    /// Forgets where a region is, if it still is what the caller has used: another one may have
-    /// found it again.
+    /// Removes a region if it is unchanged since the caller used it: another caller may have located it again.
     pub fn forget(&mut self, used: &Region) {
-        if self.is_known_as(used) {
+        if self.is_unchanged(used) {
             self.by_start.remove(&used.start);
         }
     }
 
-    /// The region went to another server, as the one that it was on says.
-    pub fn moved(&mut self, used: &Region, server: Server) {
-        if self.is_known_as(used) {
+    /// Sets the server of a region that moved, if it is unchanged since the caller used it.
+    pub fn set_server(&mut self, used: &Region, server: Server) {
+        if self.is_unchanged(used) {
             let moved = Region { server, ..used.clone() };
             self.by_start.insert(moved.start.clone(), Arc::new(moved));
         }
     }
 
-    fn is_known_as(&self, used: &Region) -> bool {
+    fn is_unchanged(&self, used: &Region) -> bool {
         let known = self.by_start.get(&used.start);
         known.is_some_and(|known| known.name == used.name && known.server == used.server)
     }
 
-    /// A server is gone, with all of its regions.
+    /// Removes all regions on a server.
     pub fn forget_server(&mut self, server: &Server) {
         self.by_start.retain(|_, region| region.server != *server);
     }
@@ -134,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn row_is_found_in_its_region_alone() {
+    fn row_is_found_in_its_region_only() {
         let known = locations(&[("", "c", 1), ("c", "f", 1), ("h", "", 1)]);
         let find = |row: &str| known.find(row.as_bytes()).map(|region| region.start.clone());
         assert_eq!(find(""), Some("".into()));
@@ -168,7 +166,7 @@ mod tests {
 
     #[test]
     fn later_region_replaces_what_it_overlaps() {
-        // Daughters of a split replace the parent, a merged region its parents.
+        // Daughters of a split replace the parent, and a merged region replaces its parents.
         check_insert(&[("a", "c", 1), ("c", "f", 1)], ("a", "b", 2), &["a-b#2", "c-f#1"]);
         check_insert(&[("a", "c", 1), ("c", "f", 1)], ("a", "f", 2), &["a-f#2"]);
         check_insert(&[("", "", 1)], ("m", "", 2), &["m-#2"]);
@@ -183,14 +181,14 @@ mod tests {
     }
 
     #[test]
-    fn same_region_is_taken_with_its_new_server() {
+    fn same_region_with_another_server_replaces_it() {
         let mut known = locations(&[("a", "c", 1)]);
         known.insert(region("a", "c", 1, 2));
         assert_eq!(known.find(b"b").unwrap().server.port, 2);
     }
 
     #[test]
-    fn only_what_was_used_is_forgotten() {
+    fn region_is_forgotten_only_if_unchanged() {
         let mut known = locations(&[("a", "c", 1)]);
         known.forget(&region("a", "c", 1, 9));
         known.forget(&region("a", "c", 7, 1));
@@ -200,12 +198,12 @@ mod tests {
     }
 
     #[test]
-    fn move_is_taken_from_the_server_that_was_asked_alone() {
+    fn server_of_a_moved_region_is_set_only_if_unchanged() {
         let to = Server::new("h", 5).unwrap();
         let mut known = locations(&[("a", "c", 1)]);
-        known.moved(&region("a", "c", 1, 9), to.clone());
+        known.set_server(&region("a", "c", 1, 9), to.clone());
         assert_eq!(known.find(b"b").unwrap().server.port, 1);
-        known.moved(&region("a", "c", 1, 1), to);
+        known.set_server(&region("a", "c", 1, 1), to);
         assert_eq!(known.find(b"b").unwrap().server.port, 5);
     }
 

@@ -8,12 +8,12 @@ use bytes::Bytes;
 
 use crate::proto::common;
 
-/// A text that names no server or table, with the form that is expected.
+/// An invalid server address or table name, with the expected form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidName(String);
 
-/// Where a server listens.
+/// The address of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Server {
     pub host: Arc<str>,
@@ -21,7 +21,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Nothing where that can be no address.
+    /// Returns `None` for an empty host or port 0.
     pub fn new(host: &str, port: u16) -> Option<Self> {
         (!host.is_empty() && port != 0).then(|| Self { host: host.into(), port })
     }
@@ -44,7 +44,7 @@ impl FromStr for Server {
             Some((host, Ok(port))) => Self::new(host, port),
             _ => None,
         }
-        .ok_or_else(|| InvalidName(format!("{text:?} is no address: write host:port")))
+        .ok_or_else(|| InvalidName(format!("{text:?} is not a server address: use host:port")))
     }
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for Server {
     }
 }
 
-/// A table: `name`, or `namespace:name`.
+/// A table name: `name`, or `namespace:name`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TableName {
     namespace: Arc<str>,
@@ -88,7 +88,7 @@ impl TableName {
     }
 }
 
-/// As names of regions begin: the default namespace is not written.
+/// Writes the name as it begins region names: without the default namespace.
 impl fmt::Display for TableName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if &*self.namespace != DEFAULT_NAMESPACE {
@@ -101,16 +101,16 @@ impl fmt::Display for TableName {
 impl FromStr for TableName {
     type Err = InvalidName;
 
-    /// HBase's own rules, so that nothing else gets into the keys of `hbase:meta`.
+    /// Applies HBase's rules for table names, so that no other bytes get into keys of `hbase:meta`.
     fn from_str(text: &str) -> Result<Self, InvalidName> {
         let (namespace, qualifier) = text.split_once(':').unwrap_or((DEFAULT_NAMESPACE, text));
         let is_word = |c: char| c.is_alphanumeric() || c == '_';
-        let namespace_holds = !namespace.is_empty() && namespace.chars().all(is_word);
-        let holds = |c| is_word(c) || c == '-' || c == '.';
-        let begins = qualifier.chars().next().is_some_and(is_word);
-        if !namespace_holds || !begins || !qualifier.chars().all(holds) {
+        let is_namespace = !namespace.is_empty() && namespace.chars().all(is_word);
+        let is_allowed = |c| is_word(c) || c == '-' || c == '.';
+        let starts_with_word = qualifier.chars().next().is_some_and(is_word);
+        if !is_namespace || !starts_with_word || !qualifier.chars().all(is_allowed) {
             return Err(InvalidName(format!(
-                "{text:?} is no name of a table: letters, digits, _, - and ., after an optional namespace:"
+                "{text:?} is not a table name: letters, digits, _, - and ., after an optional namespace:"
             )));
         }
         Ok(Self { namespace: namespace.into(), qualifier: qualifier.into() })
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_are_read_and_written() {
+    fn server_addresses_are_parsed_and_displayed() {
         for text in ["localhost:16000", "10.0.0.1:1", "[::1]:16020"] {
             assert_eq!(text.parse::<Server>().unwrap().to_string(), text);
         }
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_are_read_and_written() {
+    fn table_names_are_parsed_and_displayed() {
         for text in ["events", "ns:events", "a-b.c_1"] {
             assert_eq!(text.parse::<TableName>().unwrap().to_string(), text);
         }

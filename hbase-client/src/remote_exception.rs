@@ -1,5 +1,4 @@
-//! What a server says that went wrong, and what is to be done about it. Nothing here knows a
-//! socket: classes and texts in, a decision out.
+//! Exceptions of HBase, and how to retry after each. No I/O.
 
 use std::fmt;
 
@@ -7,38 +6,38 @@ use crate::names::Server;
 use crate::proto::common::NameBytesPair;
 use crate::proto::rpc::ExceptionResponse;
 
-/// What is to be done about a call that failed.
+/// How to retry a failed call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryAction {
-    /// The region is not where it was looked for: locate it again.
+    /// Locate the region again, because it is not on this server.
     Relocate,
-    /// The server will be able to, later.
+    /// Retry later on the same server.
     BackOff,
-    /// The server did a part and would do the rest.
+    /// Request the rest at once, because the server returned only a part.
     AtOnce,
-    /// The server is gone, with whatever was on it.
+    /// Locate all regions of the server again, because it has stopped.
     DropServer,
-    /// The scanner is gone: open one after the last complete row.
+    /// Open a new scanner after the last complete row, because the old one is closed.
     Reopen,
-    /// Whatever is done, it would fail again.
+    /// Do not retry, because the call would fail again.
     Fail,
 }
 
 /// An exception of HBase.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteException {
-    /// As `org.apache.hadoop.hbase.NotServingRegionException`.
+    /// The class, such as `org.apache.hadoop.hbase.NotServingRegionException`.
     pub class: String,
-    /// Its first line, without the class.
+    /// The first line of the text, without the class.
     pub message: String,
-    /// What the server thinks of another try; it does not say it of a row in a batch.
+    /// Whether the server advises against a retry. Never set for a single row of a batch.
     pub do_not_retry: bool,
-    /// Where the region went, if it says so.
+    /// The new server of a region that moved, if the exception has it.
     pub moved_to: Option<Server>,
 }
 
 const BATCH_RANGE: &str = "Requested row out of range";
-/// Of a call with more rows than the server takes, which it says with no class of its own.
+/// The message for a call with more rows than the server accepts, which has no exception class of its own.
 const TOO_MANY_ROWS: &str = "Rejecting large batch operation";
 
 impl RemoteException {
@@ -46,28 +45,29 @@ impl RemoteException {
         let class = exception.exception_class_name.clone().unwrap_or_default();
         let text = exception.stack_trace.as_deref().unwrap_or_default();
         let fields = exception.hostname.as_deref().zip(exception.port);
-        let named = fields.and_then(|(host, port)| Server::new(host, u16::try_from(port).ok()?));
+        let server = fields.and_then(|(host, port)| Server::new(host, u16::try_from(port).ok()?));
         Self {
             message: first_line(text, &class),
             do_not_retry: exception.do_not_retry.unwrap_or(false),
-            moved_to: named.or_else(|| moved_to(&class, text)),
+            moved_to: server.or_else(|| moved_to(&class, text)),
             class,
         }
     }
 
-    /// Of a region or a row in the answer to a batch, where only the text tells where a region went.
+    /// Converts the exception of a region or row in a batch, whose text alone has the new server of a region.
     pub fn from_pair(pair: &NameBytesPair) -> Self {
         Self::from_exception(&ExceptionResponse::from_pair(pair))
     }
 
-    /// The class without its package.
+    /// Returns the class without its package.
     pub fn name(&self) -> &str {
         self.class.rsplit('.').next().unwrap_or(&self.class)
     }
 
+    /// Returns how to retry after this exception.
     pub fn retry_action(&self) -> RetryAction {
         match self.name() {
-            // Before `do_not_retry` is looked at: scanners that are gone say that too.
+            // These precede the check of `do_not_retry`, which closed scanners set too.
             "UnknownScannerException"
             | "OutOfOrderScannerNextException"
             | "ScannerResetException"
@@ -82,32 +82,32 @@ impl RemoteException {
             "RegionServerAbortedException" | "RegionServerStoppedException" => {
                 RetryAction::DropServer
             }
-            name if self.do_not_retry || is_final(name) || self.is_of_too_many_rows() => {
+            name if self.do_not_retry || is_final(name) || self.is_too_many_rows() => {
                 RetryAction::Fail
             }
-            // Busy, opening, throttled, starting; and what is not known, until the deadline.
+            // The server is busy, opening the region, throttling or starting; unknown classes are retried too.
             _ => RetryAction::BackOff,
         }
     }
 
-    fn is_of_too_many_rows(&self) -> bool {
+    fn is_too_many_rows(&self) -> bool {
         self.message.contains(TOO_MANY_ROWS)
     }
 
-    /// What a person can do about it.
+    /// Returns what a person can do about it.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self.name() {
-            _ if self.is_of_too_many_rows() => {
-                "send fewer rows a call (call_actions_max), or let the servers take more \
-                 (hbase.rpc.rows.warning.threshold)"
+            _ if self.is_too_many_rows() => {
+                "send fewer rows per call (call_actions_max), or raise \
+                 hbase.rpc.rows.warning.threshold on the servers"
             }
             "NoSuchColumnFamilyException" => {
-                "name a family that the table was created with, or add it to the table"
+                "use a family that the table has, or add this one to it"
             }
             "AccessDeniedException" => {
                 "grant this user the permission (hbase shell: grant), or set another user"
             }
-            "TableExistsException" => "choose another name, or use the table that is there",
+            "TableExistsException" => "choose another name, or use the existing table",
             "TableNotFoundException" => "create the table first, or correct its name",
             "TableNotEnabledException" => "enable the table first",
             "TableNotDisabledException" => "disable the table first",
@@ -134,8 +134,8 @@ impl fmt::Display for RemoteException {
     }
 }
 
-/// Of the answer to a batch, which does not say `do_not_retry`: what HBase derives from
-/// `DoNotRetryIOException`, and what Java throws over an argument.
+/// Returns whether a class is not worth a retry, for rows of a batch, which do not set `do_not_retry`: those that HBase
+/// derives from `DoNotRetryIOException`, and Java's exceptions for invalid arguments.
 fn is_final(name: &str) -> bool {
     matches!(
         name,
@@ -157,16 +157,16 @@ fn is_final(name: &str) -> bool {
     )
 }
 
-/// The servers send the whole stack: its first line says it all, after the class.
+/// Returns the message from a stack trace: its first line, without the class.
 fn first_line(text: &str, class: &str) -> String {
-    /// A message may repeat a whole row.
+    /// A message may contain a whole row.
     const CHARS_MAX: usize = 500;
     let line = text.lines().next().unwrap_or_default();
     let line = line.strip_prefix(class).unwrap_or(line);
     line.trim_start_matches(':').trim().chars().take(CHARS_MAX).collect()
 }
 
-/// From `Region moved to: hostname=H port=P startCode=…`.
+/// Parses `Region moved to: hostname=H port=P startCode=…`.
 fn moved_to(class: &str, text: &str) -> Option<Server> {
     if !class.ends_with("RegionMovedException") {
         return None;
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn regions_that_are_elsewhere_are_located_again() {
+    fn regions_on_another_server_are_located_again() {
         let hbase = "org.apache.hadoop.hbase";
         check(&format!("{hbase}.NotServingRegionException"), "", false, RetryAction::Relocate);
         check(
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_is_waited_for() {
+    fn temporary_and_unknown_exceptions_are_retried_later() {
         for class in [
             "org.apache.hadoop.hbase.exceptions.RegionOpeningException",
             "org.apache.hadoop.hbase.CallQueueTooBigException",
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_that_end_are_dropped() {
+    fn stopped_servers_are_dropped() {
         let package = "org.apache.hadoop.hbase.regionserver";
         check(
             &format!("{package}.RegionServerAbortedException"),
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn scanners_are_opened_again_whatever_the_server_thinks_of_it() {
+    fn closed_scanners_are_reopened_despite_do_not_retry() {
         for class in [
             "org.apache.hadoop.hbase.UnknownScannerException",
             "org.apache.hadoop.hbase.exceptions.OutOfOrderScannerNextException",
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_final_fails_whether_it_is_said_or_not() {
+    fn final_exceptions_fail_with_and_without_do_not_retry() {
         let family = "org.apache.hadoop.hbase.regionserver.NoSuchColumnFamilyException";
         check(family, "", false, RetryAction::Fail);
         let denied = "org.apache.hadoop.hbase.security.AccessDeniedException";
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn call_with_too_many_rows_is_not_sent_again_as_it_is() {
+    fn call_with_too_many_rows_is_not_retried() {
         let text = "java.io.IOException: Rejecting large batch operation for current batch with \
                     firstRegionName: t,,1.a. , Requested Number of Rows: 1001 , Size Threshold: 1000";
         let fault = fault("java.io.IOException", text, false);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn moved_region_tells_where_in_fields_or_in_text() {
+    fn new_server_of_a_moved_region_is_read_from_fields_or_text() {
         let class = "org.apache.hadoop.hbase.exceptions.RegionMovedException";
         let text = format!(
             "{class}: Region moved to: hostname=h2 port=16020 startCode=1. As of 5.\n at x"
@@ -309,8 +309,8 @@ mod tests {
     }
 
     #[test]
-    fn message_says_what_to_do() {
+    fn message_ends_with_a_hint() {
         let class = "org.apache.hadoop.hbase.regionserver.NoSuchColumnFamilyException";
-        assert!(fault(class, "", true).to_string().contains("name a family"));
+        assert!(fault(class, "", true).to_string().contains("use a family"));
     }
 }

@@ -1,4 +1,4 @@
-//! Rows that were read.
+//! Rows returned by gets and scans.
 
 use bytes::Bytes;
 
@@ -6,8 +6,8 @@ use crate::proto::{data, scan};
 use crate::wire::WireError;
 use crate::wire::cell::{CELL_BYTES_MIN, Cell, Kind, Parts};
 
-/// A row: at least one cell, all of the same key. It shares the buffer that its answer came in, up
-/// to some megabytes; [`Row::detached`] does not.
+/// A row: at least one cell, all with the same key. It shares the buffer of its response, of up to some megabytes;
+/// [`Row::detached`] copies it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     cells: Vec<Cell>,
@@ -22,53 +22,56 @@ impl Row {
         self.cells.first().map_or(&[], Cell::row)
     }
 
-    /// In the order of HBase: by family, qualifier, and the latest first.
+    /// Returns the cells in HBase's order: by family and qualifier, the latest version first.
     pub fn cells(&self) -> &[Cell] {
         &self.cells
     }
 
-    /// The latest value of a column.
+    /// Returns the latest value of a column.
     pub fn value(&self, family: &[u8], qualifier: &[u8]) -> Option<&[u8]> {
-        let of_column = |cell: &&Cell| cell.qualifier() == qualifier && cell.family() == family;
-        self.cells.iter().find(of_column).map(Cell::value)
+        let is_column = |cell: &&Cell| cell.qualifier() == qualifier && cell.family() == family;
+        self.cells.iter().find(is_column).map(Cell::value)
     }
 
-    /// A copy to keep.
+    /// Returns a copy that does not keep the response's buffer in memory.
     pub fn detached(&self) -> Self {
         Self { cells: self.cells.iter().map(Cell::detached).collect() }
     }
 }
 
-/// The cells of a result, from the message or, in order, from the block.
+/// Returns the cells of a result, in order from the cell block, and from the message.
 ///
 /// # Errors
-/// Where the block ends before.
-pub(crate) fn of_result(result: &data::Result, block: &mut Bytes) -> Result<Vec<Cell>, WireError> {
+/// Fails if the block has too few cells.
+pub(crate) fn from_result(
+    result: &data::Result,
+    block: &mut Bytes,
+) -> Result<Vec<Cell>, WireError> {
     let count = usize::try_from(result.associated_cell_count.unwrap_or(0))
-        .map_err(|_| WireError::Malformed("a number of cells below 0"))?;
+        .map_err(|_| WireError::Malformed("the number of cells is negative"))?;
     let mut cells = take(count, block)?;
     for cell in &result.cell {
-        cells.push(of_message(cell)?);
+        cells.push(from_message(cell)?);
     }
     Ok(cells)
 }
 
-/// The results of a scan that have cells, each with whether more of its row may follow.
+/// Returns the results of a scan that have cells, each with whether more of its row may follow.
 ///
 /// # Errors
-/// Where the cells announced and those that came are not the same.
-pub(crate) fn of_scan(
-    answer: &scan::ScanResponse,
+/// Fails if the block has another number of cells than announced.
+pub(crate) fn from_scan(
+    response: &scan::ScanResponse,
     mut block: Bytes,
 ) -> Result<Vec<(Vec<Cell>, bool)>, WireError> {
-    if let Some(nonsense) = answer.nonsense {
-        return Err(WireError::Malformed(nonsense));
+    if let Some(reason) = response.malformed {
+        return Err(WireError::Malformed(reason));
     }
-    let most = block.len() / CELL_BYTES_MIN;
-    let mut results = Vec::with_capacity(answer.cells_per_result.len().min(most));
-    let flags = &answer.partial_flag_per_result;
-    for (index, &count) in answer.cells_per_result.iter().enumerate() {
-        // Of these there may be more than cells.
+    let cells_max = block.len() / CELL_BYTES_MIN;
+    let mut results = Vec::with_capacity(response.cells_per_result.len().min(cells_max));
+    let flags = &response.partial_flag_per_result;
+    for (index, &count) in response.cells_per_result.iter().enumerate() {
+        // Empty results are skipped, because a malformed response may have more of them than fit into memory.
         if count == 0 {
             continue;
         }
@@ -76,13 +79,13 @@ pub(crate) fn of_scan(
         results.push((take(count as usize, &mut block)?, is_partial));
     }
     if !block.is_empty() {
-        return Err(WireError::Malformed("more cells than are announced"));
+        return Err(WireError::Malformed("the response has more cells than announced"));
     }
     Ok(results)
 }
 
 fn take(count: usize, block: &mut Bytes) -> Result<Vec<Cell>, WireError> {
-    // What is announced may not be there.
+    // The announced count may be wrong, so the capacity is limited by the bytes received.
     let mut cells = Vec::with_capacity(count.min(block.len() / CELL_BYTES_MIN));
     while cells.len() < count {
         if block.is_empty() {
@@ -93,7 +96,7 @@ fn take(count: usize, block: &mut Bytes) -> Result<Vec<Cell>, WireError> {
     Ok(cells)
 }
 
-fn of_message(cell: &data::Cell) -> Result<Cell, WireError> {
+fn from_message(cell: &data::Cell) -> Result<Cell, WireError> {
     fn bytes(field: &Option<Bytes>) -> &[u8] {
         field.as_deref().unwrap_or_default()
     }
@@ -106,7 +109,8 @@ fn of_message(cell: &data::Cell) -> Result<Cell, WireError> {
         value: bytes(&cell.value),
     };
     let code = cell.cell_type.unwrap_or(4);
-    let code = u8::try_from(code).map_err(|_| WireError::Malformed("a cell of no kind"))?;
+    let code = u8::try_from(code)
+        .map_err(|_| WireError::Malformed("the type of a cell is out of range"))?;
     Cell::from_parts(&parts, code)
 }
 
@@ -124,7 +128,7 @@ mod tests {
         out.into()
     }
 
-    fn answer(counts: &[u32], flags: &[bool]) -> ScanResponse {
+    fn response(counts: &[u32], flags: &[bool]) -> ScanResponse {
         ScanResponse {
             cells_per_result: counts.to_vec(),
             partial_flag_per_result: flags.to_vec(),
@@ -135,7 +139,7 @@ mod tests {
     #[test]
     fn results_have_their_cells_and_flags() {
         let results =
-            of_scan(&answer(&[1, 2], &[false, true]), block(&[b"a", b"b", b"b"])).unwrap();
+            from_scan(&response(&[1, 2], &[false, true]), block(&[b"a", b"b", b"b"])).unwrap();
         let shown: Vec<_> = results
             .iter()
             .map(|(cells, partial)| (cells[0].row().to_vec(), cells.len(), *partial))
@@ -144,24 +148,24 @@ mod tests {
     }
 
     #[test]
-    fn answer_that_is_none_is_an_error() {
-        let nonsense = ScanResponse { nonsense: Some("none"), ..ScanResponse::default() };
-        assert_eq!(of_scan(&nonsense, Bytes::new()), Err(WireError::Malformed("none")));
+    fn malformed_response_is_an_error() {
+        let malformed = ScanResponse { malformed: Some("why"), ..ScanResponse::default() };
+        assert_eq!(from_scan(&malformed, Bytes::new()), Err(WireError::Malformed("why")));
     }
 
     #[test]
-    fn results_without_cells_take_nothing_and_shift_no_flag() {
+    fn results_without_cells_take_no_memory_and_shift_no_flag() {
         let mut counts = vec![0; 1_000_000];
         counts[999_999] = 1;
         let flags: Vec<_> = counts.iter().map(|&count| count == 1).collect();
-        let results = of_scan(&answer(&counts, &flags), block(&[b"a"])).unwrap();
+        let results = from_scan(&response(&counts, &flags), block(&[b"a"])).unwrap();
         assert!(results.capacity() < 10, "{}", results.capacity());
         assert!(matches!(&results[..], [(cells, true)] if cells.len() == 1));
     }
 
     #[test]
-    fn other_numbers_of_cells_than_announced_are_errors() {
-        let read = |counts: &[u32], rows: &[&[u8]]| of_scan(&answer(counts, &[]), block(rows));
+    fn wrong_number_of_cells_is_an_error() {
+        let read = |counts: &[u32], rows: &[&[u8]]| from_scan(&response(counts, &[]), block(rows));
         let missing = WireError::CellCount { announced: 3, found: 1 };
         assert_eq!(read(&[3], &[b"a"]), Err(missing));
         assert!(read(&[1], &[b"a", b"b"]).is_err());
@@ -169,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_in_messages_are_read_too() {
+    fn cells_in_messages_are_decoded_too() {
         let cell = data::Cell {
             row: Some("r".into()),
             family: Some("f".into()),
@@ -179,7 +183,7 @@ mod tests {
             value: Some("v".into()),
         };
         let result = data::Result { cell: vec![cell], ..data::Result::default() };
-        let cells = of_result(&result, &mut Bytes::new()).unwrap();
+        let cells = from_result(&result, &mut Bytes::new()).unwrap();
         let row = Row::new(cells).unwrap();
         assert_eq!((row.key(), row.value(b"f", b"q")), (&b"r"[..], Some(&b"v"[..])));
         assert_eq!(row.value(b"f", b"other"), None);
@@ -187,9 +191,9 @@ mod tests {
     }
 
     #[test]
-    fn results_without_cells_are_no_rows() {
+    fn results_without_cells_are_not_rows() {
         let empty = data::Result { associated_cell_count: Some(-1), ..data::Result::default() };
-        assert!(of_result(&empty, &mut Bytes::new()).is_err());
+        assert!(from_result(&empty, &mut Bytes::new()).is_err());
         assert_eq!(Row::new(Vec::new()), None);
     }
 }

@@ -1,4 +1,4 @@
-//! How bytes get to a server and back: TCP, TLS, or whatever a [`Transport`] makes of it.
+//! Connections to servers: TCP, TLS, or another [`Transport`].
 
 use std::fmt;
 use std::future::Future;
@@ -12,7 +12,7 @@ use crate::config::{Config, Tls};
 use crate::error::Error;
 use crate::names::Server;
 
-/// Both directions of a connection.
+/// The two directions of a connection.
 pub struct Stream {
     pub read: Box<dyn AsyncRead + Send + Unpin>,
     pub write: Box<dyn AsyncWrite + Send + Unpin>,
@@ -26,7 +26,7 @@ impl fmt::Debug for Stream {
 
 pub type Opening<'a> = Pin<Box<dyn Future<Output = io::Result<Stream>> + Send + 'a>>;
 
-/// Opens connections. The tests' server has one in memory; a tunnel would have one of its own.
+/// Opens connections. Tests implement it in memory; a tunnel could implement it too.
 pub trait Transport: fmt::Debug + Send + Sync {
     fn open<'a>(&'a self, server: &'a Server) -> Opening<'a>;
 }
@@ -43,7 +43,7 @@ struct Tcp;
 
 async fn connect(server: &Server) -> io::Result<TcpStream> {
     let stream = TcpStream::connect((&*server.host, server.port)).await?;
-    // Each frame is written whole: waiting for more would only delay it.
+    // Frames are written whole, so Nagle's algorithm would only delay them.
     stream.set_nodelay(true)?;
     Ok(stream)
 }
@@ -69,14 +69,14 @@ impl fmt::Debug for TlsTransport {
 
 impl TlsTransport {
     fn new(tls: &Tls) -> Result<Self, Error> {
-        let refused =
+        let input_error =
             |what: &str, error: native_tls::Error| Error::input(format!("{what}: {error}"));
         let mut builder = native_tls::TlsConnector::builder();
         if !tls.authorities_pem.is_empty() {
             let authorities = native_tls::Certificate::stack_from_pem(&tls.authorities_pem)
-                .map_err(|error| refused("the authorities' certificates can not be read", error))?;
+                .map_err(|error| input_error("cannot read the CA certificates", error))?;
             if authorities.is_empty() {
-                return Err(Error::input("the authorities' certificates: none is in it, in PEM"));
+                return Err(Error::input("the CA certificates contain no certificate in PEM"));
             }
             for authority in authorities {
                 builder.add_root_certificate(authority);
@@ -85,11 +85,11 @@ impl TlsTransport {
         if let Some(identity) = &tls.identity {
             let pems = (&identity.certificates_pem, &identity.key_pem);
             let read = native_tls::Identity::from_pkcs8(pems.0, pems.1).map_err(|error| {
-                refused("the client's certificate and key (in PKCS#8) can not be read", error)
+                input_error("cannot read the client certificate and key (PKCS#8)", error)
             })?;
             builder.identity(read);
         }
-        let connector = builder.build().map_err(|error| refused("TLS can not be set up", error))?;
+        let connector = builder.build().map_err(|error| input_error("cannot set up TLS", error))?;
         Ok(Self { connector: connector.into() })
     }
 }
@@ -99,15 +99,15 @@ impl Transport for TlsTransport {
         Box::pin(async move {
             let stream = connect(server).await?;
             let secured = self.connector.connect(&server.host, stream).await;
-            let (read, write) = tokio::io::split(secured.map_err(explained)?);
+            let (read, write) = tokio::io::split(secured.map_err(tls_error)?);
             Ok(Stream { read: Box::new(read), write: Box::new(write) })
         })
     }
 }
 
-fn explained(error: native_tls::Error) -> io::Error {
+fn tls_error(error: native_tls::Error) -> io::Error {
     io::Error::other(format!(
-        "no connection over TLS: {error}; is hbase.server.netty.tls.enabled set on this server, is its \
-         certificate of this name and its authority known here, and does it want a certificate of the client?"
+        "TLS connection failed: {error}; check that the server has hbase.server.netty.tls.enabled and a certificate \
+         for this host name from a trusted authority, and whether it requires a client certificate"
     ))
 }

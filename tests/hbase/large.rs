@@ -49,7 +49,7 @@ fn a_download_survives_an_expired_scanner() {
     thread::sleep(PAUSE);
     let reply = http::finish(stream, begun, false).unwrap();
     assert!(reply.status == 200 && reply.is_whole, "{}", adtrail.log());
-    assert!(adtrail.log().contains("a scan is taken up again"), "{}", adtrail.log());
+    assert!(adtrail.log().contains("resuming a scan"), "{}", adtrail.log());
     let replayed = site.replay("app-x", lines().collect::<Vec<_>>().join("\n").as_bytes());
     check_same("app-x", &reply.body, &replayed);
 }

@@ -22,7 +22,7 @@ fn unusable_tables_are_reported_with_a_remedy() {
         }
     };
     // Kafka is not HBase.
-    check(&[Kafka::shared().brokers()], ["no server of HBase answers"; 2]);
+    check(&[Kafka::shared().brokers()], ["no HBase server responds"; 2]);
     // A table that another program has created.
     let foreign = |table: &str| {
         let spec = TableSpec::new(table).family(Family::new("other"));

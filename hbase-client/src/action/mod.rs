@@ -1,4 +1,4 @@
-//! What can be done to a row, and what comes of it.
+//! Actions on a row, and their outcomes.
 
 use bytes::Bytes;
 
@@ -9,7 +9,7 @@ use crate::wire::cell::{FAMILY_BYTES_MAX, Kind, LATEST, Parts, ROW_BYTES_MAX};
 mod selection;
 pub use selection::Selection;
 
-/// A cell to be written.
+/// A cell to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NewCell {
     pub family: Bytes,
@@ -26,13 +26,13 @@ impl NewCell {
     }
 }
 
-/// Cells of one row, written together or not at all.
+/// Cells of one row, written atomically.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Put {
     change: Change,
 }
 
-/// Cells of one row that are hidden from then on, together or not at all.
+/// Cells of one row, deleted atomically.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delete {
     change: Change,
@@ -43,9 +43,9 @@ pub(crate) struct Change {
     pub row: Bytes,
     pub cells: Vec<NewCell>,
     pub is_delete: bool,
-    /// Of a delete of the whole row.
+    /// The latest timestamp that a delete of the whole row covers.
     pub until: Option<u64>,
-    /// So long its cells are kept.
+    /// The time to live of the cells.
     pub ttl_ms: Option<u64>,
 }
 
@@ -55,7 +55,7 @@ impl Put {
         Self { change: Change { row, cells, is_delete: false, until: None, ttl_ms: None } }
     }
 
-    /// With the time of the server that takes it.
+    /// Adds a cell with the server's time as its timestamp.
     pub fn cell(
         self,
         family: impl Into<Bytes>,
@@ -65,8 +65,8 @@ impl Put {
         self.cell_at(LATEST, family, qualifier, value)
     }
 
-    /// With a timestamp, in milliseconds where the table's families expire by age. A put that was
-    /// tried twice is then surely one cell.
+    /// Adds a cell with this timestamp, which is in milliseconds if the family has a TTL. With a timestamp, a retried
+    /// put is certain to write one cell only.
     pub fn cell_at(
         mut self,
         timestamp: u64,
@@ -79,7 +79,7 @@ impl Put {
         self
     }
 
-    /// Its cells go so many milliseconds after their timestamps, or with their family's `TTL` if that is less.
+    /// Expires the cells this many milliseconds after their timestamps, or by the family's `TTL` if that is less.
     pub fn ttl(mut self, ms: u64) -> Self {
         self.change.ttl_ms = Some(ms);
         self
@@ -87,24 +87,24 @@ impl Put {
 }
 
 impl Delete {
-    /// Of the whole row, unless columns or families are named.
+    /// Deletes the whole row, unless columns or families are added.
     pub fn new(row: impl Into<Bytes>) -> Self {
         let (row, cells) = (row.into(), Vec::new());
         Self { change: Change { row, cells, is_delete: true, until: None, ttl_ms: None } }
     }
 
-    /// Of a whole row: only what has this timestamp or an earlier one.
+    /// Limits the delete of a whole row to cells with this timestamp or an earlier one.
     pub fn until(mut self, timestamp: u64) -> Self {
         self.change.until = Some(timestamp);
         self
     }
 
-    /// All versions of a column.
+    /// Deletes all versions of a column.
     pub fn column(self, family: impl Into<Bytes>, qualifier: impl Into<Bytes>) -> Self {
         self.column_until(LATEST, family, qualifier)
     }
 
-    /// The versions of a column with this timestamp or an earlier one.
+    /// Deletes the versions of a column with this timestamp or an earlier one.
     pub fn column_until(
         self,
         timestamp: u64,
@@ -114,7 +114,7 @@ impl Delete {
         self.marker(Kind::DeleteColumn, timestamp, family.into(), qualifier.into())
     }
 
-    /// The version of a column with just this timestamp.
+    /// Deletes the version of a column with exactly this timestamp.
     pub fn version(
         self,
         timestamp: u64,
@@ -124,7 +124,7 @@ impl Delete {
         self.marker(Kind::Delete, timestamp, family.into(), qualifier.into())
     }
 
-    /// A whole family.
+    /// Deletes a whole family.
     pub fn family(self, family: impl Into<Bytes>) -> Self {
         self.marker(Kind::DeleteFamily, LATEST, family.into(), Bytes::new())
     }
@@ -160,7 +160,7 @@ impl Mutation {
     }
 }
 
-/// A change that is made only where a column is as expected, in one step.
+/// A change that is applied only if a column has the expected value, atomically.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckAndMutate {
     pub(crate) family: Bytes,
@@ -170,8 +170,8 @@ pub struct CheckAndMutate {
 }
 
 impl CheckAndMutate {
-    /// Where the column's latest value is this one. An empty value is for HBase as good as none:
-    /// such a condition holds where there is none, too.
+    /// Requires that the latest value of the column equals `expected`. HBase treats an empty value as a missing one, so
+    /// an empty `expected` also matches a missing value.
     pub fn where_equal(
         family: impl Into<Bytes>,
         qualifier: impl Into<Bytes>,
@@ -181,7 +181,7 @@ impl CheckAndMutate {
         Self::new(family.into(), qualifier.into(), Some(expected.into()), then.into())
     }
 
-    /// Where the column has no value, or an empty one.
+    /// Requires that the column has no value, or an empty one.
     pub fn where_absent(
         family: impl Into<Bytes>,
         qualifier: impl Into<Bytes>,
@@ -195,7 +195,7 @@ impl CheckAndMutate {
     }
 }
 
-/// A row to be read.
+/// A row to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Get {
     pub(crate) row: Bytes,
@@ -207,14 +207,14 @@ impl Get {
         Self { row: row.into(), selection: Selection::all() }
     }
 
-    /// Only these of its cells.
+    /// Reads the selected cells only.
     pub fn select(mut self, selection: Selection) -> Self {
         self.selection = selection;
         self
     }
 }
 
-/// Whatever is done with a row.
+/// Any action on a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
     Mutate(Change),
@@ -222,12 +222,12 @@ pub(crate) enum Action {
     Get(Get),
 }
 
-/// What came of it.
+/// The result of an action.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Outcome {
-    /// What was read; nothing of a row that is not there, nor of one that was written.
+    /// The row of a get. `None` for a row that does not exist, and for a mutation.
     Row(Option<Row>),
-    /// Whether the condition held.
+    /// Whether the condition of a check held.
     Checked(bool),
 }
 
@@ -240,37 +240,37 @@ impl Action {
         }
     }
 
-    /// About as many as it has in a call.
+    /// Returns the approximate size in a request.
     pub fn bytes(&self) -> usize {
-        /// Of lengths, indexes and the like.
-        const AROUND: usize = 64;
+        /// Lengths, indexes and field keys.
+        const OVERHEAD: usize = 64;
         let change = match self {
             Self::Mutate(change) => change,
             Self::Check(check) => &check.change,
-            Self::Get(get) => return AROUND + get.row.len(),
+            Self::Get(get) => return OVERHEAD + get.row.len(),
         };
         let cell = |cell: &NewCell| cell.parts(&change.row).encoded_len();
-        AROUND + change.row.len() + change.cells.iter().map(cell).sum::<usize>()
+        OVERHEAD + change.row.len() + change.cells.iter().map(cell).sum::<usize>()
     }
 
-    /// Whether a second try does no harm and tells the same.
+    /// Returns whether a retry has the same effect and result.
     pub fn is_repeatable(&self) -> bool {
         !matches!(self, Self::Check(_))
     }
 
-    /// What no server would take, and what would end the connection for others too.
+    /// Rejects actions that no server accepts, or that would end the connection for other calls too.
     pub fn check(&self, bytes_max: usize) -> Result<(), Error> {
         let row = self.row();
         if row.is_empty() || row.len() > ROW_BYTES_MAX {
             let length = row.len();
             return Err(Error::input(format!(
-                "a row key has 1 to {ROW_BYTES_MAX} bytes, this one has {length}"
+                "row key of {length} bytes: must be 1 to {ROW_BYTES_MAX}"
             )));
         }
         let bytes = self.bytes();
         if bytes > bytes_max {
             return Err(Error::input(format!(
-                "a row of {bytes} bytes can not be sent in one call: at most {bytes_max} \
+                "row of {bytes} bytes does not fit into one call: at most {bytes_max} \
                  (Config::in_flight_bytes_max)"
             )));
         }
@@ -285,7 +285,7 @@ impl Action {
 impl Change {
     fn check(&self) -> Result<(), Error> {
         if self.cells.is_empty() && !self.is_delete {
-            return Err(Error::input("a put without a cell"));
+            return Err(Error::input("a put needs at least one cell"));
         }
         self.cells.iter().try_for_each(|cell| check_family(&cell.family))
     }
@@ -296,9 +296,7 @@ fn check_family(family: &[u8]) -> Result<(), Error> {
         return Ok(());
     }
     let length = family.len();
-    Err(Error::input(format!(
-        "a family's name has 1 to {FAMILY_BYTES_MAX} bytes, this one has {length}"
-    )))
+    Err(Error::input(format!("family name of {length} bytes: must be 1 to {FAMILY_BYTES_MAX}")))
 }
 
 #[cfg(test)]
@@ -309,7 +307,7 @@ mod tests {
     fn check(action: Action, error: Option<&str>) {
         match (action.check(1_000_000), error) {
             (Ok(()), None) => {}
-            (Err(found), Some(wanted)) if found.to_string().contains(wanted) => {}
+            (Err(found), Some(expected)) if found.to_string().contains(expected) => {}
             (found, _) => panic!("{found:?}"),
         }
     }
@@ -319,9 +317,9 @@ mod tests {
     }
 
     #[test]
-    fn what_no_server_takes_is_refused() {
+    fn invalid_actions_are_rejected() {
         check(put(Put::new("r").cell("f", "q", "v")), None);
-        check(put(Put::new("r")), Some("without a cell"));
+        check(put(Put::new("r")), Some("at least one cell"));
         check(put(Put::new("").cell("f", "q", "v")), Some("row key"));
         check(put(Put::new(vec![0; 32_768]).cell("f", "q", "v")), Some("row key"));
         check(put(Put::new("r").cell("", "q", "v")), Some("family"));

@@ -1,4 +1,4 @@
-//! Which cells of a row are read.
+//! Selects the cells of a row to read.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use prost::Message;
 
 use crate::proto::data::{Column, ColumnRangeFilter, Filter};
 
-/// All cells, or those of some families and columns, of some versions.
+/// The families, columns and versions to read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Selection {
     pub(crate) columns: Vec<Column>,
@@ -26,43 +26,43 @@ impl Default for Selection {
 }
 
 impl Selection {
-    /// The latest version of each column.
+    /// Selects the latest version of all columns.
     pub fn all() -> Self {
         Self { columns: Vec::new(), versions: 1, columns_between: None, columns_max: None }
     }
 
-    /// Only this family, and others that are named.
+    /// Limits the selection to this family, and other families and columns that are added.
     pub fn family(mut self, family: impl Into<Bytes>) -> Self {
-        let column = self.of_family(family.into());
-        // No qualifier: all of them.
+        let column = self.family_column(family.into());
+        // Without qualifiers, the whole family is read.
         column.qualifier.clear();
         self
     }
 
-    /// Only this column, and others that are named.
+    /// Limits the selection to this column, and other families and columns that are added.
     pub fn column(mut self, family: impl Into<Bytes>, qualifier: impl Into<Bytes>) -> Self {
         let family = family.into();
         let is_whole = self.columns.iter().any(|c| c.family == family && c.qualifier.is_empty());
         if !is_whole {
             let qualifier = qualifier.into();
-            self.of_family(family).qualifier.push(qualifier);
+            self.family_column(family).qualifier.push(qualifier);
         }
         self
     }
 
-    /// Only columns from `range.start` on and before `range.end`, by the order of their bytes.
+    /// Limits the selection to columns in this range, in byte order.
     pub fn columns_between(mut self, range: Range<impl Into<Bytes>>) -> Self {
         self.columns_between = Some(range.start.into()..range.end.into());
         self
     }
 
-    /// Of each family the first so many columns of those that are selected.
+    /// Limits the selection to this number of columns per family, the first of those selected.
     pub fn columns_max(mut self, columns: u32) -> Self {
         self.columns_max = Some(columns);
         self
     }
 
-    /// So many versions of each column.
+    /// Selects this number of versions of each column, the latest first.
     pub fn versions(mut self, versions: u32) -> Self {
         self.versions = versions.max(1);
         self
@@ -82,7 +82,7 @@ impl Selection {
         })
     }
 
-    fn of_family(&mut self, family: Bytes) -> &mut Column {
+    fn family_column(&mut self, family: Bytes) -> &mut Column {
         let index = self.columns.iter().position(|column| column.family == family);
         let index = index.unwrap_or_else(|| {
             self.columns.push(Column { family, qualifier: Vec::new() });
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn families_and_columns_are_gathered() {
+    fn columns_are_grouped_by_family_and_included_in_a_whole_family() {
         let columns = Selection::all().column("a", "1").column("a", "2").column("b", "1");
         assert_eq!(shown(&columns), [(&b"a"[..], 2), (b"b", 1)]);
         let whole = columns.family("a").column("a", "3");

@@ -1,4 +1,4 @@
-//! Tables and regions as a whole: made, looked at, and removed.
+//! Administration of tables and regions.
 
 use std::sync::Arc;
 
@@ -26,8 +26,8 @@ mod schema;
 pub use regions::{Load, RegionStatus};
 pub use schema::{Family, TableSpec};
 
-/// What masters do. Each waits until it is done, as long as [`Config::operation_timeout`], also
-/// while the cluster changes its master.
+/// Operations of the master. Each waits for its completion, up to [`Config::operation_timeout`], even if the active
+/// master changes.
 ///
 /// [`Config::operation_timeout`]: crate::Config::operation_timeout
 #[derive(Debug, Clone)]
@@ -35,7 +35,7 @@ pub struct Admin {
     cluster: Arc<Cluster>,
 }
 
-/// Of a procedure.
+/// States of a procedure.
 const RUNNING: i32 = 1;
 const FINISHED: i32 = 2;
 
@@ -44,10 +44,10 @@ impl Admin {
         Self { cluster }
     }
 
-    /// With regions that begin at these rows, besides the first one.
+    /// Creates a table. Its second and further regions start at `splits`.
     ///
     /// # Errors
-    /// Where there is such a table, or the servers refuse it.
+    /// Fails if the table exists, or HBase rejects it.
     pub async fn create(&self, table: &TableSpec, splits: &[Bytes]) -> Result<(), Error> {
         let (nonce_group, nonce) = nonces();
         let table_schema = table.to_proto()?;
@@ -56,46 +56,53 @@ impl Admin {
         self.change("CreateTable", &table.name.parse()?, &request).await
     }
 
+    /// Disables a table.
+    ///
     /// # Errors
-    /// Where there is no such table, or it is disabled already.
+    /// Fails if the table does not exist or is already disabled.
     pub async fn disable(&self, table: &str) -> Result<(), Error> {
-        self.of_table("DisableTable", table).await
+        self.change_state("DisableTable", table).await
     }
 
+    /// Enables a table.
+    ///
     /// # Errors
-    /// Where there is no such table, or it is enabled already.
+    /// Fails if the table does not exist or is already enabled.
     pub async fn enable(&self, table: &str) -> Result<(), Error> {
-        self.of_table("EnableTable", table).await
+        self.change_state("EnableTable", table).await
     }
 
-    /// Of a table that is disabled: it is gone, with all its rows.
+    /// Deletes a disabled table with all its rows.
     ///
     /// # Errors
-    /// Where there is no such table, or it is enabled.
+    /// Fails if the table does not exist or is enabled.
     pub async fn delete(&self, table: &str) -> Result<(), Error> {
-        self.of_table("DeleteTable", table).await
+        self.change_state("DeleteTable", table).await
     }
 
-    /// The names of all tables that are not HBase's own.
+    /// Returns the names of all tables except HBase's system tables.
     ///
     /// # Errors
-    /// Where the master does not answer.
+    /// Fails if no master responds.
     pub async fn list(&self) -> Result<Vec<TableName>, Error> {
-        let answer: GetTableNamesResponse = self.ask("GetTableNames", &Empty {}).await?;
-        Ok(answer.table_names.iter().filter_map(TableName::from_proto).collect())
+        let response: GetTableNamesResponse = self.ask("GetTableNames", &Empty {}).await?;
+        Ok(response.table_names.iter().filter_map(TableName::from_proto).collect())
     }
 
+    /// Returns the schema of a table.
+    ///
     /// # Errors
-    /// Where there is no such table.
+    /// Fails if the table does not exist.
     pub async fn describe(&self, table: &str) -> Result<TableSpec, Error> {
         let table: TableName = table.parse()?;
         let request = GetTableDescriptorsRequest { table_names: vec![table.to_proto()] };
-        let answer: GetTableDescriptorsResponse = self.ask("GetTableDescriptors", &request).await?;
-        let schema = answer.table_schema.first().and_then(TableSpec::from_proto);
+        let response: GetTableDescriptorsResponse =
+            self.ask("GetTableDescriptors", &request).await?;
+        let schema = response.table_schema.first().and_then(TableSpec::from_proto);
         schema.ok_or(Error::NoTable { table })
     }
 
-    async fn of_table(&self, method: &'static str, table: &str) -> Result<(), Error> {
+    async fn change_state(&self, method: &'static str, table: &str) -> Result<(), Error> {
         let table: TableName = table.parse()?;
         let (nonce_group, nonce) = nonces();
         let request = TableRequest { table_name: table.to_proto(), nonce_group, nonce };
@@ -104,15 +111,15 @@ impl Admin {
         Ok(())
     }
 
-    /// Has it done, and waits for it.
+    /// Starts a procedure and waits for its end.
     async fn procedure(&self, method: &'static str, request: &impl Message) -> Result<(), Error> {
         let deadline = self.cluster.operation_deadline();
-        let (_, begun) = self.ask_server(method, request, deadline).await?;
-        self.finish(method, begun, deadline).await
+        let (_, started) = self.ask_master(method, request, deadline).await?;
+        self.await_procedure(method, started, deadline).await
     }
 
-    /// As [`Admin::procedure`], of a table as a whole. Where an earlier try may have been done without an answer,
-    /// that what was wanted is so already is no failure. Nonces say the same while a master remembers them.
+    /// Runs a procedure on a table. If an earlier attempt may have been executed without a response, a table that is
+    /// already in the target state is a success. Nonces ensure the same, as long as the master remembers them.
     async fn change(
         &self,
         method: &'static str,
@@ -120,27 +127,30 @@ impl Admin {
         request: &impl Message,
     ) -> Result<(), Error> {
         let deadline = self.cluster.operation_deadline();
-        let mut may_be_done = false;
+        let mut may_be_executed = false;
         for failed in 0.. {
             let error = match self.ask_once(method, request, deadline).await {
-                Ok((_, begun)) => return self.finish(method, begun, deadline).await,
+                Ok((_, started)) => {
+                    return self.await_procedure(method, started, deadline).await;
+                }
                 Err(error) => error,
             };
-            match state_already(method, &error) {
-                Some(state) if may_be_done => {
+            match target_state(method, &error) {
+                Some(state) if may_be_executed => {
                     if self.await_state(method, table, state, deadline).await? {
                         return Ok(());
                     }
                 }
                 _ if error.retry_action() == RetryAction::Fail => return Err(error),
-                _ => may_be_done |= error.may_be_done(),
+                _ => may_be_executed |= error.may_be_executed(),
             }
-            self.pause(method, failed, error, deadline).await?;
+            self.wait_to_retry(method, failed, error, deadline).await?;
         }
         Err(Error::Closed)
     }
 
-    /// What was begun by somebody may not have come to its end; whether that is the state that is waited for.
+    /// Waits until a change of the table's state, possibly by another client, is complete. Returns whether the table
+    /// then has this state.
     async fn await_state(
         &self,
         method: &'static str,
@@ -154,29 +164,29 @@ impl Admin {
                 Ok(Some(TableState::ENABLING | TableState::DISABLING)) => {
                     Error::Unfinished { table: table.clone() }
                 }
-                // Somebody else's doing is done.
+                // A change by another client is complete.
                 Ok(_) => return Ok(false),
                 Err(error) if error.retry_action() == RetryAction::Fail => return Err(error),
                 Err(error) => error,
             };
-            self.pause(method, failed, error, deadline).await?;
+            self.wait_to_retry(method, failed, error, deadline).await?;
         }
         Err(Error::Closed)
     }
 
-    /// Waits for what a master has begun.
-    async fn finish(
+    /// Polls a procedure until it has finished.
+    async fn await_procedure(
         &self,
         method: &'static str,
-        begun: ProcedureResponse,
+        started: ProcedureResponse,
         deadline: Instant,
     ) -> Result<(), Error> {
-        let Some(proc_id) = begun.proc_id else { return Ok(()) };
+        let Some(proc_id) = started.proc_id else { return Ok(()) };
         let request = GetProcedureResultRequest { proc_id };
         for delay in POLLING.build() {
-            // With a small letter, unlike all others.
+            // Unlike all other methods, this one starts with a lowercase letter.
             let (server, state) = self
-                .ask_server::<_, GetProcedureResultResponse>(
+                .ask_master::<_, GetProcedureResultResponse>(
                     "getProcedureResult",
                     &request,
                     deadline,
@@ -185,11 +195,11 @@ impl Admin {
             match (state.state, state.exception) {
                 (FINISHED, None) => return Ok(()),
                 (FINISHED, Some(exception)) => {
-                    return Err(Error::Refused { server, fault: fault_of(exception) });
+                    return Err(Error::Refused { server, fault: remote_exception(exception) });
                 }
                 (RUNNING, _) => {}
                 _ => {
-                    let reason = format!("does not know any more whether {method} was done");
+                    let reason = format!("no longer knows the result of {method}");
                     return Err(Error::Connection { server, reason });
                 }
             }
@@ -208,11 +218,11 @@ impl Admin {
         request: &M,
     ) -> Result<R, Error> {
         let deadline = self.cluster.operation_deadline();
-        Ok(self.ask_server(method, request, deadline).await?.1)
+        Ok(self.ask_master(method, request, deadline).await?.1)
     }
 
-    /// Asks whoever is master, until there is one that answers.
-    async fn ask_server<M: Message, R: Message + Default>(
+    /// Calls the active master, and retries until one responds.
+    async fn ask_master<M: Message, R: Message + Default>(
         &self,
         method: &'static str,
         request: &M,
@@ -220,17 +230,17 @@ impl Admin {
     ) -> Result<(Server, R), Error> {
         for failed in 0.. {
             let error = match self.ask_once(method, request, deadline).await {
-                Ok(answer) => return Ok(answer),
+                Ok(response) => return Ok(response),
                 Err(error) if error.retry_action() == RetryAction::Fail => return Err(error),
                 Err(error) => error,
             };
-            self.pause(method, failed, error, deadline).await?;
+            self.wait_to_retry(method, failed, error, deadline).await?;
         }
         Err(Error::Closed)
     }
 
-    /// Before the same is tried again after an error, if there is time for it.
-    async fn pause(
+    /// Waits before a retry, or fails if the deadline is sooner.
+    async fn wait_to_retry(
         &self,
         what: &'static str,
         failed: u32,
@@ -255,19 +265,20 @@ impl Admin {
         let master = self.cluster.master(deadline).await?;
         let master = master.ok_or(Error::NoMaster)?;
         let call = Call::new(method, request, self.cluster.call_deadline(deadline));
-        let (answer, _) = self.cluster.call(&master, Service::Master, call).await?;
-        Ok((master, answer))
+        let (response, _) = self.cluster.call(&master, Service::Master, call).await?;
+        Ok((master, response))
     }
 }
 
-/// What is asked twice with the same numbers is done once.
+/// Returns a nonce group and a nonce. HBase executes repeated requests with the same pair once.
 fn nonces() -> (Option<u64>, Option<u64>) {
-    // 0 says that there is none.
+    // 0 means no nonce.
     (Some(fastrand::u64(1..)), Some(fastrand::u64(1..)))
 }
 
-/// Where a refusal tells that what was wanted is so already, or on its way: the state of the table at its end.
-fn state_already(method: &str, error: &Error) -> Option<Option<TableState>> {
+/// Returns the state that a method leads to (an inner `None`: no table), if the error says that the table already has
+/// it or is changing to it.
+fn target_state(method: &str, error: &Error) -> Option<Option<TableState>> {
     let Error::Refused { fault, .. } = error else { return None };
     match (method, fault.name()) {
         ("CreateTable", "TableExistsException") | ("EnableTable", "TableNotDisabledException") => {
@@ -279,7 +290,7 @@ fn state_already(method: &str, error: &Error) -> Option<Option<TableState>> {
     }
 }
 
-fn fault_of(exception: ForeignException) -> RemoteException {
+fn remote_exception(exception: ForeignException) -> RemoteException {
     let generic = exception.generic.unwrap_or_default();
     RemoteException {
         class: generic.class_name.unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! The regions of a table: where they are, how large, and their flushes, splits, merges and moves.
+//! The regions of a table: locations and sizes; flush, split, merge and move.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -19,23 +19,23 @@ use crate::proto::common::{RegionInfo, RegionSpecifier, ServerName};
 use crate::proto::rpc::Empty;
 use crate::remote_exception::RetryAction;
 
-/// A region, as it is now.
+/// The current state of a region.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegionStatus {
-    /// As `table,start,id.encoded.`
+    /// The name, in the form `table,start,id.encoded.`
     pub name: Bytes,
-    /// Empty: the first region.
+    /// The first row; empty for the first region.
     pub start: Bytes,
-    /// Empty: the last region.
+    /// The row after the last; empty for the last region.
     pub end: Bytes,
-    /// None while it moves, or its table is disabled.
+    /// `None` while the region moves or its table is disabled.
     pub server: Option<Server>,
-    /// Since its server started, and nothing where that was not to be learnt.
+    /// Load since the server started; `None` if the server did not return it.
     pub load: Option<Load>,
-    info: Described,
+    info: Info,
 }
 
-/// What a region's server counts.
+/// Size and request counts of a region, from its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Load {
     pub store_files_mb: u32,
@@ -44,19 +44,20 @@ pub struct Load {
     pub write_requests: u64,
 }
 
+/// Adds `Eq`, which prost does not derive.
 #[derive(Debug, Clone, PartialEq)]
-struct Described(RegionInfo);
+struct Info(RegionInfo);
 
-impl Eq for Described {}
+impl Eq for Info {}
 
 impl Admin {
-    /// All regions of a table, in the order of their rows. Needs no master.
+    /// Returns all regions of a table in row order. Does not need a master.
     ///
     /// # Errors
-    /// Where there is no such table.
+    /// Fails if the table does not exist.
     pub async fn regions(&self, table: &str) -> Result<Vec<RegionStatus>, Error> {
         let table: TableName = table.parse()?;
-        let rows = self.look_up(&table).await?;
+        let rows = self.meta_rows(&table).await?;
         let mut regions: Vec<_> = rows.into_iter().map(RegionStatus::new).collect();
         if regions.is_empty() {
             return Err(Error::NoTable { table });
@@ -66,8 +67,8 @@ impl Admin {
         Ok(regions)
     }
 
-    /// What `hbase:meta` has of a table, asked until it answers.
-    async fn look_up(&self, table: &TableName) -> Result<Vec<MetaRow>, Error> {
+    /// Returns the rows of a table in `hbase:meta`, with retries.
+    async fn meta_rows(&self, table: &TableName) -> Result<Vec<MetaRow>, Error> {
         let deadline = self.cluster.operation_deadline();
         for failed in 0.. {
             let error = match self.cluster.list(table, deadline).await {
@@ -75,31 +76,31 @@ impl Admin {
                 Err(error) if error.retry_action() == RetryAction::Fail => return Err(error),
                 Err(error) => error,
             };
-            self.pause("the list of regions", failed, error, deadline).await?;
+            self.wait_to_retry("listing regions", failed, error, deadline).await?;
         }
         Err(Error::Closed)
     }
 
-    /// Servers that do not answer now have no figures.
+    /// Adds the load of each region. Regions on servers that do not respond have none.
     async fn add_loads(&self, table: &TableName, regions: &mut [RegionStatus]) {
         let servers: BTreeSet<_> = regions.iter().filter_map(|r| r.server.clone()).collect();
         let mut loads = HashMap::new();
         for server in servers {
             let request = GetRegionLoadRequest { table_name: Some(table.to_proto()) };
-            let answer = self.ask_region_server(&server, "GetRegionLoad", &request).await;
-            let answer: GetRegionLoadResponse = answer.unwrap_or_default();
-            let named = |load: RegionLoad| (load.region_specifier.value.clone(), load);
-            loads.extend(answer.region_loads.into_iter().map(named));
+            let response = self.ask_region_server(&server, "GetRegionLoad", &request).await;
+            let response: GetRegionLoadResponse = response.unwrap_or_default();
+            let by_name = |load: RegionLoad| (load.region_specifier.value.clone(), load);
+            loads.extend(response.region_loads.into_iter().map(by_name));
         }
         for region in regions {
             region.load = loads.get(&region.name).map(Load::from_proto);
         }
     }
 
-    /// Has a table's regions write to disk what they have in memory.
+    /// Flushes the memstores of all regions of a table.
     ///
     /// # Errors
-    /// Where there is no such table, or a server does not answer.
+    /// Fails if the table does not exist, or a server does not respond.
     pub async fn flush(&self, table: &str) -> Result<(), Error> {
         for region in self.regions(table).await? {
             let Some(server) = region.server else { continue };
@@ -109,10 +110,10 @@ impl Admin {
         Ok(())
     }
 
-    /// Has a region split in two.
+    /// Splits a region in two.
     ///
     /// # Errors
-    /// Where the row is not within the region, or it can not be split now.
+    /// Fails if the row is not within the region, or the region cannot be split now.
     pub async fn split(&self, region: &RegionStatus, at: impl Into<Bytes>) -> Result<(), Error> {
         let (nonce_group, nonce) = nonces();
         let (region_info, split_row) = (region.info.0.clone(), Some(at.into()));
@@ -120,29 +121,28 @@ impl Admin {
         self.procedure("SplitRegion", &request).await
     }
 
-    /// Has two regions that lie side by side become one.
+    /// Merges two adjacent regions.
     ///
     /// # Errors
-    /// Where they do not lie side by side, or one can not be merged now: as one that was split and
-    /// still has files in common with its other half.
-    pub async fn merge(&self, one: &RegionStatus, next: &RegionStatus) -> Result<(), Error> {
+    /// Fails if the regions are not adjacent, or one cannot be merged now: for example, after a split it still shares
+    /// files with the other half.
+    pub async fn merge(&self, first: &RegionStatus, second: &RegionStatus) -> Result<(), Error> {
         let (nonce_group, nonce) = nonces();
-        let region = [one, next].map(|region| RegionSpecifier::encoded(region.encoded_name()));
+        let region = [first, second].map(|region| RegionSpecifier::encoded(region.encoded_name()));
         let request = MergeTableRegionsRequest { region: region.into(), nonce_group, nonce };
         self.procedure("MergeTableRegions", &request).await
     }
 
-    /// Has a region go to another server: one of those that [`Admin::regions`] shows. It is on its
-    /// way when this ends.
+    /// Moves a region to another server, as named by [`Admin::regions`]. Returns when the move has started.
     ///
     /// # Errors
-    /// Where there is no such server, or no such region any more.
+    /// Fails if the server is not live, or the region no longer exists.
     pub async fn move_to(&self, region: &RegionStatus, server: &Server) -> Result<(), Error> {
         let servers = self.region_servers().await?;
-        let named = |name: &ServerName| Server::from_proto(name).as_ref() == Some(server);
-        let dest = servers.into_iter().find(named);
+        let is_dest = |name: &ServerName| Server::from_proto(name).as_ref() == Some(server);
+        let dest = servers.into_iter().find(is_dest);
         let dest = dest.ok_or_else(|| {
-            Error::input(format!("{server} is no region server that the master knows"))
+            Error::input(format!("{server} is not a live region server of this cluster"))
         })?;
         let specifier = RegionSpecifier::encoded(region.encoded_name());
         let request = MoveRegionRequest { region: specifier, dest_server_name: Some(dest) };
@@ -150,12 +150,13 @@ impl Admin {
         Ok(())
     }
 
-    /// All of them: a region server names some others of a large cluster, and not itself.
+    /// Returns all live region servers. (The registry of a region server lists only some of a large cluster, without
+    /// itself.)
     async fn region_servers(&self) -> Result<Vec<ServerName>, Error> {
         let options = vec![GetClusterStatusRequest::LIVE_SERVERS];
-        let answer: GetClusterStatusResponse =
+        let response: GetClusterStatusResponse =
             self.ask("GetClusterStatus", &GetClusterStatusRequest { options }).await?;
-        Ok(answer.cluster_status.live_servers.into_iter().map(|one| one.server).collect())
+        Ok(response.cluster_status.live_servers.into_iter().map(|info| info.server).collect())
     }
 
     async fn ask_region_server<M: Message, R: Message + Default>(
@@ -174,12 +175,12 @@ impl RegionStatus {
     fn new(row: MetaRow) -> Self {
         let (start, end) = (row.start(), row.end());
         let MetaRow { name, server, info } = row;
-        Self { name, start, end, server, load: None, info: Described(info) }
+        Self { name, start, end, server, load: None, info: Info(info) }
     }
 
-    /// The part of its name that is a hash of the rest.
+    /// Returns the encoded part of the name, which is a hash of the rest.
     pub fn encoded_name(&self) -> &str {
-        // The row within the name need not be text.
+        // The start row within the name may not be UTF-8.
         let name = self.name.strip_suffix(b".").unwrap_or(&self.name);
         let hash = name.rsplit(|&byte| byte == b'.').next().unwrap_or_default();
         std::str::from_utf8(hash).unwrap_or_default()

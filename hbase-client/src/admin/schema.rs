@@ -1,4 +1,4 @@
-//! How a table is laid out.
+//! Table schemas.
 
 use bytes::Bytes;
 
@@ -8,23 +8,23 @@ use crate::proto::common::{BytesBytesPair, ColumnFamilySchema, NameStringPair, T
 
 type Pairs = Vec<(String, String)>;
 
-/// A table: its name, families, and what HBase is told about it.
+/// A table schema: name, families, attributes and configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableSpec {
     pub name: String,
     pub families: Vec<Family>,
-    /// As `NORMALIZATION_ENABLED`.
+    /// Attributes such as `NORMALIZATION_ENABLED`.
     pub attributes: Pairs,
     pub configuration: Pairs,
 }
 
-/// A family of columns.
+/// A column family.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Family {
     pub name: String,
-    /// As `COMPRESSION`, `DATA_BLOCK_ENCODING`, `TTL` (seconds), `VERSIONS`.
+    /// Attributes such as `COMPRESSION`, `DATA_BLOCK_ENCODING`, `TTL` (seconds), `VERSIONS`.
     pub attributes: Pairs,
-    /// As `RowPrefixBloomFilter.prefix_length`.
+    /// Settings such as `RowPrefixBloomFilter.prefix_length`.
     pub configuration: Pairs,
 }
 
@@ -88,7 +88,7 @@ impl Family {
         self
     }
 
-    /// What an attribute is set to.
+    /// Returns the value of an attribute.
     pub fn value(&self, attribute: &str) -> Option<&str> {
         let found = self.attributes.iter().find(|(name, _)| name == attribute);
         found.map(|(_, value)| value.as_str())
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spec_is_the_same_after_the_wire() {
+    fn spec_survives_a_round_trip() {
         let family = Family::new("d")
             .attribute("VERSIONS", "1")
             .configuration("RowPrefixBloomFilter.prefix_length", "6");
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn table_without_family_or_name_is_refused() {
+    fn table_without_a_family_or_a_valid_name_is_rejected() {
         assert!(TableSpec::new("t").to_proto().is_err());
         assert!(TableSpec::new("a b").family(Family::new("d")).to_proto().is_err());
     }

@@ -1,5 +1,4 @@
-//! Many actions at once: each is sent to the server that has its row, those of one server together,
-//! and only what failed is sent again.
+//! Runs many actions at once: groups them by region and server, and retries only those that failed.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,12 +20,12 @@ use crate::names::{Server, TableName};
 use crate::proto::data::MultiResponse;
 
 mod tracker;
-use tracker::{Ledger, Retry, Sent};
+use tracker::{Retry, Sent, Tracker};
 
-/// What was said of actions, by their places. Errors are large, and few.
-type Said = Vec<(u32, Result<Outcome, Box<Error>>)>;
+/// Results of actions, with the index of each action in the batch. Errors are boxed because they are large and rare.
+type ActionResults = Vec<(u32, Result<Outcome, Box<Error>>)>;
 
-/// What is the same for all calls of a batch.
+/// The data that all calls of a batch share.
 #[derive(Debug)]
 struct Batch {
     cluster: Arc<Cluster>,
@@ -35,25 +34,26 @@ struct Batch {
     deadline: Instant,
 }
 
-/// What a step of a batch ends with.
+/// The result of one task of a batch.
 #[derive(Debug)]
 enum Step {
-    /// Regions were found for these, and not for those.
-    Placed { groups: Vec<Group>, lost: Vec<Lost> },
-    /// A call was answered, row by row, or as a whole.
-    Called { server: Server, groups: Vec<Group>, outcome: Result<Said, Error> },
+    /// Actions with a located region, and those without.
+    Located { groups: Vec<Group>, unlocated: Vec<Unlocated> },
+    /// A call ended, with results by row or with an error.
+    Called { server: Server, groups: Vec<Group>, outcome: Result<ActionResults, Error> },
 }
 
-/// Actions on rows of a range of which it is not known now where it is.
+/// Actions on a range of rows that could not be located.
 #[derive(Debug)]
-struct Lost {
+struct Unlocated {
     range: Range<Bytes>,
     ids: Vec<u32>,
     error: Error,
 }
 
-impl Lost {
-    /// A region without a server says nothing about others; whatever else went wrong would again.
+impl Unlocated {
+    /// A region without a server does not affect other regions. Any other error applies to all rows of the table,
+    /// because it would occur again.
     fn new(error: Error) -> Self {
         let range = match &error {
             Error::NoServer { region, .. } => region.clone(),
@@ -62,54 +62,54 @@ impl Lost {
         Self { range, ids: Vec::new(), error }
     }
 
-    fn holds(&self, row: &[u8]) -> bool {
+    fn contains(&self, row: &[u8]) -> bool {
         self.range.start <= row && (self.range.end.is_empty() || row < &self.range.end[..])
     }
 }
 
-/// What came of each action, in their order.
+/// Runs the actions and returns their outcomes, in the same order.
 pub(crate) async fn run(
     cluster: &Arc<Cluster>,
     table: &TableName,
     actions: Vec<Action>,
 ) -> impl Iterator<Item = Result<Outcome, Error>> {
     let deadline = cluster.operation_deadline();
-    let mut ledger = Ledger::new(&actions);
+    let mut tracker = Tracker::new(&actions);
     let bytes_max = cluster.config.in_flight_bytes_max;
-    let mut wanted = Vec::with_capacity(actions.len());
+    let mut valid_ids = Vec::with_capacity(actions.len());
     for (id, action) in actions.iter().enumerate() {
         match action.check(bytes_max) {
-            Ok(()) => wanted.push(id as u32),
-            Err(error) => ledger.settle(id as u32, Err(Box::new(error))),
+            Ok(()) => valid_ids.push(id as u32),
+            Err(error) => tracker.set_outcome(id as u32, Err(Box::new(error))),
         }
     }
     let (cluster, table) = (cluster.clone(), table.clone());
     let batch = Arc::new(Batch { cluster, table, actions, deadline });
-    // Dropped with all that is under way, when the caller no longer waits.
+    // Dropping the set cancels all tasks if the caller no longer waits.
     let mut steps = JoinSet::new();
-    let placed = batch.place(wanted).await;
-    batch.follow(placed, &mut ledger, &mut steps);
+    let located = batch.locate(valid_ids).await;
+    batch.handle(located, &mut tracker, &mut steps);
     loop {
         let step = tokio::select! {
             step = steps.join_next() => step,
             () = sleep_until(deadline) => None,
         };
         match step {
-            Some(Ok(step)) => batch.follow(step, &mut ledger, &mut steps),
-            // A step that panicked leaves its actions open.
+            Some(Ok(step)) => batch.handle(step, &mut tracker, &mut steps),
+            // The actions of a task that panicked keep no outcome, and time out.
             Some(Err(_)) => {}
             None => break,
         }
     }
-    ledger.close(batch.cluster.config.operation_timeout)
+    tracker.into_outcomes(batch.cluster.config.operation_timeout)
 }
 
 impl Batch {
-    /// Finds the regions of rows, which often stand together.
-    async fn place(&self, ids: Vec<u32>) -> Step {
+    /// Groups actions by region. Consecutive rows are often in the same region.
+    async fn locate(&self, ids: Vec<u32>) -> Step {
         let mut groups: Vec<Group> = Vec::new();
         let mut by_start: BTreeMap<Bytes, usize> = BTreeMap::new();
-        let (mut lost, mut last) = (Vec::<Lost>::new(), None::<usize>);
+        let (mut unlocated, mut last) = (Vec::<Unlocated>::new(), None::<usize>);
         for id in ids {
             let row = self.actions[id as usize].row();
             let has_row = |index: &usize| groups[*index].region.contains(row);
@@ -121,14 +121,14 @@ impl Batch {
                 last = Some(index);
                 continue;
             }
-            let region = match self.find(row, &lost).await {
+            let region = match self.find(row, &unlocated).await {
                 Ok(region) => region,
                 Err(index) => {
                     let index = index.unwrap_or_else(|error| {
-                        lost.push(Lost::new(error));
-                        lost.len() - 1
+                        unlocated.push(Unlocated::new(error));
+                        unlocated.len() - 1
                     });
-                    lost[index].ids.push(id);
+                    unlocated[index].ids.push(id);
                     continue;
                 }
             };
@@ -136,47 +136,53 @@ impl Batch {
             last = Some(groups.len());
             groups.push(Group { region, ids: vec![id] });
         }
-        Step::Placed { groups, lost }
+        Step::Located { groups, unlocated }
     }
 
-    /// Else where it is lost, already or for this reason.
-    async fn find(&self, row: &[u8], lost: &[Lost]) -> Result<Arc<Region>, Result<usize, Error>> {
+    /// Returns the region of a row; else the index of the unlocated range that contains it, or the error if it is in
+    /// none of them yet.
+    async fn find(
+        &self,
+        row: &[u8],
+        unlocated: &[Unlocated],
+    ) -> Result<Arc<Region>, Result<usize, Error>> {
         if let Some(region) = self.cluster.known(&self.table, row) {
             return Ok(region);
         }
-        if let Some(index) = lost.iter().position(|lost| lost.holds(row)) {
+        if let Some(index) = unlocated.iter().position(|range| range.contains(row)) {
             return Err(Ok(index));
         }
         self.cluster.locate(&self.table, row, self.deadline).await.map_err(Err)
     }
 
-    fn follow(self: &Arc<Self>, step: Step, ledger: &mut Ledger, steps: &mut JoinSet<Step>) {
+    /// Records the result of a task, and spawns the next calls and retries.
+    fn handle(self: &Arc<Self>, step: Step, tracker: &mut Tracker, steps: &mut JoinSet<Step>) {
         match step {
-            Step::Placed { groups, lost } => {
-                for Lost { ids, error, .. } in lost {
-                    let retry = ledger.fail(&ids, &error);
+            Step::Located { groups, unlocated } => {
+                for Unlocated { ids, error, .. } in unlocated {
+                    let retry = tracker.fail(&ids, &error);
                     self.retry(retry, steps);
                 }
                 for (server, groups) in self.calls(groups) {
                     let (batch, sent) = (self.clone(), Sent::default());
-                    groups.iter().for_each(|group| ledger.begin(&group.ids, &sent));
+                    groups.iter().for_each(|group| tracker.start_call(&group.ids, &sent));
                     steps.spawn(async move { batch.call(server, groups, &sent).await });
                 }
             }
             Step::Called { server, groups, outcome: Err(error) } => {
-                tracing::debug!(%server, %error, "a batch failed");
+                tracing::debug!(%server, %error, "batch call failed");
                 for group in groups {
-                    self.cluster.learn(&self.table, &group.region, &error);
-                    let retry = ledger.fail(&group.ids, &error);
+                    self.cluster.handle_error(&self.table, &group.region, &error);
+                    let retry = tracker.fail(&group.ids, &error);
                     self.retry(retry, steps);
                 }
             }
-            Step::Called { groups, outcome: Ok(said), server } => {
-                ledger.hear(said);
+            Step::Called { groups, outcome: Ok(results), server } => {
+                tracker.record(results);
                 for group in groups {
-                    let (retry, errors) = ledger.judge(&group.ids, &server);
+                    let (retry, errors) = tracker.finish_call(&group.ids, &server);
                     for error in errors {
-                        self.cluster.learn(&self.table, &group.region, &error);
+                        self.cluster.handle_error(&self.table, &group.region, &error);
                     }
                     self.retry(retry, steps);
                 }
@@ -193,11 +199,11 @@ impl Batch {
         let batch = self.clone();
         steps.spawn(async move {
             sleep(delay).await;
-            batch.place(ids).await
+            batch.locate(ids).await
         });
     }
 
-    /// Calls of bounded size, each to one server.
+    /// Divides groups into calls of limited size, each to one server.
     fn calls(&self, groups: Vec<Group>) -> Vec<(Server, Vec<Group>)> {
         let mut by_server: BTreeMap<Server, Vec<Group>> = BTreeMap::new();
         for group in groups {
@@ -205,12 +211,13 @@ impl Batch {
         }
         let mut calls = Vec::new();
         for (server, groups) in by_server {
-            calls.extend(self.cut(groups).into_iter().map(|groups| (server.clone(), groups)));
+            calls.extend(self.split(groups).into_iter().map(|groups| (server.clone(), groups)));
         }
         calls
     }
 
-    fn cut(&self, groups: Vec<Group>) -> Vec<Vec<Group>> {
+    /// Divides the groups of one server into calls.
+    fn split(&self, groups: Vec<Group>) -> Vec<Vec<Group>> {
         let config = &self.cluster.config;
         let mut calls = vec![Vec::new()];
         let (mut actions, mut bytes) = (0, 0);
@@ -247,21 +254,23 @@ impl Batch {
         server: &Server,
         groups: &[Group],
         sent: &Sent,
-    ) -> Result<Said, Error> {
+    ) -> Result<ActionResults, Error> {
         let connection = self.cluster.connection(server, Service::Rows).await?;
-        // Before it is put together: what waits takes no memory, and none of the call's time.
+        // Acquired before the request is built and the call's deadline starts: waiting takes no memory and none of
+        // the call's time.
         let ids = groups.iter().flat_map(|group| &group.ids);
         let bytes = ids.map(|&id| self.actions[id as usize].bytes()).sum();
-        let room = Some(connection.room(bytes).await?);
+        let permit = Some(connection.acquire(bytes).await?);
         let deadline = self.cluster.call_deadline(self.deadline);
         let mut multi = Multi::build(&self.actions, groups);
         let cells = std::mem::take(&mut multi.cells);
-        let call = Call { cells, room, ..Call::new("Multi", &multi.request, deadline) };
+        let call = Call { cells, permit, ..Call::new("Multi", &multi.request, deadline) };
         sent.set();
-        let answer = connection.call::<_, MultiResponse>(call).await?;
-        let said = multi.read(&answer.0, answer.1);
-        let said = said.map_err(|source| Error::Protocol { server: server.clone(), source })?;
+        let (response, cells) = connection.call::<_, MultiResponse>(call).await?;
+        let results = multi.read(&response, cells);
+        let results =
+            results.map_err(|source| Error::Protocol { server: server.clone(), source })?;
         let refused = |fault| Box::new(Error::Refused { server: server.clone(), fault });
-        Ok(said.into_iter().map(|(id, outcome)| (id, outcome.map_err(refused))).collect())
+        Ok(results.into_iter().map(|(id, outcome)| (id, outcome.map_err(refused))).collect())
     }
 }

@@ -1,25 +1,25 @@
-//! What is known of each action of a batch, and what is decided about it. No IO.
+//! Tracks each action of a batch and decides what is retried. No I/O.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::Said;
+use super::ActionResults;
 use crate::action::{Action, Outcome};
 use crate::error::Error;
 use crate::names::Server;
 use crate::remote_exception::RetryAction;
 
-/// Actions that are tried again.
+/// Actions to retry.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Retry {
     pub ids: Vec<u32>,
-    /// How often the most unlucky of them failed; nothing where it is tried at once.
+    /// The largest number of failures among them, before the last one; `None` to retry at once.
     pub failed_before: Option<u32>,
 }
 
 #[derive(Debug)]
-pub struct Ledger {
+pub struct Tracker {
     entries: Vec<Entry>,
 }
 
@@ -27,16 +27,18 @@ pub struct Ledger {
 struct Entry {
     is_repeatable: bool,
     failed: u32,
-    /// A try that ended without an answer, which may have been done all the same.
+    /// The error of an attempt that may have been executed although it got no result.
     in_doubt: Option<Arc<Error>>,
-    /// The call that is under way, of what is not repeatable.
+    /// The call in flight, if the action is not repeatable.
     sent: Option<Sent>,
-    last: Option<Arc<Error>>,
-    heard: Option<Result<Outcome, Box<Error>>>,
-    settled: Option<Result<Outcome, Box<Error>>>,
+    last_error: Option<Arc<Error>>,
+    /// The result of the last call, until it is decided whether to retry.
+    response: Option<Result<Outcome, Box<Error>>>,
+    /// The final outcome.
+    outcome: Option<Result<Outcome, Box<Error>>>,
 }
 
-/// Whether a call went out, as the task says that makes it: from then on it may be done.
+/// A flag that is set by the task of a call once the call is sent: from then on it may be executed.
 #[derive(Debug, Clone, Default)]
 pub struct Sent(Arc<AtomicBool>);
 
@@ -46,42 +48,41 @@ impl Sent {
     }
 }
 
-impl Ledger {
+impl Tracker {
     pub fn new(actions: &[Action]) -> Self {
         Self { entries: actions.iter().map(Entry::new).collect() }
     }
 
-    pub fn settle(&mut self, id: u32, outcome: Result<Outcome, Box<Error>>) {
-        self.entries[id as usize].settled = Some(outcome);
+    pub fn set_outcome(&mut self, id: u32, outcome: Result<Outcome, Box<Error>>) {
+        self.entries[id as usize].outcome = Some(outcome);
     }
 
-    /// A call is made with these.
-    pub fn begin(&mut self, ids: &[u32], sent: &Sent) {
+    /// Marks actions as part of a call.
+    pub fn start_call(&mut self, ids: &[u32], sent: &Sent) {
         for &id in ids {
             let entry = &mut self.entries[id as usize];
             entry.sent = (!entry.is_repeatable).then(|| sent.clone());
         }
     }
 
-    /// Of calls that were answered; an action's region is judged as a whole.
-    pub fn hear(&mut self, said: Said) {
-        for (id, outcome) in said {
-            self.entries[id as usize].heard = Some(outcome);
+    /// Records the results of a call; `finish_call` then decides about the actions of each region.
+    pub fn record(&mut self, results: ActionResults) {
+        for (id, result) in results {
+            self.entries[id as usize].response = Some(result);
         }
     }
 
-    /// The same went wrong with all of these.
+    /// Records the same error for several actions, and returns those to retry.
     pub fn fail(&mut self, ids: &[u32], error: &Error) -> Retry {
-        self.hear(ids.iter().map(|&id| (id, Err(Box::new(error.clone())))).collect());
+        self.record(ids.iter().map(|&id| (id, Err(Box::new(error.clone())))).collect());
         self.decide(ids, &mut Vec::new())
     }
 
-    /// After an answer: what is tried again of one region's actions, and what was said of them, each
-    /// class once.
-    pub fn judge(&mut self, ids: &[u32], server: &Server) -> (Retry, Vec<Error>) {
+    /// Returns which actions of one region to retry after a response, and their errors, one of each class.
+    pub fn finish_call(&mut self, ids: &[u32], server: &Server) -> (Retry, Vec<Error>) {
         for &id in ids {
-            self.entries[id as usize].heard.get_or_insert_with(|| {
-                let reason = "said nothing of a row that it was sent".to_owned();
+            self.entries[id as usize].response.get_or_insert_with(|| {
+                let reason = "sent no result for a row of the request".to_owned();
                 Err(Box::new(Error::Connection { server: server.clone(), reason }))
             });
         }
@@ -91,45 +92,45 @@ impl Ledger {
     }
 
     fn decide(&mut self, ids: &[u32], errors: &mut Vec<Error>) -> Retry {
-        let mut again = Vec::new();
-        // Where a server has done some of it, it does the rest if it says so.
-        let (mut waits, mut has_done) = (None, false);
+        let mut retried = Vec::new();
+        // A server that completed some of the actions does the others at once if its error says so.
+        let (mut backoff, mut has_success) = (None, false);
         for &id in ids {
             let entry = &mut self.entries[id as usize];
-            let Some(outcome) = entry.heard.take() else { continue };
+            let Some(result) = entry.response.take() else { continue };
             entry.sent = None;
-            let retry_action = match &outcome {
+            let retry_action = match &result {
                 Ok(_) => RetryAction::Fail,
                 Err(error) => error.retry_action(),
             };
-            has_done |= outcome.is_ok();
+            has_success |= result.is_ok();
             if retry_action == RetryAction::Fail {
-                entry.settled = Some(entry.conclude(outcome));
+                entry.outcome = Some(entry.conclude(result));
                 continue;
             }
-            if let Err(error) = outcome {
-                note(errors, &error);
+            if let Err(error) = result {
+                add_distinct(errors, &error);
                 let failed_before = entry.failed;
-                entry.note(*error);
+                entry.record_failure(*error);
                 if retry_action != RetryAction::AtOnce {
-                    waits = waits.max(Some(failed_before));
+                    backoff = backoff.max(Some(failed_before));
                 }
             }
-            again.push(id);
+            retried.push(id);
         }
-        let failed = again.iter().map(|&id| self.entries[id as usize].failed).max();
-        let failed_before = match waits {
-            None if has_done => None,
+        let failed = retried.iter().map(|&id| self.entries[id as usize].failed).max();
+        let failed_before = match backoff {
+            None if has_success => None,
             None => failed.map(|failed| failed.saturating_sub(1)),
-            waits => waits,
+            backoff => backoff,
         };
-        Retry { ids: again, failed_before }
+        Retry { ids: retried, failed_before }
     }
 
-    /// The time is over, or all is settled.
-    pub fn close(self, limit: Duration) -> impl Iterator<Item = Result<Outcome, Error>> {
+    /// Returns the outcomes. Actions without one have timed out.
+    pub fn into_outcomes(self, limit: Duration) -> impl Iterator<Item = Result<Outcome, Error>> {
         self.entries.into_iter().map(move |mut entry| {
-            let outcome = entry.settled.take().unwrap_or_else(|| entry.run_out(limit));
+            let outcome = entry.outcome.take().unwrap_or_else(|| entry.time_out(limit));
             outcome.map_err(|error| *error)
         })
     }
@@ -138,21 +139,22 @@ impl Ledger {
 impl Entry {
     fn new(action: &Action) -> Self {
         let is_repeatable = action.is_repeatable();
-        let (in_doubt, sent, last) = (None, None, None);
-        Self { is_repeatable, failed: 0, in_doubt, sent, last, heard: None, settled: None }
+        let (in_doubt, sent, last_error) = (None, None, None);
+        let (response, outcome) = (None, None);
+        Self { is_repeatable, failed: 0, in_doubt, sent, last_error, response, outcome }
     }
 
-    fn note(&mut self, error: Error) {
+    fn record_failure(&mut self, error: Error) {
         self.failed += 1;
         let error = Arc::new(error);
-        if error.may_be_done() {
+        if error.may_be_executed() {
             self.in_doubt = Some(error.clone());
         }
-        self.last = Some(error);
+        self.last_error = Some(error);
     }
 
-    /// An error is no answer to what an earlier try may have done, nor is a condition that does not hold:
-    /// that try may be what changed what it is about.
+    /// Returns the final outcome. After an attempt in doubt, neither an error nor a condition that does not hold
+    /// settles it: that attempt itself may have changed the cell of the condition.
     fn conclude(&mut self, outcome: Result<Outcome, Box<Error>>) -> Result<Outcome, Box<Error>> {
         match (outcome, self.in_doubt.take()) {
             (outcome, _) if self.is_repeatable => outcome,
@@ -162,10 +164,10 @@ impl Entry {
         }
     }
 
-    /// Without an answer until now: a call that is still under way may be done as well.
-    fn run_out(&mut self, limit: Duration) -> Result<Outcome, Box<Error>> {
+    /// Returns the outcome of an action without a result at the deadline. A call in flight may still be executed.
+    fn time_out(&mut self, limit: Duration) -> Result<Outcome, Box<Error>> {
         let what = "a batch of rows";
-        let error = Error::Deadline { what, limit, last: self.last.take() };
+        let error = Error::Deadline { what, limit, last: self.last_error.take() };
         if self.sent.take().is_some_and(|sent| sent.0.load(Ordering::Relaxed)) {
             self.in_doubt = Some(Arc::new(error.clone()));
         }
@@ -173,8 +175,8 @@ impl Entry {
     }
 }
 
-/// Thousands of rows say the same.
-fn note(errors: &mut Vec<Error>, error: &Error) {
+/// Adds an error unless there is one of its class: thousands of rows may fail alike.
+fn add_distinct(errors: &mut Vec<Error>, error: &Error) {
     let kind = |error: &Error| match error {
         Error::Refused { fault, .. } => fault.class.clone(),
         _ => String::new(),
@@ -222,20 +224,20 @@ mod tests {
     }
 
     #[test]
-    fn only_what_failed_is_tried_again() {
-        let mut ledger = Ledger::new(&puts(4));
-        ledger.hear(vec![
+    fn only_failed_actions_are_retried() {
+        let mut tracker = Tracker::new(&puts(4));
+        tracker.record(vec![
             (0, Ok(Outcome::Row(None))),
             (1, Err(refused("a.RegionTooBusyException").into())),
             (2, Err(refused("a.NoSuchColumnFamilyException").into())),
         ]);
-        let (again, errors) = ledger.judge(&[0, 1, 2, 3], &server());
-        // Of 3 nothing was said.
-        assert_eq!(again, retry(&[1, 3], Some(0)));
+        let (retried, errors) = tracker.finish_call(&[0, 1, 2, 3], &server());
+        // There is no result for 3.
+        assert_eq!(retried, retry(&[1, 3], Some(0)));
         assert_eq!(errors.len(), 2);
-        let again = ledger.fail(&[1, 3], &reset());
-        assert_eq!(again, retry(&[1, 3], Some(1)));
-        let outcomes: Vec<_> = ledger.close(Duration::from_secs(1)).collect();
+        let retried = tracker.fail(&[1, 3], &reset());
+        assert_eq!(retried, retry(&[1, 3], Some(1)));
+        let outcomes: Vec<_> = tracker.into_outcomes(Duration::from_secs(1)).collect();
         assert!(matches!(outcomes[0], Ok(Outcome::Row(None))));
         assert!(matches!(outcomes[1], Err(Error::Deadline { last: Some(_), .. })));
         assert!(matches!(&outcomes[2], Err(Error::Refused { fault, .. })
@@ -243,48 +245,48 @@ mod tests {
     }
 
     #[test]
-    fn rest_of_a_long_answer_is_asked_for_at_once_while_some_of_it_comes() {
-        let mut ledger = Ledger::new(&puts(2));
+    fn rest_of_a_large_response_is_requested_at_once_while_each_response_has_some_rows() {
+        let mut tracker = Tracker::new(&puts(2));
         let rest = || Err(refused("a.MultiActionResultTooLarge").into());
-        ledger.hear(vec![(0, Ok(Outcome::Row(None))), (1, rest())]);
-        assert_eq!(ledger.judge(&[0, 1], &server()).0, retry(&[1], None));
-        ledger.hear(vec![(1, rest())]);
-        assert_eq!(ledger.judge(&[1], &server()).0, retry(&[1], Some(1)));
+        tracker.record(vec![(0, Ok(Outcome::Row(None))), (1, rest())]);
+        assert_eq!(tracker.finish_call(&[0, 1], &server()).0, retry(&[1], None));
+        tracker.record(vec![(1, rest())]);
+        assert_eq!(tracker.finish_call(&[1], &server()).0, retry(&[1], Some(1)));
     }
 
     #[track_caller]
     fn check_doubt(first: &Error, then: Outcome, expected: Result<Outcome, ()>) {
-        let mut ledger = Ledger::new(&check());
-        ledger.fail(&[0], first);
-        ledger.hear(vec![(0, Ok(then))]);
-        ledger.judge(&[0], &server());
-        let outcome = ledger.close(Duration::from_secs(1)).next().unwrap();
+        let mut tracker = Tracker::new(&check());
+        tracker.fail(&[0], first);
+        tracker.record(vec![(0, Ok(then))]);
+        tracker.finish_call(&[0], &server());
+        let outcome = tracker.into_outcomes(Duration::from_secs(1)).next().unwrap();
         let shown =
             outcome.map_err(|error| assert!(matches!(error, Error::Uncertain { .. }), "{error}"));
         assert_eq!(shown, expected, "after {first}");
     }
 
     #[test]
-    fn check_that_fails_after_a_lost_answer_is_in_doubt() {
-        let (held, failed) = (Outcome::Checked(true), Outcome::Checked(false));
+    fn check_that_does_not_hold_after_a_lost_response_is_uncertain() {
+        let (applied, failed) = (Outcome::Checked(true), Outcome::Checked(false));
         check_doubt(&reset(), failed.clone(), Err(()));
-        check_doubt(&reset(), held.clone(), Ok(held));
+        check_doubt(&reset(), applied.clone(), Ok(applied));
         check_doubt(&refused("a.NotServingRegionException"), failed.clone(), Ok(failed.clone()));
         check_doubt(&refused("java.io.IOException"), failed, Err(()));
     }
 
     #[test]
-    fn check_that_ends_with_an_error_after_a_lost_answer_is_in_doubt_and_a_put_is_not() {
+    fn error_after_a_lost_response_makes_a_check_uncertain_and_a_put_not() {
         let refused = refused("a.NoSuchColumnFamilyException");
         let outcome = |actions: &[Action], lost: &Error| {
-            let mut ledger = Ledger::new(actions);
-            ledger.fail(&[0], lost);
-            ledger.fail(&[0], &refused);
-            ledger.close(Duration::from_secs(1)).next().unwrap()
+            let mut tracker = Tracker::new(actions);
+            tracker.fail(&[0], lost);
+            tracker.fail(&[0], &refused);
+            tracker.into_outcomes(Duration::from_secs(1)).next().unwrap()
         };
-        let doubted = outcome(&check(), &reset()).unwrap_err();
-        assert!(matches!(doubted, Error::Uncertain { .. }), "{doubted}");
-        assert!(doubted.to_string().contains("NoSuchColumnFamilyException"), "{doubted}");
+        let uncertain = outcome(&check(), &reset()).unwrap_err();
+        assert!(matches!(uncertain, Error::Uncertain { .. }), "{uncertain}");
+        assert!(uncertain.to_string().contains("NoSuchColumnFamilyException"), "{uncertain}");
         let unreachable = Error::Unreachable { server: server(), reason: "refused".to_owned() };
         for certain in [outcome(&check(), &unreachable), outcome(&puts(1), &reset())] {
             assert!(matches!(certain, Err(Error::Refused { .. })), "{certain:?}");
@@ -292,14 +294,14 @@ mod tests {
     }
 
     #[test]
-    fn check_under_way_when_the_time_is_over_is_in_doubt_once_it_went_out() {
+    fn check_in_flight_at_the_deadline_is_uncertain_if_it_was_sent() {
         for is_sent in [true, false] {
-            let (mut ledger, sent) = (Ledger::new(&check()), Sent::default());
-            ledger.begin(&[0], &sent);
+            let (mut tracker, sent) = (Tracker::new(&check()), Sent::default());
+            tracker.start_call(&[0], &sent);
             if is_sent {
                 sent.set();
             }
-            let outcome = ledger.close(Duration::from_secs(1)).next().unwrap();
+            let outcome = tracker.into_outcomes(Duration::from_secs(1)).next().unwrap();
             let error = outcome.unwrap_err();
             assert_eq!(matches!(error, Error::Uncertain { .. }), is_sent, "{error}");
         }

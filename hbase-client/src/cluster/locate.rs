@@ -1,4 +1,4 @@
-//! Finding regions: from what is known, else from `hbase:meta`, once for all who look for the same.
+//! Locates regions: in the cache, or else in `hbase:meta`, where concurrent callers share one lookup.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use crate::proto::common::{RegionSpecifier, TableState};
 use crate::proto::scan::{Scan, ScanRequest, ScanResponse};
 use crate::rows::{self, Row};
 
-/// Look-ups under way, by table and the stretch that is not known; each done once for all.
-pub type Flights = DashMap<(TableName, Bytes), Flight>;
-type Flight = Arc<OnceCell<Result<Arc<Region>, Error>>>;
+/// Lookups in progress, by table and the start of the gap in its known regions.
+pub type Lookups = DashMap<(TableName, Bytes), Lookup>;
+type Lookup = Arc<OnceCell<Result<Arc<Region>, Error>>>;
 
-/// Of the servers' calls: what reads `hbase:meta` goes before what waits for it.
+/// The priority at the server: reads of `hbase:meta` precede the calls that wait for them.
 const META_PRIORITY: Option<u32> = Some(200);
-/// Read along with the region that is looked for, where nothing beyond it is known.
+/// Regions to read after the requested one, if the next one is not cached.
 const AHEAD: u32 = 200;
-/// Read backwards for one region: the parents of a split may stand before it.
+/// Rows to read backwards for one region: the parents of a split may precede it.
 const BACK: u32 = 4;
 
-/// What was read of `hbase:meta`.
+/// Rows of `hbase:meta`, and the server that they came from.
 struct Found {
     server: Server,
     rows: Vec<Row>,
@@ -43,14 +43,15 @@ impl Found {
 }
 
 impl Cluster {
+    /// Returns the cached region of a row.
     pub fn known(&self, table: &TableName, row: &[u8]) -> Option<Arc<Region>> {
         self.tables.get(table)?.find(row).cloned()
     }
 
-    /// Where a row is, now or as it was known last.
+    /// Returns the region of a row, from the cache if it is known.
     ///
     /// # Errors
-    /// One try's: the caller decides about others.
+    /// Returns the error of one attempt: the caller retries.
     pub async fn locate(
         &self,
         table: &TableName,
@@ -63,11 +64,11 @@ impl Cluster {
             }
             let gap = self.tables.get(table).map_or_else(Bytes::new, |known| known.gap(row));
             let key = (table.clone(), gap);
-            let flight = self.flights.entry(key.clone()).or_default().clone();
-            let found = flight.get_or_init(|| self.look_up(table, row, deadline)).await.clone();
-            self.flights.remove_if(&key, |_, known| Arc::ptr_eq(known, &flight));
+            let lookup = self.lookups.entry(key.clone()).or_default().clone();
+            let found = lookup.get_or_init(|| self.look_up(table, row, deadline)).await.clone();
+            self.lookups.remove_if(&key, |_, known| Arc::ptr_eq(known, &lookup));
             let region = found?;
-            // Another one may have looked for another row of the same stretch.
+            // A shared lookup may have been for another row of the same gap.
             if region.contains(row) {
                 return Ok(region);
             }
@@ -89,61 +90,60 @@ impl Cluster {
         let mut found = None;
         for row_of_meta in &back.rows {
             let parsed = back.parse(row_of_meta)?;
-            let holds = |meta: &MetaRow| {
+            let contains_row = |meta: &MetaRow| {
                 meta.start() <= row && (meta.end().is_empty() || row < &meta.end()[..])
             };
-            found = found.or(parsed.filter(holds));
+            found = found.or(parsed.filter(contains_row));
         }
         let Some(region) = found.as_ref().and_then(MetaRow::region) else {
             let region = found.map_or_else(Range::default, |region| region.start()..region.end());
-            return Err(self.missing(table, region, back.rows.is_empty(), deadline).await);
+            return Err(self.unavailable(table, region, back.rows.is_empty(), deadline).await);
         };
         let region = Arc::new(region);
         let is_end_known = region.end.is_empty() || self.known(table, &region.end).is_some();
         self.remember(table, region.clone());
         if !is_end_known && let Err(error) = self.read_ahead(table, &region.end, deadline).await {
-            // Whoever asks for the next region will hear of it.
-            tracing::debug!(%table, %error, "hbase:meta could not be read ahead");
+            // Not an error for this row: a lookup of the next region will return it.
+            tracing::debug!(%table, %error, "cannot read ahead in hbase:meta");
         }
-        // As it is known now: others may have found a later one.
+        // Prefer the cached region: another caller may have found a newer one.
         Ok(self.known(table, row).unwrap_or(region))
     }
 
-    /// Regions are asked for in order more often than not.
+    /// Caches the regions that follow, because regions are mostly used in order.
     async fn read_ahead(
         &self,
         table: &TableName,
         from: &[u8],
         deadline: Instant,
     ) -> Result<(), Error> {
-        let on = self.scan_meta(meta::scan_on_from(table, from), AHEAD, deadline).await?;
-        for row in &on.rows {
-            if let Some(region) = on.parse(row)?.as_ref().and_then(MetaRow::region) {
+        let found = self.scan_meta(meta::scan_from(table, from), AHEAD, deadline).await?;
+        for row in &found.rows {
+            if let Some(region) = found.parse(row)?.as_ref().and_then(MetaRow::region) {
                 self.remember(table, Arc::new(region));
             }
         }
         Ok(())
     }
 
-    /// All regions of a table, as they stand in `hbase:meta`, which has an order of its own: by the table, then by
-    /// where a region begins.
+    /// Returns all regions of a table in the order of `hbase:meta`, whose comparator sorts by table, then by start row.
     ///
     /// # Errors
-    /// One try's: the caller decides about others.
+    /// Returns the error of one attempt: the caller retries.
     pub async fn list(&self, table: &TableName, deadline: Instant) -> Result<Vec<MetaRow>, Error> {
         if table.is_meta() {
-            // It has one region, which stands nowhere.
-            return Ok(vec![MetaRow::of_meta(&*self.meta_region(deadline).await?)]);
+            // Its only region has no row in `hbase:meta`.
+            return Ok(vec![MetaRow::for_meta(&*self.meta_region(deadline).await?)]);
         }
         let mut regions = Vec::new();
-        let mut scan = meta::scan_on_from(table, b"");
+        let mut scan = meta::scan_from(table, b"");
         loop {
             let found = self.scan_meta(scan, AHEAD, deadline).await?;
             for row in &found.rows {
                 regions.extend(found.parse(row)?);
             }
             let Some(last) = found.rows.last() else { return Ok(regions) };
-            scan = meta::scan_on_after(table, Bytes::copy_from_slice(last.key()));
+            scan = meta::scan_after(table, Bytes::copy_from_slice(last.key()));
         }
     }
 
@@ -151,8 +151,8 @@ impl Cluster {
         self.tables.entry(table.clone()).or_default().insert(region);
     }
 
-    /// Why a row has no region: there is no such table, it is disabled, or the region is on its way.
-    async fn missing(
+    /// Returns why a row has no region: the table does not exist, is disabled, or the region is in transition.
+    async fn unavailable(
         &self,
         table: &TableName,
         region: Range<Bytes>,
@@ -169,20 +169,20 @@ impl Cluster {
         }
     }
 
-    /// Nothing where there is no such table.
+    /// Returns the state of a table, or `None` if it does not exist.
     pub async fn state(
         &self,
         table: &TableName,
         deadline: Instant,
     ) -> Result<Option<TableState>, Error> {
-        let found = self.scan_meta(meta::scan_of_state(table), 1, deadline).await?;
+        let found = self.scan_meta(meta::scan_state(table), 1, deadline).await?;
         Ok(found.rows.first().and_then(meta::state))
     }
 
-    /// The first rows of a scan of `hbase:meta`, in one call.
+    /// Returns the first rows of a scan of `hbase:meta`, in one call.
     async fn scan_meta(&self, scan: Scan, rows: u32, deadline: Instant) -> Result<Found, Error> {
         let table = TableName::meta();
-        // Boxed, as this is how `locate` comes to itself.
+        // Boxed, because `locate` calls itself here.
         let region = Box::pin(self.locate(&table, b"", deadline)).await?;
         let request = ScanRequest {
             region: Some(RegionSpecifier::name(&region.name)),
@@ -194,10 +194,10 @@ impl Cluster {
         };
         let deadline = self.call_deadline(deadline);
         let call = Call { priority: META_PRIORITY, ..Call::new("Scan", &request, deadline) };
-        let answer = self.call::<_, ScanResponse>(&region.server, Service::Rows, call).await;
-        let read = answer.and_then(|(answer, cells)| {
+        let response = self.call::<_, ScanResponse>(&region.server, Service::Rows, call).await;
+        let read = response.and_then(|(response, cells)| {
             let server = region.server.clone();
-            let results = rows::of_scan(&answer, cells);
+            let results = rows::from_scan(&response, cells);
             results.map_err(|source| Error::Protocol { server, source })
         });
         match read {
@@ -206,7 +206,7 @@ impl Cluster {
                 rows: results.into_iter().filter_map(|(cells, _)| Row::new(cells)).collect(),
             }),
             Err(error) => {
-                self.learn(&table, &region, &error);
+                self.handle_error(&table, &region, &error);
                 Err(error)
             }
         }

@@ -1,4 +1,4 @@
-//! Rows of `hbase:meta`: which regions a table has, and where. Bytes in, names out.
+//! Rows of `hbase:meta`: the regions of a table, and their servers. No I/O.
 
 use bytes::Bytes;
 use prost::Message;
@@ -12,30 +12,31 @@ use crate::rows::Row;
 use crate::wire::WireError;
 
 const FAMILY: &[u8] = b"info";
-/// Before each message that is stored.
+/// The prefix of each stored message.
 const MAGIC: &[u8] = b"PBUF";
-/// The states of a region in which its server is not where it can be read.
+/// The region states in which the listed server does not serve the region.
 const CLOSED_STATES: [&[u8]; 3] = [b"CLOSED", b"OFFLINE", b"SPLIT"];
 
-/// A region as `hbase:meta` tells it.
+/// A region according to `hbase:meta`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MetaRow {
     pub name: Bytes,
     pub info: RegionInfo,
-    /// None while it is nowhere, as the daughters of a split are for a moment.
+    /// `None` while the region is not open, such as daughter regions right after a split.
     pub server: Option<Server>,
 }
 
 impl MetaRow {
-    /// Nothing of a row that is no region, or of one that was split or merged and is only still listed.
+    /// Decodes a row. Returns `None` if it is not a region, or a region that was split or merged and is still listed.
     ///
     /// # Errors
-    /// Where the description of the region can not be read.
+    /// Fails if the region info cannot be decoded.
     pub fn parse(row: &Row) -> Result<Option<Self>, WireError> {
         let Some(info) = row.value(FAMILY, b"regioninfo") else { return Ok(None) };
-        let info = info.strip_prefix(MAGIC).ok_or(WireError::Malformed("a region without PBUF"))?;
+        let info =
+            info.strip_prefix(MAGIC).ok_or(WireError::Malformed("a region info without PBUF"))?;
         let info = RegionInfo::decode(info)
-            .map_err(|error| WireError::unreadable("a region in hbase:meta", error))?;
+            .map_err(|error| WireError::unreadable("a region info in hbase:meta", error))?;
         if info.offline.unwrap_or(false) || info.split.unwrap_or(false) {
             return Ok(None);
         }
@@ -45,8 +46,8 @@ impl MetaRow {
         Ok(Some(Self { name: Bytes::copy_from_slice(row.key()), info, server }))
     }
 
-    /// Of `hbase:meta` itself.
-    pub fn of_meta(region: &Region) -> Self {
+    /// Returns the region of `hbase:meta` itself.
+    pub fn for_meta(region: &Region) -> Self {
         let info = RegionInfo {
             region_id: region.id,
             table_name: TableName::meta().to_proto(),
@@ -63,7 +64,7 @@ impl MetaRow {
         self.info.end_key.clone().unwrap_or_default()
     }
 
-    /// As it can be asked, if it can.
+    /// Returns the region with its server, if it has one.
     pub fn region(&self) -> Option<Region> {
         let server = self.server.clone()?;
         let (start, end) = (self.start(), self.end());
@@ -71,35 +72,35 @@ impl MetaRow {
     }
 }
 
-/// Backwards from the row's place: the region that has it is the first one.
+/// Returns a reverse scan whose first region is the one that contains the row.
 pub fn scan_back_from(table: &TableName, row: &[u8]) -> Scan {
-    // An id is of digits, and `:` is greater than all of them.
+    // A region id consists of digits, all of which are less than `:`.
     let start = [table.to_string().as_bytes(), b",", row, b",:"].concat();
     let stop = Some(format!("{table},,").into());
-    Scan { start_row: Some(start.into()), stop_row: stop, reversed: Some(true), ..of_regions() }
+    Scan { start_row: Some(start.into()), stop_row: stop, reversed: Some(true), ..region_scan() }
 }
 
-/// All regions of a table that begin at a row or after it.
-pub fn scan_on_from(table: &TableName, row: &[u8]) -> Scan {
+/// Returns a scan of the regions of a table that start at this row or after it.
+pub fn scan_from(table: &TableName, row: &[u8]) -> Scan {
     let start = [table.to_string().as_bytes(), b",", row, b","].concat();
-    // `-` follows `,`.
+    // `-` is the byte after `,`.
     let stop = Some(format!("{table}-").into());
-    Scan { start_row: Some(start.into()), stop_row: stop, ..of_regions() }
+    Scan { start_row: Some(start.into()), stop_row: stop, ..region_scan() }
 }
 
-/// All regions of a table that stand after one in `hbase:meta`.
-pub fn scan_on_after(table: &TableName, name: Bytes) -> Scan {
+/// Returns a scan of the regions of a table after this one.
+pub fn scan_after(table: &TableName, name: Bytes) -> Scan {
     let start_row = Some(name);
-    Scan { start_row, include_start_row: Some(false), ..scan_on_from(table, b"") }
+    Scan { start_row, include_start_row: Some(false), ..scan_from(table, b"") }
 }
 
-fn of_regions() -> Scan {
+fn region_scan() -> Scan {
     let family = Column { family: Bytes::from_static(FAMILY), qualifier: Vec::new() };
     Scan { column: vec![family], max_versions: Some(1), ..Scan::default() }
 }
 
-/// The one row that tells whether a table is enabled.
-pub fn scan_of_state(table: &TableName) -> Scan {
+/// Returns a scan of the row with the state of a table.
+pub fn scan_state(table: &TableName) -> Scan {
     let row = Bytes::from(table.to_string());
     let family = Column { family: Bytes::from_static(b"table"), qualifier: Vec::new() };
     Scan {
@@ -111,7 +112,7 @@ pub fn scan_of_state(table: &TableName) -> Scan {
     }
 }
 
-/// What the row tells that [`scan_of_state`] finds.
+/// Decodes the row of [`scan_state`].
 pub fn state(row: &Row) -> Option<TableState> {
     row.value(b"table", b"state").and_then(|state| TableState::decode(state).ok())
 }
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn split_parent_is_no_region() {
+    fn split_parent_is_not_a_region() {
         for info in [info(true, false), info(false, true)] {
             let columns: [(&[u8], &[u8]); 2] = [(b"regioninfo", &info), (b"server", b"h:5")];
             assert_eq!(MetaRow::parse(&row(b"t,b,7.x.", &columns)), Ok(None));
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_read_is_an_error() {
+    fn malformed_region_info_is_an_error() {
         for info in [&b"plain"[..], b"PBUF\xff"] {
             assert!(MetaRow::parse(&row(b"t,b,7.x.", &[(b"regioninfo", info)])).is_err());
         }

@@ -1,5 +1,4 @@
-//! The servers of a cluster as this client knows them: connections, the registry, and where the
-//! regions are.
+//! A cluster as this client knows it: connections, the registry, and region locations.
 
 use std::sync::Arc;
 
@@ -21,10 +20,10 @@ use crate::transport::Transport;
 mod locate;
 mod meta;
 mod registry;
-use locate::Flights;
+use locate::Lookups;
 pub(crate) use meta::MetaRow;
 
-/// A connection, or why there is none; made once for all who want it.
+/// A connection, or the error of opening it. Concurrent callers share one attempt.
 type Slot = Arc<OnceCell<Result<Arc<Connection>, Error>>>;
 
 #[derive(Debug)]
@@ -33,33 +32,35 @@ pub(crate) struct Cluster {
     transport: Box<dyn Transport>,
     connections: DashMap<(Server, Service), Slot>,
     tables: DashMap<TableName, Locations>,
-    flights: Flights,
-    /// Servers that the registry can be asked at, besides those configured.
+    lookups: Lookups,
+    /// Servers with a registry, found in addition to the configured ones.
     nodes: Mutex<Vec<Server>>,
 }
 
 impl Cluster {
+    /// Connects to the registry of a configured server.
+    ///
     /// # Errors
-    /// Where no configured server answers as HBase 2.5 does.
+    /// Fails if none of them responds as HBase 2.5 or later.
     pub async fn connect(config: Config, transport: Box<dyn Transport>) -> Result<Self, Error> {
         let cluster = Self {
             config,
             transport,
             connections: DashMap::new(),
             tables: DashMap::new(),
-            flights: Flights::new(),
+            lookups: Lookups::new(),
             nodes: Mutex::default(),
         };
         cluster.bootstrap().await?;
         Ok(cluster)
     }
 
-    /// Of an operation that begins now.
+    /// Returns the deadline of an operation that starts now.
     pub fn operation_deadline(&self) -> Instant {
         Instant::now() + self.config.operation_timeout
     }
 
-    /// Of a call that begins now.
+    /// Returns the deadline of a call that starts now, within an operation.
     pub fn call_deadline(&self, operation: Instant) -> Instant {
         operation.min(Instant::now() + self.config.call_timeout)
     }
@@ -91,7 +92,7 @@ impl Cluster {
         opened
     }
 
-    /// The connection there is, or the room for one.
+    /// Returns the slot of a connection, which is empty if the connection has closed.
     fn slot(&self, key: &(Server, Service)) -> Slot {
         let mut slot = self.connections.entry(key.clone()).or_default();
         if matches!(slot.get(), Some(Ok(connection)) if connection.is_closed()) {
@@ -100,10 +101,10 @@ impl Cluster {
         slot.clone()
     }
 
-    /// Takes from an error what it tells about where things are.
-    pub fn learn(&self, table: &TableName, region: &Region, error: &Error) {
+    /// Updates cached locations and connections after an error of a call to a region.
+    pub fn handle_error(&self, table: &TableName, region: &Region, error: &Error) {
         match error.retry_action() {
-            RetryAction::Relocate => self.learn_move(table, region, error),
+            RetryAction::Relocate => self.relocate(table, region, error),
             RetryAction::DropServer => self.drop_server(&region.server, error),
             RetryAction::BackOff
             | RetryAction::AtOnce
@@ -112,29 +113,30 @@ impl Cluster {
         }
     }
 
-    fn learn_move(&self, table: &TableName, region: &Region, error: &Error) {
+    /// Replaces the cached location if the error has the new one, and removes it otherwise.
+    fn relocate(&self, table: &TableName, region: &Region, error: &Error) {
         let moved_to = match error {
             Error::Refused { fault, .. } => fault.moved_to.clone(),
             _ => None,
         };
         let Some(mut locations) = self.tables.get_mut(table) else { return };
         match moved_to.filter(|server| *server != region.server) {
-            Some(server) => locations.moved(region, server),
+            Some(server) => locations.set_server(region, server),
             None => locations.forget(region),
         }
     }
 
-    /// It was made, removed, or changed.
+    /// Forgets the locations of a table that was created, deleted or changed.
     pub fn forget_table(&self, table: &TableName) {
         self.tables.remove(table);
     }
 
-    /// A server is gone: nothing is where it was.
+    /// Forgets all locations on a server that stopped, and closes its connections.
     fn drop_server(&self, server: &Server, error: &Error) {
-        tracing::debug!(%server, %error, "the server is left");
+        tracing::debug!(%server, %error, "dropping a server");
         self.tables.iter_mut().for_each(|mut locations| locations.forget_server(server));
-        // A connection that ended is not used any more. One on which the server says that it ends is
-        // closed for all; there may be a new one by now to a server that came back.
+        // A connection that has ended is not reused anyway, and by now there may be a new one to a restarted server.
+        // A connection on which the server responded that it stops is closed for all callers.
         if matches!(error, Error::Refused { .. } | Error::Protocol { .. }) {
             self.close_all(server, error);
         }
@@ -142,16 +144,16 @@ impl Cluster {
 
     fn close_all(&self, server: &Server, error: &Error) {
         let mut dropped = Vec::new();
-        self.connections.retain(|(of, _), slot| {
-            let stays = of != server || slot.get().is_none();
-            if !stays {
+        self.connections.retain(|(known, _), slot| {
+            let is_kept = known != server || slot.get().is_none();
+            if !is_kept {
                 dropped.push(slot.clone());
             }
-            stays
+            is_kept
         });
         for slot in dropped {
             if let Some(Ok(connection)) = slot.get() {
-                // What else was sent on it may have been done, whatever the error says of one call.
+                // Other calls on the connection may have been executed, whatever the error says about this one.
                 let (server, reason) = (server.clone(), error.to_string());
                 connection.close(Error::Connection { server, reason });
             }

@@ -1,4 +1,4 @@
-//! What any server tells of its cluster: who else there is, where `hbase:meta` is, who is master.
+//! The registry, which any server has: the other servers, the location of `hbase:meta`, and the active master.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use crate::proto::rpc::{
 };
 use crate::remote_exception::RetryAction;
 
-/// The only name that the region of `hbase:meta` ever has.
+/// The fixed name of the region of `hbase:meta`.
 const META_REGION: &[u8] = b"hbase:meta,,1";
-/// HBase 2.5 knows it, and earlier ones do not.
+/// A method that exists since HBase 2.5.
 const NEW_METHOD: &str = "GetBootstrapNodes";
 
 impl Cluster {
-    /// Finds a server that answers, and through it others: the configured ones may go.
+    /// Finds a server that responds, and through it others, so that the configured ones may leave the cluster.
     pub(super) async fn bootstrap(&self) -> Result<(), Error> {
         let deadline = self.operation_deadline();
         let _: GetClusterIdResponse = self.ask("GetClusterId", deadline).await?;
@@ -40,30 +40,30 @@ impl Cluster {
 
     fn remember_nodes(&self, nodes: &[ServerName]) {
         let mut nodes: Vec<_> = nodes.iter().filter_map(Server::from_proto).collect();
-        // None in a region server's first seconds.
+        // A region server lists none in its first seconds.
         if !nodes.is_empty() {
             fastrand::shuffle(&mut nodes);
             *self.nodes.lock() = nodes;
         }
     }
 
-    /// Some of them, in a large cluster.
+    /// Returns region servers: only some of them in a large cluster.
     async fn region_servers(&self, deadline: Instant) -> Result<Vec<ServerName>, Error> {
         let nodes: GetBootstrapNodesResponse = self.ask(NEW_METHOD, deadline).await?;
         Ok(nodes.server_name)
     }
 
-    /// Nothing while the cluster has no master: reading and writing go on without one.
+    /// Returns the active master, or `None` while the cluster has none: reads and writes continue without it.
     pub async fn master(&self, deadline: Instant) -> Result<Option<Server>, Error> {
-        let answer: GetActiveMasterResponse = self.ask("GetActiveMaster", deadline).await?;
-        Ok(answer.server_name.as_ref().and_then(Server::from_proto))
+        let response: GetActiveMasterResponse = self.ask("GetActiveMaster", deadline).await?;
+        Ok(response.server_name.as_ref().and_then(Server::from_proto))
     }
 
     pub(super) async fn meta_region(&self, deadline: Instant) -> Result<Arc<Region>, Error> {
-        let answer: GetMetaRegionLocationsResponse =
+        let response: GetMetaRegionLocationsResponse =
             self.ask("GetMetaRegionLocations", deadline).await?;
-        let first = answer.meta_locations.iter().find(|location| {
-            // Others are replicas, which may be behind.
+        let first = response.meta_locations.iter().find(|location| {
+            // Replica 0 is the primary; others may lag behind.
             location.region_info.replica_id.unwrap_or(0) == 0
         });
         let server = first.and_then(|location| location.server_name.as_ref());
@@ -75,7 +75,7 @@ impl Cluster {
         Ok(Arc::new(Region { name: Bytes::from_static(META_REGION), id: 1, start, end, server }))
     }
 
-    /// Asks one server after the other. While one says that it is starting, they are asked again.
+    /// Calls one server after the other until one responds. Retries while any of them reports that it is starting.
     async fn ask<R: Message + Default>(
         &self,
         method: &'static str,
@@ -85,22 +85,23 @@ impl Cluster {
         loop {
             let mut errors = Vec::new();
             for server in self.candidates() {
-                match self.ask_one(&server, method, deadline).await {
-                    Ok(answer) => {
+                match self.ask_server(&server, method, deadline).await {
+                    Ok(response) => {
                         if !errors.is_empty() {
                             self.renew_nodes(&server, deadline).await;
                         }
-                        return Ok(answer);
+                        return Ok(response);
                     }
-                    Err(error) if does_not_know(&error) => {
+                    Err(error) if is_unknown_method(&error) => {
                         return Err(Error::OldServer { server, method: NEW_METHOD });
                     }
                     Err(error) => errors.push(error),
                 }
             }
             let delay = backoff::delay(failed);
-            let waits = errors.iter().any(|error| error.retry_action() == RetryAction::BackOff);
-            if !waits || Instant::now() + delay >= deadline {
+            let is_starting =
+                errors.iter().any(|error| error.retry_action() == RetryAction::BackOff);
+            if !is_starting || Instant::now() + delay >= deadline {
                 let tried: Vec<_> = errors.iter().map(Error::to_string).collect();
                 return Err(Error::Bootstrap { tried: tried.join("; ") });
             }
@@ -109,13 +110,14 @@ impl Cluster {
         }
     }
 
-    /// Those that are known may go one by one, in a year or in a night.
+    /// Refreshes the list of servers after one did not respond: over time all known servers may leave the cluster.
     async fn renew_nodes(&self, server: &Server, deadline: Instant) {
-        let nodes = self.ask_one::<GetBootstrapNodesResponse>(server, NEW_METHOD, deadline).await;
+        let nodes =
+            self.ask_server::<GetBootstrapNodesResponse>(server, NEW_METHOD, deadline).await;
         self.remember_nodes(&nodes.unwrap_or_default().server_name);
     }
 
-    async fn ask_one<R: Message + Default>(
+    async fn ask_server<R: Message + Default>(
         &self,
         server: &Server,
         method: &'static str,
@@ -124,28 +126,28 @@ impl Cluster {
         let deadline = deadline.min(Instant::now() + self.config.connect_timeout);
         let call = Call::new(method, &Empty {}, deadline);
         let outcome = self.call(server, Service::Registry, call).await;
-        outcome.map(|(answer, _)| answer).map_err(|error| match error {
+        outcome.map(|(response, _)| response).map_err(|error| match error {
             Error::Deadline { what, .. } => {
                 let limit = self.config.connect_timeout;
-                let reason = format!("no answer to {what} within {limit:?}");
+                let reason = format!("no response to {what} within {limit:?}");
                 Error::Connection { server: server.clone(), reason }
             }
             error => error,
         })
     }
 
-    /// Whom to ask: those that the cluster named, then those of the configuration.
+    /// Returns the servers to call: those that the cluster listed, then the configured ones.
     fn candidates(&self) -> Vec<Server> {
-        let mut named = self.nodes.lock().clone();
+        let mut servers = self.nodes.lock().clone();
         let mut configured = self.config.servers.clone();
         fastrand::shuffle(&mut configured);
-        configured.retain(|server| !named.contains(server));
-        named.extend(configured);
-        named
+        configured.retain(|server| !servers.contains(server));
+        servers.extend(configured);
+        servers
     }
 }
 
-fn does_not_know(error: &Error) -> bool {
+fn is_unknown_method(error: &Error) -> bool {
     let Error::Refused { fault, .. } = error else { return false };
     fault.name() == "UnsupportedOperationException"
         || fault.message.contains("UnsupportedOperationException")

@@ -1,4 +1,4 @@
-//! One connection to one service of one server: calls go out in order, answers come back in any.
+//! A connection to one service of one server. Calls are sent in order; responses arrive in any order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,20 +16,20 @@ use crate::error::Error;
 use crate::names::Server;
 use crate::proto::rpc::{ConnectionHeader, UserInformation};
 use crate::transport::Transport;
-use crate::wire::frame::{self, Answer, LENGTH_BYTES, Payload};
+use crate::wire::frame::{self, LENGTH_BYTES, Payload, Response};
 
 mod pending;
 use pending::Pending;
 
-/// What a connection is for; each has connections of its own.
+/// A service of a server. Each has its own connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Service {
     /// The cluster's registry, on masters and region servers.
     Registry,
-    /// Reading and writing rows.
+    /// Reads and writes of rows.
     Rows,
     Master,
-    /// A region server's own affairs.
+    /// Administration of a region server.
     Region,
 }
 
@@ -43,41 +43,41 @@ impl Service {
         }
     }
 
-    /// Cells come in blocks only where a codec is named; and a block sent without one is an error.
+    /// Returns whether to name a cell codec. Without one, servers send no cell blocks and reject them.
     fn has_cells(self) -> bool {
         self == Self::Rows
     }
 }
 
 const CODEC: &str = "org.apache.hadoop.hbase.codec.KeyValueCodec";
-/// Frames that wait to be written: their bytes are bounded by the budget.
+/// The number of frames queued for writing. Their bytes are limited by the budget.
 const FRAMES_MAX: usize = 64;
-/// Reserved before they have come: what is announced may never come.
+/// Bytes allocated before they are received: announced bytes may never arrive.
 const BYTES_AHEAD_MAX: usize = 8 << 20;
 const READ_BUFFER_BYTES: usize = 64 << 10;
-/// What a call takes at the least, with its header.
+/// The minimum size of a call, with its header.
 const CALL_BYTES_MIN: usize = 64;
 
-/// What is asked, and for how long.
+/// A request with its deadline.
 #[derive(Debug)]
 pub struct Call<'a, M> {
     pub method: &'static str,
     pub param: &'a M,
     pub cells: Bytes,
     pub deadline: Instant,
-    /// Of what the server does first; nothing for what is of no importance above others.
+    /// The priority in the server's queue; `None` for the default.
     pub priority: Option<u32>,
-    /// Room that was taken before the call was put together.
-    pub room: Option<SendPermit>,
+    /// The permit, if it was acquired before the request was built.
+    pub permit: Option<SendPermit>,
 }
 
-/// Bytes that may be on their way to a server, until it is dropped: once the call has an answer, was not
-/// written in time, or has lost its connection, whether or not anybody still waits for it.
+/// A permit for bytes in flight to a server. It is dropped once the call has its response, was given up before it was
+/// written, or lost its connection, even if the caller no longer waits.
 pub type SendPermit = OwnedSemaphorePermit;
 
 impl<'a, M> Call<'a, M> {
     pub fn new(method: &'static str, param: &'a M, deadline: Instant) -> Self {
-        Self { method, param, cells: Bytes::new(), deadline, priority: None, room: None }
+        Self { method, param, cells: Bytes::new(), deadline, priority: None, permit: None }
     }
 }
 
@@ -87,12 +87,12 @@ pub struct Connection {
     pending: Arc<Pending>,
     next_id: AtomicU32,
     frames: mpsc::Sender<(u32, Bytes)>,
-    /// Bytes that may be on their way.
+    /// Bytes that may be sent.
     budget: Arc<Semaphore>,
     budget_bytes: usize,
-    /// Without any answer for so long, the server hangs.
-    patience: Duration,
-    /// Reading and writing; they end with the connection.
+    /// A server without any response for this long is considered hung.
+    stall_timeout: Duration,
+    /// The tasks that read and write; they end with the connection.
     _tasks: JoinSet<()>,
 }
 
@@ -109,7 +109,7 @@ impl Connection {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => return Err(failed(error.to_string())),
             Err(_) => {
-                return Err(failed(format!("no connection within {:?}", config.connect_timeout)));
+                return Err(failed(format!("not connected within {:?}", config.connect_timeout)));
             }
         };
         let has_cells = service.has_cells();
@@ -131,7 +131,7 @@ impl Connection {
             frames,
             budget: Arc::new(Semaphore::new(budget_bytes)),
             budget_bytes,
-            patience: config.call_timeout / 2,
+            stall_timeout: config.call_timeout / 2,
             _tasks: tasks,
         })
     }
@@ -140,51 +140,55 @@ impl Connection {
         self.pending.is_closed()
     }
 
-    /// Ends it, and all that waits on it.
+    /// Closes the connection, and fails all its calls with this error.
     pub fn close(&self, error: Error) {
         self.pending.close(error);
     }
 
+    /// Sends a request and returns the response with its cells.
+    ///
     /// # Errors
-    /// What the server says, the end of the connection, or the deadline's passing.
+    /// Fails with the server's exception, at the end of the connection, or at the deadline.
     pub async fn call<M: Message, R: Message + Default>(
         &self,
         call: Call<'_, M>,
     ) -> Result<(R, Bytes), Error> {
-        let (begun, deadline, method) = (Instant::now(), call.deadline, call.method);
-        let heard_before = self.pending.heard();
-        let late = || Error::Deadline { what: method, limit: deadline - begun, last: None };
+        let (started, deadline, method) = (Instant::now(), call.deadline, call.method);
+        let responses_before = self.pending.responses();
+        let timed_out = || Error::Deadline { what: method, limit: deadline - started, last: None };
         let outcome = timeout_at(deadline, self.exchange(call)).await;
         let Ok(outcome) = outcome else {
-            if self.pending.heard() == heard_before && begun.elapsed() >= self.patience {
-                // Whatever comes next had better have another connection.
-                self.close(late());
+            if self.pending.responses() == responses_before
+                && started.elapsed() >= self.stall_timeout
+            {
+                // The server seems hung on this connection: the next calls open another one.
+                self.close(timed_out());
             }
-            return Err(late());
+            return Err(timed_out());
         };
         let payload = outcome?;
-        let unreadable = |source| Error::Protocol { server: self.server.clone(), source };
-        let answer = payload.decode().map_err(unreadable)?;
-        Ok((answer, payload.cells))
+        let invalid = |source| Error::Protocol { server: self.server.clone(), source };
+        let response = payload.decode().map_err(invalid)?;
+        Ok((response, payload.cells))
     }
 
-    /// Waits until so many bytes may be sent.
+    /// Waits until this number of bytes may be sent.
     ///
     /// # Errors
-    /// Where they never may: calls that nobody waits for any more, and that the server may have dropped, have
-    /// most of the room. Only another connection has more, so this one is closed, for all.
-    pub async fn room(&self, bytes: usize) -> Result<SendPermit, Error> {
+    /// Fails if abandoned calls, which the server may have dropped without a response, hold most of the budget. Only a
+    /// new connection has more budget, so this one is closed for all callers.
+    pub async fn acquire(&self, bytes: usize) -> Result<SendPermit, Error> {
         let bytes = bytes.max(CALL_BYTES_MIN).min(self.budget_bytes);
-        let room = self.budget.clone().acquire_many_owned(bytes as u32);
-        tokio::pin!(room);
+        let permit = self.budget.clone().acquire_many_owned(bytes as u32);
+        tokio::pin!(permit);
         loop {
-            // Sooner than a call that waits for it gives up.
-            if let Ok(room) = timeout(self.patience, &mut room).await {
-                return room.map_err(|_| Error::Closed);
+            // Less than the deadline of the call that waits here.
+            if let Ok(permit) = timeout(self.stall_timeout, &mut permit).await {
+                return permit.map_err(|_| Error::Closed);
             }
-            let left = self.budget_bytes.saturating_sub(self.pending.abandoned_bytes());
-            if left < bytes.max(self.budget_bytes / 2) {
-                let (server, reason) = (self.server.clone(), "leaves calls without an answer");
+            let available = self.budget_bytes.saturating_sub(self.pending.abandoned_bytes());
+            if available < bytes.max(self.budget_bytes / 2) {
+                let (server, reason) = (self.server.clone(), "does not respond to calls");
                 let reason = reason.to_owned();
                 self.close(Error::Connection { server: server.clone(), reason: reason.clone() });
                 return Err(Error::Unreachable { server, reason });
@@ -193,12 +197,13 @@ impl Connection {
     }
 
     async fn exchange<M: Message>(&self, call: Call<'_, M>) -> Result<Payload, Error> {
-        let room = match call.room {
-            Some(room) => room,
-            None => self.room(call.param.encoded_len() + call.cells.len()).await?,
+        let permit = match call.permit {
+            Some(permit) => permit,
+            None => self.acquire(call.param.encoded_len() + call.cells.len()).await?,
         };
-        // Nothing waits between what is expected and what is handed over: one is not without the other.
-        let place = self.frames.reserve().await;
+        // Reserved first, so that there is no await between registering the call and queueing its frame: a cancelled
+        // call has done both or neither.
+        let queue_slot = self.frames.reserve().await;
         let call_id = self.next_id.fetch_add(1, Ordering::Relaxed) & (i32::MAX as u32);
         let remaining = call.deadline.saturating_duration_since(Instant::now());
         let request = frame::Request {
@@ -209,12 +214,12 @@ impl Connection {
             param: call.param,
             cells: &call.cells,
         };
-        let answer = self.pending.expect(call_id, call.method, room)?;
-        // There is no place once the connection has ended, which the answer then tells.
-        if let Ok(place) = place {
-            place.send((call_id, request.encode()));
+        let response = self.pending.register(call_id, call.method, permit)?;
+        // Without a slot, the connection has ended, and the response is the error.
+        if let Ok(queue_slot) = queue_slot {
+            queue_slot.send((call_id, request.encode()));
         }
-        answer.await
+        response.await
     }
 }
 
@@ -224,7 +229,7 @@ impl Drop for Connection {
     }
 }
 
-/// Writes the greeting and then frame after frame, until there is no connection.
+/// Writes the greeting and then all frames, until the connection ends.
 async fn write(
     mut to: Box<dyn AsyncWrite + Send + Unpin>,
     greeting: Bytes,
@@ -238,42 +243,42 @@ async fn write(
             to.flush().await
         };
         if let Err(error) = written.await {
-            return pending.break_off(&error.to_string());
+            return pending.disconnect(&error.to_string());
         }
         drop(bytes);
         frame = next(&mut queue, &pending).await;
     }
 }
 
-/// The next one that somebody waits for.
+/// Returns the next frame that was not given up.
 async fn next(queue: &mut mpsc::Receiver<(u32, Bytes)>, pending: &Pending) -> Option<Bytes> {
     loop {
         let (call_id, bytes) = queue.recv().await?;
-        if pending.is_wanted(call_id) {
+        if pending.is_awaited(call_id) {
             return Some(bytes);
         }
     }
 }
 
-/// Hands answers to those who wait for them, until there is no connection.
+/// Reads responses and passes them to their callers, until the connection ends.
 async fn read(from: Box<dyn AsyncRead + Send + Unpin>, pending: Arc<Pending>) {
     let mut from = BufReader::with_capacity(READ_BUFFER_BYTES, from);
     loop {
         let mut length = [0; LENGTH_BYTES];
         if let Err(error) = from.read_exact(&mut length).await {
-            return pending.break_off(&ended(&error));
+            return pending.disconnect(&describe(&error));
         }
-        let length = match frame::answer_length(length) {
+        let length = match frame::response_length(length) {
             Ok(length) => length,
-            Err(error) => return pending.misspoke(error),
+            Err(error) => return pending.protocol_error(error),
         };
         let mut bytes = BytesMut::with_capacity(length.min(BYTES_AHEAD_MAX));
         if let Err(error) = fill(&mut from, &mut bytes, length).await {
-            return pending.break_off(&ended(&error));
+            return pending.disconnect(&describe(&error));
         }
-        match Answer::decode(bytes.freeze()) {
-            Ok(answer) => pending.answered(answer),
-            Err(error) => return pending.misspoke(error),
+        match Response::decode(bytes.freeze()) {
+            Ok(response) => pending.complete(response),
+            Err(error) => return pending.protocol_error(error),
         }
     }
 }
@@ -293,7 +298,7 @@ async fn fill(
     Ok(())
 }
 
-fn ended(error: &std::io::Error) -> String {
+fn describe(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::UnexpectedEof => "closed the connection".to_owned(),
         _ => error.to_string(),

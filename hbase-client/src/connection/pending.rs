@@ -1,4 +1,4 @@
-//! The calls of a connection that wait for their answers.
+//! The calls of a connection that wait for their responses.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::names::Server;
 use crate::remote_exception::RemoteException;
 use crate::wire::WireError;
-use crate::wire::frame::{Answer, Payload};
+use crate::wire::frame::{Payload, Response};
 
 type Outcome = Result<Payload, Error>;
 
@@ -20,46 +20,47 @@ pub struct Pending {
     server: Server,
     service: &'static str,
     calls: Mutex<Calls>,
-    /// Answers that came, to whatever call.
-    heard: AtomicU64,
+    /// Responses received, to any call.
+    responses: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Calls {
-    /// Those without an answer, whether or not anybody still waits for it.
-    unanswered: HashMap<u32, InFlight>,
+    /// Calls without a response, including abandoned ones.
+    in_flight: HashMap<u32, InFlight>,
     first_method: &'static str,
     closed: Option<Error>,
 }
 
 #[derive(Debug)]
 struct InFlight {
-    /// Nothing once nobody waits any more.
-    waiting: Option<oneshot::Sender<Outcome>>,
-    /// Its bytes are on their way, or with the server, as long as it is here.
-    room: SendPermit,
+    /// `None` once the caller has abandoned the call.
+    caller: Option<oneshot::Sender<Outcome>>,
+    /// Held until the response: until then, the bytes are in transit or at the server.
+    permit: SendPermit,
 }
 
 impl Pending {
     pub fn new(server: Server, service: &'static str) -> Self {
-        Self { server, service, calls: Mutex::default(), heard: AtomicU64::new(0) }
+        Self { server, service, calls: Mutex::default(), responses: AtomicU64::new(0) }
     }
 
-    pub fn heard(&self) -> u64 {
-        self.heard.load(Ordering::Relaxed)
+    /// Returns the number of responses received.
+    pub fn responses(&self) -> u64 {
+        self.responses.load(Ordering::Relaxed)
     }
 
     pub fn is_closed(&self) -> bool {
         self.calls.lock().closed.is_some()
     }
 
-    /// What the answer to a call will be, which is handed over to be written at once. Who no longer waits for
-    /// it is forgotten; the call itself only once it is answered, or was not written until then.
-    pub fn expect(
+    /// Registers a call, whose frame must be queued at once, and returns its future response. Dropping the future
+    /// abandons the call, which stays registered until its response arrives, unless it was not written yet.
+    pub fn register(
         &self,
         call_id: u32,
         method: &'static str,
-        room: SendPermit,
+        permit: SendPermit,
     ) -> Result<impl Future<Output = Outcome> + use<'_>, Error> {
         let mut calls = self.calls.lock();
         if let Some(error) = &calls.closed {
@@ -69,7 +70,7 @@ impl Pending {
             calls.first_method = method;
         }
         let (sender, receiver) = oneshot::channel();
-        calls.unanswered.insert(call_id, InFlight { waiting: Some(sender), room });
+        calls.in_flight.insert(call_id, InFlight { caller: Some(sender), permit });
         let waiter = Waiter { pending: self, call_id };
         Ok(async move {
             let outcome = receiver.await.unwrap_or(Err(Error::Closed));
@@ -78,74 +79,75 @@ impl Pending {
         })
     }
 
-    /// Whether a call is to be written: not once nobody waits for it.
-    pub fn is_wanted(&self, call_id: u32) -> bool {
+    /// Returns whether a queued call still has a caller and should be written; forgets it otherwise.
+    pub fn is_awaited(&self, call_id: u32) -> bool {
         let mut calls = self.calls.lock();
-        let is_wanted = calls.unanswered.get(&call_id).is_some_and(|call| call.waiting.is_some());
-        if !is_wanted {
-            calls.unanswered.remove(&call_id);
+        let is_awaited = calls.in_flight.get(&call_id).is_some_and(|call| call.caller.is_some());
+        if !is_awaited {
+            calls.in_flight.remove(&call_id);
         }
-        is_wanted
+        is_awaited
     }
 
-    /// Of calls for whose answers nobody waits any more, and which may never come: servers drop calls whose
-    /// time is over.
+    /// Returns the bytes of abandoned calls. Their responses may never arrive, because servers drop expired calls.
     pub fn abandoned_bytes(&self) -> usize {
         let calls = self.calls.lock();
-        let abandoned = calls.unanswered.values().filter(|call| call.waiting.is_none());
-        abandoned.map(|call| call.room.num_permits()).sum()
+        let abandoned = calls.in_flight.values().filter(|call| call.caller.is_none());
+        abandoned.map(|call| call.permit.num_permits()).sum()
     }
 
-    /// What ended the connection may have left others' calls in doubt, and not this one.
+    /// Returns the error of a call on a closed connection. Calls that were in flight when it closed may have been
+    /// executed; this one was not sent.
     fn not_sent(&self, error: &Error) -> Error {
-        match error.may_be_done() {
+        match error.may_be_executed() {
             true => Error::Unreachable { server: self.server.clone(), reason: error.to_string() },
             false => error.clone(),
         }
     }
 
-    pub fn answered(&self, answer: Answer) {
-        self.heard.fetch_add(1, Ordering::Relaxed);
-        let known = self.calls.lock().unanswered.remove(&answer.call_id);
-        let outcome = answer.outcome.map_err(|exception| {
+    /// Passes a response to its caller.
+    pub fn complete(&self, response: Response) {
+        self.responses.fetch_add(1, Ordering::Relaxed);
+        let known = self.calls.lock().in_flight.remove(&response.call_id);
+        let outcome = response.outcome.map_err(|exception| {
             let fault = RemoteException::from_exception(&exception);
             Error::Refused { server: self.server.clone(), fault }
         });
         match (known, outcome) {
-            // Before who waits goes on: it may send the next one.
-            (Some(InFlight { waiting, room }), outcome) => {
-                drop(room);
-                // Nobody may wait for it any more.
-                waiting.into_iter().for_each(|waiting| drop(waiting.send(outcome.clone())));
+            (Some(InFlight { caller, permit }), outcome) => {
+                // Released first: the caller may send its next call at once.
+                drop(permit);
+                // The caller may have abandoned the call.
+                caller.into_iter().for_each(|caller| drop(caller.send(outcome.clone())));
             }
-            // To no call, as they are counted from 0: the server says why it ends the connection.
-            (None, Err(error)) if answer.call_id > i32::MAX as u32 => self.close(error),
+            // Call ids start from 0, so a negative one is not of a call: the server says why it ends the connection.
+            (None, Err(error)) if response.call_id > i32::MAX as u32 => self.close(error),
             (None, _) => {}
         }
     }
 
-    /// What came is not HBase's.
-    pub fn misspoke(&self, source: WireError) {
+    /// Closes the connection after invalid bytes.
+    pub fn protocol_error(&self, source: WireError) {
         self.close(Error::Protocol { server: self.server.clone(), source });
     }
 
-    /// The connection ended.
-    pub fn break_off(&self, reason: &str) {
+    /// Closes the connection after an I/O error or its end.
+    pub fn disconnect(&self, reason: &str) {
         let server = self.server.clone();
         let first_method = self.calls.lock().first_method;
-        self.close(if self.heard() == 0 && !first_method.is_empty() {
+        self.close(if self.responses() == 0 && !first_method.is_empty() {
             Error::Unanswered { server, service: self.service, method: first_method }
         } else {
             Error::Connection { server, reason: reason.to_owned() }
         });
     }
 
-    /// Tells it to all who wait, and to all who come; the first error stays.
+    /// Fails all current and future calls with this error, or with that of an earlier close.
     pub fn close(&self, error: Error) {
         let mut calls = self.calls.lock();
         let error = calls.closed.get_or_insert(error).clone();
-        for (_, InFlight { waiting, .. }) in calls.unanswered.drain() {
-            waiting.into_iter().for_each(|waiting| drop(waiting.send(Err(error.clone()))));
+        for (_, InFlight { caller, .. }) in calls.in_flight.drain() {
+            caller.into_iter().for_each(|caller| drop(caller.send(Err(error.clone()))));
         }
     }
 }
@@ -157,8 +159,8 @@ struct Waiter<'a> {
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        if let Some(call) = self.pending.calls.lock().unanswered.get_mut(&self.call_id) {
-            call.waiting = None;
+        if let Some(call) = self.pending.calls.lock().in_flight.get_mut(&self.call_id) {
+            call.caller = None;
         }
     }
 }
@@ -173,37 +175,38 @@ mod tests {
 
     const BYTES: u32 = 70;
 
-    /// A call that nobody waits for any more, after that; and what is left of 100 bytes.
+    /// Registers a call, runs `after` and abandons the call. Also returns what reads the available bytes, of 100.
     fn abandoned(after: impl FnOnce(&Pending)) -> (Pending, impl Fn() -> usize) {
         let pending = Pending::new("h:1".parse().unwrap(), "ClientService");
         let budget = Arc::new(Semaphore::new(100));
-        let room = budget.clone().try_acquire_many_owned(BYTES).unwrap();
-        let answer = pending.expect(7, "Multi", room).unwrap();
+        let permit = budget.clone().try_acquire_many_owned(BYTES).unwrap();
+        let response = pending.register(7, "Multi", permit).unwrap();
         after(&pending);
-        drop(answer);
+        drop(response);
         (pending, move || budget.available_permits())
     }
 
     #[test]
-    fn call_that_was_not_written_takes_no_room_once_nobody_waits() {
-        let (pending, left) = abandoned(|_| ());
-        assert_eq!((left(), pending.abandoned_bytes()), (30, 70), "it is queued");
-        assert!(!pending.is_wanted(7));
-        assert_eq!((left(), pending.abandoned_bytes()), (100, 0));
+    fn abandoned_call_that_was_not_written_releases_its_bytes() {
+        let (pending, available) = abandoned(|_| ());
+        assert_eq!((available(), pending.abandoned_bytes()), (30, 70), "the call is queued");
+        assert!(!pending.is_awaited(7));
+        assert_eq!((available(), pending.abandoned_bytes()), (100, 0));
     }
 
     #[test]
-    fn call_that_was_written_takes_room_until_it_is_answered_or_the_connection_ends() {
+    fn abandoned_call_that_was_written_keeps_its_bytes_until_its_response_or_the_end_of_the_connection()
+     {
         let written = |pending: &Pending| {
-            assert!(pending.is_wanted(7));
+            assert!(pending.is_awaited(7));
             assert_eq!(pending.abandoned_bytes(), 0);
         };
-        let (pending, left) = abandoned(written);
-        assert_eq!((left(), pending.abandoned_bytes()), (30, 70));
-        pending.answered(Answer { call_id: 7, outcome: Ok(Payload::default()) });
-        assert_eq!((left(), pending.abandoned_bytes()), (100, 0));
-        let (pending, left) = abandoned(written);
+        let (pending, available) = abandoned(written);
+        assert_eq!((available(), pending.abandoned_bytes()), (30, 70));
+        pending.complete(Response { call_id: 7, outcome: Ok(Payload::default()) });
+        assert_eq!((available(), pending.abandoned_bytes()), (100, 0));
+        let (pending, available) = abandoned(written);
         pending.close(Error::Closed);
-        assert_eq!((left(), pending.abandoned_bytes()), (100, 0));
+        assert_eq!((available(), pending.abandoned_bytes()), (100, 0));
     }
 }

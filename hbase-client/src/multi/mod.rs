@@ -1,5 +1,4 @@
-//! The call that does many things to many rows: actions into a message, the answer into what came
-//! of each. No IO.
+//! The `Multi` call: encodes actions into a request, and decodes the response into a result per action. No I/O.
 
 use std::sync::Arc;
 
@@ -15,19 +14,19 @@ use crate::wire::WireError;
 
 mod request;
 
-/// Actions, by their places in the batch, that go to one region.
+/// The actions on one region, by their indexes in the batch.
 #[derive(Debug, Clone)]
 pub(crate) struct Group {
     pub region: Arc<Region>,
     pub ids: Vec<u32>,
 }
 
-/// A call: what goes out, and which action each part of the answer will be about.
+/// A request, and which actions each part of its response is about.
 #[derive(Debug)]
 pub(crate) struct Multi {
     pub request: Written,
     pub cells: Bytes,
-    /// Of each region action.
+    /// One for each region action.
     parts: Vec<Part>,
 }
 
@@ -37,8 +36,8 @@ struct Part {
     is_check: bool,
 }
 
-/// What is said of each action; one of which nothing is said is not there.
-pub(crate) type Said = Vec<(u32, Result<Outcome, RemoteException>)>;
+/// The results in a response, with the index of each action. Actions without a result are missing.
+pub(crate) type MultiResults = Vec<(u32, Result<Outcome, RemoteException>)>;
 
 impl Multi {
     pub fn build(actions: &[Action], groups: &[Group]) -> Self {
@@ -52,21 +51,29 @@ impl Multi {
         Self { request: Written(request.into()), cells: cells.into(), parts }
     }
 
+    /// Decodes the response.
+    ///
     /// # Errors
-    /// Where it is not an answer to this call: then nothing of it can be believed.
-    pub fn read(&self, answer: &MultiResponse, mut cells: Bytes) -> Result<Said, WireError> {
-        let results = &answer.region_action_result;
-        if results.len() != self.parts.len() {
-            return Err(WireError::Malformed("an answer about another number of regions"));
+    /// Fails if it is not a response to this request. Then none of its results is used.
+    pub fn read(
+        &self,
+        response: &MultiResponse,
+        mut cells: Bytes,
+    ) -> Result<MultiResults, WireError> {
+        let by_region = &response.region_action_result;
+        if by_region.len() != self.parts.len() {
+            return Err(WireError::Malformed(
+                "the response has results for a wrong number of regions",
+            ));
         }
-        let mut said = Vec::new();
-        for (part, result) in self.parts.iter().zip(results) {
-            part.read(result, &mut cells, &mut said)?;
+        let mut results = Vec::new();
+        for (part, result) in self.parts.iter().zip(by_region) {
+            part.read(result, &mut cells, &mut results)?;
         }
         if !cells.is_empty() {
-            return Err(WireError::Malformed("more cells than are announced"));
+            return Err(WireError::Malformed("the response has more cells than announced"));
         }
-        Ok(said)
+        Ok(results)
     }
 }
 
@@ -75,33 +82,35 @@ impl Part {
         &self,
         result: &RegionActionResult,
         cells: &mut Bytes,
-        said: &mut Said,
+        results: &mut MultiResults,
     ) -> Result<(), WireError> {
         if let Some(exception) = &result.exception {
             let fault = RemoteException::from_pair(exception);
-            said.extend(self.ids.iter().map(|&id| (id, Err(fault.clone()))));
+            results.extend(self.ids.iter().map(|&id| (id, Err(fault.clone()))));
             return Ok(());
         }
         if self.is_check
             && let Some(processed) = result.processed
         {
-            said.extend(self.ids.iter().map(|&id| (id, Ok(Outcome::Checked(processed)))));
+            results.extend(self.ids.iter().map(|&id| (id, Ok(Outcome::Checked(processed)))));
             return Ok(());
         }
-        let mut is_told = vec![false; self.ids.len()];
+        let mut has_result = vec![false; self.ids.len()];
         for result in &result.result_or_exception {
             let index = result.index.unwrap_or(0) as usize;
-            let told = is_told.get_mut(index).map(|is_told| std::mem::replace(is_told, true));
-            let (Some(false), Some(&id)) = (told, self.ids.get(index)) else {
-                return Err(WireError::Malformed("an answer about another row"));
+            let is_repeated = has_result.get_mut(index).map(|seen| std::mem::replace(seen, true));
+            let (Some(false), Some(&id)) = (is_repeated, self.ids.get(index)) else {
+                return Err(WireError::Malformed("the response has an unknown or repeated row"));
             };
             let outcome = match (&result.exception, &result.result) {
                 (Some(exception), _) => Err(RemoteException::from_pair(exception)),
-                (None, Some(result)) => Ok(Outcome::Row(Row::new(rows::of_result(result, cells)?))),
+                (None, Some(result)) => {
+                    Ok(Outcome::Row(Row::new(rows::from_result(result, cells)?)))
+                }
                 (None, None) => Ok(Outcome::Row(None)),
             };
             if !(self.is_check && outcome.is_ok()) {
-                said.push((id, outcome));
+                results.push((id, outcome));
             }
         }
         Ok(())

@@ -1,5 +1,4 @@
-//! What is asked. It is written as it is: of thousands of small messages in each other, putting them together
-//! first took most of the time.
+//! Encodes the request directly: building thousands of small nested messages first took most of the time.
 
 use super::{Group, Part};
 use crate::action::{Action, Change, CheckAndMutate, Get, NewCell, Selection};
@@ -13,10 +12,10 @@ const COLUMN_RANGE: &[u8] = b"org.apache.hadoop.hbase.filter.ColumnRangeFilter";
 const PUT: u64 = 2;
 const DELETE: u64 = 3;
 
-/// Adds what is done in a region to a `MultiRequest`; tells the parts of its answer.
+/// Adds the actions on a region to a `MultiRequest`. Returns the parts of the response to expect.
 pub fn add(actions: &[Action], group: &Group, out: &mut Vec<u8>, cells: &mut Vec<u8>) -> Vec<Part> {
     let mut parts = Vec::new();
-    // A condition is one for all actions beside it: a region action of its own.
+    // A condition applies to all actions of its region action, so each check gets its own region action.
     for &id in &group.ids {
         if let Action::Check(check) = &actions[id as usize] {
             nested(out, 1, |out| {
@@ -55,7 +54,7 @@ fn plain(out: &mut Vec<u8>, index: usize, action: &Action, cells: &mut Vec<u8>) 
     }
 }
 
-/// Its cells go into the block, and the message has their number.
+/// Writes a change with its cells in the cell block, and their number in the message.
 fn in_block(out: &mut Vec<u8>, change: &Change, cells: &mut Vec<u8>) {
     for cell in &change.cells {
         cell.parts(&change.row).put(cells);
@@ -72,7 +71,7 @@ fn mutation(out: &mut Vec<u8>, change: &Change, columns: impl FnOnce(&mut Vec<u8
         number(out, 4, until);
     }
     if let Some(ms) = change.ttl_ms {
-        // As HBase's own clients tell it.
+        // The same attribute as HBase's own clients send.
         nested(out, 5, |out| {
             bytes(out, 1, b"_ttl");
             bytes(out, 2, &ms.to_be_bytes());
@@ -80,8 +79,8 @@ fn mutation(out: &mut Vec<u8>, change: &Change, columns: impl FnOnce(&mut Vec<u8
     }
 }
 
-/// Its cells stay in the message: where a condition can not even be checked, a server may forget to
-/// skip cells of the block, and take them for those of the next row.
+/// Writes a conditional change with its cells in the message: a server that fails to check the condition may not skip
+/// cells of the block, and take them for those of the next row.
 fn checked(out: &mut Vec<u8>, check: &CheckAndMutate) {
     number(out, 1, 0u64);
     let change = &check.change;
@@ -120,7 +119,7 @@ fn condition(out: &mut Vec<u8>, check: &CheckAndMutate) {
     number(out, 4, EQUAL);
     nested(out, 5, |out| {
         bytes(out, 1, COMPARATOR);
-        // A `BinaryComparator`, which is around a `ByteArrayComparable`.
+        // A `BinaryComparator` contains a `ByteArrayComparable`.
         nested(out, 2, |out| {
             nested(out, 1, |out| bytes(out, 1, check.expected.as_deref().unwrap_or_default()));
         });

@@ -27,7 +27,7 @@ fn get(row: &'static str) -> Action {
     Action::Get(Get::new(row))
 }
 
-/// Two regions: a put, a check and a get; and a put.
+/// Returns a call to two regions: a put, a check and a get on the first, a put on the second.
 fn multi() -> Multi {
     let actions = [put("a"), check("b"), get("c"), put("z")];
     let first = Group { region: region("r1"), ids: vec![0, 1, 2] };
@@ -35,7 +35,7 @@ fn multi() -> Multi {
     Multi::build(&actions, &[first, second])
 }
 
-/// As a server reads it.
+/// Decodes a request as a server does.
 fn request(multi: &Multi) -> MultiRequest {
     MultiRequest::decode(multi.request.0.clone()).unwrap()
 }
@@ -57,7 +57,7 @@ fn processed(processed: bool) -> RegionActionResult {
     RegionActionResult { processed: Some(processed), ..results(vec![done(0)]) }
 }
 
-fn read(results: Vec<RegionActionResult>, cells: Bytes) -> Result<Said, WireError> {
+fn read(results: Vec<RegionActionResult>, cells: Bytes) -> Result<MultiResults, WireError> {
     multi().read(&MultiResponse { region_action_result: results }, cells)
 }
 
@@ -100,7 +100,7 @@ fn condition_names_value_or_absence() {
     assert_eq!(value(absent), Some("".into()));
 }
 
-/// The part of a request of one action.
+/// Returns the region action of a request with one action.
 fn only(action: Action) -> data::RegionAction {
     let group = Group { region: region("r1"), ids: vec![0] };
     let mut parts = request(&Multi::build(&[action], &[group])).region_action;
@@ -110,7 +110,7 @@ fn only(action: Action) -> data::RegionAction {
 }
 
 #[test]
-fn changes_say_what_they_are() {
+fn puts_and_deletes_are_encoded_with_their_attributes() {
     let changed = |change: Mutation| only(Action::Mutate(change.change)).action.remove(0).mutation;
     let put = changed(Put::new("r").cell("f", "q", "v").ttl(1_000).into());
     let ttl = NameBytesPair {
@@ -137,7 +137,7 @@ fn changes_say_what_they_are() {
 }
 
 #[test]
-fn checked_changes_have_their_cells() {
+fn checked_changes_contain_their_cells() {
     let delete = Delete::new("r").version(7, "f", "q").column("f", "q").family("f");
     let delete = delete.column_until(9, "f", vec![7; 300]);
     let check = CheckAndMutate::where_absent("f", "q", delete);
@@ -153,7 +153,7 @@ fn checked_changes_have_their_cells() {
 }
 
 #[test]
-fn gets_say_what_is_selected() {
+fn gets_are_encoded_with_their_selection() {
     let got = |selection| only(Action::Get(Get::new("r").select(selection))).action.remove(0).get;
     let all = data::Get { row: "r".into(), max_versions: Some(1), ..data::Get::default() };
     assert_eq!(got(Selection::all()), Some(all.clone()));
@@ -202,16 +202,16 @@ fn each_action_has_its_own_outcome() {
         result: None,
         exception: exception("a.RegionTooBusyException"),
     };
-    // In another order than they were sent in.
-    let said = read(
+    // The results are in another order than the request.
+    let outcomes = read(
         vec![processed(false), results(vec![found, failed]), results(vec![done(0)])],
         cells.into(),
     );
-    let shown: Vec<_> = said
+    let shown: Vec<_> = outcomes
         .unwrap()
         .into_iter()
         .map(|(id, outcome)| match outcome {
-            Ok(Outcome::Checked(held)) => format!("{id} {held}"),
+            Ok(Outcome::Checked(is_applied)) => format!("{id} {is_applied}"),
             Ok(Outcome::Row(Some(row))) => format!("{id} {}", row.key().escape_ascii()),
             Ok(_) => format!("{id} done"),
             Err(fault) => format!("{id} {}", fault.class),
@@ -221,28 +221,29 @@ fn each_action_has_its_own_outcome() {
 }
 
 #[test]
-fn exception_of_a_region_is_one_of_all_its_actions() {
+fn exception_of_a_region_applies_to_all_its_actions() {
     let failed = RegionActionResult {
         exception: exception("a.NotServingRegionException"),
         ..RegionActionResult::default()
     };
-    let said = read(vec![failed.clone(), failed, results(vec![done(0)])], Bytes::new()).unwrap();
-    let failed: Vec<_> = said.iter().filter(|(_, outcome)| outcome.is_err()).map(|s| s.0).collect();
+    let found = read(vec![failed.clone(), failed, results(vec![done(0)])], Bytes::new()).unwrap();
+    let failed: Vec<_> =
+        found.iter().filter(|(_, outcome)| outcome.is_err()).map(|(id, _)| *id).collect();
     assert_eq!(failed, [1, 0, 2]);
 }
 
 #[test]
-fn what_nothing_is_said_of_is_not_there() {
-    let said =
+fn actions_without_a_result_are_missing() {
+    let found =
         read(vec![results(vec![]), results(vec![done(1)]), results(vec![done(0)])], Bytes::new());
-    assert_eq!(said.unwrap().iter().map(|said| said.0).collect::<Vec<_>>(), [2, 3]);
-    // A check without `processed`, which says nothing about the condition.
-    let said = read(vec![results(vec![done(0)]), results(vec![]), results(vec![])], Bytes::new());
-    assert!(said.unwrap().is_empty());
+    assert_eq!(found.unwrap().iter().map(|(id, _)| *id).collect::<Vec<_>>(), [2, 3]);
+    // Without `processed` it is unknown whether the condition of a check held.
+    let found = read(vec![results(vec![done(0)]), results(vec![]), results(vec![])], Bytes::new());
+    assert!(found.unwrap().is_empty());
 }
 
 #[test]
-fn answer_to_something_else_is_an_error() {
+fn response_to_another_request_is_an_error() {
     let fine = || results(vec![done(0)]);
     assert!(read(vec![fine()], Bytes::new()).is_err());
     assert!(read(vec![processed(true), results(vec![done(7)]), fine()], Bytes::new()).is_err());

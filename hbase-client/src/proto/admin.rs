@@ -1,4 +1,4 @@
-//! What masters and region servers are asked about tables and regions.
+//! Messages of the administration of tables and regions.
 
 use bytes::Bytes;
 use prost::Message;
@@ -18,7 +18,7 @@ pub struct CreateTableRequest {
     pub nonce: Option<u64>,
 }
 
-/// Of `DeleteTable`, `EnableTable` and `DisableTable`.
+/// The request of `DeleteTable`, `EnableTable` and `DisableTable`.
 #[derive(Clone, PartialEq, Message)]
 pub struct TableRequest {
     #[prost(message, required, tag = "1")]
@@ -29,7 +29,7 @@ pub struct TableRequest {
     pub nonce: Option<u64>,
 }
 
-/// What everything answers that is done by and by.
+/// The response to a request that starts a procedure.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct ProcedureResponse {
     #[prost(uint64, optional, tag = "1")]
@@ -44,7 +44,7 @@ pub struct GetProcedureResultRequest {
 
 #[derive(Clone, PartialEq, Message)]
 pub struct GetProcedureResultResponse {
-    /// 0 not known, 1 running, 2 finished.
+    /// 0 unknown, 1 running, 2 finished.
     #[prost(int32, required, tag = "1")]
     pub state: i32,
     #[prost(message, optional, tag = "5")]

@@ -1,4 +1,4 @@
-//! Names of things: tables, regions, servers.
+//! Tables, regions and servers.
 
 use bytes::Bytes;
 use prost::Message;
@@ -49,7 +49,7 @@ pub struct ServerName {
     pub start_code: Option<u64>,
 }
 
-/// A region by its name (type 1) or by the encoded end of it (type 2).
+/// A region by its name (type 1) or its encoded name (type 2).
 #[derive(Clone, PartialEq, Message)]
 pub struct RegionSpecifier {
     #[prost(int32, required, tag = "1")]
@@ -117,7 +117,7 @@ pub struct ColumnFamilySchema {
     pub configuration: Vec<NameStringPair>,
 }
 
-/// Of a table in `hbase:meta`: 0 enabled, 1 disabled, 2 disabling, 3 enabling.
+/// The state of a table in `hbase:meta`: 0 enabled, 1 disabled, 2 disabling, 3 enabling.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct TableState {
     #[prost(int32, required, tag = "1")]

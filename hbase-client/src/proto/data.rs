@@ -1,4 +1,4 @@
-//! Reading and writing of rows: `Multi` and what is in it.
+//! Reads and writes of rows: `Multi` and its parts.
 
 use bytes::Bytes;
 use prost::Message;
@@ -9,7 +9,7 @@ use super::common::{NameBytesPair, RegionSpecifier};
 pub struct Column {
     #[prost(bytes = "bytes", required, tag = "1")]
     pub family: Bytes,
-    /// None: the whole family.
+    /// Empty for the whole family.
     #[prost(bytes = "bytes", repeated, tag = "2")]
     pub qualifier: Vec<Bytes>,
 }
@@ -28,7 +28,7 @@ pub struct Get {
     pub store_limit: Option<u32>,
 }
 
-/// A class of the server's, and its own message.
+/// A Java class name, and the serialized message of that class.
 #[derive(Clone, PartialEq, Message)]
 pub struct Filter {
     #[prost(string, required, tag = "1")]
@@ -49,7 +49,7 @@ pub struct ColumnRangeFilter {
     pub max_column_inclusive: Option<bool>,
 }
 
-/// A row, or a part of one: cells in the message, or the number of those in the cell block.
+/// A row or a part of one: its cells, or the number of its cells in the cell block.
 #[derive(Clone, PartialEq, Message)]
 pub struct Result {
     #[prost(message, repeated, tag = "1")]
@@ -84,7 +84,7 @@ pub struct Condition {
     pub family: Option<Bytes>,
     #[prost(bytes = "bytes", optional, tag = "3")]
     pub qualifier: Option<Bytes>,
-    /// 2 is equal.
+    /// 2: equal.
     #[prost(int32, optional, tag = "4")]
     pub compare_type: Option<i32>,
     #[prost(message, optional, tag = "5")]
@@ -115,7 +115,7 @@ pub struct ByteArrayComparable {
 pub struct Mutation {
     #[prost(bytes = "bytes", optional, tag = "1")]
     pub row: Option<Bytes>,
-    /// 2 is a put, 3 a delete.
+    /// 2: put, 3: delete.
     #[prost(int32, optional, tag = "2")]
     pub mutate_type: Option<i32>,
     #[prost(message, repeated, tag = "3")]
@@ -144,7 +144,7 @@ pub struct QualifierValue {
     pub value: Option<Bytes>,
     #[prost(uint64, optional, tag = "3")]
     pub timestamp: Option<u64>,
-    /// 0 one version, 1 all versions, 2 a family, 3 one version of a family.
+    /// 0: one version, 1: all versions, 2: a family, 3: one version of a family.
     #[prost(int32, optional, tag = "4")]
     pub delete_type: Option<i32>,
 }
@@ -165,7 +165,7 @@ pub struct RegionAction {
     pub region: RegionSpecifier,
     #[prost(message, repeated, tag = "3")]
     pub action: Vec<Action>,
-    /// Holds for all actions together, so one row alone has one.
+    /// Applies to all actions together.
     #[prost(message, optional, tag = "4")]
     pub condition: Option<Condition>,
 }
@@ -187,10 +187,10 @@ pub struct MultiResponse {
 pub struct RegionActionResult {
     #[prost(message, repeated, tag = "1")]
     pub result_or_exception: Vec<ResultOrException>,
-    /// Of the whole region action.
+    /// Set if the whole region action failed.
     #[prost(message, optional, tag = "2")]
     pub exception: Option<NameBytesPair>,
-    /// Whether a condition held.
+    /// Whether the condition held.
     #[prost(bool, optional, tag = "3")]
     pub processed: Option<bool>,
 }

@@ -1,8 +1,8 @@
-//! The messages of HBase's protocol, with the fields that are used and no others: what is not
-//! written here is not sent, and is passed over when it comes.
+//! The messages of HBase's protocol, with only the fields that this crate uses. Other fields are not sent, and are
+//! skipped when received.
 //!
-//! Written by hand, so that no compiler of protocol buffers is needed. Bytes are [`Bytes`], which
-//! share the buffer that they were received in.
+//! Written by hand, so that no protobuf compiler is needed. Byte fields are [`Bytes`], which share the buffer in which
+//! they were received.
 //!
 //! [`Bytes`]: bytes::Bytes
 

@@ -1,4 +1,4 @@
-//! What every connection and every call begins with, and what is asked of the registry.
+//! Headers of connections and calls, and messages of the registry.
 
 use prost::Message;
 
@@ -33,7 +33,7 @@ pub struct RequestHeader {
     pub cell_block_meta: Option<CellBlockMeta>,
     #[prost(uint32, optional, tag = "6")]
     pub priority: Option<u32>,
-    /// Milliseconds, after which the server need not begin any more.
+    /// In milliseconds. The server may drop a call that it has not started by then.
     #[prost(uint32, optional, tag = "7")]
     pub timeout: Option<u32>,
 }
@@ -60,7 +60,7 @@ pub struct ExceptionResponse {
     pub exception_class_name: Option<String>,
     #[prost(string, optional, tag = "2")]
     pub stack_trace: Option<String>,
-    /// Where a region went, of `RegionMovedException` alone.
+    /// The new server of a region, set for `RegionMovedException` only.
     #[prost(string, optional, tag = "3")]
     pub hostname: Option<String>,
     #[prost(int32, optional, tag = "4")]
@@ -69,7 +69,7 @@ pub struct ExceptionResponse {
     pub do_not_retry: Option<bool>,
 }
 
-/// Of a call that says nothing but its name.
+/// A request or response without fields.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct Empty {}
 
@@ -79,7 +79,7 @@ pub struct GetClusterIdResponse {
     pub cluster_id: Option<String>,
 }
 
-/// Empty while there is no master: that is no error.
+/// Empty while there is no master, which is not an error.
 #[derive(Clone, PartialEq, Message)]
 pub struct GetActiveMasterResponse {
     #[prost(message, optional, tag = "1")]
@@ -98,7 +98,7 @@ pub struct GetMetaRegionLocationsResponse {
     pub meta_locations: Vec<RegionLocation>,
 }
 
-/// A procedure's exception, as other servers tell it.
+/// The exception of a procedure.
 #[derive(Clone, PartialEq, Message)]
 pub struct ForeignException {
     #[prost(message, optional, tag = "2")]
@@ -114,7 +114,7 @@ pub struct GenericException {
 }
 
 impl ExceptionResponse {
-    /// As it stands inside other messages: a class, and a text that begins with it.
+    /// Converts the form inside other messages: the class, and a text that starts with the class.
     pub fn from_pair(pair: &NameBytesPair) -> Self {
         Self {
             exception_class_name: Some(pair.name.clone()),

@@ -1,5 +1,5 @@
-//! Messages that are written as they are, without being put together first: those of which a call has
-//! thousands. What is written is read in the tests by the messages of [`super::data`].
+//! Encodes messages without building them first, for those of which a call has thousands. Tests decode the result with
+//! the messages of [`super::data`].
 
 use bytes::{Buf, BufMut, Bytes};
 use prost::encoding::{
@@ -13,17 +13,17 @@ pub fn bytes(out: &mut Vec<u8>, tag: u32, value: &[u8]) {
     out.extend_from_slice(value);
 }
 
-/// Any number, and whether something is so.
+/// Writes an integer or a bool.
 pub fn number(out: &mut Vec<u8>, tag: u32, value: impl Into<u64>) {
     encode_key(tag, WireType::Varint, out);
     encode_varint(value.into(), out);
 }
 
-/// A message in a message: its length is known once it is written.
+/// Writes a nested message, whose length is known only afterwards.
 pub fn nested(out: &mut Vec<u8>, tag: u32, write: impl FnOnce(&mut Vec<u8>)) {
     encode_key(tag, WireType::LengthDelimited, out);
     let length_at = out.len();
-    // Nearly all are short.
+    // Most lengths take one byte.
     out.push(0);
     let begin = out.len();
     write(out);
@@ -34,7 +34,7 @@ pub fn nested(out: &mut Vec<u8>, tag: u32, write: impl FnOnce(&mut Vec<u8>)) {
     encode_varint(length, &mut &mut out[length_at..length_at + width]);
 }
 
-/// A message that is written already.
+/// An encoded message.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Written(pub Bytes);
 
@@ -43,7 +43,7 @@ impl Message for Written {
         buf.put_slice(&self.0);
     }
 
-    /// Nobody sends one.
+    /// Skips all fields: this type is never received.
     fn merge_field(
         &mut self,
         tag: u32,
@@ -70,7 +70,7 @@ mod tests {
     use crate::proto::data::Filter;
 
     #[test]
-    fn what_is_written_is_the_message() {
+    fn written_fields_equal_the_encoded_message() {
         for length in [0, 1, 100, 127, 128, 129, 16_383, 16_384, 70_000] {
             let value = vec![7; length];
             let mut out = Vec::new();
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn nested_messages_have_their_lengths() {
+    fn nested_messages_are_prefixed_with_their_length() {
         for length in [0, 1, 120, 121, 122, 123, 127, 128, 16_000, 16_383, 16_384, 3_000_000] {
             let value = vec![7; length];
             let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! Reading a range of rows, over as many regions as it has, ahead of who consumes it.
+//! Scans: read a range of rows across regions, ahead of the consumer.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(crate) mod cursor;
 mod reader;
 use reader::Reader;
 
-/// What is to be read: a range of rows, in their order.
+/// A range of rows to read, in row order.
 #[derive(Debug, Clone)]
 pub struct Scan {
     pub(crate) start: Bytes,
@@ -26,11 +26,11 @@ pub struct Scan {
     pub(crate) limit: Option<u64>,
     pub(crate) call_rows_max: u32,
     pub(crate) call_bytes_max: u64,
-    pub(crate) answers_ahead: usize,
+    pub(crate) responses_ahead: usize,
 }
 
 impl Scan {
-    /// From the first row on, up to the second and without it; an empty one leaves that end open.
+    /// Selects rows from `start` up to, but not including, `stop`. An empty key leaves that end open.
     pub fn range(start: impl Into<Bytes>, stop: impl Into<Bytes>) -> Self {
         Self {
             start: start.into(),
@@ -39,15 +39,16 @@ impl Scan {
             limit: None,
             call_rows_max: 10_000,
             call_bytes_max: 2 << 20,
-            answers_ahead: 2,
+            responses_ahead: 2,
         }
     }
 
+    /// Selects all rows.
     pub fn all() -> Self {
         Self::range(Bytes::new(), Bytes::new())
     }
 
-    /// All rows whose keys begin so.
+    /// Selects the rows whose keys start with `prefix`.
     pub fn prefix(prefix: impl Into<Bytes>) -> Self {
         let prefix = prefix.into();
         let mut stop = prefix.to_vec();
@@ -60,88 +61,89 @@ impl Scan {
         Self::range(prefix, stop)
     }
 
-    /// Only these of the rows' cells.
+    /// Reads the selected cells only.
     pub fn select(mut self, selection: Selection) -> Self {
         self.selection = selection;
         self
     }
 
-    /// The first so many rows.
+    /// Reads this number of rows at most.
     pub fn limit(mut self, rows: u64) -> Self {
         self.limit = Some(rows);
         self
     }
 
-    /// Of one answer, and how many answers are read ahead: what is held in memory is about one more
-    /// than that many.
+    /// Sets the size of a response, and the number of responses to read ahead. About one more than that number is in
+    /// memory.
     pub fn answers(mut self, bytes_max: u64, ahead: usize) -> Self {
-        (self.call_bytes_max, self.answers_ahead) = (bytes_max.max(1), ahead.max(1));
+        (self.call_bytes_max, self.responses_ahead) = (bytes_max.max(1), ahead.max(1));
         self
     }
 
-    /// Of one answer.
+    /// Sets the maximum number of rows in a response.
     pub fn rows_per_answer(mut self, rows: u32) -> Self {
         self.call_rows_max = rows.max(1);
         self
     }
 }
 
-/// The rows of a scan. They come in order, each once, whatever happens to the servers meanwhile;
-/// an error is the end. Dropping it ends the scan.
+/// The rows of a scan, in order, each once, even if servers fail meanwhile. An error ends the scan, and so does dropping
+/// this value.
 #[derive(Debug)]
 pub struct Rows {
-    answers: mpsc::Receiver<Result<Answer, Error>>,
-    read: VecDeque<Row>,
+    batches: mpsc::Receiver<Result<Batch, Error>>,
+    /// Rows of the last batch that were not returned yet.
+    buffered: VecDeque<Row>,
     scanner: u64,
-    /// The task that reads ahead; nothing once it was seen to end.
+    /// The task that reads ahead; `None` once its end was checked.
     reader: Option<JoinHandle<()>>,
 }
 
-/// What one answer of a server brought.
+/// The complete rows of one response.
 #[derive(Debug)]
-struct Answer {
+struct Batch {
     rows: Vec<Row>,
-    /// Which of the scan's scanners.
+    /// The ordinal of the scanner, from 1.
     scanner: u64,
 }
 
 impl Rows {
     pub(crate) fn start(cluster: Arc<Cluster>, table: TableName, scan: Scan) -> Self {
-        let (sender, answers) = mpsc::channel(scan.answers_ahead.max(1));
+        let (sender, batches) = mpsc::channel(scan.responses_ahead.max(1));
         let reader = tokio::spawn(Reader::new(cluster, table, scan, sender).run());
-        Self { answers, read: VecDeque::new(), scanner: 0, reader: Some(reader) }
+        Self { batches, buffered: VecDeque::new(), scanner: 0, reader: Some(reader) }
     }
 
-    /// The next row; nothing at the end.
+    /// Returns the next row, or `None` at the end.
     pub async fn next(&mut self) -> Option<Result<Row, Error>> {
-        while self.read.is_empty() {
+        while self.buffered.is_empty() {
             match self.next_batch().await? {
-                Ok(rows) => self.read = rows.into(),
+                Ok(rows) => self.buffered = rows.into(),
                 Err(error) => return Some(Err(error)),
             }
         }
-        self.read.pop_front().map(Ok)
+        self.buffered.pop_front().map(Ok)
     }
 
-    /// All rows that are there, at the least one; nothing at the end. Cheaper than one by one.
+    /// Returns the next rows, at least one, or `None` at the end. Cheaper than one row at a time.
     pub async fn next_batch(&mut self) -> Option<Result<Vec<Row>, Error>> {
-        if !self.read.is_empty() {
-            return Some(Ok(std::mem::take(&mut self.read).into()));
+        if !self.buffered.is_empty() {
+            return Some(Ok(std::mem::take(&mut self.buffered).into()));
         }
-        if let Some(answer) = self.answers.recv().await {
-            return Some(answer.map(|Answer { rows, scanner }| {
+        if let Some(batch) = self.batches.recv().await {
+            return Some(batch.map(|Batch { rows, scanner }| {
                 self.scanner = scanner;
                 rows
             }));
         }
-        // An end that is none, as of a task that panicked, must not look like one.
+        // A reader that panicked or was cancelled must not look like the end of the scan.
         let ended = self.reader.as_mut()?.await;
         self.reader = None;
         ended.err().map(|_| Err(Error::Closed))
     }
 
-    /// Which scanner the last row, or the last batch, came from: 1 for the first. Rows of one scanner are
-    /// of one moment; the next one, of the region that follows or after a fault, is of a later moment.
+    /// Returns the ordinal, from 1, of the scanner that the last row or batch came from. Rows of one scanner are of one
+    /// point in time; each further scanner, in the next region or after a failure, reads a later one.
     pub fn scanner(&self) -> u64 {
         self.scanner
     }
@@ -152,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prefix_ends_before_what_follows() {
+    fn prefix_scan_stops_before_the_next_prefix() {
         let stop = |prefix: &'static [u8]| Scan::prefix(prefix).stop;
         assert_eq!(stop(b"ab"), &b"ac"[..]);
         assert_eq!(stop(b"a\xff\xff"), &b"b"[..]);

@@ -1,5 +1,5 @@
-//! The task behind a scan: it opens a scanner in one region after the other, and again after the
-//! last complete row when one is gone.
+//! The task of a scan: opens a scanner in one region after the other, and reopens a lost scanner after the last complete
+//! row.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
 use super::cursor::Cursor;
-use super::{Answer, Scan};
+use super::{Batch, Scan};
 use crate::backoff;
 use crate::cluster::Cluster;
 use crate::connection::{Call, Service};
@@ -21,44 +21,44 @@ use crate::remote_exception::RetryAction;
 use crate::rows::{self, Row};
 use crate::wire::WireError;
 
-type Answers = mpsc::Sender<Result<Answer, Error>>;
+type Batches = mpsc::Sender<Result<Batch, Error>>;
 
 pub(super) struct Reader {
     cluster: Arc<Cluster>,
     table: TableName,
     scan: Scan,
-    place: Cursor,
-    answers: Answers,
-    /// When something came last: without anything, the operation's time passes.
+    cursor: Cursor,
+    batches: Batches,
+    /// The time of the last response. The operation's timeout starts here.
     progress: Instant,
-    /// The `progress` before the first loss at this place: a scanner that is opened where one was lost
-    /// may say again and again that there is more, and get no further.
+    /// The value of `progress` before the first failure at this position: scanners that are reopened here may send
+    /// heartbeats and be lost again, without any row.
     stuck_since: Option<Instant>,
-    /// Losses at this place.
+    /// Failures at this position.
     failed: u32,
-    /// Scanners that were opened.
+    /// Scanners opened so far.
     scanner: u64,
 }
 
 /// A scanner that is open on a server.
-struct Open {
+struct OpenScanner {
     region: Arc<Region>,
     id: u64,
     next_call_seq: u64,
 }
 
-/// Nobody reads any more.
-struct Gone;
+/// The scan has ended: its consumer was dropped, or got an error.
+struct Ended;
 
 impl Reader {
-    pub fn new(cluster: Arc<Cluster>, table: TableName, scan: Scan, answers: Answers) -> Self {
-        let place = Cursor::new(scan.start.clone(), scan.stop.clone(), scan.limit);
+    pub fn new(cluster: Arc<Cluster>, table: TableName, scan: Scan, batches: Batches) -> Self {
+        let cursor = Cursor::new(scan.start.clone(), scan.stop.clone(), scan.limit);
         Self {
             cluster,
             table,
             scan,
-            place,
-            answers,
+            cursor,
+            batches,
             progress: Instant::now(),
             stuck_since: None,
             failed: 0,
@@ -68,27 +68,27 @@ impl Reader {
 
     pub async fn run(mut self) {
         let mut open = None;
-        while !self.place.is_done() && !self.answers.is_closed() {
-            let followed = match self.step(&mut open).await {
-                Ok(rows) => self.give_out(rows).await,
+        while !self.cursor.is_done() && !self.batches.is_closed() {
+            let result = match self.step(&mut open).await {
+                Ok(rows) => self.send_rows(rows).await,
                 Err(error) => self.recover(&mut open, error).await,
             };
-            if followed.is_err() {
+            if result.is_err() {
                 break;
             }
         }
-        // Whoever waits for the end need not wait for this.
-        drop(self.answers);
+        // Ends the scan before the scanner is closed, so that the consumer does not wait for that.
+        drop(self.batches);
         if let Some(open) = open {
             close(&self.cluster, &open).await;
         }
     }
 
-    /// One call and what comes of it.
-    async fn step(&mut self, open: &mut Option<Open>) -> Result<Vec<Row>, Error> {
-        let most = self.cluster.config.row_bytes_max;
-        if let Some(row) = self.place.longer_than(most) {
-            return Err(Error::RowTooLong { row: Bytes::copy_from_slice(row), most });
+    /// Makes one call and returns the rows that it completes.
+    async fn step(&mut self, open: &mut Option<OpenScanner>) -> Result<Vec<Row>, Error> {
+        let bytes_max = self.cluster.config.row_bytes_max;
+        if let Some(row) = self.cursor.longer_than(bytes_max) {
+            return Err(Error::RowTooLong { row: Bytes::copy_from_slice(row), bytes_max });
         }
         let since = match open {
             Some(_) => self.progress,
@@ -97,37 +97,37 @@ impl Reader {
         let deadline = since + self.cluster.config.operation_timeout;
         let region = match open {
             Some(open) => open.region.clone(),
-            None => self.cluster.locate(&self.table, &self.place.next_row(), deadline).await?,
+            None => self.cluster.locate(&self.table, &self.cursor.next_row(), deadline).await?,
         };
         let request = self.request(&region, open.as_ref());
         let call = Call::new("Scan", &request, self.cluster.call_deadline(deadline));
-        let answer =
+        let response =
             self.cluster.call::<_, ScanResponse>(&region.server, Service::Rows, call).await;
-        let read = answer.and_then(|(answer, cells)| {
+        let read = response.and_then(|(response, cells)| {
             let server = region.server.clone();
-            let rows = self.take(open, &region, &answer, cells);
+            let rows = self.take(open, &region, &response, cells);
             rows.map_err(|source| Error::Protocol { server, source })
         });
         if let Err(error) = &read {
-            self.cluster.learn(&self.table, &region, error);
+            self.cluster.handle_error(&self.table, &region, error);
         }
         read
     }
 
-    fn request(&self, region: &Region, open: Option<&Open>) -> ScanRequest {
+    fn request(&self, region: &Region, open: Option<&OpenScanner>) -> ScanRequest {
         let common = ScanRequest {
             number_of_rows: Some(self.scan.call_rows_max),
             client_handles_partials: Some(true),
             client_handles_heartbeats: Some(true),
-            limit_of_rows: self.place.remaining().map(|rows| u32::try_from(rows).unwrap_or(0)),
+            limit_of_rows: self.cursor.remaining().map(|rows| u32::try_from(rows).unwrap_or(0)),
             ..ScanRequest::default()
         };
-        if let Some(Open { id, next_call_seq, .. }) = open {
+        if let Some(OpenScanner { id, next_call_seq, .. }) = open {
             let next_call_seq = Some(*next_call_seq);
             return ScanRequest { scanner_id: Some(*id), next_call_seq, ..common };
         }
-        let (start, includes_start) = self.place.start();
-        let (stop, selection) = (self.place.stop(), &self.scan.selection);
+        let (start, includes_start) = self.cursor.start();
+        let (stop, selection) = (self.cursor.stop(), &self.scan.selection);
         let scan = proto::Scan {
             column: selection.columns.clone(),
             filter: selection.filter(),
@@ -144,61 +144,61 @@ impl Reader {
         ScanRequest { region, scan: Some(scan), next_call_seq: Some(0), ..common }
     }
 
-    /// Takes an answer apart: rows, and whether the scanner still stands.
+    /// Processes a response: updates the scanner and the cursor, and returns the completed rows.
     fn take(
         &mut self,
-        open: &mut Option<Open>,
+        open: &mut Option<OpenScanner>,
         region: &Arc<Region>,
-        answer: &ScanResponse,
+        response: &ScanResponse,
         cells: Bytes,
     ) -> Result<Vec<Row>, WireError> {
         match open {
             Some(open) => open.next_call_seq += 1,
             None => {
-                let id = answer.scanner_id;
-                let id = id.ok_or(WireError::Malformed("a scanner without a number"))?;
-                *open = Some(Open { region: region.clone(), id, next_call_seq: 1 });
+                let id = response.scanner_id;
+                let id = id.ok_or(WireError::Malformed("the response has no scanner id"))?;
+                *open = Some(OpenScanner { region: region.clone(), id, next_call_seq: 1 });
                 self.scanner += 1;
             }
         }
         let bytes = cells.len();
-        let results = rows::of_scan(answer, cells)?;
+        let results = rows::from_scan(response, cells)?;
         let is_empty = results.is_empty();
-        let is_heartbeat = answer.heartbeat_message.unwrap_or(false);
-        let before = (self.place.start().0.clone(), self.place.start().1);
-        let mut rows = self.place.take(region, results, bytes)?;
-        let region_has_more = answer.more_results_in_region.unwrap_or(!is_empty || is_heartbeat);
-        if answer.more_results == Some(false) {
-            rows.extend(self.place.end());
-            // The server has closed it.
+        let is_heartbeat = response.heartbeat_message.unwrap_or(false);
+        let before = (self.cursor.start().0.clone(), self.cursor.start().1);
+        let mut rows = self.cursor.take(region, results, bytes)?;
+        let region_has_more = response.more_results_in_region.unwrap_or(!is_empty || is_heartbeat);
+        if response.more_results == Some(false) {
+            rows.extend(self.cursor.end());
+            // The server has closed the scanner.
             *open = None;
         } else if !region_has_more {
-            rows.extend(self.place.end_region(region));
+            rows.extend(self.cursor.end_region(region));
             *open = None;
         }
-        // An empty answer that only says that there is more is progress, too: the server looks on. It is
-        // that scanner's alone, and lost with it: only rows, or a region's end, are for good.
+        // A heartbeat is progress too, because the server continues to search. But that progress is lost with the
+        // scanner: only rows and the end of a region advance the cursor.
         self.progress = Instant::now();
-        if self.place.start() != (&before.0, before.1) {
+        if self.cursor.start() != (&before.0, before.1) {
             (self.stuck_since, self.failed) = (None, 0);
         }
         Ok(rows)
     }
 
-    async fn give_out(&mut self, rows: Vec<Row>) -> Result<(), Gone> {
+    async fn send_rows(&mut self, rows: Vec<Row>) -> Result<(), Ended> {
         if rows.is_empty() {
             return Ok(());
         }
-        let given =
-            self.answers.send(Ok(Answer { rows, scanner: self.scanner })).await.map_err(|_| Gone);
-        // The time of who reads is not the servers'.
+        let sent =
+            self.batches.send(Ok(Batch { rows, scanner: self.scanner })).await.map_err(|_| Ended);
+        // The time that the consumer takes does not count against the servers.
         self.progress = Instant::now();
-        given
+        sent
     }
 
-    /// After a fault: waits, or gives up.
-    async fn recover(&mut self, open: &mut Option<Open>, error: Error) -> Result<(), Gone> {
-        self.place.reset();
+    /// Waits before the next scanner after a failure, or ends the scan with the error.
+    async fn recover(&mut self, open: &mut Option<OpenScanner>, error: Error) -> Result<(), Ended> {
+        self.cursor.reset();
         if let Some(open) = open.take()
             && error.retry_action() != RetryAction::DropServer
         {
@@ -212,13 +212,13 @@ impl Reader {
             let last = Some(Arc::new(error.clone()));
             let final_error = match error.retry_action() {
                 RetryAction::Fail => error,
-                _ => Error::Deadline { what: "a step of a scan", limit, last },
+                _ => Error::Deadline { what: "a scan without progress", limit, last },
             };
-            let _ = self.answers.send(Err(final_error)).await;
-            return Err(Gone);
+            let _ = self.batches.send(Err(final_error)).await;
+            return Err(Ended);
         }
-        tracing::debug!(table = %self.table, %error, "a scan is taken up again");
-        // The first scanner that is gone was most often just too old.
+        tracing::debug!(table = %self.table, %error, "resuming a scan");
+        // A first lost scanner has mostly just expired, so it is reopened without a delay.
         let is_first_loss = self.failed == 0 && error.retry_action() == RetryAction::Reopen;
         self.failed += 1;
         if is_first_loss {
@@ -226,18 +226,18 @@ impl Reader {
         }
         tokio::select! {
             () = sleep(delay) => Ok(()),
-            () = self.answers.closed() => Err(Gone),
+            () = self.batches.closed() => Err(Ended),
         }
     }
 
-    fn close_later(&self, open: Open) {
+    fn close_later(&self, open: OpenScanner) {
         let cluster = self.cluster.clone();
         tokio::spawn(async move { close(&cluster, &open).await });
     }
 }
 
-/// Lets the server forget the scanner, which it would do by itself in a minute.
-async fn close(cluster: &Cluster, open: &Open) {
+/// Closes a scanner, which would otherwise stay open on the server until its lease expires, after a minute by default.
+async fn close(cluster: &Cluster, open: &OpenScanner) {
     let request = ScanRequest {
         scanner_id: Some(open.id),
         number_of_rows: Some(0),

@@ -1,39 +1,40 @@
-//! Cells, as HBase's `KeyValueCodec` lays them out: all numbers big-endian,
+//! Cells in the format of HBase's `KeyValueCodec`, with all numbers big-endian:
 //!
 //! ```text
-//! u32 length of what follows · u32 key · u32 value ·
-//! u16 row · row · u8 family · family · qualifier · u64 timestamp · u8 kind · value
+//! u32 length of the rest · u32 key length · u32 value length ·
+//! u16 row length · row · u8 family length · family · qualifier · u64 timestamp · u8 kind · value
 //! ```
 
 use bytes::{Buf, BufMut, Bytes};
 
 use super::WireError;
 
-/// Put where no timestamp is given: the server takes its own time.
+/// The timestamp of a cell without one: the server replaces it with its own time.
 pub const LATEST: u64 = i64::MAX as u64;
 
 pub const ROW_BYTES_MAX: usize = i16::MAX as usize;
 pub const FAMILY_BYTES_MAX: usize = i8::MAX as usize;
 
-/// Lengths of key and value.
+/// The size of the lengths of key and value.
 const LENGTHS: usize = 8;
-/// Of a key without row, family and qualifier: their lengths, the timestamp, the kind.
+/// The size of a key without row, family and qualifier: the lengths of row and family, timestamp and kind.
 const KEY_BYTES_MIN: usize = 2 + 1 + STAMP_BYTES;
+/// The size of timestamp and kind.
 const STAMP_BYTES: usize = 9;
-/// Of a cell in a block, with its length.
+/// The minimum size of a cell in a block, with its length.
 pub const CELL_BYTES_MIN: usize = 4 + LENGTHS + KEY_BYTES_MIN;
 
-/// What a cell says.
+/// The type of a cell: a put, or a delete marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     Put,
-    /// One version of a column.
+    /// Deletes one version of a column.
     Delete,
-    /// One version of all columns of a family.
+    /// Deletes one version of all columns of a family.
     DeleteFamilyVersion,
-    /// A column, up to the timestamp.
+    /// Deletes the versions of a column up to the timestamp.
     DeleteColumn,
-    /// A family, up to the timestamp.
+    /// Deletes the cells of a family up to the timestamp.
     DeleteFamily,
 }
 
@@ -60,7 +61,7 @@ impl Kind {
     }
 }
 
-/// The parts of a cell that is to be written.
+/// The parts of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parts<'a> {
     pub row: &'a [u8],
@@ -76,12 +77,13 @@ impl Parts<'_> {
         KEY_BYTES_MIN + self.row.len() + self.family.len() + self.qualifier.len()
     }
 
-    /// As [`Parts::put`] writes it.
+    /// Returns the number of bytes that [`Parts::put`] writes.
     pub fn encoded_len(&self) -> usize {
         4 + LENGTHS + self.key_bytes() + self.value.len()
     }
 
-    /// Lengths must be within their bounds, which whoever takes rows from outside has checked.
+    /// Appends the encoded cell. Row and family must be within their maximum lengths, which `Action::check` and
+    /// [`Cell::from_parts`] ensure.
     pub fn put(&self, out: &mut Vec<u8>) {
         let key_bytes = self.key_bytes();
         out.reserve(self.encoded_len());
@@ -99,10 +101,10 @@ impl Parts<'_> {
     }
 }
 
-/// A cell that was read. It shares the buffer that it came in; [`Cell::detached`] has its own.
+/// A decoded cell. It shares the buffer of its response; [`Cell::detached`] copies it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Cell {
-    /// From the lengths on.
+    /// The encoded cell without the first length.
     bytes: Bytes,
     key_bytes: u32,
     row_bytes: u16,
@@ -126,7 +128,7 @@ impl Cell {
         (&self.bytes[self.key_end() - STAMP_BYTES..]).get_u64()
     }
 
-    /// Nothing where a later HBase has a kind that is not known here.
+    /// Returns `None` for a kind that this crate does not know.
     pub fn kind(&self) -> Option<Kind> {
         Kind::from_code(self.bytes[self.key_end() - 1])
     }
@@ -135,67 +137,67 @@ impl Cell {
         &self.bytes[self.key_end()..]
     }
 
-    /// The row without copying it.
+    /// Returns the row without copying it.
     pub fn row_bytes(&self) -> Bytes {
         self.bytes.slice(LENGTHS + 2..self.row_end())
     }
 
-    /// The value without copying it.
+    /// Returns the value without copying it.
     pub fn value_bytes(&self) -> Bytes {
         self.bytes.slice(self.key_end()..)
     }
 
-    /// A copy that does not keep the whole answer in memory which it came in.
+    /// Returns a copy that does not keep the response's buffer in memory.
     pub fn detached(&self) -> Self {
         Self { bytes: Bytes::copy_from_slice(&self.bytes), ..*self }
     }
 
-    /// The cell that is at the beginning of a block, which is taken from it.
+    /// Decodes and removes the first cell of a block.
     ///
     /// # Errors
-    /// Where it is cut off, or lengths contradict each other.
+    /// Fails if the cell is truncated or has inconsistent lengths.
     pub fn take(block: &mut Bytes) -> Result<Self, WireError> {
-        const CUT: WireError = WireError::Cut { part: "a cell" };
+        const TRUNCATED: WireError = WireError::Truncated { part: "a cell" };
         if block.len() < 4 {
-            return Err(CUT);
+            return Err(TRUNCATED);
         }
         let length = block.get_u32() as usize;
         if length > block.len() {
-            return Err(CUT);
+            return Err(TRUNCATED);
         }
         Self::parse(block.split_to(length))
     }
 
     fn parse(mut bytes: Bytes) -> Result<Self, WireError> {
-        const LENGTHS_DIFFER: WireError = WireError::Malformed("a cell whose lengths do not agree");
+        const INCONSISTENT: WireError = WireError::Malformed("a cell has inconsistent lengths");
         if bytes.len() < LENGTHS + KEY_BYTES_MIN {
-            return Err(WireError::Cut { part: "a cell" });
+            return Err(WireError::Truncated { part: "a cell" });
         }
         let mut head = &bytes[..LENGTHS + 2];
         let (key_bytes, value_bytes) = (head.get_u32(), head.get_u32());
         let row_bytes = head.get_u16();
         let all = LENGTHS as u64 + u64::from(key_bytes) + u64::from(value_bytes);
         if all > bytes.len() as u64 || (key_bytes as usize) < KEY_BYTES_MIN + row_bytes as usize {
-            return Err(LENGTHS_DIFFER);
+            return Err(INCONSISTENT);
         }
         let row_end = LENGTHS + 2 + usize::from(row_bytes);
         let family_bytes = bytes[row_end];
         let used = KEY_BYTES_MIN + usize::from(row_bytes) + usize::from(family_bytes);
         if (key_bytes as usize) < used {
-            return Err(LENGTHS_DIFFER);
+            return Err(INCONSISTENT);
         }
-        // What follows the value are tags, which are not shown.
+        // Tags follow the value. They are dropped.
         bytes.truncate(all as usize);
         Ok(Self { bytes, key_bytes, row_bytes, family_bytes })
     }
 
-    /// From its parts, as where an answer has no block of cells.
+    /// Builds a cell from its parts, for responses without a cell block.
     ///
     /// # Errors
-    /// Where a part is too long for a cell.
+    /// Fails if the row or the family is too long.
     pub fn from_parts(parts: &Parts<'_>, kind_code: u8) -> Result<Self, WireError> {
         if parts.row.len() > ROW_BYTES_MAX || parts.family.len() > FAMILY_BYTES_MAX {
-            return Err(WireError::Malformed("a cell with too long a row or family"));
+            return Err(WireError::Malformed("a cell has a too long row or family"));
         }
         let mut out = Vec::with_capacity(parts.encoded_len());
         parts.put(&mut out);
@@ -246,13 +248,13 @@ mod tests {
     }
 
     #[test]
-    fn layout_is_that_of_key_value_codec() {
+    fn layout_matches_key_value_codec() {
         let wanted = b"\0\0\0\x1f\0\0\0\x12\0\0\0\x05\0\x03row\x01fqq\x01\x02\x03\x04\x05\x06\x07\x08\x04value";
         assert_eq!(&encoded(&PARTS)[..], wanted);
     }
 
     #[track_caller]
-    fn check_back(parts: Parts<'_>) {
+    fn check_round_trip(parts: Parts<'_>) {
         let mut block = encoded(&parts);
         let cell = Cell::take(&mut block).unwrap();
         assert!(block.is_empty());
@@ -270,24 +272,24 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
-        check_back(PARTS);
-        check_back(Parts { qualifier: b"", value: b"", ..PARTS });
-        check_back(Parts { kind: Kind::DeleteFamily, timestamp: LATEST, ..PARTS });
-        check_back(Parts { row: &[7; ROW_BYTES_MAX], ..PARTS });
+    fn cells_survive_a_round_trip() {
+        check_round_trip(PARTS);
+        check_round_trip(Parts { qualifier: b"", value: b"", ..PARTS });
+        check_round_trip(Parts { kind: Kind::DeleteFamily, timestamp: LATEST, ..PARTS });
+        check_round_trip(Parts { row: &[7; ROW_BYTES_MAX], ..PARTS });
     }
 
     #[test]
-    fn every_cut_of_a_cell_is_an_error() {
+    fn cell_truncated_anywhere_is_an_error() {
         let whole = encoded(&PARTS);
         for end in 0..whole.len() {
-            assert!(Cell::take(&mut whole.slice(..end)).is_err(), "cut at {end}");
+            assert!(Cell::take(&mut whole.slice(..end)).is_err(), "truncated at {end}");
         }
     }
 
     #[test]
-    fn lengths_that_contradict_are_errors() {
-        // Of the key, the value, the row, the family.
+    fn inconsistent_lengths_are_errors() {
+        // The offsets of the lengths of key, value, row and family.
         for at in [7, 11, 13, 17] {
             let mut bytes = encoded(&PARTS).to_vec();
             bytes[at] = 0x7f;
@@ -296,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_are_passed_over() {
+    fn tags_are_dropped() {
         let mut bytes = encoded(&PARTS).to_vec();
         bytes[3] += 4;
         bytes.extend_from_slice(b"tags");

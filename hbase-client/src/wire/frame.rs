@@ -1,6 +1,6 @@
-//! Frames. A request is its length (u32), a header, a parameter, a block of cells; an answer is
-//! its length, a header, a message, a block of cells. Header and message have their lengths as
-//! varints before them; the block's is in the header.
+//! Frames. A request is a length (u32), a header, a parameter and a cell block; a response is a length, a header, a
+//! message and a cell block. Header, parameter and message are prefixed with their lengths as varints; the length of
+//! the cell block is in the header.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use prost::Message;
@@ -11,17 +11,17 @@ use crate::proto::rpc::{
     CellBlockMeta, ConnectionHeader, ExceptionResponse, RequestHeader, ResponseHeader,
 };
 
-/// `HBas`, version 0, and who we are: 0x50, nobody checks it. Kerberos would be 0x51, and then a
-/// negotiation before the header.
+/// `HBas`, version 0, and the authentication: 0x50 is the simple one, without a check. Kerberos would be 0x51, followed
+/// by a negotiation before the header.
 const PREAMBLE: &[u8] = b"HBas\x00\x50";
 
-/// No server answers with more; what announces more speaks another protocol.
-pub const ANSWER_BYTES_MAX: usize = 256 << 20;
+/// The maximum length of a response. No HBase server sends more, so a greater length is of another protocol.
+pub const RESPONSE_BYTES_MAX: usize = 256 << 20;
 
-/// Of the length before each frame.
+/// The size of the length before each frame.
 pub const LENGTH_BYTES: usize = 4;
 
-/// What a connection begins with.
+/// Returns the first bytes of a connection.
 pub fn greeting(header: &ConnectionHeader) -> Bytes {
     let mut out = BytesMut::with_capacity(PREAMBLE.len() + LENGTH_BYTES + header.encoded_len());
     out.put_slice(PREAMBLE);
@@ -30,7 +30,7 @@ pub fn greeting(header: &ConnectionHeader) -> Bytes {
     out.freeze()
 }
 
-/// A call, whole.
+/// A request frame.
 #[derive(Debug)]
 pub struct Request<'a, M> {
     pub call_id: u32,
@@ -42,13 +42,13 @@ pub struct Request<'a, M> {
 }
 
 impl<M: Message> Request<'_, M> {
-    /// With the length before it.
+    /// Encodes the frame, including its length.
     pub fn encode(&self) -> Bytes {
         let length = self.cells.len() as u32;
         let header = RequestHeader {
             call_id: Some(self.call_id),
             method_name: Some(self.method.to_owned()),
-            // Always there, and of length 0 where it has nothing to say.
+            // The parameter is always present, with length 0 if it is empty.
             request_param: Some(true),
             cell_block_meta: (length > 0).then_some(CellBlockMeta { length: Some(length) }),
             priority: self.priority,
@@ -69,22 +69,22 @@ impl<M: Message> Request<'_, M> {
     }
 }
 
-/// How many bytes the answer has whose length came.
+/// Decodes the length of a response.
 ///
 /// # Errors
-/// Where no answer has so many.
-pub fn answer_length(length: [u8; LENGTH_BYTES]) -> Result<usize, WireError> {
+/// Fails if no response has this length.
+pub fn response_length(length: [u8; LENGTH_BYTES]) -> Result<usize, WireError> {
     let announced = u32::from_be_bytes(length) as usize;
     match announced {
-        0 => Err(WireError::Malformed("an answer without a byte")),
-        1..=ANSWER_BYTES_MAX => Ok(announced),
-        _ => Err(WireError::TooLong { announced, most: ANSWER_BYTES_MAX }),
+        0 => Err(WireError::Malformed("the response is empty")),
+        1..=RESPONSE_BYTES_MAX => Ok(announced),
+        _ => Err(WireError::TooLong { announced, bytes_max: RESPONSE_BYTES_MAX }),
     }
 }
 
-/// An answer, as far as it can be read without knowing what was asked.
+/// A response, decoded as far as possible without knowing the request.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answer {
+pub struct Response {
     pub call_id: u32,
     pub outcome: Result<Payload, ExceptionResponse>,
 }
@@ -96,31 +96,34 @@ pub struct Payload {
 }
 
 impl Payload {
+    /// Decodes the message.
+    ///
     /// # Errors
-    /// Where it is another message.
+    /// Fails if it is not a message of this type.
     pub fn decode<M: Message + Default>(&self) -> Result<M, WireError> {
-        M::decode(self.message.clone()).map_err(|error| WireError::unreadable("an answer", error))
+        M::decode(self.message.clone())
+            .map_err(|error| WireError::unreadable("the response message", error))
     }
 }
 
-impl Answer {
-    /// From what follows the length.
+impl Response {
+    /// Decodes a frame without its length.
     ///
     /// # Errors
-    /// Where it is no answer.
+    /// Fails if it is not a response.
     pub fn decode(mut frame: Bytes) -> Result<Self, WireError> {
-        let header = ResponseHeader::decode(delimited(&mut frame, "the header of an answer")?)
-            .map_err(|error| WireError::unreadable("the header of an answer", error))?;
+        let header = ResponseHeader::decode(delimited(&mut frame, "the response header")?)
+            .map_err(|error| WireError::unreadable("the response header", error))?;
         let Some(call_id) = header.call_id else {
-            return Err(WireError::Malformed("an answer that does not say to which call"));
+            return Err(WireError::Malformed("the response has no call id"));
         };
         if let Some(exception) = header.exception {
             return Ok(Self { call_id, outcome: Err(exception) });
         }
-        let message = delimited(&mut frame, "the message of an answer")?;
+        let message = delimited(&mut frame, "the response message")?;
         let cells = header.cell_block_meta.and_then(|meta| meta.length).unwrap_or(0) as usize;
         if cells != frame.len() {
-            return Err(WireError::Cut { part: "the cells of an answer" });
+            return Err(WireError::Truncated { part: "the cell block of the response" });
         }
         Ok(Self { call_id, outcome: Ok(Payload { message, cells: frame }) })
     }
@@ -128,9 +131,9 @@ impl Answer {
 
 fn delimited(frame: &mut Bytes, part: &'static str) -> Result<Bytes, WireError> {
     let length =
-        prost::decode_length_delimiter(&mut *frame).map_err(|_| WireError::Cut { part })?;
+        prost::decode_length_delimiter(&mut *frame).map_err(|_| WireError::Truncated { part })?;
     if length > frame.remaining() {
-        return Err(WireError::Cut { part });
+        return Err(WireError::Truncated { part });
     }
     Ok(frame.split_to(length))
 }
@@ -145,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn greeting_is_as_hbase_takes_it() {
+    fn greeting_is_encoded_as_hbase_expects() {
         let greeting = greeting(&ConnectionHeader {
             user_info: Some(UserInformation { effective_user: "root".to_owned() }),
             service_name: Some("ClientMetaService".to_owned()),
@@ -156,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn request_is_as_hbase_takes_it() {
+    fn request_is_encoded_as_hbase_expects() {
         let (param, method) = (&Empty {}, "GetClusterId");
         let (timeout_ms, priority) = (10_000, None);
         let request = Request { call_id: 1, method, timeout_ms, priority, param, cells: &[] };
@@ -164,7 +167,7 @@ mod tests {
         assert_eq!(hex(&request.encode()), wanted);
     }
 
-    fn answer(header: &ResponseHeader, message: &[u8], cells: &[u8]) -> Vec<u8> {
+    fn response(header: &ResponseHeader, message: &[u8], cells: &[u8]) -> Vec<u8> {
         let mut bytes = header.encode_length_delimited_to_vec();
         encode_varint(message.len() as u64, &mut bytes);
         bytes.extend_from_slice(message);
@@ -178,42 +181,42 @@ mod tests {
     }
 
     #[test]
-    fn answer_has_message_and_cells() {
-        let bytes = answer(&header(3), b"ab", b"xyz");
-        let read = Answer::decode(bytes.into()).unwrap();
+    fn response_has_message_and_cells() {
+        let bytes = response(&header(3), b"ab", b"xyz");
+        let read = Response::decode(bytes.into()).unwrap();
         let payload =
             Payload { message: Bytes::from_static(b"ab"), cells: Bytes::from_static(b"xyz") };
-        assert_eq!(read, Answer { call_id: 7, outcome: Ok(payload) });
+        assert_eq!(read, Response { call_id: 7, outcome: Ok(payload) });
     }
 
     #[test]
-    fn every_cut_of_an_answer_is_an_error() {
-        let bytes = answer(&header(3), b"ab", b"xyz");
+    fn response_truncated_anywhere_is_an_error() {
+        let bytes = response(&header(3), b"ab", b"xyz");
         for end in 0..bytes.len() {
             let cut = Bytes::copy_from_slice(&bytes[..end]);
-            assert!(Answer::decode(cut).is_err(), "cut at {end}");
+            assert!(Response::decode(cut).is_err(), "truncated at {end}");
         }
     }
 
     #[test]
-    fn bytes_that_are_not_announced_are_an_error() {
+    fn wrong_length_of_the_cell_block_is_an_error() {
         for (announced, cells) in [(3, &b"wxyz"[..]), (0, b"x")] {
-            let bytes = answer(&header(announced), b"ab", cells);
-            assert!(Answer::decode(bytes.into()).is_err(), "{announced}");
+            let bytes = response(&header(announced), b"ab", cells);
+            assert!(Response::decode(bytes.into()).is_err(), "{announced}");
         }
     }
 
     #[test]
-    fn answer_to_no_call_is_an_error() {
-        let bytes = answer(&ResponseHeader::default(), b"", b"");
-        assert!(matches!(Answer::decode(bytes.into()), Err(WireError::Malformed(_))));
+    fn response_without_a_call_id_is_an_error() {
+        let bytes = response(&ResponseHeader::default(), b"", b"");
+        assert!(matches!(Response::decode(bytes.into()), Err(WireError::Malformed(_))));
     }
 
     #[test]
-    fn other_protocols_are_no_answers() {
-        for begins in [b"HTTP", b"SSH-", b"\x15\x03\x01\x00", b"\0\0\0\0"] {
-            assert!(answer_length(*begins).is_err(), "{begins:?}");
+    fn first_bytes_of_other_protocols_are_not_lengths() {
+        for first in [b"HTTP", b"SSH-", b"\x15\x03\x01\x00", b"\0\0\0\0"] {
+            assert!(response_length(*first).is_err(), "{first:?}");
         }
-        assert_eq!(answer_length([0, 1, 0, 0]), Ok(65_536));
+        assert_eq!(response_length([0, 1, 0, 0]), Ok(65_536));
     }
 }

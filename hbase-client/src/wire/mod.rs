@@ -1,22 +1,21 @@
-//! Bytes on a connection: the preamble, frames of requests and answers, blocks of cells. All of it
-//! takes bytes and gives bytes, and knows no socket.
+//! The bytes of a connection: preamble, frames of requests and responses, cell blocks. No I/O.
 
 pub mod cell;
 pub mod frame;
 
-/// What another program sent can not be read: it does not speak as HBase does, or bytes were lost.
+/// Bytes that cannot be decoded: the sender does not speak HBase's protocol, or bytes were lost.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     #[error(
-        "an answer of {announced} bytes is announced ({:?} as text), at most {most} are taken",
+        "the response announces {announced} bytes ({:?} as text), at most {bytes_max} are accepted",
         (*announced as u32).to_be_bytes().escape_ascii().to_string()
     )]
-    TooLong { announced: usize, most: usize },
-    #[error("{part} is cut off")]
-    Cut { part: &'static str },
-    #[error("{part} can not be read: {reason}")]
+    TooLong { announced: usize, bytes_max: usize },
+    #[error("{part} is truncated")]
+    Truncated { part: &'static str },
+    #[error("cannot decode {part}: {reason}")]
     Unreadable { part: &'static str, reason: String },
-    #[error("{announced} cells are announced, {found} came")]
+    #[error("the response announces {announced} cells and has {found}")]
     CellCount { announced: usize, found: usize },
     #[error("{0}")]
     Malformed(&'static str),

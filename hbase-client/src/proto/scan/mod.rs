@@ -1,4 +1,4 @@
-//! Scanning.
+//! Scans.
 
 mod response;
 use bytes::Bytes;
@@ -32,7 +32,7 @@ pub struct Scan {
     pub include_start_row: Option<bool>,
     #[prost(bool, optional, tag = "22")]
     pub include_stop_row: Option<bool>,
-    /// 0 as the server likes, 1 a stream, 2 single reads.
+    /// 0: the server's choice, 1: stream, 2: positional reads.
     #[prost(int32, optional, tag = "23")]
     pub read_type: Option<i32>,
 }
@@ -49,7 +49,7 @@ pub struct ScanRequest {
     pub number_of_rows: Option<u32>,
     #[prost(bool, optional, tag = "5")]
     pub close_scanner: Option<bool>,
-    /// 0 opens, and each further call has one more.
+    /// 0 to open the scanner; incremented by each call.
     #[prost(uint64, optional, tag = "6")]
     pub next_call_seq: Option<u64>,
     #[prost(bool, optional, tag = "7")]

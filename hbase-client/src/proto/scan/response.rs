@@ -1,5 +1,5 @@
-//! The answer to a scan. It is read by hand: of numbers that take a byte each on their way a message has
-//! room for more than there is memory for.
+//! The response of a scan. Its decoder is written by hand: a frame can contain more one-byte numbers than fit into
+//! memory once decoded.
 
 use bytes::{Buf, BufMut, Bytes};
 use prost::encoding::{
@@ -8,27 +8,27 @@ use prost::encoding::{
 use prost::{DecodeError, Message};
 
 use crate::wire::cell::CELL_BYTES_MIN;
-use crate::wire::frame::ANSWER_BYTES_MAX;
+use crate::wire::frame::RESPONSE_BYTES_MAX;
 
-/// Of one answer: each has a cell at the least.
-const RESULTS_MAX: usize = ANSWER_BYTES_MAX / CELL_BYTES_MIN;
+/// Results in one response. Each has at least one cell.
+const RESULTS_MAX: usize = RESPONSE_BYTES_MAX / CELL_BYTES_MIN;
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ScanResponse {
-    /// Tag 1: how many cells of the cell block each result has.
+    /// Tag 1: the number of cells of each result in the cell block.
     pub cells_per_result: Vec<u32>,
     /// Tag 2.
     pub scanner_id: Option<u64>,
-    /// Tag 3. Stays true at the end of a region: only false says something.
+    /// Tag 3. Still true at the end of a region; false at the end of the scan.
     pub more_results: Option<bool>,
-    /// Tag 7. Of each result: more cells of its row may follow.
+    /// Tag 7: for each result, whether more cells of its row may follow.
     pub partial_flag_per_result: Vec<bool>,
     /// Tag 8.
     pub more_results_in_region: Option<bool>,
-    /// Tag 9. Nothing was found in time, and the scan goes on.
+    /// Tag 9. Nothing was found in time, and the scanner continues.
     pub heartbeat_message: Option<bool>,
-    /// Why it is none, where that shows only here.
-    pub nonsense: Option<&'static str>,
+    /// Why the response is invalid, if only this decoder detects it. Not a field of the message.
+    pub malformed: Option<&'static str>,
 }
 
 impl Message for ScanResponse {
@@ -51,21 +51,21 @@ impl Message for ScanResponse {
         match tag {
             1 => {
                 let counts = &mut self.cells_per_result;
-                let nonsense = numbers(counts, |count| count as u32, wire_type, buf, context)?;
-                self.nonsense = self.nonsense.or(nonsense);
+                let malformed = numbers(counts, |count| count as u32, wire_type, buf, context)?;
+                self.malformed = self.malformed.or(malformed);
                 Ok(())
             }
             2 => uint64::merge(wire_type, self.scanner_id.get_or_insert_default(), buf, context),
             3 => bool::merge(wire_type, self.more_results.get_or_insert_default(), buf, context),
             5 => {
-                // On a connection without a codec, of which there are none.
-                self.nonsense = Some("results outside of the block of cells");
+                // Sent on connections without a codec only.
+                self.malformed = Some("the response has results outside of the cell block");
                 skip_field(wire_type, tag, buf, context)
             }
             7 => {
                 let flags = &mut self.partial_flag_per_result;
-                let nonsense = numbers(flags, |flag| flag != 0, wire_type, buf, context)?;
-                self.nonsense = self.nonsense.or(nonsense);
+                let malformed = numbers(flags, |flag| flag != 0, wire_type, buf, context)?;
+                self.malformed = self.malformed.or(malformed);
                 Ok(())
             }
             8 => {
@@ -96,7 +96,7 @@ impl Message for ScanResponse {
     }
 }
 
-/// One more, or many in one field: readers of a message have to take both. Tells where there are too many.
+/// Decodes one number, or a packed list: decoders must accept both. Returns an error text if there are too many.
 fn numbers<T>(
     list: &mut Vec<T>,
     read: impl Fn(u64) -> T,
@@ -104,12 +104,12 @@ fn numbers<T>(
     buf: &mut impl Buf,
     context: DecodeContext,
 ) -> Result<Option<&'static str>, DecodeError> {
-    const TOO_MANY: Option<&str> = Some("more results than an answer has room for");
-    let room = RESULTS_MAX - list.len();
+    const TOO_MANY: Option<&str> = Some("the response has more results than possible");
+    let available = RESULTS_MAX - list.len();
     if wire_type != WireType::LengthDelimited {
         check_wire_type(WireType::Varint, wire_type)?;
         let number = decode_varint(buf)?;
-        if room == 0 {
+        if available == 0 {
             return Ok(TOO_MANY);
         }
         list.push(read(number));
@@ -117,8 +117,8 @@ fn numbers<T>(
     }
     let mut packed = Bytes::new();
     encoding::bytes::merge(wire_type, &mut packed, buf, context)?;
-    // Each has a byte or more.
-    if packed.len() > room {
+    // Each number takes at least one byte.
+    if packed.len() > available {
         return Ok(TOO_MANY);
     }
     while !packed.is_empty() {
@@ -141,27 +141,27 @@ mod tests {
     }
 
     #[test]
-    fn answer_is_read_as_it_is_written() {
-        let answer = ScanResponse {
+    fn response_survives_a_round_trip() {
+        let response = ScanResponse {
             cells_per_result: vec![1, 0, 300, u32::MAX],
             scanner_id: Some(u64::MAX),
             more_results: Some(true),
             partial_flag_per_result: vec![false, true],
             more_results_in_region: Some(false),
             heartbeat_message: Some(true),
-            nonsense: None,
+            malformed: None,
         };
-        for answer in [answer, ScanResponse::default()] {
-            let written = answer.encode_to_vec();
-            assert_eq!(written.len(), answer.encoded_len());
-            assert_eq!(ScanResponse::decode(&written[..]), Ok(answer));
+        for response in [response, ScanResponse::default()] {
+            let written = response.encode_to_vec();
+            assert_eq!(written.len(), response.encoded_len());
+            assert_eq!(ScanResponse::decode(&written[..]), Ok(response));
         }
     }
 
     #[test]
-    fn lists_may_be_packed_and_in_parts() {
+    fn packed_and_single_numbers_are_decoded() {
         let bytes = [packed(1, &[1, 0xac, 2]), vec![8, 7], packed(7, &[1, 0]), packed(1, &[])];
-        // What is not known is passed over.
+        // Unknown fields are skipped.
         let read = ScanResponse::decode(&[bytes.concat(), packed(12, b"later")].concat()[..]);
         let read = read.unwrap();
         assert_eq!(read.cells_per_result, [1, 300, 7]);
@@ -172,22 +172,23 @@ mod tests {
     }
 
     #[test]
-    fn more_results_than_an_answer_has_room_for_are_not_taken() {
+    fn more_results_than_possible_are_not_stored() {
         let read = |bytes: &[u8]| ScanResponse::decode(bytes).unwrap();
         for tag in [1, 7] {
             let all = packed(tag, &vec![0; RESULTS_MAX]);
-            assert_eq!(read(&all).nonsense, None);
+            assert_eq!(read(&all).malformed, None);
             for more in [packed(tag, &[0]), vec![tag << 3, 0]] {
-                let answer = read(&[&all[..], &more].concat());
-                assert!(answer.nonsense.is_some());
-                let taken = answer.cells_per_result.len() + answer.partial_flag_per_result.len();
-                assert_eq!(taken, RESULTS_MAX);
+                let response = read(&[&all[..], &more].concat());
+                assert!(response.malformed.is_some());
+                let stored =
+                    response.cells_per_result.len() + response.partial_flag_per_result.len();
+                assert_eq!(stored, RESULTS_MAX);
             }
-            let answer = read(&packed(tag, &vec![0; RESULTS_MAX + 1]));
-            assert!(answer.nonsense.is_some());
-            assert_eq!(answer.cells_per_result.len() + answer.partial_flag_per_result.len(), 0);
+            let response = read(&packed(tag, &vec![0; RESULTS_MAX + 1]));
+            assert!(response.malformed.is_some());
+            assert_eq!(response.cells_per_result.len() + response.partial_flag_per_result.len(), 0);
         }
-        // Nor are messages, which take more memory than bytes.
-        assert!(read(&packed(5, &[])).nonsense.is_some());
+        // Results as messages are not stored either: they take more memory than bytes on the wire.
+        assert!(read(&packed(5, &[])).malformed.is_some());
     }
 }

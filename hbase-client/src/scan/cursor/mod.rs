@@ -1,5 +1,5 @@
-//! Where a scan is: what it asks for next, and what of an answer is given out. No IO; whatever goes
-//! wrong on the way, no row is given out twice and none is left out.
+//! The position of a scan: what to request next, and which rows of a response are returned. No I/O. After any failure,
+//! no row is returned twice and none is skipped.
 
 use bytes::Bytes;
 
@@ -10,23 +10,24 @@ use crate::wire::cell::Cell;
 
 #[derive(Debug)]
 pub(crate) struct Cursor {
-    /// The next row to be asked for; without it, once rows were given out.
+    /// The row from which to continue.
     start: Bytes,
+    /// Whether to read `start` itself: not if it was returned already.
     includes_start: bool,
-    /// Asked for up to it and without it; empty: to the end.
+    /// The row before which the scan ends; empty for the end of the table.
     stop: Bytes,
-    /// Rows that may still be given out.
+    /// Rows that may still be returned; `None` for no limit.
     remaining: Option<u64>,
-    /// Of a row of which more may come.
+    /// Cells of a row of which more may follow.
     partial: Vec<Cell>,
-    /// Of the answers that these are in, which are in memory as long.
+    /// The size of the responses that contain these cells, and stay in memory with them.
     partial_bytes: usize,
     is_done: bool,
 }
 
 impl Cursor {
     pub fn new(start: Bytes, stop: Bytes, limit: Option<u64>) -> Self {
-        // HBase takes an equal stop for a row that is asked for.
+        // HBase would read the start row if start and stop are equal.
         let is_empty = !stop.is_empty() && start >= stop;
         let is_done = is_empty || limit == Some(0);
         let (partial, partial_bytes, remaining) = (Vec::new(), 0, limit);
@@ -37,7 +38,7 @@ impl Cursor {
         self.is_done
     }
 
-    /// Where the scan goes on, and whether with that row itself.
+    /// Returns the row from which to continue, and whether to read that row itself.
     pub fn start(&self) -> (&Bytes, bool) {
         (&self.start, self.includes_start)
     }
@@ -50,7 +51,7 @@ impl Cursor {
         self.remaining
     }
 
-    /// The row that tells in which region to go on: the least one that may come.
+    /// Returns the least row that may follow, which determines the next region.
     pub fn next_row(&self) -> Bytes {
         if self.includes_start {
             return self.start.clone();
@@ -58,10 +59,10 @@ impl Cursor {
         [&self.start[..], b"\0"].concat().into()
     }
 
-    /// Puts together what belongs together, and gives out what is complete, of an answer of so many bytes.
+    /// Assembles rows from the results of a response of `bytes` bytes, and returns the complete ones.
     ///
     /// # Errors
-    /// Where rows are not in order, or not of the region: then nothing more of it can be believed.
+    /// Fails if rows are out of order or not of the region. Then the response is not used.
     pub fn take(
         &mut self,
         region: &Region,
@@ -71,11 +72,11 @@ impl Cursor {
         let mut rows = Vec::with_capacity(results.len());
         for (cells, is_partial) in results {
             let Some(first) = cells.first() else { continue };
-            if self.is_past(first.row()) {
+            if self.is_returned(first.row()) {
                 continue;
             }
             if !region.contains(first.row()) {
-                return Err(WireError::Malformed("a row of another region"));
+                return Err(WireError::Malformed("the response has a row of another region"));
             }
             self.complete_unless(first.row(), &mut rows)?;
             if self.partial.is_empty() {
@@ -90,17 +91,17 @@ impl Cursor {
         if !self.partial.is_empty() {
             self.partial_bytes += bytes;
         }
-        self.settle(&rows);
+        self.advance(&rows);
         Ok(rows)
     }
 
-    /// Of a row that has not ended, which is more than so many bytes.
+    /// Returns the key of the incomplete row if it takes more memory than this.
     pub fn longer_than(&self, bytes_max: usize) -> Option<&[u8]> {
         let bytes = self.partial_bytes + self.partial.len() * size_of::<Cell>();
         self.partial.first().map(Cell::row).filter(|_| bytes > bytes_max)
     }
 
-    /// The server has no more rows in this region.
+    /// Continues with the next region, and returns the last row of this one if it was incomplete.
     pub fn end_region(&mut self, region: &Region) -> Option<Row> {
         let row = self.last_of_region();
         self.is_done |= region.end.is_empty() || (!self.stop.is_empty() && region.end >= self.stop);
@@ -108,13 +109,13 @@ impl Cursor {
         row
     }
 
-    /// The server has no more rows at all.
+    /// Ends the scan, and returns the last row if it was incomplete.
     pub fn end(&mut self) -> Option<Row> {
         self.is_done = true;
         self.last_of_region()
     }
 
-    /// The scanner is gone: of the row that was under way, all will come again.
+    /// Drops the incomplete row after the loss of the scanner: the next scanner returns it again from its first cell.
     pub fn reset(&mut self) {
         self.partial = Vec::new();
         self.partial_bytes = 0;
@@ -123,15 +124,15 @@ impl Cursor {
     fn last_of_region(&mut self) -> Option<Row> {
         let mut rows = Vec::new();
         self.complete(&mut rows);
-        self.settle(&rows);
+        self.advance(&rows);
         rows.pop()
     }
 
-    fn is_past(&self, row: &[u8]) -> bool {
+    fn is_returned(&self, row: &[u8]) -> bool {
         if self.includes_start { row < &self.start[..] } else { row <= &self.start[..] }
     }
 
-    /// A row is complete, too, where another one begins.
+    /// Completes the row in progress if it is not this row: a row also ends where another one starts.
     fn complete_unless(&mut self, row: &[u8], rows: &mut Vec<Row>) -> Result<(), WireError> {
         let last = self.partial.first().map(Cell::row);
         let last = last.or_else(|| rows.last().map(Row::key));
@@ -139,7 +140,7 @@ impl Cursor {
             None => {}
             Some(std::cmp::Ordering::Less) => self.complete(rows),
             Some(std::cmp::Ordering::Equal) if !self.partial.is_empty() => {}
-            Some(_) => return Err(WireError::Malformed("rows that are not in order")),
+            Some(_) => return Err(WireError::Malformed("the response has rows out of order")),
         }
         Ok(())
     }
@@ -152,10 +153,10 @@ impl Cursor {
         }
     }
 
-    /// Rows are given out: the scan goes on after the last of them.
-    fn settle(&mut self, rows: &[Row]) {
+    /// Moves the position after the last of these rows.
+    fn advance(&mut self, rows: &[Row]) {
         let Some(last) = rows.last() else { return };
-        // A copy: the row itself would keep its whole answer.
+        // A copy, because the row would keep its whole response in memory.
         (self.start, self.includes_start) = (Bytes::copy_from_slice(last.key()), false);
         if let Some(remaining) = &mut self.remaining {
             *remaining -= rows.len() as u64;

@@ -6,7 +6,7 @@ fn region(start: &'static str, end: &'static str) -> Region {
     Region { name: "r".into(), id: 1, start: start.into(), end: end.into(), server }
 }
 
-/// `row:qualifier…`; with `+` at the end more may follow.
+/// Parses `row:qualifiers`, with a `+` at the end if more cells of the row may follow.
 fn result(text: &str) -> (Vec<Cell>, bool) {
     let (text, is_partial) = text.strip_suffix('+').map_or((text, false), |text| (text, true));
     let (row, qualifiers) = text.split_once(':').unwrap_or((text, "q"));
@@ -19,7 +19,7 @@ fn result(text: &str) -> (Vec<Cell>, bool) {
     (qualifiers.chars().map(cell).collect(), is_partial)
 }
 
-/// Of every answer here.
+/// The size of every response in these tests.
 const BYTES: usize = 1_000;
 
 fn show(row: &Row) -> String {
@@ -27,72 +27,72 @@ fn show(row: &Row) -> String {
     format!("{}:{qualifiers}", row.key().escape_ascii())
 }
 
-fn take(place: &mut Cursor, results: &[&str]) -> Vec<String> {
+fn take(cursor: &mut Cursor, results: &[&str]) -> Vec<String> {
     let results = results.iter().map(|text| result(text)).collect();
-    place.take(&region("", ""), results, BYTES).unwrap().iter().map(show).collect()
+    cursor.take(&region("", ""), results, BYTES).unwrap().iter().map(show).collect()
 }
 
 fn whole() -> Cursor {
     Cursor::new(Bytes::new(), Bytes::new(), None)
 }
 
-fn start(place: &Cursor) -> (String, bool) {
-    let (row, includes) = place.start();
+fn start(cursor: &Cursor) -> (String, bool) {
+    let (row, includes) = cursor.start();
     (row.escape_ascii().to_string(), includes)
 }
 
 #[test]
-fn scan_goes_on_after_the_last_complete_row() {
-    let mut place = whole();
-    assert_eq!(take(&mut place, &["a", "b:xy"]), ["a:q", "b:xy"]);
-    assert_eq!(start(&place), ("b".to_owned(), false));
-    assert_eq!(place.next_row(), "b\0");
-    place.reset();
-    // What comes once more is not given out once more.
-    assert_eq!(take(&mut place, &["a", "b", "c"]), ["c:q"]);
+fn scan_resumes_after_the_last_complete_row() {
+    let mut cursor = whole();
+    assert_eq!(take(&mut cursor, &["a", "b:xy"]), ["a:q", "b:xy"]);
+    assert_eq!(start(&cursor), ("b".to_owned(), false));
+    assert_eq!(cursor.next_row(), "b\0");
+    cursor.reset();
+    // Repeated rows are not returned again.
+    assert_eq!(take(&mut cursor, &["a", "b", "c"]), ["c:q"]);
 }
 
 #[test]
-fn parts_of_a_row_are_put_together_over_answers() {
-    let mut place = whole();
-    assert_eq!(take(&mut place, &["a", "b:1+"]), ["a:q"]);
-    assert_eq!(start(&place), ("a".to_owned(), false));
-    assert!(take(&mut place, &[]).is_empty());
-    assert!(take(&mut place, &["b:2+"]).is_empty());
-    assert_eq!(take(&mut place, &["b:3", "c:1+"]), ["b:123"]);
-    // Another row, the region's end and the end of all complete it as well.
-    assert_eq!(take(&mut place, &["d:1+"]), ["c:1"]);
-    assert_eq!(place.end_region(&region("", "m")).as_ref().map(show), Some("d:1".to_owned()));
-    assert_eq!(take(&mut place, &["n:1+"]), [""; 0]);
-    assert_eq!(place.end().as_ref().map(show), Some("n:1".to_owned()));
+fn parts_of_a_row_are_assembled_across_responses() {
+    let mut cursor = whole();
+    assert_eq!(take(&mut cursor, &["a", "b:1+"]), ["a:q"]);
+    assert_eq!(start(&cursor), ("a".to_owned(), false));
+    assert!(take(&mut cursor, &[]).is_empty());
+    assert!(take(&mut cursor, &["b:2+"]).is_empty());
+    assert_eq!(take(&mut cursor, &["b:3", "c:1+"]), ["b:123"]);
+    // Another row, the end of the region and the end of the scan complete a row as well.
+    assert_eq!(take(&mut cursor, &["d:1+"]), ["c:1"]);
+    assert_eq!(cursor.end_region(&region("", "m")).as_ref().map(show), Some("d:1".to_owned()));
+    assert_eq!(take(&mut cursor, &["n:1+"]), [""; 0]);
+    assert_eq!(cursor.end().as_ref().map(show), Some("n:1".to_owned()));
 }
 
 #[test]
-fn fault_in_a_row_begins_that_row_again() {
-    let mut place = whole();
-    assert_eq!(take(&mut place, &["a", "b:1+"]), ["a:q"]);
-    place.reset();
-    assert_eq!(start(&place), ("a".to_owned(), false));
-    assert_eq!(take(&mut place, &["b:12"]), ["b:12"]);
+fn failure_within_a_row_restarts_that_row() {
+    let mut cursor = whole();
+    assert_eq!(take(&mut cursor, &["a", "b:1+"]), ["a:q"]);
+    cursor.reset();
+    assert_eq!(start(&cursor), ("a".to_owned(), false));
+    assert_eq!(take(&mut cursor, &["b:12"]), ["b:12"]);
 }
 
 #[test]
-fn next_region_begins_with_its_first_row() {
-    let mut place = whole();
-    assert_eq!(take(&mut place, &["a"]), ["a:q"]);
-    assert_eq!(place.end_region(&region("", "m")), None);
-    assert_eq!((start(&place), place.is_done()), (("m".to_owned(), true), false));
-    assert_eq!(take(&mut place, &["m"]), ["m:q"]);
-    place.end_region(&region("m", ""));
-    assert!(place.is_done());
+fn next_region_is_read_from_its_first_row() {
+    let mut cursor = whole();
+    assert_eq!(take(&mut cursor, &["a"]), ["a:q"]);
+    assert_eq!(cursor.end_region(&region("", "m")), None);
+    assert_eq!((start(&cursor), cursor.is_done()), (("m".to_owned(), true), false));
+    assert_eq!(take(&mut cursor, &["m"]), ["m:q"]);
+    cursor.end_region(&region("m", ""));
+    assert!(cursor.is_done());
 }
 
 #[test]
-fn scan_ends_with_the_region_that_has_its_stop() {
+fn scan_ends_with_the_region_that_contains_its_stop_row() {
     let check = |stop: &'static str, end: &'static str, is_done| {
-        let mut place = Cursor::new("a".into(), stop.into(), None);
-        place.end_region(&region("", end));
-        assert_eq!(place.is_done(), is_done, "stop {stop:?}, end {end:?}");
+        let mut cursor = Cursor::new("a".into(), stop.into(), None);
+        cursor.end_region(&region("", end));
+        assert_eq!(cursor.is_done(), is_done, "stop {stop:?}, end {end:?}");
     };
     check("m", "m", true);
     check("m", "n", true);
@@ -102,17 +102,17 @@ fn scan_ends_with_the_region_that_has_its_stop() {
 }
 
 #[test]
-fn limit_counts_complete_rows_over_faults() {
-    let mut place = Cursor::new(Bytes::new(), Bytes::new(), Some(3));
-    assert_eq!(take(&mut place, &["a", "b", "c:1+"]), ["a:q", "b:q"]);
-    place.reset();
-    assert_eq!((place.remaining(), place.is_done()), (Some(1), false));
-    assert_eq!(take(&mut place, &["c:12", "d"]), ["c:12"]);
-    assert!(place.is_done());
+fn limit_counts_complete_rows_across_failures() {
+    let mut cursor = Cursor::new(Bytes::new(), Bytes::new(), Some(3));
+    assert_eq!(take(&mut cursor, &["a", "b", "c:1+"]), ["a:q", "b:q"]);
+    cursor.reset();
+    assert_eq!((cursor.remaining(), cursor.is_done()), (Some(1), false));
+    assert_eq!(take(&mut cursor, &["c:12", "d"]), ["c:12"]);
+    assert!(cursor.is_done());
 }
 
 #[test]
-fn nothing_is_asked_for_where_nothing_can_be() {
+fn scan_of_an_empty_range_is_done_at_once() {
     assert!(Cursor::new("b".into(), "b".into(), None).is_done());
     assert!(Cursor::new("c".into(), "b".into(), None).is_done());
     assert!(Cursor::new("".into(), "".into(), Some(0)).is_done());
@@ -121,23 +121,22 @@ fn nothing_is_asked_for_where_nothing_can_be() {
 
 #[test]
 fn rows_out_of_order_or_of_another_region_are_errors() {
-    let mut place = whole();
-    assert!(place.take(&region("", ""), vec![result("b"), result("a")], BYTES).is_err());
-    let mut place = whole();
-    assert!(place.take(&region("", ""), vec![result("b"), result("b")], BYTES).is_err());
-    let mut place = whole();
-    assert!(place.take(&region("", "m"), vec![result("z")], BYTES).is_err());
+    let mut cursor = whole();
+    assert!(cursor.take(&region("", ""), vec![result("b"), result("a")], BYTES).is_err());
+    let mut cursor = whole();
+    assert!(cursor.take(&region("", ""), vec![result("b"), result("b")], BYTES).is_err());
+    let mut cursor = whole();
+    assert!(cursor.take(&region("", "m"), vec![result("z")], BYTES).is_err());
 }
 
-/// Whatever is cut where, all rows come once.
 #[test]
-fn faults_anywhere_lose_and_repeat_nothing() {
+fn failures_at_any_cell_lose_and_repeat_no_row() {
     let rows = ["a:123", "b:1", "c:12", "d:1", "e:1234"];
     for seed in 0..2_000 {
         let mut random = fastrand::Rng::with_seed(seed);
-        let (mut place, mut given) = (whole(), Vec::new());
-        while given.len() < rows.len() {
-            let (from, includes) = start(&place);
+        let (mut cursor, mut returned) = (whole(), Vec::new());
+        while returned.len() < rows.len() {
+            let (from, includes) = start(&cursor);
             let rest =
                 rows.iter().filter(|row| row[..1] > *from || (includes && row[..1] == *from));
             let mut parts = Vec::new();
@@ -150,36 +149,38 @@ fn faults_anywhere_lose_and_repeat_nothing() {
                     parts.push((*row).to_owned());
                 }
             }
-            // Some of it comes, in answers of any size, and then the scanner is gone.
+            // Some parts arrive, in responses of any size, and then the scanner is lost.
             parts.truncate(random.usize(..=parts.len()));
             while !parts.is_empty() {
                 let next: Vec<_> = parts.drain(..random.usize(1..=parts.len())).collect();
-                given
-                    .extend(take(&mut place, &next.iter().map(String::as_str).collect::<Vec<_>>()));
+                returned.extend(take(
+                    &mut cursor,
+                    &next.iter().map(String::as_str).collect::<Vec<_>>(),
+                ));
             }
-            place.reset();
+            cursor.reset();
         }
-        assert_eq!(given, rows, "seed {seed}");
+        assert_eq!(returned, rows, "seed {seed}");
     }
 }
 
 #[test]
-fn row_that_does_not_end_is_as_long_as_the_answers_that_it_is_in() {
-    let mut place = whole();
-    assert_eq!(take(&mut place, &["a", "b:1+"]), ["a:q"]);
-    assert_eq!(place.longer_than(BYTES - 1), Some(&b"b"[..]));
-    assert_eq!(place.longer_than(2 * BYTES), None);
+fn memory_of_an_incomplete_row_includes_all_responses_that_contain_it() {
+    let mut cursor = whole();
+    assert_eq!(take(&mut cursor, &["a", "b:1+"]), ["a:q"]);
+    assert_eq!(cursor.longer_than(BYTES - 1), Some(&b"b"[..]));
+    assert_eq!(cursor.longer_than(2 * BYTES), None);
     for qualifiers in ["b:2+", "b:3+"] {
-        take(&mut place, &[qualifiers]);
+        take(&mut cursor, &[qualifiers]);
     }
-    assert_eq!(place.longer_than(3 * BYTES), Some(&b"b"[..]), "and what its cells take themselves");
-    // Another one begins, this one comes once more, or it ends.
-    take(&mut place, &["c:1+"]);
-    assert_eq!(place.longer_than(2 * BYTES), None);
-    assert_eq!(place.longer_than(BYTES), Some(&b"c"[..]));
-    place.reset();
-    assert_eq!(place.longer_than(0), None);
-    take(&mut place, &["c:1+"]);
-    take(&mut place, &["c:2"]);
-    assert_eq!(place.longer_than(0), None);
+    assert_eq!(cursor.longer_than(3 * BYTES), Some(&b"b"[..]), "its cells take memory too");
+    // The count is reset when another row starts, the scanner is lost, or the row ends.
+    take(&mut cursor, &["c:1+"]);
+    assert_eq!(cursor.longer_than(2 * BYTES), None);
+    assert_eq!(cursor.longer_than(BYTES), Some(&b"c"[..]));
+    cursor.reset();
+    assert_eq!(cursor.longer_than(0), None);
+    take(&mut cursor, &["c:1+"]);
+    take(&mut cursor, &["c:2"]);
+    assert_eq!(cursor.longer_than(0), None);
 }
