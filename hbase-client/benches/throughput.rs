@@ -1,9 +1,9 @@
-//! How fast rows are written and read and what that costs the client, by turns with HBase's own
-//! `PerformanceEvaluation` and with a plain loop over HBase's own client: the same rows of one real HBase.
-//! In the end it tells the medians as parts of the others', and whether what is promised holds.
+//! Measures throughput and CPU of writing and reading rows with this crate, with HBase's own `PerformanceEvaluation`,
+//! and with a plain loop over HBase's own client, on the same rows of one real HBase. Prints the medians relative to
+//! those of the others, and whether the targets are met.
 //!
-//! `HBASE_BENCH_ROWS` sets the number of rows (1,000,000), `HBASE_BENCH_ROUNDS` how often everybody has a
-//! turn (3), each time in another order.
+//! `HBASE_BENCH_ROWS` sets the number of rows (1,000,000), `HBASE_BENCH_ROUNDS` the number of rounds (3), each in
+//! another order.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a bench may fail loudly")]
 
@@ -26,7 +26,7 @@ use verdict::{OURS, Results};
 const REGIONS: u64 = 8;
 const VALUE_BYTES: usize = 200;
 
-/// Those of `PerformanceEvaluation`.
+/// The family and column that `PerformanceEvaluation` uses.
 const FAMILY: &str = "info0";
 const QUALIFIER: &str = "0";
 
@@ -34,14 +34,14 @@ const EVALUATION: &str = "PerformanceEvaluation";
 const WARM: &str = "Java, warm";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum What {
-    /// Rows drawn of all there can be, so that every call goes to all regions.
+pub enum Workload {
+    /// Writes random rows, so that every call goes to all regions.
     Write,
-    /// Each of them once, in order.
+    /// Reads all rows in order.
     Scan,
 }
 
-impl What {
+impl Workload {
     fn name(self) -> &'static str {
         match self {
             Self::Write => "write",
@@ -50,17 +50,17 @@ impl What {
     }
 }
 
-/// What one turn is about.
+/// The parameters of a measurement.
 #[derive(Clone, Copy)]
-pub struct Turn<'a> {
-    what: What,
+pub struct Run<'a> {
+    workload: Workload,
     table: &'a str,
     rows: u64,
     tasks: u64,
 }
 
-/// What a turn took.
-pub struct Taken {
+/// The time and CPU of a measurement.
+pub struct Cost {
     seconds: f64,
     cpu_s: f64,
 }
@@ -75,31 +75,31 @@ fn main() {
     runtime.block_on(async {
         let client = hbase.client().await;
         create(&client, "all", rows).await;
-        own::fill(&client.table("all").expect("a name"), rows).await;
-        client.admin().flush("all").await.expect("flushed");
+        own::fill(&client.table("all").expect("a valid name"), rows).await;
+        client.admin().flush("all").await.expect("the table is flushed");
     });
     println!(
         "{:<6} {:>5}  {:<22} {:>9} {:>24}",
         "", "tasks", "", "rows/s", "CPU-s per million rows"
     );
     let mut results = Results::default();
-    for what in [What::Write, What::Scan] {
+    for workload in [Workload::Write, Workload::Scan] {
         for tasks in [1, 2] {
             for round in 0..rounds {
-                // Whoever comes first meets servers that have rested.
+                // Rotated, because the first one benefits from idle servers.
                 let mut names = [OURS, EVALUATION, WARM];
                 names.rotate_left((round % 3) as usize);
                 for name in names {
-                    let taken = with_table(&runtime, &hbase, what, rows, |table| {
-                        let turn = Turn { what, table, rows, tasks };
+                    let cost = with_table(&runtime, &hbase, workload, rows, |table| {
+                        let run = Run { workload, table, rows, tasks };
                         match name {
-                            OURS => runtime.block_on(own::run(&hbase, turn)),
-                            EVALUATION => java.performance_evaluation(turn),
-                            _ => java.plain(turn),
+                            OURS => runtime.block_on(own::measure(&hbase, run)),
+                            EVALUATION => java.performance_evaluation(run),
+                            _ => java.plain(run),
                         }
                     });
-                    print(what, tasks, name, rows, &taken);
-                    results.add(what, tasks, name, taken);
+                    print(workload, tasks, name, rows, &cost);
+                    results.add(workload, tasks, name, cost);
                 }
             }
         }
@@ -107,56 +107,56 @@ fn main() {
     results.print(&[EVALUATION, WARM], memory_mb());
 }
 
-/// A table of its own for what writes.
+/// Measures with a new table for writes, or the filled one for scans.
 fn with_table(
     runtime: &tokio::runtime::Runtime,
     hbase: &HBase,
-    what: What,
+    workload: Workload,
     rows: u64,
-    take: impl FnOnce(&str) -> Taken,
-) -> Taken {
-    if what == What::Scan {
-        return take("all");
+    measure: impl FnOnce(&str) -> Cost,
+) -> Cost {
+    if workload == Workload::Scan {
+        return measure("all");
     }
     let client = runtime.block_on(async {
         let client = hbase.client().await;
-        create(&client, "turn", rows).await;
+        create(&client, "run", rows).await;
         client
     });
-    let taken = take("turn");
+    let cost = measure("run");
     runtime.block_on(async {
-        client.admin().disable("turn").await.expect("disabled");
-        client.admin().delete("turn").await.expect("deleted");
+        client.admin().disable("run").await.expect("the table is disabled");
+        client.admin().delete("run").await.expect("the table is deleted");
     });
-    taken
+    cost
 }
 
 async fn create(client: &Client, name: &str, rows: u64) {
     let splits: Vec<_> = (1..REGIONS).map(|part| key(part * rows / REGIONS).into()).collect();
     let spec = TableSpec::new(name).family(Family::new(FAMILY));
-    client.admin().create(&spec, &splits).await.expect("the table is made");
+    client.admin().create(&spec, &splits).await.expect("the table is created");
 }
 
-/// As `PerformanceEvaluation` names rows.
+/// Returns the row key in the format of `PerformanceEvaluation`.
 fn key(row: u64) -> Vec<u8> {
     format!("{row:026}").into_bytes()
 }
 
-fn print(what: What, tasks: u64, name: &str, rows: u64, taken: &Taken) {
-    let what = what.name();
-    let (per_s, cpu_s) = (rows as f64 / taken.seconds, taken.cpu_s * 1e6 / rows as f64);
-    println!("{what:<6} {tasks:>5}  {name:<22} {per_s:>9.0} {cpu_s:>24.2}");
+fn print(workload: Workload, tasks: u64, name: &str, rows: u64, cost: &Cost) {
+    let workload = workload.name();
+    let (per_s, cpu_s) = (rows as f64 / cost.seconds, cost.cpu_s * 1e6 / rows as f64);
+    println!("{workload:<6} {tasks:>5}  {name:<22} {per_s:>9.0} {cpu_s:>24.2}");
 }
 
 fn count(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// In user and system mode: of this process, and of its children that have ended.
+/// Returns the CPU seconds, in user and system mode, of this process and of its children that have ended.
 fn cpu_s() -> (f64, f64) {
-    /// Of the numbers in `/proc`.
+    /// The unit of CPU times in `/proc`.
     const TICKS_PER_S: f64 = 100.0;
-    let stat = fs::read_to_string("/proc/self/stat").expect("a line");
+    let stat = fs::read_to_string("/proc/self/stat").expect("/proc is mounted");
     let after_name = stat.rsplit(") ").next().unwrap_or_default();
     let ticks = |field: usize| -> f64 {
         let text = after_name.split(' ').nth(field).expect("a field");
@@ -165,9 +165,9 @@ fn cpu_s() -> (f64, f64) {
     (ticks(11) + ticks(12), ticks(13) + ticks(14))
 }
 
-/// The most that this process ever had.
+/// Returns the peak memory of this process.
 fn memory_mb() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").expect("lines");
+    let status = fs::read_to_string("/proc/self/status").expect("/proc is mounted");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") >> 10
 }

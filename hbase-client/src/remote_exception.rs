@@ -30,7 +30,7 @@ pub struct RemoteException {
     pub class: String,
     /// The first line of the text, without the class.
     pub message: String,
-    /// Whether the server advises against a retry. Never set for a single row of a batch.
+    /// Set if the server advises against a retry; never set for a single row of a batch.
     pub do_not_retry: bool,
     /// The new server of a region that moved, if the exception has it.
     pub moved_to: Option<Server>,

@@ -13,8 +13,8 @@ import org.apache.hadoop.hbase.client.*;
 import org.apache.hadoop.hbase.util.Bytes;
 
 /**
- * SERVERS TABLE write|scan ROWS THREADS: a plain loop over HBase's own client, twice in one JVM. Tells of each round
- * the seconds by the clock and of CPU.
+ * Arguments: SERVERS TABLE write|scan ROWS THREADS. Runs a plain loop over HBase's own client twice in one JVM. Prints
+ * the elapsed seconds and the CPU seconds of each round.
  */
 public class Throughput {
   static final byte[] FAMILY = Bytes.toBytes("info0"), QUALIFIER = Bytes.toBytes("0");
@@ -86,6 +86,6 @@ public class Throughput {
         bytes += result.rawCells()[0].getValueLength();
       }
     }
-    if (count != to - from || bytes != count * VALUE_BYTES) throw new IllegalStateException("what was written is read");
+    if (count != to - from || bytes != count * VALUE_BYTES) throw new IllegalStateException("rows or bytes differ from those written");
   }
 }

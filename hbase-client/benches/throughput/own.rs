@@ -1,4 +1,4 @@
-//! By this crate.
+//! Measures this crate.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -8,38 +8,38 @@ use hbase_client::{Error, Mutation, Put, Scan, Selection, Table};
 use tokio::task::JoinSet;
 
 use super::support::hbase::HBase;
-use super::{FAMILY, QUALIFIER, Taken, Turn, VALUE_BYTES, What, cpu_s, key};
+use super::{Cost, FAMILY, QUALIFIER, Run, VALUE_BYTES, Workload, cpu_s, key};
 
-/// Handed over together.
+/// Rows per batch.
 const BATCH_ROWS: u64 = 4_000;
-/// Of each task: the next ones are made while servers write these, as a BufferedMutator does.
-const BATCHES_UNDER_WAY: usize = 3;
-/// As `PerformanceEvaluation` is told.
+/// Concurrent batches of a task: like a `BufferedMutator`, it builds the next ones while servers write these.
+const BATCHES_IN_FLIGHT: usize = 3;
+/// Rows per response, the same as for `PerformanceEvaluation`.
 pub const ROWS_PER_ANSWER: u32 = 1_000;
 
-/// With a client of its own.
-pub async fn run(hbase: &HBase, turn: Turn<'_>) -> Taken {
-    let (begun, (before, _)) = (Instant::now(), cpu_s());
+/// Measures a run with a new client.
+pub async fn measure(hbase: &HBase, run: Run<'_>) -> Cost {
+    let (started, (before, _)) = (Instant::now(), cpu_s());
     let client = hbase.client().await;
-    let table = client.table(turn.table).expect("a name");
+    let table = client.table(run.table).expect("a valid name");
     let mut running = JoinSet::new();
-    for task in 0..turn.tasks {
-        let part = |task| turn.rows * task / turn.tasks;
+    for task in 0..run.tasks {
+        let part = |task| run.rows * task / run.tasks;
         let (table, part) = (table.clone(), part(task)..part(task + 1));
-        match turn.what {
-            What::Write => running.spawn(write_any(table, part.end - part.start, turn.rows)),
-            What::Scan => running.spawn(scan(table, part)),
+        match run.workload {
+            Workload::Write => running.spawn(write_any(table, part.end - part.start, run.rows)),
+            Workload::Scan => running.spawn(scan(table, part)),
         };
     }
     while let Some(done) = running.join_next().await {
-        done.expect("no panic").expect("hbase answers");
+        done.expect("no panic").expect("HBase responds");
     }
-    Taken { seconds: begun.elapsed().as_secs_f64(), cpu_s: cpu_s().0 - before }
+    Cost { seconds: started.elapsed().as_secs_f64(), cpu_s: cpu_s().0 - before }
 }
 
-/// Every row once.
+/// Writes every row once.
 pub async fn fill(table: &Table, rows: u64) {
-    write(table, 0..rows).await.expect("hbase answers");
+    write(table, 0..rows).await.expect("HBase responds");
 }
 
 async fn write_any(table: Table, count: u64, rows: u64) -> Result<(), Error> {
@@ -48,18 +48,18 @@ async fn write_any(table: Table, count: u64, rows: u64) -> Result<(), Error> {
 }
 
 async fn write(table: &Table, mut rows: impl Iterator<Item = u64>) -> Result<(), Error> {
-    let mut under_way = JoinSet::new();
+    let mut in_flight = JoinSet::new();
     loop {
         let puts: Vec<Mutation> = rows.by_ref().take(BATCH_ROWS as usize).map(put).collect();
-        if puts.is_empty() || under_way.len() >= BATCHES_UNDER_WAY {
-            match under_way.join_next().await {
+        if puts.is_empty() || in_flight.len() >= BATCHES_IN_FLIGHT {
+            match in_flight.join_next().await {
                 Some(written) => check(written.expect("no panic"))?,
                 None => return Ok(()),
             }
         }
         if !puts.is_empty() {
             let table = table.clone();
-            under_way.spawn(async move { table.mutate_many(puts).await });
+            in_flight.spawn(async move { table.mutate_many(puts).await });
         }
     }
 }
@@ -72,7 +72,7 @@ fn check(outcomes: Vec<Result<(), Error>>) -> Result<(), Error> {
     outcomes.into_iter().collect()
 }
 
-/// Made anew for each row, as `PerformanceEvaluation` makes them: eight times a letter, and another.
+/// Returns a random value, generated like those of `PerformanceEvaluation`: each random letter eight times.
 fn value() -> Bytes {
     let mut value = BytesMut::with_capacity(VALUE_BYTES);
     while value.len() < VALUE_BYTES {
@@ -93,6 +93,6 @@ async fn scan(table: Table, part: Range<u64>) -> Result<(), Error> {
         }
     }
     assert_eq!(count, part.end - part.start, "every row is read once");
-    assert_eq!(bytes, count as usize * VALUE_BYTES, "what was written is read");
+    assert_eq!(bytes, count as usize * VALUE_BYTES, "bytes read");
     Ok(())
 }

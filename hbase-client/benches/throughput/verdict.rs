@@ -1,74 +1,91 @@
-//! What came of all turns: the medians of ours beside those of others, and whether what is promised holds.
+//! The results: medians of this crate relative to those of others, and whether the targets are met.
 
-use super::{Taken, What};
+use super::{Cost, Workload};
 
-/// As [`crate`] names them.
+/// The name of this crate in the results.
 pub const OURS: &str = "hbase-client";
 
 const CPU_RATIO_MAX: f64 = 0.5;
 const ROWS_RATIO_MIN: f64 = 1.0;
 const MEMORY_MB_MAX: u64 = 100;
 
-/// What everybody's turns took.
+/// All measurements.
 #[derive(Default)]
 pub struct Results(Vec<Result>);
 
 struct Result {
-    what: What,
+    workload: Workload,
     tasks: u64,
     name: &'static str,
-    taken: Taken,
+    cost: Cost,
 }
 
 impl Results {
-    pub fn add(&mut self, what: What, tasks: u64, name: &'static str, taken: Taken) {
-        self.0.push(Result { what, tasks, name, taken });
+    pub fn add(&mut self, workload: Workload, tasks: u64, name: &'static str, cost: Cost) {
+        self.0.push(Result { workload, tasks, name, cost });
     }
 
-    /// Over everybody's turns at the same.
-    fn median(&self, what: What, tasks: u64, name: &str, of: fn(&Taken) -> f64) -> f64 {
-        let is_it =
-            |result: &&Result| (result.what, result.tasks, result.name) == (what, tasks, name);
-        let mut all: Vec<_> = self.0.iter().filter(is_it).map(|result| of(&result.taken)).collect();
+    /// Returns the median of a quantity over all rounds.
+    fn median(
+        &self,
+        workload: Workload,
+        tasks: u64,
+        name: &str,
+        quantity: fn(&Cost) -> f64,
+    ) -> f64 {
+        let matches = |result: &&Result| {
+            (result.workload, result.tasks, result.name) == (workload, tasks, name)
+        };
+        let results = self.0.iter().filter(matches);
+        let mut all: Vec<_> = results.map(|result| quantity(&result.cost)).collect();
         all.sort_by(f64::total_cmp);
-        // Of an even number, between the two in the middle.
+        // For an even number of rounds, the mean of the two in the middle.
         (all[(all.len() - 1) / 2] + all[all.len() / 2]) / 2.0
     }
 
-    /// What ours and another's took.
-    fn both(&self, what: What, tasks: u64, other: &str, of: fn(&Taken) -> f64) -> (f64, f64) {
-        (self.median(what, tasks, OURS, of), self.median(what, tasks, other, of))
+    /// Returns the medians of this crate and of another one.
+    fn both(
+        &self,
+        workload: Workload,
+        tasks: u64,
+        other: &str,
+        quantity: fn(&Cost) -> f64,
+    ) -> (f64, f64) {
+        (
+            self.median(workload, tasks, OURS, quantity),
+            self.median(workload, tasks, other, quantity),
+        )
     }
 
     pub fn print(&self, others: &[&str], memory_mb: u64) {
-        println!("\nmedians of {OURS} as parts of others'");
+        println!("\nmedians of {OURS}, relative to those of others");
         println!("{:<6} {:>5}  {:<22} {:>24} {:>24}", "", "tasks", "", "CPU per row", "rows/s");
         let is_small = memory_mb <= MEMORY_MB_MAX;
-        let mut all_hold = is_small;
-        for what in [What::Write, What::Scan] {
+        let mut all_met = is_small;
+        for workload in [Workload::Write, Workload::Scan] {
             for tasks in [1, 2] {
                 for other in others {
-                    let (ours, theirs) = self.both(what, tasks, other, |taken| taken.cpu_s);
-                    let (cpu, holds_cpu) = (ours / theirs, ours <= theirs * CPU_RATIO_MAX);
-                    // The same rows: half of the time is twice the rows.
-                    let (ours, theirs) = self.both(what, tasks, other, |taken| taken.seconds);
-                    let (rows, holds_rows) = (theirs / ours, theirs >= ours * ROWS_RATIO_MIN);
-                    all_hold &= holds_cpu && holds_rows;
-                    let cpu = format!("{cpu:.2} {}", told(holds_cpu));
-                    let rows = format!("{rows:.2} {}", told(holds_rows));
-                    println!("{:<6} {tasks:>5}  {other:<22} {cpu:>24} {rows:>24}", what.name());
+                    let (ours, theirs) = self.both(workload, tasks, other, |cost| cost.cpu_s);
+                    let (cpu, is_cpu_met) = (ours / theirs, ours <= theirs * CPU_RATIO_MAX);
+                    // The number of rows is the same, so half of the time is twice the throughput.
+                    let (ours, theirs) = self.both(workload, tasks, other, |cost| cost.seconds);
+                    let (rows, is_rows_met) = (theirs / ours, theirs >= ours * ROWS_RATIO_MIN);
+                    all_met &= is_cpu_met && is_rows_met;
+                    let cpu = format!("{cpu:.2} {}", verdict(is_cpu_met));
+                    let rows = format!("{rows:.2} {}", verdict(is_rows_met));
+                    println!("{:<6} {tasks:>5}  {other:<22} {cpu:>24} {rows:>24}", workload.name());
                 }
             }
         }
-        println!("memory, at most: {memory_mb} MB {}", told(is_small));
+        println!("peak memory: {memory_mb} MB {}", verdict(is_small));
         println!(
-            "promised: CPU per row at most {CPU_RATIO_MAX:.2}, rows/s at least {ROWS_RATIO_MIN:.2}, memory \
-             at most {MEMORY_MB_MAX} MB: {}",
-            if all_hold { "all of it holds" } else { "not all of it holds" }
+            "targets: CPU per row at most {CPU_RATIO_MAX:.2}, rows/s at least {ROWS_RATIO_MIN:.2}, memory at most \
+             {MEMORY_MB_MAX} MB: {}",
+            if all_met { "all met" } else { "not all met" }
         );
     }
 }
 
-fn told(holds: bool) -> &'static str {
-    if holds { "holds" } else { "DOES NOT HOLD" }
+fn verdict(is_met: bool) -> &'static str {
+    if is_met { "ok" } else { "MISSED" }
 }

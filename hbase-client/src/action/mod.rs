@@ -227,7 +227,7 @@ pub(crate) enum Action {
 pub(crate) enum Outcome {
     /// The row of a get. `None` for a row that does not exist, and for a mutation.
     Row(Option<Row>),
-    /// Whether the condition of a check held.
+    /// True if the condition of a check held.
     Checked(bool),
 }
 

@@ -232,7 +232,7 @@ mod tests {
             (2, Err(refused("a.NoSuchColumnFamilyException").into())),
         ]);
         let (retried, errors) = tracker.finish_call(&[0, 1, 2, 3], &server());
-        // There is no result for 3.
+        // The response has no result for 3.
         assert_eq!(retried, retry(&[1, 3], Some(0)));
         assert_eq!(errors.len(), 2);
         let retried = tracker.fail(&[1, 3], &reset());

@@ -201,8 +201,8 @@ impl Connection {
             Some(permit) => permit,
             None => self.acquire(call.param.encoded_len() + call.cells.len()).await?,
         };
-        // Reserved first, so that there is no await between registering the call and queueing its frame: a cancelled
-        // call has done both or neither.
+        // Reserved first, because no await may separate registering the call from queueing its frame: a call that is
+        // cancelled must have done both or neither.
         let queue_slot = self.frames.reserve().await;
         let call_id = self.next_id.fetch_add(1, Ordering::Relaxed) & (i32::MAX as u32);
         let remaining = call.deadline.saturating_duration_since(Instant::now());

@@ -190,7 +190,7 @@ pub struct RegionActionResult {
     /// Set if the whole region action failed.
     #[prost(message, optional, tag = "2")]
     pub exception: Option<NameBytesPair>,
-    /// Whether the condition held.
+    /// True if the condition held.
     #[prost(bool, optional, tag = "3")]
     pub processed: Option<bool>,
 }

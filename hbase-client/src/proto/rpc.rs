@@ -79,7 +79,7 @@ pub struct GetClusterIdResponse {
     pub cluster_id: Option<String>,
 }
 
-/// Empty while there is no master, which is not an error.
+/// Empty while the cluster has no master, which is not an error.
 #[derive(Clone, PartialEq, Message)]
 pub struct GetActiveMasterResponse {
     #[prost(message, optional, tag = "1")]

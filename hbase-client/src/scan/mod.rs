@@ -87,8 +87,8 @@ impl Scan {
     }
 }
 
-/// The rows of a scan, in order, each once, even if servers fail meanwhile. An error ends the scan, and so does dropping
-/// this value.
+/// The rows of a scan, in order, each once, even if servers fail meanwhile. The scan ends with an error, or when this
+/// value is dropped.
 #[derive(Debug)]
 pub struct Rows {
     batches: mpsc::Receiver<Result<Batch, Error>>,

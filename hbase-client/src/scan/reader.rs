@@ -1,4 +1,4 @@
-//! The task of a scan: opens a scanner in one region after the other, and reopens a lost scanner after the last complete
+//! The task of a scan: opens a scanner in one region after the other, and reopens a lost one after the last complete
 //! row.
 
 use std::sync::Arc;

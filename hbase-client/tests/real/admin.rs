@@ -1,4 +1,4 @@
-//! Tables as a whole.
+//! Administration of tables.
 
 use std::time::{Duration, Instant};
 
@@ -22,21 +22,21 @@ fn spec(name: &str) -> TableSpec {
 }
 
 #[tokio::test]
-async fn table_is_made_as_it_is_described() {
+async fn table_is_created_as_specified() {
     let client = HBase::shared().client().await;
-    let (admin, wanted) = (client.admin(), spec("described"));
-    admin.create(&wanted, &["00000100".into(), "00000200".into()]).await.unwrap();
+    let (admin, expected) = (client.admin(), spec("described"));
+    admin.create(&expected, &["00000100".into(), "00000200".into()]).await.unwrap();
     let found = admin.describe("described").await.unwrap();
     assert_eq!(found.families.len(), 1);
-    for (name, value) in &wanted.families[0].attributes {
+    for (name, value) in &expected.families[0].attributes {
         assert_eq!(found.families[0].value(name), Some(value.as_str()), "{name}");
     }
-    assert_eq!(found.families[0].configuration, wanted.families[0].configuration);
+    assert_eq!(found.families[0].configuration, expected.families[0].configuration);
     let attribute = ("NORMALIZATION_ENABLED".to_owned(), "false".to_owned());
     assert!(found.attributes.contains(&attribute), "{found:?}");
     assert!(admin.list().await.unwrap().iter().any(|name| name.to_string() == "described"));
     let table = client.table("described").unwrap();
-    // Rows are of 1970 and expired: what is written with the server's time is not.
+    // The usual test rows have timestamps of 1970 and would be expired, so this one gets the server's time.
     table.mutate(Put::new("00000150").cell("d", "v", "1")).await.unwrap();
     assert_eq!(read(&table, Scan::all()).await.unwrap().len(), 1);
 }
@@ -53,26 +53,26 @@ async fn regions_have_ranges_servers_and_sizes() {
     assert_eq!(ranges, [(&b""[..], first), (first, second), (second, &b""[..])]);
     for region in &regions {
         assert!(region.server.is_some());
-        let load = region.load.expect("its server tells");
+        let load = region.load.expect("the server returns the load");
         assert!(load.write_requests >= 10_000, "{load:?}");
     }
 }
 
-/// `hbase:meta` has them in the order of where they begin, and not in that of its keys' bytes: a comma and what
-/// is less than one are bytes like others.
+/// `hbase:meta` sorts regions by start row, not by the bytes of its keys: start rows may contain commas, and bytes that
+/// are less.
 #[tokio::test]
-async fn regions_begin_at_any_bytes() {
-    // So many regions take a busy machine more than a minute.
+async fn regions_start_at_any_bytes() {
+    // A busy machine takes more than a minute to create 250 regions.
     let mut config = HBase::shared().config();
     config.operation_timeout = Duration::from_secs(300);
     let client = Client::connect(config).await.unwrap();
-    // More than are read at a time.
+    // More regions than one call reads.
     let splits: Vec<Bytes> = (1..=250).map(|byte| Bytes::from(vec![byte, b',', byte])).collect();
     let spec = TableSpec::new("any-bytes").family(Family::new("d"));
     client.admin().create(&spec, &splits).await.unwrap();
     let regions = client.admin().regions("any-bytes").await.unwrap();
-    let of_meta = client.admin().regions("hbase:meta").await.unwrap();
-    assert!(matches!(&of_meta[..], [region] if region.server.is_some()), "{of_meta:?}");
+    let meta = client.admin().regions("hbase:meta").await.unwrap();
+    assert!(matches!(&meta[..], [region] if region.server.is_some()), "{meta:?}");
     let starts: Vec<_> = regions.into_iter().map(|region| region.start).skip(1).collect();
     assert_eq!(starts, splits);
 }
@@ -91,7 +91,7 @@ async fn table_is_disabled_enabled_and_deleted() {
     assert!(matches!(error, Error::Disabled { .. }), "{error}");
     let error = read(&table, Scan::all()).await.unwrap_err();
     assert!(matches!(error, Error::Disabled { .. }), "{error}");
-    // A client that does not know of it finds it out.
+    // Another client, without cached locations, notices the changes too.
     admin.enable("short-lived").await.unwrap();
     check_exact(&read(&table, Scan::all()).await.unwrap(), 0..1_000);
     let other = HBase::shared().client().await.table("short-lived").unwrap();
@@ -109,7 +109,7 @@ async fn table_is_disabled_enabled_and_deleted() {
 }
 
 #[tokio::test]
-async fn what_can_not_be_made_says_why() {
+async fn rejected_table_specs_are_explained() {
     let client = HBase::shared().client().await;
     let admin = client.admin();
     let check = async |spec: &TableSpec, expected: &str| {
@@ -122,17 +122,17 @@ async fn what_can_not_be_made_says_why() {
     check(&spec("made-twice"), "TableExistsException").await;
     check(&spec("nowhere:t"), "create the namespace first").await;
     check(&TableSpec::new("no-family"), "at least one family").await;
-    let odd = |name: &str, value: &str| {
+    let invalid = |name: &str, value: &str| {
         TableSpec::new("odd").family(Family::new("d").attribute(name, value))
     };
-    check(&odd("BLOCKSIZE", "1"), "lock").await;
-    check(&odd("VERSIONS", "-1"), "ersions").await;
-    // Where its native library is missing, as here.
-    check(&odd("COMPRESSION", "ZSTD"), "choose GZ or SNAPPY").await;
+    check(&invalid("BLOCKSIZE", "1"), "lock").await;
+    check(&invalid("VERSIONS", "-1"), "ersions").await;
+    // The native library of ZSTD is not installed here.
+    check(&invalid("COMPRESSION", "ZSTD"), "choose GZ or SNAPPY").await;
 }
 
 #[tokio::test]
-async fn cells_live_as_long_as_their_put_says() {
+async fn cells_expire_by_the_ttl_of_their_put() {
     let (_, table) = HBase::shared().table("lives", &[]).await;
     table.mutate(Put::new("short").cell("d", "v", "1").ttl(1)).await.unwrap();
     table.mutate(Put::new("long").cell("d", "v", "1").ttl(3_600_000)).await.unwrap();
@@ -140,7 +140,7 @@ async fn cells_live_as_long_as_their_put_says() {
         let put = Put::new(row.to_owned()).cell("d", "v", "2").ttl(1);
         CheckAndMutate::where_equal("d", "v", "1", put)
     };
-    assert!(table.check_and_mutate(check("long")).await.unwrap(), "a condition that holds");
+    assert!(table.check_and_mutate(check("long")).await.unwrap(), "the condition holds");
     table.mutate(Put::new("ever").cell("d", "v", "1")).await.unwrap();
     let started = Instant::now();
     let rows = loop {
@@ -148,10 +148,10 @@ async fn cells_live_as_long_as_their_put_says() {
         if !rows.iter().any(|row| row.key() == b"short") {
             break rows;
         }
-        assert!(started.elapsed() < DEADLINE, "a cell lives longer than its put says");
+        assert!(started.elapsed() < DEADLINE, "a cell outlives the TTL of its put");
         tokio::time::sleep(Duration::from_millis(1)).await;
     };
-    let left: Vec<_> = rows.iter().map(|row| (row.key(), row.value(b"d", b"v"))).collect();
-    // Of the one that was changed the earlier version is there again: it lives longer.
-    assert!(left.contains(&(b"ever", Some(b"1"))), "{left:?}");
+    let remaining: Vec<_> = rows.iter().map(|row| (row.key(), row.value(b"d", b"v"))).collect();
+    // Only this row is certain: once the newer version of "long" has expired, its older one is visible again.
+    assert!(remaining.contains(&(b"ever", Some(b"1"))), "{remaining:?}");
 }

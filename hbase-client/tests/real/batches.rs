@@ -1,4 +1,4 @@
-//! Writing, reading by key, deleting.
+//! Puts, gets and deletes.
 
 use hbase_client::{Delete, Get, Mutation, Put, Scan, Selection};
 
@@ -6,7 +6,7 @@ use crate::support::hbase::HBase;
 use crate::support::rows::{check_exact, key, read, write};
 
 #[tokio::test]
-async fn rows_that_were_written_are_read_by_key() {
+async fn written_rows_are_read_by_key() {
     let (_, table) = HBase::shared().table("by-key", &["00000300", "00000600"]).await;
     write(&table, (0..1_000).step_by(2)).await;
     let gets = (0..1_000).rev().map(|row| Get::new(key(row))).collect();
@@ -66,23 +66,24 @@ async fn long_row_is_read_a_page_of_columns_at_a_time() {
         let shown = |row: Option<hbase_client::Row>| -> Vec<_> {
             row.iter().flat_map(|row| row.cells()).map(|cell| cell.qualifier().to_vec()).collect()
         };
-        let expected: Vec<_> = (from..5_000).take(16).map(|one| name(one).into_bytes()).collect();
+        let expected: Vec<_> =
+            (from..5_000).take(16).map(|column| name(column).into_bytes()).collect();
         assert_eq!(shown(row), expected, "from {from}");
         assert_eq!(shown(scanned), expected, "a scan from {from}");
     }
 }
 
 #[tokio::test]
-async fn deletes_hide_what_they_name() {
+async fn deletes_hide_the_selected_cells() {
     let (_, table) = HBase::shared().table("deletes", &["m"]).await;
-    let check = async |row: &'static str, delete: Delete, left: &[&str]| {
+    let check = async |row: &'static str, delete: Delete, remaining: &[&str]| {
         let put = Put::new(row).cell_at(10, "d", "a", "1").cell_at(20, "d", "b", "2");
         table.mutate(put).await.unwrap();
         table.mutate(delete).await.unwrap();
         let found = table.get(Get::new(row)).await.unwrap();
         let cells = found.iter().flat_map(|row| row.cells());
         let found: Vec<_> = cells.map(|cell| cell.qualifier().escape_ascii().to_string()).collect();
-        assert_eq!(found, left, "{row}");
+        assert_eq!(found, remaining, "{row}");
     };
     check("row", Delete::new("row"), &[]).await;
     check("until", Delete::new("until").until(15), &["b"]).await;
@@ -105,7 +106,7 @@ async fn each_row_of_a_batch_has_its_own_outcome() {
     assert_eq!(failed, [false, true, false, true, true]);
     let message = outcomes[1].as_ref().unwrap_err().to_string();
     assert!(
-        message.contains("NoSuchColumnFamily") && message.contains("name a family"),
+        message.contains("NoSuchColumnFamily") && message.contains("use a family"),
         "{message}"
     );
     let found = read(&table, Scan::all()).await.unwrap();
@@ -113,7 +114,7 @@ async fn each_row_of_a_batch_has_its_own_outcome() {
 }
 
 #[tokio::test]
-async fn more_than_a_call_takes_is_many_calls() {
+async fn large_batches_are_split_into_calls() {
     let (_, table) = HBase::shared().table("many-calls", &["00001000"]).await;
     let mut config = HBase::shared().config();
     (config.call_actions_max, config.call_bytes_max) = (7, 1_000);
@@ -128,8 +129,8 @@ async fn more_than_a_call_takes_is_many_calls() {
 }
 
 #[tokio::test]
-async fn answer_of_many_large_rows_comes_in_parts() {
-    // More than the 100 MB that a server puts into one answer.
+async fn large_response_is_returned_in_parts() {
+    // More than the 100 MB that a server puts into one response.
     const ROWS: u32 = 150;
     let (_, table) = HBase::shared().table("large", &[]).await;
     for row in 0..ROWS {

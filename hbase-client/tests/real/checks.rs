@@ -1,4 +1,4 @@
-//! Changes under a condition, and races for them.
+//! Conditional changes, also concurrent ones.
 
 use hbase_client::{CheckAndMutate, Delete, Get, Put, Table};
 
@@ -23,7 +23,7 @@ fn increment(row: &str, from: Option<u32>) -> CheckAndMutate {
 }
 
 #[tokio::test]
-async fn change_is_made_where_the_condition_holds() {
+async fn change_is_applied_if_the_condition_holds() {
     let (_, table) = HBase::shared().table("checks", &["m"]).await;
     for row in ["a", "z"] {
         assert!(!table.check_and_mutate(increment(row, Some(1))).await.unwrap());
@@ -42,14 +42,14 @@ async fn change_is_made_where_the_condition_holds() {
 async fn each_row_of_a_batch_has_its_own_condition() {
     let (_, table) = HBase::shared().table("check-batch", &["3", "6"]).await;
     let rows: Vec<String> = (0..100).map(|row| format!("{row:02}")).collect();
-    // Every third is there.
+    // Every third row exists.
     for row in rows.iter().step_by(3) {
         table.mutate(counter(row, 1)).await.unwrap();
     }
     let checks = rows.iter().map(|row| increment(row, None)).collect();
-    let held = table.check_and_mutate_many(checks).await;
-    for (row, held) in held.into_iter().enumerate() {
-        assert_eq!(held.unwrap(), row % 3 != 0, "{row}");
+    let outcomes = table.check_and_mutate_many(checks).await;
+    for (row, is_applied) in outcomes.into_iter().enumerate() {
+        assert_eq!(is_applied.unwrap(), row % 3 != 0, "{row}");
     }
     for row in &rows {
         assert_eq!(read(&table, row).await, Some(1), "{row}");
@@ -57,7 +57,7 @@ async fn each_row_of_a_batch_has_its_own_condition() {
 }
 
 #[tokio::test]
-async fn wrong_family_in_a_batch_fails_its_row_alone() {
+async fn wrong_family_in_a_batch_fails_only_its_row() {
     let (_, table) = HBase::shared().table("check-wrong", &[]).await;
     let wrong = |family: &'static str, into: &'static str| {
         let put = Put::new("b").cell(into, "n", "1");
@@ -65,15 +65,14 @@ async fn wrong_family_in_a_batch_fails_its_row_alone() {
     };
     let checks =
         vec![increment("a", None), wrong("nope", "d"), wrong("d", "nope"), increment("c", None)];
-    let held = table.check_and_mutate_many(checks).await;
-    let shown: Vec<_> = held.iter().map(|held| held.as_ref().ok()).collect();
-    assert_eq!(shown, [Some(&true), None, None, Some(&true)], "{held:?}");
+    let outcomes = table.check_and_mutate_many(checks).await;
+    let applied: Vec<_> = outcomes.iter().map(|outcome| outcome.as_ref().ok()).collect();
+    assert_eq!(applied, [Some(&true), None, None, Some(&true)], "{outcomes:?}");
     assert_eq!((read(&table, "a").await, read(&table, "c").await), (Some(1), Some(1)));
 }
 
-/// Each sees what it changed: no increment is lost, and none counts twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn racers_count_together() {
+async fn concurrent_increments_are_neither_lost_nor_repeated() {
     const RACERS: u32 = 8;
     const ROUNDS: u32 = 25;
     let (_, table) = HBase::shared().table("racers", &[]).await;
@@ -83,8 +82,8 @@ async fn racers_count_together() {
         racers.spawn(async move {
             for _ in 0..ROUNDS {
                 loop {
-                    let seen = read(&table, "n").await;
-                    if table.check_and_mutate(increment("n", seen)).await.unwrap() {
+                    let current = read(&table, "n").await;
+                    if table.check_and_mutate(increment("n", current)).await.unwrap() {
                         break;
                     }
                 }

@@ -1,9 +1,9 @@
-//! On a real HBase: all servers in one JVM, or six processes that are killed, or with TLS.
+//! Tests on a real HBase: in one JVM, in six processes of which some are killed, and with TLS.
 #![allow(
     clippy::expect_used,
     clippy::panic,
     clippy::unwrap_used,
-    reason = "what clippy.toml lets tests do, what they call does too"
+    reason = "test support fails loudly, as clippy.toml allows in tests"
 )]
 
 #[path = "../support/mod.rs"]

@@ -1,4 +1,4 @@
-//! Regions that are split, merged and moved while they are read and written.
+//! Splits, merges and moves of regions while they are read and written.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,13 +9,13 @@ use hbase_client::{Admin, Error, Family, Scan, Table, TableSpec};
 
 use crate::support::DEADLINE;
 use crate::support::hbase::HBase;
-use crate::support::rows::{check_exact, gather, key, read, write};
+use crate::support::rows::{check_exact, collect, key, read, write};
 
-/// Until another scan has come to its end: one alone may last as long as all that is done meanwhile.
+/// Waits until another scan has ended: otherwise a single scan may take as long as all changes.
 async fn await_scan(scans: &AtomicU32) {
-    let (before, begun) = (scans.load(Ordering::Relaxed), Instant::now());
+    let (before, started) = (scans.load(Ordering::Relaxed), Instant::now());
     while scans.load(Ordering::Relaxed) == before {
-        assert!(begun.elapsed() < DEADLINE, "no scan ends any more");
+        assert!(started.elapsed() < DEADLINE, "no scan ends");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -23,16 +23,16 @@ async fn await_scan(scans: &AtomicU32) {
 /// Moves every region of the table to the next server.
 async fn move_all(admin: &Admin, table: &str) {
     let regions = admin.regions(table).await.unwrap();
-    // Tables of others are on all of them.
+    // This table has regions on several servers.
     let mut servers: Vec<_> =
         admin.regions("whereabouts").await.unwrap().into_iter().filter_map(|r| r.server).collect();
     servers.sort();
     servers.dedup();
-    assert!(servers.len() > 1, "one server alone: {servers:?}");
+    assert!(servers.len() > 1, "only one server: {servers:?}");
     for region in &regions {
         let at = region.server.as_ref().and_then(|at| servers.iter().position(|s| s == at));
         let next = &servers[at.map_or(0, |at| (at + 1) % servers.len())];
-        // A region that was split meanwhile can not be moved.
+        // A region that was split meanwhile cannot be moved.
         if let Err(error) = admin.move_to(region, next).await {
             println!("not moved: {error}");
             assert!(!matches!(error, Error::Input(_)), "{error}");
@@ -52,7 +52,7 @@ async fn split_all(admin: &Admin, table: &str, rows: &[u32]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn scans_and_writes_go_on_while_regions_split_and_move() {
+async fn scans_and_writes_continue_while_regions_split_and_move() {
     const ROWS: u32 = 60_000;
     let hbase = HBase::shared();
     hbase.table("whereabouts", &["1", "2", "3", "4", "5"]).await;
@@ -62,7 +62,7 @@ async fn scans_and_writes_go_on_while_regions_split_and_move() {
     let before = admin.regions("moving").await.unwrap().len();
     let scans = Arc::new(AtomicU32::new(0));
     let ended = scans.clone();
-    let disturbing = tokio::spawn(async move {
+    let changing = tokio::spawn(async move {
         for round in 0..3 {
             move_all(&admin, "moving").await;
             split_all(&admin, "moving", &[5_000 + round * 1_000, 30_000 + round * 1_000]).await;
@@ -71,20 +71,20 @@ async fn scans_and_writes_go_on_while_regions_split_and_move() {
         admin.regions("moving").await.unwrap().len()
     });
     let mut written = ROWS;
-    while !disturbing.is_finished() {
+    while !changing.is_finished() {
         let rows = table.scan(Scan::range("", key(ROWS)).rows_per_answer(500));
-        check_exact(&gather(rows).await.unwrap(), 0..ROWS);
+        check_exact(&collect(rows).await.unwrap(), 0..ROWS);
         write(&table, written..written + 1_000).await;
         written += 1_000;
         scans.fetch_add(1, Ordering::Relaxed);
     }
-    let (after, scans) = (disturbing.await.unwrap(), scans.load(Ordering::Relaxed));
+    let (after, scans) = (changing.await.unwrap(), scans.load(Ordering::Relaxed));
     println!("{scans} scans, {written} rows, {before} regions, then {after}");
     assert!(scans >= 2 && after > before, "{scans} scans, {before} regions, then {after}");
     check_exact(&read(&table, Scan::all()).await.unwrap(), 0..written);
 }
 
-/// Opens a scan of all rows, reads a part of it, and reads the rest after `change`.
+/// Reads a part of a scan of all rows, and the rest after `change`.
 async fn check_scan_across(table: &Table, change: impl Future<Output = ()>) {
     write(table, 0..20_000).await;
     let mut rows = table.scan(Scan::all().rows_per_answer(100).answers(2 << 20, 1));
@@ -124,7 +124,7 @@ async fn an_open_scan_survives_the_merge_of_its_region() {
 }
 
 #[tokio::test]
-async fn regions_that_begin_at_bytes_are_moved_and_merged() {
+async fn regions_with_binary_start_rows_are_moved_and_merged() {
     let hbase = HBase::shared();
     let (client, _) = hbase.table("whereabouts-of-bytes", &["1", "2", "3", "4", "5"]).await;
     let admin = client.admin();
@@ -143,7 +143,7 @@ async fn regions_that_begin_at_bytes_are_moved_and_merged() {
 }
 
 #[tokio::test]
-async fn regions_apart_are_not_merged() {
+async fn regions_that_are_not_adjacent_are_not_merged() {
     let (client, _) = HBase::shared().table("apart", &["b", "c"]).await;
     let admin = client.admin();
     let regions = admin.regions("apart").await.unwrap();

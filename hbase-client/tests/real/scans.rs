@@ -1,4 +1,4 @@
-//! Ranges of rows.
+//! Scans.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ const SPLITS: [&str; 8] = [
 async fn two_hundred_thousand_rows_over_nine_regions_come_back_byte_for_byte() {
     const ROWS: u32 = 200_000;
     let (_, table) = HBase::shared().table("whole", &SPLITS).await;
-    // In no order: each call has rows of all regions.
+    // Written in a mixed order, so that each batch has rows of all regions.
     let spread = |row: u32| (u64::from(row) * 7_919 % u64::from(ROWS)) as u32;
     for begin in (0..ROWS).step_by(10_000) {
         write(&table, (begin..begin + 10_000).map(spread)).await;
     }
     check_exact(&read(&table, Scan::all()).await.unwrap(), 0..ROWS);
-    // From within a region to within another one, and from a first row to a first row.
+    // Ranges within regions, and from the first row of a region to that of another.
     let range = |start, stop| Scan::range(key(start), key(stop));
     check_exact(&read(&table, range(30_001, 160_007)).await.unwrap(), 30_001..160_007);
     check_exact(&read(&table, range(25_000, 50_000)).await.unwrap(), 25_000..50_000);
@@ -29,7 +29,7 @@ async fn two_hundred_thousand_rows_over_nine_regions_come_back_byte_for_byte() {
     check_exact(&read(&table, range(7, 9).limit(10)).await.unwrap(), 7..9);
     check_exact(&read(&table, range(9, 7)).await.unwrap(), 0..0);
     check_exact(&read(&table, Scan::prefix("000499")).await.unwrap(), 49_900..50_000);
-    // However small answers are.
+    // Responses of any size.
     let small = range(74_000, 76_000).rows_per_answer(33);
     check_exact(&read(&table, small).await.unwrap(), 74_000..76_000);
     let smaller = range(74_900, 75_100).answers(700, 1);
@@ -41,7 +41,7 @@ fn cells(row: &Row) -> usize {
 }
 
 #[tokio::test]
-async fn rows_larger_than_an_answer_are_put_together() {
+async fn rows_larger_than_a_response_are_assembled() {
     const CELLS: usize = 60;
     let (_, table) = HBase::shared().table("partial", &["2"]).await;
     let wide = |row: u8| {
@@ -68,15 +68,15 @@ async fn rows_larger_than_an_answer_are_put_together() {
 }
 
 #[tokio::test]
-async fn scan_that_finds_nothing_for_long_goes_on() {
-    // The servers answer before a call's time is over, though they have found nothing.
+async fn scan_continues_through_heartbeats() {
+    // Servers respond before the call timeout even if they have found nothing.
     let (_, table) = HBase::shared().table("heartbeat", &["00100000"]).await;
     write(&table, 0..150_000).await;
     let put = Put::new(key(149_999)).cell_at(9_999_999, "d", "other", "found");
     table.mutate(put).await.unwrap();
     let mut config = HBase::shared().config();
     config.call_timeout = Duration::from_millis(120);
-    // Calls that a busy machine does not answer in time are no progress.
+    // On a busy machine calls may time out, which is not progress.
     config.operation_timeout = Duration::from_secs(600);
     let client = hbase_client::Client::connect(config).await.unwrap();
     let selection = Selection::all().column("d", "other");
@@ -86,7 +86,7 @@ async fn scan_that_finds_nothing_for_long_goes_on() {
 }
 
 #[tokio::test]
-async fn who_reads_slowly_or_stops_harms_nobody() {
+async fn slow_and_dropped_readers_do_not_affect_scans() {
     let (_, table) = HBase::shared().table("slow-reader", &["00005000"]).await;
     write(&table, 0..10_000).await;
     let mut rows = table.scan(Scan::all().rows_per_answer(100));

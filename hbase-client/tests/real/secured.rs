@@ -1,4 +1,4 @@
-//! On a real HBase with TLS, which asks who may do what.
+//! A real HBase with TLS and permissions.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use hbase_client::{Client, Config, Error, Identity, Put, RetryAdvice, Scan, Tls}
 const PASSWORD: &str = "secret";
 const ACCESS: &str = "org.apache.hadoop.hbase.security.access.AccessController";
 
-/// Makes a certificate for this machine, and a store of keys for HBase with it.
+/// Creates a certificate for this machine, and a key store with it for HBase.
 fn make_certificate(dir: &Path) {
     let file = |name: &str| dir.join(name).display().to_string();
     let mut request = Command::new("openssl");
@@ -31,7 +31,7 @@ fn secured(site: Site, dir: &Path) -> Site {
     make_certificate(dir);
     let keys = dir.join("keys.p12");
     site.set("hbase.server.netty.tls.enabled", true)
-        // Its own servers speak without TLS among each other.
+        // The servers communicate with each other without TLS.
         .set("hbase.server.netty.tls.supportplaintext", true)
         .set("hbase.server.netty.tls.client.auth.mode", "NEED")
         .set("hbase.rpc.tls.truststore.location", dir.join("certificate.pem").display())
@@ -57,7 +57,7 @@ fn config(hbase: &HBase, user: &str, authorities_pem: Vec<u8>) -> Config {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rows_travel_over_tls_and_permissions_are_asked_for() {
+async fn rows_are_sent_over_tls_and_permissions_are_checked() {
     let hbase = HBase::start(secured);
     let authority = fs::read(hbase.dir().join("certificate.pem")).unwrap();
 
@@ -67,7 +67,7 @@ async fn rows_travel_over_tls_and_permissions_are_asked_for() {
     write(&table, 0..10_000).await;
     check_exact(&read(&table, Scan::all()).await.unwrap(), 0..10_000);
 
-    // Somebody else may not, and is told what to do.
+    // Another user lacks the permission, and the error says what to do.
     let stranger = Client::connect(config(&hbase, "stranger", authority)).await.unwrap();
     let table = stranger.table("secured").unwrap();
     let check = |error: Error| {
@@ -78,20 +78,20 @@ async fn rows_travel_over_tls_and_permissions_are_asked_for() {
     check(table.mutate(Put::new("r").cell("d", "v", "1")).await.unwrap_err());
     check(stranger.admin().disable("secured").await.unwrap_err());
 
-    // Who does not say who it is.
-    let mut nobody =
+    // Without a client certificate.
+    let mut anonymous =
         config(&hbase, "admin", fs::read(hbase.dir().join("certificate.pem")).unwrap());
-    nobody.tls.as_mut().unwrap().identity = None;
-    let error = Client::connect(nobody).await.unwrap_err().to_string();
-    assert!(error.contains("no server of HBase answers"), "{error}");
+    anonymous.tls.as_mut().unwrap().identity = None;
+    let error = Client::connect(anonymous).await.unwrap_err().to_string();
+    assert!(error.contains("no HBase server responds"), "{error}");
     println!("{error}");
-    // A certificate of an authority that is not known.
+    // A server certificate of an unknown authority.
     let error = Client::connect(config(&hbase, "admin", Vec::new())).await.unwrap_err().to_string();
-    assert!(error.contains("no connection over TLS") && error.contains("authority"), "{error}");
+    assert!(error.contains("TLS connection failed") && error.contains("authority"), "{error}");
     // A server without TLS.
     let error = Client::connect(config(HBase::shared(), "admin", Vec::new())).await.unwrap_err();
     assert!(error.to_string().contains("hbase.server.netty.tls.enabled"), "{error}");
-    // What can not be read at all.
+    // A file that is not PEM.
     let error = Client::connect(config(&hbase, "admin", b"no pem".to_vec())).await.unwrap_err();
     assert_eq!(error.advice(), RetryAdvice::Change, "{error}");
 }

@@ -1,4 +1,4 @@
-//! Batches of which parts fail.
+//! Batches that fail in part.
 
 use std::time::Duration;
 
@@ -27,17 +27,19 @@ pub async fn write_all(table: &Table) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_batch_with_an_answer_to_something_else_is_sent_again() {
+async fn batch_with_a_response_to_another_request_is_retried() {
     let servers = Servers::new();
     let table = servers.table().await;
     let mut is_first = true;
-    servers.script(move |heard, model| {
-        let hits = is_multi(heard) && std::mem::take(&mut is_first);
+    servers.script(move |call, model| {
+        let hits = is_multi(call) && std::mem::take(&mut is_first);
         hits.then(|| {
-            let Reply::Answer { message, cells } = model.reply(heard) else { panic!("an answer") };
-            let mut answer = MultiResponse::decode(&message[..]).unwrap();
-            answer.region_action_result[0].result_or_exception[0].index = Some(7_000);
-            Reply::Answer { message: answer.encode_to_vec(), cells }
+            let Reply::Response { message, cells } = model.reply(call) else {
+                panic!("a response")
+            };
+            let mut response = MultiResponse::decode(&message[..]).unwrap();
+            response.region_action_result[0].result_or_exception[0].index = Some(7_000);
+            Reply::Response { message: response.encode_to_vec(), cells }
         })
     });
     write_all(&table).await;
@@ -46,16 +48,16 @@ async fn a_batch_with_an_answer_to_something_else_is_sent_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn batch_goes_on_where_a_server_dies() {
+async fn batch_continues_when_a_server_dies() {
     let servers = Servers::new();
     let table = servers.table().await;
     let mut calls = 0;
-    servers.script(move |heard, model| {
-        let hits = is_multi(heard) && heard.server == "s1:1";
+    servers.script(move |call, model| {
+        let hits = is_multi(call) && call.server == "s1:1";
         calls += usize::from(hits);
         (hits && calls == 1).then(|| {
             model.down.insert("s1:1".to_owned());
-            // Another one takes the region over, after a while.
+            // Another server takes over the region after five seconds.
             Reply::Close
         })
     });
@@ -64,27 +66,27 @@ async fn batch_goes_on_where_a_server_dies() {
         tokio::time::sleep(Duration::from_secs(5)).await;
         taken_over.model(|model| model.move_region(0, "s2:1"));
     });
-    let begun = Instant::now();
+    let started = Instant::now();
     write_all(&table).await;
-    let waited = begun.elapsed();
+    let waited = started.elapsed();
     assert!(waited >= Duration::from_secs(5) && waited < Duration::from_secs(8), "{waited:?}");
     servers.model(|model| assert_eq!(model.rows.len(), 520));
-    // The others were not waited with, nor sent again.
+    // The rows of other servers were not sent again.
     servers.model(|model| assert!(model.writes.values().all(|&count| count == 1)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn slow_server_holds_up_its_own_rows_alone() {
+async fn slow_server_delays_only_its_own_rows() {
     let servers = Servers::new();
     let table = servers.table().await;
-    servers.script(move |heard, model| {
-        let hits = is_multi(heard) && heard.server == "s1:1";
-        // The others' rows fail at first; they are through before the slow one answers.
-        if is_multi(heard) && heard.server == "s2:1" && !model.writes.contains_key(&b"h00"[..]) {
+    servers.script(move |call, model| {
+        let hits = is_multi(call) && call.server == "s1:1";
+        // Rows on s2 fail at first, and are written before the slow server replies.
+        if is_multi(call) && call.server == "s2:1" && !model.writes.contains_key(&b"h00"[..]) {
             model.writes.insert("h00".into(), 0);
             return Some(Reply::exception("org.apache.hadoop.hbase.RegionTooBusyException"));
         }
-        let reply = hits.then(|| Box::new(model.reply(heard)))?;
+        let reply = hits.then(|| Box::new(model.reply(call)))?;
         Some(Reply::After(Duration::from_secs(3), reply))
     });
     let observed = servers.clone();
@@ -97,35 +99,37 @@ async fn slow_server_holds_up_its_own_rows_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rest_of_an_answer_that_is_too_large_is_asked_for_at_once() {
+async fn rest_of_a_too_large_response_is_requested_at_once() {
     let servers = Servers::new();
     servers.model(Model::fill);
     let table = servers.table().await;
-    servers.script(|heard, model| {
-        is_multi(heard).then(|| {
-            let Reply::Answer { message, cells } = model.reply(heard) else { panic!("an answer") };
-            let mut answer = MultiResponse::decode(&message[..]).unwrap();
-            let rows = &mut answer.region_action_result[0].result_or_exception;
-            // Three cells a row.
+    servers.script(|call, model| {
+        is_multi(call).then(|| {
+            let Reply::Response { message, cells } = model.reply(call) else {
+                panic!("a response")
+            };
+            let mut response = MultiResponse::decode(&message[..]).unwrap();
+            let rows = &mut response.region_action_result[0].result_or_exception;
+            // Each row has three cells.
             let kept = first_cells(&cells, 3 * rows.len().min(10));
             for row in rows.iter_mut().skip(10) {
                 let class = "org.apache.hadoop.hbase.MultiActionResultTooLarge";
                 (row.result, row.exception) = (None, Some(pair(class)));
             }
-            Reply::Answer { message: answer.encode_to_vec(), cells: kept }
+            Reply::Response { message: response.encode_to_vec(), cells: kept }
         })
     });
-    let begun = Instant::now();
+    let started = Instant::now();
     let rows: Vec<_> = (0..100).map(|row| format!("a{row:02}")).collect();
     let found = table.get_many(rows.iter().cloned().map(Get::new).collect()).await;
     for (row, found) in rows.iter().zip(found) {
         assert_eq!(found.unwrap().unwrap().key(), row.as_bytes());
     }
-    assert!(begun.elapsed() < Duration::from_millis(10), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_millis(10), "{:?}", started.elapsed());
     assert_eq!(servers.count(is_multi), 10);
 }
 
-/// The first cells of a block.
+/// Returns the first cells of a block.
 fn first_cells(block: &bytes::Bytes, count: usize) -> bytes::Bytes {
     let mut rest = block.clone();
     (0..count).for_each(|_| drop(hbase_client::wire::cell::Cell::take(&mut rest).unwrap()));

@@ -1,4 +1,4 @@
-//! Finding the cluster, and keeping it.
+//! Finding a cluster, and following its changes.
 
 use std::time::Duration;
 
@@ -8,31 +8,31 @@ use tokio::time::Instant;
 use crate::support::fake::{Reply, Servers};
 
 #[tokio::test(start_paused = true)]
-async fn hbase_before_2_5_is_told_so() {
-    // As HBase answers to what it does not know.
+async fn hbase_before_2_5_is_reported() {
+    // The reply of HBase to an unknown method.
     let servers = Servers::new();
-    servers.script(move |heard, _| {
+    servers.script(move |call, _| {
         let class = "org.apache.hadoop.hbase.DoNotRetryIOException".to_owned();
         let text = "/127.0.0.1:16000 is unable to read call parameter from client 127.0.0.1; \
                     java.lang.UnsupportedOperationException: GetBootstrapNodes";
-        let is_new = heard.method == "GetBootstrapNodes";
+        let is_new = call.method == "GetBootstrapNodes";
         let text = text.to_owned();
-        is_new.then_some(Reply::Exception { class, text, do_not_retry: true, place: None })
+        is_new.then_some(Reply::Exception { class, text, do_not_retry: true, moved_to: None })
     });
     let error = servers.connect(Servers::config()).await.unwrap_err();
     assert!(matches!(error, Error::OldServer { .. }), "{error}");
-    assert!(error.to_string().contains("2.5 or later is needed"), "{error}");
+    assert!(error.to_string().contains("2.5 or later is required"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn servers_that_do_not_answer_are_passed_over() {
+async fn servers_that_do_not_respond_are_skipped() {
     let servers = Servers::new();
-    // One is down, one hangs, one does not serve it, and one answers.
+    // s1 is down, s2 hangs, s3 closes connections, and s4 responds.
     servers.model(|model| {
         model.down.insert("s1:1".to_owned());
     });
-    servers.script(|heard, _| {
-        let reply = match (&*heard.service, &*heard.server) {
+    servers.script(|call, _| {
+        let reply = match (&*call.service, &*call.server) {
             ("ClientMetaService", "s2:1") => Reply::Never,
             ("ClientMetaService", "s3:1") => Reply::Close,
             _ => return None,
@@ -42,7 +42,7 @@ async fn servers_that_do_not_answer_are_passed_over() {
     let mut config = Servers::config();
     config.servers.push("s3:1".parse().unwrap());
     let error = servers.connect(config.clone()).await.unwrap_err().to_string();
-    for part in ["s1:1: connection refused", "s2:1: no answer", "s3:1 closed the connection"] {
+    for part in ["s1:1: connection refused", "s2:1: no response", "s3:1 closed the connection"] {
         assert!(error.contains(part), "{part:?} is not in: {error}");
     }
     config.servers.push("s4:1".parse().unwrap());
@@ -50,32 +50,32 @@ async fn servers_that_do_not_answer_are_passed_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cluster_that_is_starting_is_waited_for() {
+async fn starting_cluster_is_waited_for() {
     let servers = Servers::new();
-    let begun = Instant::now();
-    servers.script(move |heard, _| {
-        let is_starting = heard.service == "ClientMetaService" && begun.elapsed().as_secs() < 9;
+    let started = Instant::now();
+    servers.script(move |call, _| {
+        let is_starting = call.service == "ClientMetaService" && started.elapsed().as_secs() < 9;
         let class = "org.apache.hadoop.hbase.ipc.ServerNotRunningYetException";
         is_starting.then(|| Reply::exception(class))
     });
     servers.connect(Servers::config()).await.unwrap();
-    assert!((9..13).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+    assert!((9..13).contains(&started.elapsed().as_secs()), "{:?}", started.elapsed());
 }
 
-/// A wrong address looks the same.
+/// A refused connection may as well be due to a wrong address.
 #[tokio::test(start_paused = true)]
 async fn servers_that_refuse_connections_are_not_waited_for() {
     let servers = Servers::new();
     servers.model(|model| model.down.extend(["s1:1".to_owned(), "s2:1".to_owned()]));
-    let begun = Instant::now();
+    let started = Instant::now();
     let error = servers.connect(Servers::config()).await.unwrap_err();
     assert!(matches!(error, Error::Bootstrap { .. }), "{error}");
     assert_eq!(error.advice(), RetryAdvice::TryLater);
-    assert!(begun.elapsed() < Duration::from_millis(10), "{:?}", begun.elapsed());
-    // Where one of them says that it is starting, all are asked again.
+    assert!(started.elapsed() < Duration::from_millis(10), "{:?}", started.elapsed());
+    // If one of them reports that it is starting, all are tried again.
     servers.model(|model| model.down.remove("s2:1"));
-    servers.script(move |heard, _| {
-        let is_starting = heard.service == "ClientMetaService" && begun.elapsed().as_secs() < 9;
+    servers.script(move |call, _| {
+        let is_starting = call.service == "ClientMetaService" && started.elapsed().as_secs() < 9;
         let class = "org.apache.hadoop.hbase.ipc.ServerNotRunningYetException";
         is_starting.then(|| Reply::exception(class))
     });
@@ -83,16 +83,16 @@ async fn servers_that_refuse_connections_are_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn configured_servers_stay_where_no_others_are_named() {
+async fn configured_servers_are_kept_if_the_registry_lists_none() {
     let servers = Servers::new();
-    // As a region server answers in its first seconds.
+    // The registry of a region server in its first seconds.
     servers.model(|model| model.nodes.clear());
     let table = servers.table().await;
     table.get(Get::new("a")).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn configured_servers_may_go_once_others_are_named() {
+async fn configured_servers_may_stop_once_others_are_known() {
     let servers = Servers::new();
     let mut config = Servers::config();
     config.servers.truncate(1);
@@ -106,51 +106,51 @@ async fn configured_servers_may_go_once_others_are_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_master_is_waited_for_until_the_deadline() {
+async fn missing_master_is_waited_for_until_the_deadline() {
     let servers = Servers::new();
     servers.model(|model| model.master = None);
     let client = servers.connect(Servers::config()).await.unwrap();
-    let begun = Instant::now();
+    let started = Instant::now();
     let spec = TableSpec::new("new").family(Family::new("d"));
     let error = client.admin().create(&spec, &[]).await.unwrap_err();
     assert!(matches!(error, Error::Deadline { .. }), "{error}");
-    assert!(error.to_string().contains("no master"), "{error}");
-    assert!(begun.elapsed() <= Duration::from_secs(60));
+    assert!(error.to_string().contains("no active master"), "{error}");
+    assert!(started.elapsed() <= Duration::from_secs(60));
 }
 
 #[tokio::test(start_paused = true)]
-async fn service_that_no_server_knows_is_told_at_the_deadline() {
+async fn service_that_no_server_provides_is_reported_at_the_deadline() {
     let servers = Servers::new();
     let client = servers.connect(Servers::config()).await.unwrap();
-    let check = |error: Error, begun: Instant, service: &str| {
+    let check = |error: Error, started: Instant, service: &str| {
         assert!(matches!(error, Error::Deadline { .. }), "{error}");
-        let wanted = format!("of {service}: it may be no HBase");
-        assert!(error.to_string().contains(&wanted), "{error}");
-        assert!(begun.elapsed() <= Duration::from_secs(60), "{:?}", begun.elapsed());
+        let expected = format!("of {service}: it may not be HBase");
+        assert!(error.to_string().contains(&expected), "{error}");
+        assert!(started.elapsed() <= Duration::from_secs(60), "{:?}", started.elapsed());
     };
     servers.model(|model| model.unknown.extend(["ClientService", "MasterService"]));
-    let begun = Instant::now();
+    let started = Instant::now();
     let error = client.table("t").unwrap().get(Get::new("a")).await.unwrap_err();
-    check(error, begun, "ClientService");
-    let begun = Instant::now();
+    check(error, started, "ClientService");
+    let started = Instant::now();
     let spec = TableSpec::new("new").family(Family::new("d"));
-    check(client.admin().create(&spec, &[]).await.unwrap_err(), begun, "MasterService");
-    // Of the registry, which is asked first: there is no cluster to be waited for.
+    check(client.admin().create(&spec, &[]).await.unwrap_err(), started, "MasterService");
+    // Without the registry, which is called first, connecting fails at once.
     servers.model(|model| model.unknown.extend(["ClientMetaService"]));
     let error = servers.connect(Servers::config()).await.unwrap_err();
     assert!(matches!(error, Error::Bootstrap { .. }), "{error}");
-    assert!(error.to_string().contains("of ClientMetaService: it may be no HBase"), "{error}");
+    assert!(error.to_string().contains("of ClientMetaService: it may not be HBase"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn server_that_says_why_it_ends_the_connection_is_quoted() {
+async fn reason_for_closing_a_connection_is_reported() {
     let servers = Servers::new();
     servers.script(|_, _| {
         use hbase_client::proto::rpc::{ExceptionResponse, ResponseHeader};
         use prost::Message;
         let class = "org.apache.hadoop.hbase.security.AccessDeniedException";
         let header = ResponseHeader {
-            // To no call: -1.
+            // -1, which is not the id of a call.
             call_id: Some(u32::MAX),
             exception: Some(ExceptionResponse {
                 exception_class_name: Some(class.to_owned()),

@@ -1,5 +1,5 @@
-//! Everything at once, drawn from a seed: faults at any call, regions that move and split, while rows
-//! are written, changed under conditions, and scanned.
+//! Random faults at any call, and moves and splits of regions, while rows are written, changed conditionally and
+//! scanned. Each run is determined by a seed.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use hbase_client::{CheckAndMutate, Error, Get, Put, Table};
 
-use crate::support::fake::{FakeRegion, Heard, Model, Reply, Servers};
+use crate::support::fake::{Call, FakeRegion, Model, Reply, Servers};
 use crate::{is_multi, read_all};
 
-/// Another number, and another first one, by the variables `HBASE_CLIENT_SEEDS` and `HBASE_CLIENT_SEED`.
+/// The default number of seeds. `HBASE_CLIENT_SEEDS` sets another number, and `HBASE_CLIENT_SEED` the first seed.
 const SEEDS: u64 = 150;
 const HBASE: &str = "org.apache.hadoop.hbase";
 const CLASSES: [&str; 9] = [
@@ -25,18 +25,18 @@ const CLASSES: [&str; 9] = [
     "exceptions.OutOfOrderScannerNextException",
 ];
 
-/// One fault in so many calls.
+/// The average number of calls per fault.
 const FAULT_EVERY: u32 = 6;
 
-fn fault(random: &mut fastrand::Rng, heard: &Heard, model: &mut Model) -> Option<Reply> {
-    if random.u32(..FAULT_EVERY) != 0 || heard.service == "ClientMetaService" {
+fn fault(random: &mut fastrand::Rng, call: &Call, model: &mut Model) -> Option<Reply> {
+    if random.u32(..FAULT_EVERY) != 0 || call.service == "ClientMetaService" {
         return None;
     }
     let scanner_classes = 3;
     let reply = match random.u32(..9) {
         0 | 1 => {
-            let known = CLASSES.len() - if is_multi(heard) { scanner_classes } else { 0 };
-            return Some(Reply::exception(&format!("{HBASE}.{}", CLASSES[random.usize(..known)])));
+            let count = CLASSES.len() - if is_multi(call) { scanner_classes } else { 0 };
+            return Some(Reply::exception(&format!("{HBASE}.{}", CLASSES[random.usize(..count)])));
         }
         2 => return Some(Reply::Close),
         3 => {
@@ -44,22 +44,22 @@ fn fault(random: &mut fastrand::Rng, heard: &Heard, model: &mut Model) -> Option
             return None;
         }
         4 => {
-            disturb(random, model);
+            change_region(random, model);
             return None;
         }
-        // Done, and not, or late, or in part, told of it.
-        _ => Box::new(model.reply(heard)),
+        // The call is executed, and its response is lost, late or truncated.
+        _ => Box::new(model.reply(call)),
     };
     Some(match random.u32(..4) {
         0 => Reply::Never,
-        1 => Reply::Cut(random.usize(..40), reply),
+        1 => Reply::Truncated(random.usize(..40), reply),
         2 => Reply::After(Duration::from_secs(random.u64(1..15)), reply),
         _ => Reply::Close,
     })
 }
 
-/// Moves a region, or splits it.
-fn disturb(random: &mut fastrand::Rng, model: &mut Model) {
+/// Moves or splits a region.
+fn change_region(random: &mut fastrand::Rng, model: &mut Model) {
     const ROWS: [&str; 8] = ["c", "f05", "j", "k50", "n", "r", "t99", "x"];
     let servers = ["s1:1", "s2:1", "s3:1"];
     let live: Vec<_> =
@@ -79,7 +79,7 @@ fn disturb(random: &mut fastrand::Rng, model: &mut Model) {
     }
 }
 
-/// Rows between those that are scanned: all that is acknowledged is there in the end.
+/// Writes rows between those that are scanned. Returns the acknowledged rows.
 async fn write(table: Table, writer: usize) -> Vec<String> {
     let mut written = Vec::new();
     for round in 0..8 {
@@ -94,22 +94,23 @@ async fn write(table: Table, writer: usize) -> Vec<String> {
     written
 }
 
+/// Outcomes of conditional changes, with the values written.
 #[derive(Debug, Default)]
-struct Told {
-    made: Vec<String>,
-    not_made: Vec<String>,
-    in_doubt: usize,
-    /// That were not made, or not looked at, because of an error.
+struct Outcomes {
+    applied: Vec<String>,
+    not_applied: Vec<String>,
+    uncertain: usize,
+    /// Changes that were not applied, or not attempted, because of an error.
     failed: usize,
 }
 
-/// Every change has a value of its own, so that it can be told what was made.
-async fn change(table: Table, racer: usize) -> Told {
-    let mut told = Told::default();
+/// Changes rows conditionally. Every change writes a unique value, so that the history shows which were applied.
+async fn change(table: Table, racer: usize) -> Outcomes {
+    let mut outcomes = Outcomes::default();
     for round in 0..12 {
         let row = ["counter-a", "p-counter"][round % 2];
         let Ok(found) = table.get(Get::new(row)).await else {
-            told.failed += 1;
+            outcomes.failed += 1;
             continue;
         };
         let found = found.and_then(|row| row.value(b"d", b"n").map(Bytes::copy_from_slice));
@@ -120,49 +121,52 @@ async fn change(table: Table, racer: usize) -> Told {
             Some(found) => CheckAndMutate::where_equal("d", "n", found, put),
         };
         match table.check_and_mutate(check).await {
-            Ok(true) => told.made.push(value),
-            Ok(false) => told.not_made.push(value),
-            Err(Error::Uncertain { .. }) => told.in_doubt += 1,
-            // Whatever else it is, it says that it was not made.
+            Ok(true) => outcomes.applied.push(value),
+            Ok(false) => outcomes.not_applied.push(value),
+            Err(Error::Uncertain { .. }) => outcomes.uncertain += 1,
+            // Any other error means that the change was not applied.
             Err(_) => {
-                told.not_made.push(value);
-                told.failed += 1;
+                outcomes.not_applied.push(value);
+                outcomes.failed += 1;
             }
         }
     }
-    told
+    outcomes
 }
 
-/// All of them at once.
-async fn race(table: &Table) -> Told {
+/// Changes rows from three tasks at once.
+async fn race(table: &Table) -> Outcomes {
     let racers = [0, 1, 2].map(|racer| tokio::spawn(change(table.clone(), racer)));
-    let mut told = Told::default();
+    let mut all = Outcomes::default();
     for racer in racers {
-        let one = racer.await.unwrap();
-        told.made.extend(one.made);
-        told.not_made.extend(one.not_made);
-        told.in_doubt += one.in_doubt;
-        told.failed += one.failed;
+        let outcomes = racer.await.unwrap();
+        all.applied.extend(outcomes.applied);
+        all.not_applied.extend(outcomes.not_applied);
+        all.uncertain += outcomes.uncertain;
+        all.failed += outcomes.failed;
     }
-    told
+    all
 }
 
-fn check_told(servers: &Servers, told: &Told) {
+/// Compares the outcomes with the values that were written.
+fn check_outcomes(servers: &Servers, outcomes: &Outcomes) {
     let history: HashSet<_> = servers.model(|model| model.history.iter().cloned().collect());
-    assert!(told.made.iter().all(|value| history.contains(value.as_bytes())), "not made: {told:?}");
-    let lie = told.not_made.iter().find(|value| history.contains(value.as_bytes()));
-    assert!(lie.is_none(), "made: {lie:?}");
+    let is_written = |value: &&String| history.contains(value.as_bytes());
+    let missing = outcomes.applied.iter().find(|value| !is_written(value));
+    assert!(missing.is_none(), "not applied: {missing:?}");
+    let unexpected = outcomes.not_applied.iter().find(is_written);
+    assert!(unexpected.is_none(), "applied: {unexpected:?}");
 }
 
-/// The rows that are there from the beginning, each once and whole.
+/// Checks that a scan returns all initial rows, each once and whole.
 async fn scan(table: Table) {
     for _ in 0..2 {
         let rows = read_all(&table).await.unwrap();
         let keys: Vec<_> = rows.iter().map(|row| row.key()).collect();
-        assert!(keys.windows(2).all(|pair| pair[0] < pair[1]), "rows that are not in order");
-        let kept = rows.iter().filter(|row| row.key().len() == 3);
-        assert!(kept.clone().all(|row| row.cells().len() == 3), "a part of a row");
-        assert_eq!(kept.count(), 2_600);
+        assert!(keys.windows(2).all(|pair| pair[0] < pair[1]), "rows out of order");
+        let initial = rows.iter().filter(|row| row.key().len() == 3);
+        assert!(initial.clone().all(|row| row.cells().len() == 3), "an incomplete row");
+        assert_eq!(initial.count(), 2_600);
     }
 }
 
@@ -170,12 +174,12 @@ async fn check(seed: u64) {
     let servers = Servers::new();
     servers.model(Model::fill);
     let mut config = Servers::config();
-    // However unlucky.
+    // Long enough for any sequence of faults.
     config.operation_timeout = Duration::from_secs(36_000);
     config.servers.push("s3:1".parse().unwrap());
     let table = servers.table_of(config).await;
     let mut random = fastrand::Rng::with_seed(seed);
-    servers.script(move |heard, model| fault(&mut random, heard, model));
+    servers.script(move |call, model| fault(&mut random, call, model));
     let writers = [0, 1].map(|writer| tokio::spawn(write(table.clone(), writer)));
     let racing = tokio::spawn({
         let table = table.clone();
@@ -185,30 +189,30 @@ async fn check(seed: u64) {
     for scan in scans {
         scan.await.unwrap();
     }
-    let told = racing.await.unwrap();
+    let outcomes = racing.await.unwrap();
     for writer in writers {
         for row in writer.await.unwrap() {
             let found = servers.model(|model| model.rows.contains_key(row.as_bytes()));
-            assert!(found, "{row} was acknowledged");
+            assert!(found, "{row} was acknowledged and is missing");
         }
     }
-    check_told(&servers, &told);
-    assert!(told.made.len() > 3, "{told:?}");
-    assert_eq!(told.failed, 0, "there was time enough");
+    check_outcomes(&servers, &outcomes);
+    assert!(outcomes.applied.len() > 3, "{outcomes:?}");
+    assert_eq!(outcomes.failed, 0, "the timeout is long enough");
 }
 
-/// With less time than most need: what ends with an error is told as what it is, too.
-async fn check_impatient(seed: u64) -> Told {
+/// Checks the outcomes with a timeout that is too short for most changes.
+async fn check_with_short_timeout(seed: u64) -> Outcomes {
     let mut random = fastrand::Rng::with_seed(seed);
     let servers = Servers::new();
     let mut config = Servers::config();
     config.operation_timeout = Duration::from_millis(50 << random.u32(..10));
     config.servers.push("s3:1".parse().unwrap());
     let table = servers.table_of(config).await;
-    servers.script(move |heard, model| fault(&mut random, heard, model));
-    let told = race(&table).await;
-    check_told(&servers, &told);
-    told
+    servers.script(move |call, model| fault(&mut random, call, model));
+    let outcomes = race(&table).await;
+    check_outcomes(&servers, &outcomes);
+    outcomes
 }
 
 fn seeds() -> std::ops::Range<u64> {
@@ -218,7 +222,7 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_happens_what_is_told_is_true() {
+async fn random_faults_lose_no_row_and_outcomes_are_true() {
     for seed in seeds() {
         println!("seed {seed}");
         check(seed).await;
@@ -226,14 +230,14 @@ async fn whatever_happens_what_is_told_is_true() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_happens_what_is_told_without_time_is_true() {
-    let (mut in_doubt, mut failed) = (0, 0);
+async fn outcomes_at_short_timeouts_are_true() {
+    let (mut uncertain, mut failed) = (0, 0);
     for seed in seeds() {
         println!("seed {seed}");
-        let told = check_impatient(seed).await;
-        in_doubt += told.in_doubt;
-        failed += told.failed;
+        let outcomes = check_with_short_timeout(seed).await;
+        uncertain += outcomes.uncertain;
+        failed += outcomes.failed;
     }
-    println!("{in_doubt} in doubt, {failed} failed");
-    assert!(seeds().count() < 100 || (in_doubt > 100 && failed > 0), "{in_doubt}, {failed}");
+    println!("{uncertain} uncertain, {failed} failed");
+    assert!(seeds().count() < 100 || (uncertain > 100 && failed > 0), "{uncertain}, {failed}");
 }

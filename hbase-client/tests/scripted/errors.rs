@@ -1,4 +1,4 @@
-//! What is done about each class of error: in the answer to a whole call, to a region, to a row.
+//! The reaction to each class of error, in the response to a call, to a region, and to a row.
 
 use std::time::Duration;
 
@@ -10,20 +10,21 @@ use hbase_client::{CheckAndMutate, Error, Get, Put, RetryAdvice};
 use prost::Message;
 use tokio::time::Instant;
 
-use crate::support::fake::{Heard, Reply, Servers};
-use crate::{is_multi, is_of_meta};
+use crate::support::fake::{Call, Reply, Servers};
+use crate::{is_meta_scan, is_multi};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Does {
-    /// Asks `hbase:meta` again, then tries.
+enum Reaction {
+    /// Reads `hbase:meta` again and retries.
     Relocate,
-    /// Waits, then tries the same server.
+    /// Waits and retries on the same server.
     Wait,
     Fail,
 }
 
+/// The part of the response that contains the exception.
 #[derive(Debug, Clone, Copy)]
-enum Where {
+enum Level {
     Call,
     Region,
     Row,
@@ -31,17 +32,17 @@ enum Where {
 
 const HBASE: &str = "org.apache.hadoop.hbase";
 
-fn failed(place: Where, class: &str, heard: &Heard) -> Reply {
+fn failed(level: Level, class: &str, call: &Call) -> Reply {
     let text = match class.contains("FailedSanityCheck") {
         true => format!("{class}: Requested row out of range for doMiniBatchMutate"),
         false => format!("{class}: as the test wants"),
     };
     let exception = Some(NameBytesPair { name: class.to_owned(), value: Some(text.into()) });
-    let request = MultiRequest::decode(heard.param.clone()).unwrap();
-    let result = |index: usize| match place {
-        Where::Call => unreachable!(),
-        Where::Region => RegionActionResult { exception: exception.clone(), ..Default::default() },
-        Where::Row => {
+    let request = MultiRequest::decode(call.param.clone()).unwrap();
+    let result = |index: usize| match level {
+        Level::Call => unreachable!(),
+        Level::Region => RegionActionResult { exception: exception.clone(), ..Default::default() },
+        Level::Row => {
             let rows = request.region_action[index].action.iter();
             let row = |row: &hbase_client::proto::data::Action| ResultOrException {
                 index: row.index,
@@ -54,104 +55,113 @@ fn failed(place: Where, class: &str, heard: &Heard) -> Reply {
             }
         }
     };
-    match place {
-        Where::Call => Reply::exception(class),
-        _ => Reply::answer(&MultiResponse {
+    match level {
+        Level::Call => Reply::exception(class),
+        _ => Reply::response(&MultiResponse {
             region_action_result: (0..request.region_action.len()).map(result).collect(),
         }),
     }
 }
 
-/// The first try fails so; what is done then?
-async fn check(place: Where, class: String, expected: Does) {
+/// Checks the reaction to a first attempt that fails with this exception.
+async fn check(level: Level, class: String, expected: Reaction) {
     let servers = Servers::new();
     let table = servers.table().await;
-    // Where everything is is known before.
+    // Locates the region first.
     table.mutate(Put::new("a").cell("d", "q", "0")).await.unwrap();
     let (mut tries, failing) = (0, class.clone());
-    servers.script(move |heard, _| {
-        tries += usize::from(is_multi(heard));
-        (is_multi(heard) && tries == 1).then(|| failed(place, &failing, heard))
+    servers.script(move |call, _| {
+        tries += usize::from(is_multi(call));
+        (is_multi(call) && tries == 1).then(|| failed(level, &failing, call))
     });
-    let (before, begun) = (servers.count(is_of_meta), Instant::now());
+    let (before, started) = (servers.count(is_meta_scan), Instant::now());
     let outcome = table.mutate(Put::new("b").cell("d", "q", "1")).await;
-    let located = servers.count(is_of_meta) - before;
-    let did = match &outcome {
+    let located = servers.count(is_meta_scan) - before;
+    let reaction = match &outcome {
         Err(error) => {
             assert!(error.to_string().contains(&class), "{error}");
             assert_eq!(error.advice(), RetryAdvice::Change, "{error}");
-            Does::Fail
+            Reaction::Fail
         }
-        Ok(()) if located > 0 => Does::Relocate,
-        Ok(()) => Does::Wait,
+        Ok(()) if located > 0 => Reaction::Relocate,
+        Ok(()) => Reaction::Wait,
     };
-    assert_eq!(did, expected, "{class} of a {place:?}");
-    let waited = begun.elapsed();
-    assert_eq!(waited >= Duration::from_millis(10), expected != Does::Fail, "{class}: {waited:?}");
+    assert_eq!(reaction, expected, "{class} of a {level:?}");
+    let waited = started.elapsed();
+    assert_eq!(
+        waited >= Duration::from_millis(10),
+        expected != Reaction::Fail,
+        "{class}: {waited:?}"
+    );
     assert!(waited < Duration::from_secs(1), "{class}: {waited:?}");
     let writes = servers.model(|model| model.writes.get(&b"b"[..]).copied());
-    assert_eq!(writes.is_some(), expected != Does::Fail);
+    assert_eq!(writes.is_some(), expected != Reaction::Fail);
 }
 
-/// One class for each thing that is done; `remote_exception.rs` has every class.
+/// Tests one class for each reaction; `remote_exception.rs` tests every class.
 #[tokio::test(start_paused = true)]
 async fn errors_of_calls_regions_and_rows_are_handled_alike() {
     for (class, expected) in [
-        ("NotServingRegionException", Does::Relocate),
-        ("RegionTooBusyException", Does::Wait),
-        ("regionserver.RegionServerStoppedException", Does::Relocate),
-        ("regionserver.NoSuchColumnFamilyException", Does::Fail),
+        ("NotServingRegionException", Reaction::Relocate),
+        ("RegionTooBusyException", Reaction::Wait),
+        ("regionserver.RegionServerStoppedException", Reaction::Relocate),
+        ("regionserver.NoSuchColumnFamilyException", Reaction::Fail),
     ] {
-        for place in [Where::Call, Where::Region, Where::Row] {
-            check(place, format!("{HBASE}.{class}"), expected).await;
+        for level in [Level::Call, Level::Region, Level::Row] {
+            check(level, format!("{HBASE}.{class}"), expected).await;
         }
     }
     let sanity = format!("{HBASE}.exceptions.FailedSanityCheckException");
-    check(Where::Row, sanity.clone(), Does::Relocate).await;
-    check(Where::Region, sanity, Does::Relocate).await;
+    check(Level::Row, sanity.clone(), Reaction::Relocate).await;
+    check(Level::Region, sanity, Reaction::Relocate).await;
 }
 
-/// What the server says of another try holds for a class that says nothing.
+/// `do_not_retry` applies to a class that says nothing about retries.
 #[tokio::test(start_paused = true)]
-async fn bare_exception_that_says_not_to_try_again_is_final() {
+async fn exception_with_do_not_retry_is_final() {
     let servers = Servers::new();
     let table = servers.table().await;
-    servers.script(|heard, _| {
+    servers.script(|call, _| {
         let class = "java.io.IOException".to_owned();
         let text = format!("{class}: as the test wants");
-        is_multi(heard).then_some(Reply::Exception { class, text, do_not_retry: true, place: None })
+        is_multi(call).then_some(Reply::Exception {
+            class,
+            text,
+            do_not_retry: true,
+            moved_to: None,
+        })
     });
-    let begun = Instant::now();
+    let started = Instant::now();
     let error = table.get(Get::new("a")).await.unwrap_err();
     assert!(matches!(&error, Error::Refused { fault, .. } if fault.do_not_retry), "{error}");
     assert_eq!(error.advice(), RetryAdvice::Change);
-    assert!(begun.elapsed() < Duration::from_millis(10), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_millis(10), "{:?}", started.elapsed());
     assert_eq!(servers.count(is_multi), 1);
 }
 
-/// `hbase:meta` does not say so yet: only the exception tells where the first region went.
-fn script_move(servers: &Servers, place: Where) {
-    servers.script(move |heard, model| {
-        if !is_multi(heard) || heard.server != "s1:1" {
+/// Moves the first region without updating `hbase:meta`: only the exception has its new server.
+fn script_move(servers: &Servers, level: Level) {
+    servers.script(move |call, model| {
+        if !is_multi(call) || call.server != "s1:1" {
             return None;
         }
         model.regions[0].server = "s3:1".to_owned();
         let class = format!("{HBASE}.exceptions.RegionMovedException");
         let text = format!("{class}: Region moved to: hostname=s3 port=1 startCode=1. As of 2.");
-        Some(match failed(place, &class, heard) {
+        Some(match failed(level, &class, call) {
             Reply::Exception { class, do_not_retry, .. } => {
-                let place = Some(("s3".to_owned(), 1));
-                Reply::Exception { class, text: String::new(), do_not_retry, place }
+                let moved_to = Some(("s3".to_owned(), 1));
+                Reply::Exception { class, text: String::new(), do_not_retry, moved_to }
             }
-            Reply::Answer { message, .. } => {
-                let mut answer = MultiResponse::decode(&message[..]).unwrap();
-                for region in &mut answer.region_action_result {
+            Reply::Response { message, .. } => {
+                let mut response = MultiResponse::decode(&message[..]).unwrap();
+                for region in &mut response.region_action_result {
                     let rows = region.result_or_exception.iter_mut();
                     let rows = rows.filter_map(|row| row.exception.as_mut());
                     let all = rows.chain(region.exception.as_mut());
                     all.for_each(|pair| pair.value = Some(text.clone().into()));
                 }
-                Reply::answer(&answer)
+                Reply::response(&response)
             }
             other => other,
         })
@@ -159,15 +169,15 @@ fn script_move(servers: &Servers, place: Where) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn region_that_moved_tells_where_and_is_not_looked_for() {
-    // Whatever is done, and wherever it is said. A scan hears it too: see `every_call.rs`.
-    for place in [Where::Call, Where::Region, Where::Row] {
+async fn moved_region_is_followed_without_reading_meta() {
+    // For any action, and an exception at any level. Scans are tested in `every_call.rs`.
+    for level in [Level::Call, Level::Region, Level::Row] {
         for what in ["put", "get", "check"] {
             let servers = Servers::new();
             let table = servers.table().await;
             table.mutate(Put::new("a").cell("d", "q", "0")).await.unwrap();
-            script_move(&servers, place);
-            let before = servers.count(is_of_meta);
+            script_move(&servers, level);
+            let before = servers.count(is_meta_scan);
             let put = Put::new("b").cell("d", "q", "1");
             match what {
                 "put" => table.mutate(put).await.unwrap(),
@@ -177,8 +187,8 @@ async fn region_that_moved_tells_where_and_is_not_looked_for() {
                     assert!(table.check_and_mutate(check).await.unwrap());
                 }
             }
-            assert_eq!(servers.count(is_of_meta), before, "{what} of a {place:?}");
-            let last = servers.with(|fake| fake.heard.last().cloned()).unwrap();
+            assert_eq!(servers.count(is_meta_scan), before, "{what} of a {level:?}");
+            let last = servers.with(|fake| fake.calls.last().cloned()).unwrap();
             assert_eq!(last.server, "s3:1");
         }
     }
@@ -188,16 +198,16 @@ async fn region_that_moved_tells_where_and_is_not_looked_for() {
 async fn retries_end_at_the_deadline_with_the_last_error() {
     let servers = Servers::new();
     let table = servers.table().await;
-    servers.script(|heard, _| {
-        is_multi(heard).then(|| Reply::exception("org.apache.hadoop.hbase.RegionTooBusyException"))
+    servers.script(|call, _| {
+        is_multi(call).then(|| Reply::exception("org.apache.hadoop.hbase.RegionTooBusyException"))
     });
-    let begun = Instant::now();
+    let started = Instant::now();
     let error = table.mutate(Put::new("b").cell("d", "q", "1")).await.unwrap_err();
-    assert_eq!(begun.elapsed().as_secs(), 60);
+    assert_eq!(started.elapsed().as_secs(), 60);
     assert!(matches!(error, Error::Deadline { .. }), "{error}");
     assert!(error.to_string().contains("RegionTooBusyException"), "{error}");
     assert_eq!(error.advice(), RetryAdvice::TryLater);
-    // 10 ms to 2 s apart: neither a storm nor a single try.
+    // With delays of 10 ms to 2 s, there are several retries but not a storm.
     let tries = servers.count(is_multi);
     assert!((35..100).contains(&tries), "{tries} tries");
 }

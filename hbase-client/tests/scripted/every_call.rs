@@ -1,4 +1,4 @@
-//! Whatever happens at whichever call of a scan: each row comes once, whole, in order; or the error is told.
+//! Faults at every single call of a scan: each row is returned once, whole and in order, or the scan fails.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,8 +7,8 @@ use std::time::Duration;
 use hbase_client::{RetryAdvice, Scan};
 use tokio::time::Instant;
 
-use crate::support::fake::{FakeRegion, Heard, Model, Reply, Servers};
-use crate::{check_all, is_of_meta, is_scan, read_all};
+use crate::support::fake::{Call, FakeRegion, Model, Reply, Servers};
+use crate::{check_all, is_meta_scan, is_scan, read_all};
 
 const HBASE: &str = "org.apache.hadoop.hbase";
 
@@ -18,200 +18,202 @@ async fn filled() -> Servers {
     servers
 }
 
-/// How many calls a scan has that nothing happens to.
+/// Returns the number of calls of a scan without faults.
 async fn calls() -> usize {
-    let undisturbed = filled().await;
-    read_all(&undisturbed.table().await).await.unwrap();
-    let calls = undisturbed.count(is_scan);
+    let servers = filled().await;
+    read_all(&servers.table().await).await.unwrap();
+    let calls = servers.count(is_scan);
     assert!(calls >= 12, "{calls} calls");
     calls
 }
 
-/// Servers to which it happens at that call of a scan; and how many calls there were.
-async fn disturbed(
+/// Returns servers with a fault at this call of a scan, and the counter of its calls.
+async fn with_fault(
     at: usize,
-    happening: impl Fn(&Heard, &mut Model) -> Reply + Send + 'static,
+    fault: impl Fn(&Call, &mut Model) -> Reply + Send + 'static,
 ) -> (Servers, Arc<AtomicUsize>) {
     let servers = filled().await;
     let counted = Arc::new(AtomicUsize::new(0));
-    let seen = counted.clone();
-    servers.script(move |heard, model| {
-        let hits = is_scan(heard) && seen.fetch_add(1, Ordering::Relaxed) == at;
-        hits.then(|| happening(heard, model))
+    let counter = counted.clone();
+    servers.script(move |call, model| {
+        let hits = is_scan(call) && counter.fetch_add(1, Ordering::Relaxed) == at;
+        hits.then(|| fault(call, model))
     });
     (servers, counted)
 }
 
-/// What was done about it.
+/// The reaction to a fault.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Does {
-    /// Asks `hbase:meta` again.
+enum Reaction {
+    /// Reads `hbase:meta` again.
     Relocate,
-    /// Opens a scanner in the same place, after a pause.
+    /// Opens a scanner on the same server after a delay.
     Wait,
-    /// At once.
+    /// Opens a scanner on the same server at once.
     Reopen,
 }
 
-/// At each call of a scan: tells what was done there.
+/// Checks a scan with a fault at each of its calls, and returns the reactions.
 async fn check_at_every_call(
     name: &str,
-    happening: impl Fn(&Heard, &mut Model) -> Reply + Clone + Send + 'static,
-) -> Vec<Does> {
+    fault: impl Fn(&Call, &mut Model) -> Reply + Clone + Send + 'static,
+) -> Vec<Reaction> {
     let calls = calls().await;
-    let mut does = Vec::new();
+    let mut reactions = Vec::new();
     for at in 0..calls {
-        let (servers, counted) = disturbed(at, happening.clone()).await;
-        let (table, begun) = (servers.table().await, Instant::now());
+        let (servers, counted) = with_fault(at, fault.clone()).await;
+        let (table, started) = (servers.table().await, Instant::now());
         let found = read_all(&table).await;
         let found = found.unwrap_or_else(|error| panic!("{name} at call {at}: {error}"));
         servers.model(|model| check_all(&found, model));
-        assert!(counted.load(Ordering::Relaxed) > calls, "{name} at call {at} is another call");
-        let is_paused = begun.elapsed() >= Duration::from_millis(10);
-        does.push(match servers.count(is_of_meta) > 2 {
-            true => Does::Relocate,
-            false if is_paused => Does::Wait,
-            false => Does::Reopen,
+        assert!(counted.load(Ordering::Relaxed) > calls, "{name} at call {at} caused no call");
+        let is_delayed = started.elapsed() >= Duration::from_millis(10);
+        reactions.push(match servers.count(is_meta_scan) > 2 {
+            true => Reaction::Relocate,
+            false if is_delayed => Reaction::Wait,
+            false => Reaction::Reopen,
         });
     }
-    does
+    reactions
 }
 
-async fn check_class(class: &str, expected: Does) {
+async fn check_class(class: &str, expected: Reaction) {
     let class = format!("{HBASE}.{class}");
     let thrown = class.clone();
-    let does = check_at_every_call(&class, move |_, _| Reply::exception(&thrown)).await;
-    assert!(does.iter().all(|&did| did == expected), "{class}: {does:?}");
+    let reactions = check_at_every_call(&class, move |_, _| Reply::exception(&thrown)).await;
+    assert!(reactions.iter().all(|&reaction| reaction == expected), "{class}: {reactions:?}");
 }
 
-/// One class for each thing that is done; `remote_exception.rs` has every class.
+/// Tests one class for each reaction; `remote_exception.rs` tests every class.
 #[tokio::test(start_paused = true)]
-async fn regions_elsewhere_and_busy_or_stopped_servers_lose_no_row() {
-    check_class("NotServingRegionException", Does::Relocate).await;
-    // It does not say where to.
-    check_class("exceptions.RegionMovedException", Does::Relocate).await;
-    check_class("CallQueueTooBigException", Does::Wait).await;
-    check_class("regionserver.RegionServerStoppedException", Does::Relocate).await;
+async fn moved_regions_and_busy_or_stopped_servers_lose_no_row() {
+    check_class("NotServingRegionException", Reaction::Relocate).await;
+    // Without the new server.
+    check_class("exceptions.RegionMovedException", Reaction::Relocate).await;
+    check_class("CallQueueTooBigException", Reaction::Wait).await;
+    check_class("regionserver.RegionServerStoppedException", Reaction::Relocate).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn scanners_that_are_gone_are_opened_again() {
+async fn lost_scanners_are_reopened() {
     for class in ["UnknownScannerException", "regionserver.LeaseException"] {
-        check_class(class, Does::Reopen).await;
+        check_class(class, Reaction::Reopen).await;
         let class = format!("{HBASE}.{class}");
-        // It has gone on before, and the client does not know how far; and is gone indeed.
+        // The scanner has advanced, the client does not know how far, and the server has closed it.
         let thrown = class.clone();
-        let does = check_at_every_call(&class, move |heard, model| {
-            answered(heard, model);
+        let reactions = check_at_every_call(&class, move |call, model| {
+            executed(call, model);
             model.scanners.forget_all();
             Reply::exception(&thrown)
         });
-        assert!(does.await.iter().all(|&did| did == Does::Reopen), "{class}");
+        assert!(reactions.await.iter().all(|&reaction| reaction == Reaction::Reopen), "{class}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn region_that_moved_tells_where_and_is_not_looked_for() {
+async fn moved_region_is_followed_without_reading_meta() {
     let class = format!("{HBASE}.exceptions.RegionMovedException");
     let text = format!("{class}: Region moved to: hostname=s3 port=1 startCode=1. As of 2.");
-    // As the exception of a call has it, in its fields; and in a text alone.
-    for (text, place) in [(String::new(), Some(("s3".to_owned(), 1))), (text, None)] {
+    // The new server is in the fields of the exception, or in its text only.
+    for (text, moved_to) in [(String::new(), Some(("s3".to_owned(), 1))), (text, None)] {
         let class = class.clone();
-        let does = check_at_every_call("moved", move |heard, model| {
-            // `hbase:meta` does not say so yet.
-            let moved = model.regions.iter_mut().find(|region| region.server == heard.server);
+        let reactions = check_at_every_call("moved", move |call, model| {
+            // `hbase:meta` is not updated yet.
+            let moved = model.regions.iter_mut().find(|region| region.server == call.server);
             moved.unwrap().server = "s3:1".to_owned();
-            let (class, text, place) = (class.clone(), text.clone(), place.clone());
-            Reply::Exception { class, text, do_not_retry: false, place }
+            let (class, text, moved_to) = (class.clone(), text.clone(), moved_to.clone());
+            Reply::Exception { class, text, do_not_retry: false, moved_to }
         });
-        let does = does.await;
-        // Where it moved to where it is, it is looked for.
-        let on_others = does.iter().take_while(|&&did| did == Does::Wait).count();
-        assert!(on_others >= 7 && does[on_others..].iter().all(|&did| did == Does::Relocate));
+        let reactions = reactions.await;
+        // The region on s3 "moves" to its own server, and is located again.
+        let on_others =
+            reactions.iter().take_while(|&&reaction| reaction == Reaction::Wait).count();
+        let on_s3 = &reactions[on_others..];
+        assert!(on_others >= 7 && on_s3.iter().all(|&reaction| reaction == Reaction::Relocate));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn final_errors_come_after_the_rows_before() {
+async fn final_error_follows_the_rows_before_it() {
     let refused = |class: &str, do_not_retry| Reply::Exception {
         class: class.to_owned(),
         text: format!("{class}: as the test wants"),
         do_not_retry,
-        place: None,
+        moved_to: None,
     };
     let family = "org.apache.hadoop.hbase.regionserver.NoSuchColumnFamilyException";
     for reply in [
         refused(family, true),
-        // What the server says of another try holds for a class that says nothing.
+        // `do_not_retry` applies to a class that says nothing about retries.
         refused("java.io.IOException", true),
     ] {
-        let mut given = Vec::new();
+        let mut counts = Vec::new();
         for at in 0..calls().await {
-            let happening = reply.clone();
-            let (servers, _) = disturbed(at, move |_, _| happening.clone()).await;
-            let (mut rows, begun) = (servers.table().await.scan(Scan::all()), Instant::now());
+            let fault = reply.clone();
+            let (servers, _) = with_fault(at, move |_, _| fault.clone()).await;
+            let (mut rows, started) = (servers.table().await.scan(Scan::all()), Instant::now());
             let mut count = 0;
             let error = loop {
                 match rows.next().await {
                     Some(Ok(_)) => count += 1,
                     Some(Err(error)) => break error,
-                    None => panic!("{reply:?} at call {at}: an end without the error"),
+                    None => panic!("{reply:?} at call {at}: the scan ended without the error"),
                 }
             };
             assert!(error.to_string().contains("as the test wants"), "{error}");
             assert_eq!(error.advice(), RetryAdvice::Change, "{error}");
-            assert!(begun.elapsed() < Duration::from_millis(10), "{:?}", begun.elapsed());
+            assert!(started.elapsed() < Duration::from_millis(10), "{:?}", started.elapsed());
             assert!(rows.next().await.is_none());
-            given.push(count);
+            counts.push(count);
         }
-        assert!(given.is_sorted() && given[0] == 0 && given[given.len() - 1] > 2_000, "{given:?}");
+        let (first, last) = (counts[0], counts[counts.len() - 1]);
+        assert!(counts.is_sorted() && first == 0 && last > 2_000, "{counts:?}");
     }
 }
 
-/// What happens at the call that it happens at.
-type Happening = fn(&Heard, &mut Model) -> Reply;
+type Fault = fn(&Call, &mut Model) -> Reply;
 
-/// The server goes on, and what it says is lost.
-fn answered(heard: &Heard, model: &mut Model) -> Box<Reply> {
-    Box::new(model.reply(heard))
+/// Executes a call on the model, whose reply is then lost, late or truncated.
+fn executed(call: &Call, model: &mut Model) -> Box<Reply> {
+    Box::new(model.reply(call))
 }
 
 #[tokio::test(start_paused = true)]
-async fn lost_answers_at_any_call_lose_no_row() {
-    let checks: [(&str, Happening); 7] = [
-        ("closed", |heard, model| {
-            answered(heard, model);
+async fn lost_responses_at_any_call_lose_no_row() {
+    let faults: [(&str, Fault); 7] = [
+        ("closed", |call, model| {
+            executed(call, model);
             Reply::Close
         }),
-        ("cut in the length", |heard, model| Reply::Cut(2, answered(heard, model))),
-        ("cut in the header", |heard, model| Reply::Cut(7, answered(heard, model))),
-        ("cut in the cells", |heard, model| Reply::Cut(3_000, answered(heard, model))),
-        ("never", |heard, model| {
-            answered(heard, model);
+        ("truncated length", |call, model| Reply::Truncated(2, executed(call, model))),
+        ("truncated header", |call, model| Reply::Truncated(7, executed(call, model))),
+        ("truncated cells", |call, model| Reply::Truncated(3_000, executed(call, model))),
+        ("never", |call, model| {
+            executed(call, model);
             Reply::Never
         }),
-        ("too late", |heard, model| Reply::After(Duration::from_secs(11), answered(heard, model))),
-        ("nonsense", |heard, model| {
-            answered(heard, model);
+        ("too late", |call, model| Reply::After(Duration::from_secs(11), executed(call, model))),
+        ("another protocol", |call, model| {
+            executed(call, model);
             Reply::Raw(b"HTTP/1.1 200 OK".to_vec())
         }),
     ];
-    for (name, happening) in checks {
-        check_at_every_call(name, happening).await;
+    for (name, fault) in faults {
+        check_at_every_call(name, fault).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn region_changes_at_any_call_lose_no_row() {
-    let checks: [(&str, Happening); 3] = [
-        ("moved", |heard, model| {
+    let faults: [(&str, Fault); 3] = [
+        ("moved", |call, model| {
             model.move_region(0, "s2:1");
             model.move_region(1, "s3:1");
             model.move_region(2, "s1:1");
             model.scanners.forget_all();
-            model.reply(heard)
+            model.reply(call)
         }),
-        ("split", |heard, model| {
+        ("split", |call, model| {
             for region in &mut model.regions {
                 region.is_parent = true;
             }
@@ -221,14 +223,14 @@ async fn region_changes_at_any_call_lose_no_row() {
             model.regions.extend(
                 daughters.map(|((start, end), server)| FakeRegion::new(start, end, 2, server)),
             );
-            model.reply(heard)
+            model.reply(call)
         }),
-        ("merged", |heard, model| {
+        ("merged", |call, model| {
             model.regions = vec![FakeRegion::new("", "", 2, "s3:1")];
-            model.reply(heard)
+            model.reply(call)
         }),
     ];
-    for (name, happening) in checks {
-        check_at_every_call(name, happening).await;
+    for (name, fault) in faults {
+        check_at_every_call(name, fault).await;
     }
 }

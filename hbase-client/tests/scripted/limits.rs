@@ -1,4 +1,4 @@
-//! Bounds: of time, of bytes on their way, of connections that hang.
+//! Limits of time, of bytes in flight and of memory, and hung connections.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,75 +11,75 @@ use hbase_client::{Error, Get, Mutation, Put, RetryAdvice, Scan, Table};
 use prost::Message;
 use tokio::time::Instant;
 
-use crate::support::fake::{Heard, Model, Reply, Servers};
+use crate::support::fake::{Call, Model, Reply, Servers};
 use crate::{check_all, is_multi, is_scan, read_all};
 
 fn connections(servers: &Servers) -> usize {
     connections_of(servers, is_multi)
 }
 
-fn connections_of(servers: &Servers, holds: fn(&Heard) -> bool) -> usize {
+fn connections_of(servers: &Servers, matches: fn(&Call) -> bool) -> usize {
     servers.with(|fake| {
-        let calls = fake.heard.iter().filter(|heard| holds(heard));
-        calls.map(|heard| heard.connection).collect::<HashSet<_>>().len()
+        let calls = fake.calls.iter().filter(|call| matches(call));
+        calls.map(|call| call.connection).collect::<HashSet<_>>().len()
     })
 }
 
 #[tokio::test(start_paused = true)]
-async fn servers_are_told_how_long_is_waited() {
+async fn timeouts_are_sent_to_servers() {
     let servers = Servers::new();
     let mut config = Servers::config();
     config.operation_timeout = Duration::from_secs(25);
     let table = servers.table_of(config).await;
-    servers.script(|heard, _| is_multi(heard).then_some(Reply::Never));
-    let begun = Instant::now();
+    servers.script(|call, _| is_multi(call).then_some(Reply::Never));
+    let started = Instant::now();
     let error = table.get(Get::new("a")).await.unwrap_err();
-    assert!(error.to_string().contains("not done within 25s"), "{error}");
-    assert_eq!(begun.elapsed().as_secs(), 25);
-    let told: Vec<_> = servers.with(|fake| {
-        fake.heard
+    assert!(error.to_string().contains("timed out after 25s"), "{error}");
+    assert_eq!(started.elapsed().as_secs(), 25);
+    let timeouts: Vec<_> = servers.with(|fake| {
+        fake.calls
             .iter()
-            .filter(|heard| is_multi(heard))
-            .map(|heard| heard.timeout_ms / 1_000)
+            .filter(|call| is_multi(call))
+            .map(|call| call.timeout_ms / 1_000)
             .collect()
     });
-    // 10 s each, and the last one what is left of 25 s.
-    assert_eq!(told, [10, 10, 4], "seconds");
+    // The call timeout of 10 s, and in the end the rest of the 25 s.
+    assert_eq!(timeouts, [10, 10, 4], "seconds");
 }
 
 #[tokio::test(start_paused = true)]
-async fn connection_on_which_nothing_comes_is_left() {
+async fn silent_connection_is_replaced() {
     let servers = Servers::new();
     let table = servers.table().await;
     let mut hung = HashSet::new();
-    // Whichever connection is the first one to this server hangs for ever.
-    servers.script(move |heard, _| {
-        if is_multi(heard) && hung.is_empty() {
-            hung.insert(heard.connection);
+    // The first connection with a multi call never gets a response.
+    servers.script(move |call, _| {
+        if is_multi(call) && hung.is_empty() {
+            hung.insert(call.connection);
         }
-        hung.contains(&heard.connection).then_some(Reply::Never)
+        hung.contains(&call.connection).then_some(Reply::Never)
     });
-    let begun = Instant::now();
+    let started = Instant::now();
     table.get(Get::new("a")).await.unwrap();
-    assert!((10..12).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+    assert!((10..12).contains(&started.elapsed().as_secs()), "{:?}", started.elapsed());
     assert_eq!(connections(&servers), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn late_answer_harms_nobody() {
+async fn late_response_does_not_affect_other_calls() {
     let servers = Servers::new();
     servers.model(Model::fill);
     let table = servers.table().await;
     let mut is_first = true;
-    servers.script(move |heard, model| {
-        let hits = is_multi(heard) && std::mem::take(&mut is_first);
-        hits.then(|| Reply::After(Duration::from_secs(12), Box::new(model.reply(heard))))
+    servers.script(move |call, model| {
+        let hits = is_multi(call) && std::mem::take(&mut is_first);
+        hits.then(|| Reply::After(Duration::from_secs(12), Box::new(model.reply(call))))
     });
     let row = |name: &'static str| {
         let table = table.clone();
         async move { table.get(Get::new(name)).await.unwrap().unwrap().key().to_vec() }
     };
-    // Others are answered on that connection meanwhile: it does not hang, one call does.
+    // The connection is not hung, because it gets the responses of other calls meanwhile.
     let (slow, _) = tokio::join!(row("a00"), async {
         tokio::time::sleep(Duration::from_secs(7)).await;
         assert_eq!(row("b00").await, b"b00");
@@ -91,14 +91,14 @@ async fn late_answer_harms_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_in_any_order_find_who_waits_for_them() {
+async fn responses_in_any_order_reach_their_callers() {
     let servers = Servers::new();
     servers.model(Model::fill);
     let table = servers.table().await;
     let mut random = fastrand::Rng::with_seed(7);
-    servers.script(move |heard, model| {
+    servers.script(move |call, model| {
         let delay = Duration::from_millis(random.u64(..1_000));
-        is_multi(heard).then(|| Reply::After(delay, Box::new(model.reply(heard))))
+        is_multi(call).then(|| Reply::After(delay, Box::new(model.reply(call))))
     });
     let mut reading = tokio::task::JoinSet::new();
     for number in 0..300 {
@@ -116,13 +116,13 @@ async fn answers_in_any_order_find_who_waits_for_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bytes_on_their_way_to_a_server_are_bounded() {
+async fn bytes_in_flight_to_a_server_are_limited() {
     let servers = Servers::new();
     let mut config = Servers::config();
     (config.in_flight_bytes_max, config.call_bytes_max) = (100_000, 20_000);
     let table = servers.table_of(config).await;
-    servers.script(|heard, model| {
-        let reply = is_multi(heard).then(|| Box::new(model.reply(heard)));
+    servers.script(|call, model| {
+        let reply = is_multi(call).then(|| Box::new(model.reply(call)));
         reply.map(|reply| Reply::After(Duration::from_secs(1), reply))
     });
     let put =
@@ -130,12 +130,12 @@ async fn bytes_on_their_way_to_a_server_are_bounded() {
     let writing = table.clone();
     let writing =
         tokio::spawn(async move { writing.mutate_many((0..1_000).map(put).collect()).await });
-    let bytes = |heard: &Heard| heard.param.len() + heard.cells.len();
+    let bytes = |call: &Call| call.param.len() + call.cells.len();
     let mut before = 0;
     for _ in 0..8 {
         tokio::time::sleep(Duration::from_millis(999)).await;
         let all: usize =
-            servers.with(|fake| fake.heard.iter().filter(|heard| is_multi(heard)).map(bytes).sum());
+            servers.with(|fake| fake.calls.iter().filter(|call| is_multi(call)).map(bytes).sum());
         assert!(all - before <= 100_000, "{} bytes in a second", all - before);
         assert!(all - before >= 60_000, "only {} bytes in a second", all - before);
         before = all;
@@ -145,18 +145,18 @@ async fn bytes_on_their_way_to_a_server_are_bounded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_no_longer_waits_leaves_nothing_behind() {
+async fn cancelled_calls_release_their_bytes() {
     let servers = Servers::new();
     servers.model(Model::fill);
     let mut config = Servers::config();
     config.in_flight_bytes_max = 1_000;
     let table = servers.table_of(config).await;
     table.get(Get::new("a00")).await.unwrap();
-    servers.script(|heard, model| {
-        let reply = is_multi(heard).then(|| Box::new(model.reply(heard)));
+    servers.script(|call, model| {
+        let reply = is_multi(call).then(|| Box::new(model.reply(call)));
         reply.map(|reply| Reply::After(Duration::from_millis(100), reply))
     });
-    // Were what they took of the budget kept, the last one would wait for ever.
+    // If the cancelled calls kept their part of the budget, the last one would wait forever.
     for _ in 0..100 {
         let waited =
             tokio::time::timeout(Duration::from_millis(1), table.get(Get::new("a00"))).await;
@@ -165,21 +165,21 @@ async fn who_no_longer_waits_leaves_nothing_behind() {
     assert!(table.get(Get::new("a00")).await.unwrap().is_some());
 }
 
-/// Calls that write ten rows of 1,000 bytes get no answer on such connections; others, of which one is made
-/// every second, get theirs at once.
-async fn unanswered(
+/// Returns servers that do not respond to writes of ten rows of 1,000 bytes on matching connections. They respond to
+/// other calls at once, of which one is made every second.
+async fn without_responses(
     in_flight_bytes_max: usize,
-    is_unanswered: fn(usize) -> bool,
+    is_silent: fn(usize) -> bool,
 ) -> (Servers, Table) {
     let servers = Servers::new();
     let mut config = Servers::config();
     (config.in_flight_bytes_max, config.call_bytes_max) = (in_flight_bytes_max, 12_000);
     let table = servers.table_of(config).await;
-    // Where everything is is known before, and which connection is the first one.
+    // Locates the region and opens the first connection.
     table.mutate(Put::new("b").cell("d", "q", "0")).await.unwrap();
-    servers.script(move |heard, _| {
-        let is_large = is_multi(heard) && heard.cells.len() > 5_000;
-        (is_large && is_unanswered(heard.connection)).then_some(Reply::Never)
+    servers.script(move |call, _| {
+        let is_large = is_multi(call) && call.cells.len() > 5_000;
+        (is_large && is_silent(call.connection)).then_some(Reply::Never)
     });
     let others = table.clone();
     tokio::spawn(async move {
@@ -196,96 +196,99 @@ fn large_puts(rows: std::ops::Range<usize>) -> Vec<Mutation> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bytes_whose_answers_nobody_waits_for_any_more_are_still_on_their_way() {
-    let (servers, table) = unanswered(50_000, |_| true).await;
+async fn bytes_of_abandoned_calls_count_as_in_flight() {
+    let (servers, table) = without_responses(50_000, |_| true).await;
     let outcomes = table.mutate_many(large_puts(0..30)).await;
     assert!(outcomes.iter().all(Result::is_err));
     let by_connection = servers.with(|fake| {
         let mut bytes = BTreeMap::<usize, usize>::new();
-        for heard in fake.heard.iter().filter(|heard| heard.cells.len() > 5_000) {
-            *bytes.entry(heard.connection).or_default() += heard.param.len() + heard.cells.len();
+        for call in fake.calls.iter().filter(|call| call.cells.len() > 5_000) {
+            *bytes.entry(call.connection).or_default() += call.param.len() + call.cells.len();
         }
         bytes
     });
-    // None of them is answered: what was sent on a connection is all still there.
-    let (calls, most) = (servers.count(|heard| heard.cells.len() > 5_000), by_connection.values());
+    // No call gets a response, so all bytes sent on a connection are in flight.
+    let calls = servers.count(|call| call.cells.len() > 5_000);
     assert!(calls >= 8, "{calls} calls");
-    assert!(most.clone().all(|&bytes| bytes <= 50_000), "{by_connection:?}");
+    assert!(by_connection.values().all(|&bytes| bytes <= 50_000), "{by_connection:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn connection_full_of_calls_that_are_never_answered_is_left() {
+async fn connection_full_of_abandoned_calls_is_replaced() {
     static FIRST: AtomicUsize = AtomicUsize::new(usize::MAX);
     let is_first = |connection| FIRST.fetch_min(connection, Ordering::Relaxed) >= connection;
-    let (servers, table) = unanswered(50_000, is_first).await;
-    let begun = Instant::now();
+    let (servers, table) = without_responses(50_000, is_first).await;
+    let started = Instant::now();
     let outcomes = table.mutate_many(large_puts(0..30)).await;
     assert!(outcomes.iter().all(Result::is_ok));
-    // The time of a call, and half of it until the room is missed.
-    assert!((15..17).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+    // The call timeout, and half of it until the missing permit is noticed.
+    assert!((15..17).contains(&started.elapsed().as_secs()), "{:?}", started.elapsed());
     assert_eq!(connections(&servers), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn row_that_never_ends_is_given_up() {
+async fn row_that_never_ends_fails_the_scan() {
     let servers = Servers::new();
     servers.model(Model::fill);
     let mut config = Servers::config();
     config.row_bytes_max = 50_000;
     let table = servers.table_of(config).await;
-    // 233 rows and a part of the next one, and then parts of that for ever.
+    // 233 rows and a part of the next one, and then endless parts of that.
     let mut calls = 0;
-    servers.script(move |heard, _| {
-        calls += usize::from(is_scan(heard));
-        if !is_scan(heard) || calls == 1 {
+    servers.script(move |call, _| {
+        calls += usize::from(is_scan(call));
+        if !is_scan(call) || calls == 1 {
             return None;
         }
         let mut cells = Vec::new();
         let (row, family, qualifier) = (b"c33", b"d", b"y");
         let (timestamp, kind, value) = (1, Kind::Put, &[7; 2_000]);
         Parts { row, family, qualifier, timestamp, kind, value }.put(&mut cells);
-        let answer = ScanResponse {
+        let response = ScanResponse {
             cells_per_result: vec![1],
             partial_flag_per_result: vec![true],
             more_results_in_region: Some(true),
             ..ScanResponse::default()
         };
-        Some(Reply::Answer { message: answer.encode_to_vec(), cells: cells.into() })
+        Some(Reply::Response { message: response.encode_to_vec(), cells: cells.into() })
     });
     let mut rows = table.scan(Scan::all());
-    let (mut count, begun) = (0, Instant::now());
+    let (mut count, started) = (0, Instant::now());
     let error = loop {
         match rows.next().await {
             Some(Ok(_)) => count += 1,
             Some(Err(error)) => break error,
-            None => panic!("an end without the error"),
+            None => panic!("the scan ended without the error"),
         }
     };
     assert!(matches!(&error, Error::RowTooLong { row, .. } if row == "c33"), "{error}");
     assert_eq!((error.advice(), count), (RetryAdvice::Change, 233));
-    assert!(begun.elapsed() < Duration::from_millis(10), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_millis(10), "{:?}", started.elapsed());
     let calls = servers.count(is_scan);
-    assert!((10..25).contains(&calls), "{calls} calls of 2,000 bytes, after a first one of 25,000");
+    assert!(
+        (10..25).contains(&calls),
+        "{calls} responses of 2,000 bytes, after a first one of 25,000"
+    );
 }
 
-/// A byte each on their way, and much more in memory, were they taken.
+/// Each result takes a byte on the wire, and would take much more in memory.
 #[tokio::test(start_paused = true)]
-async fn results_that_can_not_be_there_are_not_believed() {
+async fn response_with_impossibly_many_results_is_rejected() {
     let servers = Servers::new();
     servers.model(Model::fill);
     let table = servers.table().await;
     let mut calls = 0;
-    servers.script(move |heard, _| {
-        calls += usize::from(is_scan(heard));
-        (is_scan(heard) && calls == 3).then(|| {
+    servers.script(move |call, _| {
+        calls += usize::from(is_scan(call));
+        (is_scan(call) && calls == 3).then(|| {
             let zeros = 20 << 20;
             let mut message = vec![1 << 3 | 2];
             prost::encoding::encode_varint(zeros, &mut message);
             message.resize(message.len() + zeros as usize, 0);
-            Reply::Answer { message, cells: Bytes::new() }
+            Reply::Response { message, cells: Bytes::new() }
         })
     });
     let found = read_all(&table).await.unwrap();
     servers.model(|model| check_all(&found, model));
-    assert_eq!(connections_of(&servers, is_scan), 4, "the one that it came on is left");
+    assert_eq!(connections_of(&servers, is_scan), 4, "its connection is replaced");
 }

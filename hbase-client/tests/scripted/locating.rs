@@ -1,4 +1,4 @@
-//! Finding regions, and finding them again.
+//! Locating regions, and locating them again after changes.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use hbase_client::{Error, Get, Put, Table};
 use tokio::task::JoinSet;
 
 use crate::support::fake::{FakeRegion, Model, Reply, Servers};
-use crate::{check_all, is_multi, is_of_meta, read_all};
+use crate::{check_all, is_meta_scan, is_multi, read_all};
 
 async fn get_all(table: &Table, rows: impl Iterator<Item = String>) {
     let mut reading = JoinSet::new();
@@ -24,22 +24,22 @@ fn rows(letters: std::ops::RangeInclusive<char>) -> impl Iterator<Item = String>
 }
 
 #[tokio::test(start_paused = true)]
-async fn hundreds_who_look_for_one_region_ask_once() {
+async fn concurrent_lookups_of_a_region_are_shared() {
     let servers = Servers::new();
     servers.model(Model::fill);
     let table = servers.table().await;
     get_all(&table, rows('a'..='z')).await;
-    // Backwards to the region, and forward to what follows.
-    assert_eq!(servers.count(is_of_meta), 2);
+    // One scan back to the region, and one forward to the regions after it.
+    assert_eq!(servers.count(is_meta_scan), 2);
     servers.model(|model| model.move_region(1, "s1:1"));
     get_all(&table, rows('h'..='o')).await;
-    assert_eq!(servers.count(is_of_meta), 3);
-    // The others stayed known.
+    assert_eq!(servers.count(is_meta_scan), 3);
+    // The other locations stay cached.
     get_all(&table, rows('a'..='z')).await;
-    assert_eq!(servers.count(is_of_meta), 3);
+    assert_eq!(servers.count(is_meta_scan), 3);
 }
 
-/// Servers with rows, the first region of which was split into daughters on these servers.
+/// Returns servers with rows, whose first region was split into daughters on these servers.
 fn split(daughters: [&str; 2]) -> Servers {
     let servers = Servers::new();
     servers.model(|model| {
@@ -53,7 +53,7 @@ fn split(daughters: [&str; 2]) -> Servers {
 }
 
 #[tokio::test(start_paused = true)]
-async fn split_parent_that_is_still_listed_is_passed_over() {
+async fn split_parent_that_is_still_listed_is_skipped() {
     let servers = split(["s2:1", "s3:1"]);
     let table = servers.table().await;
     get_all(&table, rows('a'..='z')).await;
@@ -62,36 +62,37 @@ async fn split_parent_that_is_still_listed_is_passed_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn old_answer_of_meta_does_not_displace_later_regions() {
+async fn outdated_response_of_meta_does_not_replace_newer_regions() {
     let servers = split(["s2:1", "s3:1"]);
     let table = servers.table().await;
     get_all(&table, rows('a'..='z')).await;
-    // One daughter moves, and who looks for it is told of the parent once, as it was before the split.
+    // One daughter moves, and the first lookup of it returns the parent as before the split.
     servers.model(|model| model.move_region(4, "s1:1"));
-    let mut is_old = true;
-    servers.script(move |heard, model| {
-        let hits = is_of_meta(heard) && std::mem::take(&mut is_old);
+    let mut is_outdated = true;
+    servers.script(move |call, model| {
+        let hits = is_meta_scan(call) && std::mem::take(&mut is_outdated);
         hits.then(|| {
             let now = model.regions.clone();
             model.regions.truncate(3);
             model.regions[0].is_parent = false;
-            let reply = model.reply(heard);
+            let reply = model.reply(call);
             model.regions = now;
             reply
         })
     });
-    let (asked, called) = (servers.count(is_of_meta), servers.with(|fake| fake.heard.len()));
+    let lookups = servers.count(is_meta_scan);
+    let calls_before = servers.with(|fake| fake.calls.len());
     assert!(table.get(Get::new("e00")).await.unwrap().is_some());
-    // The old answer and a later one, each for the region alone.
-    assert_eq!(servers.count(is_of_meta) - asked, 2);
-    // The other daughter has stayed where it is known: the parent's server is not asked for its rows.
+    // The outdated response and a current one, each for the region only.
+    assert_eq!(servers.count(is_meta_scan) - lookups, 2);
+    // The other daughter stays cached: its rows are not requested from the parent.
     get_all(&table, rows('a'..='c')).await;
-    assert_eq!(servers.count(is_of_meta) - asked, 2);
+    assert_eq!(servers.count(is_meta_scan) - lookups, 2);
     let to_parent = servers.with(|fake| {
-        let later = fake.heard[called..].iter().filter(|heard| is_multi(heard));
-        later.filter(|heard| heard.param.windows(10).any(|part| part == b"t,,1.encod")).count()
+        let later = fake.calls[calls_before..].iter().filter(|call| is_multi(call));
+        later.filter(|call| call.param.windows(10).any(|part| part == b"t,,1.encod")).count()
     });
-    assert_eq!(to_parent, 1, "the one that was told of it");
+    assert_eq!(to_parent, 1, "the call after the outdated lookup");
 }
 
 #[tokio::test(start_paused = true)]
@@ -104,16 +105,16 @@ async fn daughter_without_a_server_is_waited_for() {
         tokio::time::sleep(Duration::from_secs(3)).await;
         opening.model(|model| (3..5).for_each(|index| model.move_region(index, "s2:1")));
     });
-    let begun = tokio::time::Instant::now();
+    let started = tokio::time::Instant::now();
     get_all(&table, rows('a'..='b')).await;
-    let waited = begun.elapsed();
+    let waited = started.elapsed();
     assert!(waited >= Duration::from_secs(3) && waited < Duration::from_secs(6), "{waited:?}");
     let found = read_all(&table).await.unwrap();
     servers.model(|model| check_all(&found, model));
 }
 
 #[tokio::test(start_paused = true)]
-async fn region_without_a_server_holds_up_its_own_rows_alone() {
+async fn region_without_a_server_delays_only_its_own_rows() {
     let servers = Servers::new();
     servers.model(|model| model.regions[0].listed.clear());
     let table = servers.table().await;
@@ -125,16 +126,16 @@ async fn region_without_a_server_holds_up_its_own_rows_alone() {
         opening.model(|model| model.regions[0].listed = "s1:1".to_owned());
         others
     });
-    // A client that knows nothing yet, and looks for those that are nowhere first.
+    // The client has no locations yet, and locates the rows of the closed region first.
     let puts = rows('a'..='z').map(|row| Put::new(row).cell("d", "q", "1").into());
     assert!(table.mutate_many(puts.collect()).await.iter().all(Result::is_ok));
-    assert_eq!(others.await.unwrap(), 1_900, "of 2,600, of which 700 wait");
-    let asked = servers.count(is_of_meta);
-    assert!(asked < 100, "{asked} look-ups");
+    assert_eq!(others.await.unwrap(), 1_900, "2,600 rows, of which 700 wait");
+    let lookups = servers.count(is_meta_scan);
+    assert!(lookups < 100, "{lookups} lookups");
 }
 
 #[tokio::test(start_paused = true)]
-async fn missing_table_and_disabled_table_are_told_apart_from_a_hole() {
+async fn disabled_table_is_distinguished_from_a_region_without_a_server() {
     let servers = Servers::new();
     let table = servers.table().await;
     let put = || Put::new("a").cell("d", "q", "1");
@@ -146,17 +147,17 @@ async fn missing_table_and_disabled_table_are_told_apart_from_a_hole() {
     assert!(matches!(error, Error::Disabled { .. }), "{error}");
     servers.model(|model| model.state = Some(0));
     let error = table.mutate(put()).await.unwrap_err();
-    assert!(error.to_string().contains("no server has the region of table t"), "{error}");
+    assert!(error.to_string().contains("is not open on any server"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn server_of_meta_may_go_as_well() {
+async fn failures_of_the_server_of_meta_are_retried() {
     let servers = Servers::new();
     servers.model(Model::fill);
     let table = servers.table().await;
     let mut failures = 0;
-    servers.script(move |heard, _| {
-        if !is_of_meta(heard) {
+    servers.script(move |call, _| {
+        if !is_meta_scan(call) {
             return None;
         }
         failures += 1;
@@ -172,17 +173,17 @@ async fn server_of_meta_may_go_as_well() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lookups_that_fail_do_not_become_a_storm() {
+async fn failing_lookups_are_not_a_storm() {
     let servers = Servers::new();
     let table = servers.table().await;
-    servers.script(|heard, _| {
+    servers.script(|call, _| {
         let class = "org.apache.hadoop.hbase.CallQueueTooBigException";
-        is_of_meta(heard).then(|| Reply::exception(class))
+        is_meta_scan(call).then(|| Reply::exception(class))
     });
     let puts = rows('a'..='z').map(|row| Put::new(row).cell("d", "q", "1").into());
     let outcomes = table.mutate_many(puts.collect()).await;
     assert!(outcomes.iter().all(Result::is_err));
     assert_eq!(servers.count(is_multi), 0);
-    let asked = servers.count(is_of_meta);
-    assert!(asked < 100, "{asked} look-ups for 2,600 rows in 60 s");
+    let lookups = servers.count(is_meta_scan);
+    assert!(lookups < 100, "{lookups} lookups for 2,600 rows in 60 s");
 }

@@ -1,9 +1,9 @@
-//! On servers in memory that say what a test wants, in any order, late, in part, or never.
+//! Tests on in-memory servers that reply as a test wants: in any order, late, in part, or never.
 #![allow(
     clippy::expect_used,
     clippy::panic,
     clippy::unwrap_used,
-    reason = "what clippy.toml lets tests do, what they call does too"
+    reason = "test support fails loudly, as clippy.toml allows in tests"
 )]
 
 #[path = "../support/mod.rs"]
@@ -22,22 +22,22 @@ mod scans;
 
 use bytes::Bytes;
 use hbase_client::{Error, Row, Scan, Table};
-use support::fake::{Heard, Model};
+use support::fake::{Call, Model};
 
-/// Of the table's regions, not of `hbase:meta`.
-fn is_scan(heard: &Heard) -> bool {
-    heard.method == "Scan" && !is_of_meta(heard)
+/// Returns whether a call is a scan of the table, not of `hbase:meta`.
+fn is_scan(call: &Call) -> bool {
+    call.method == "Scan" && !is_meta_scan(call)
 }
 
-fn is_of_meta(heard: &Heard) -> bool {
-    heard.method == "Scan" && heard.param.windows(10).any(|part| part == b"hbase:meta")
+fn is_meta_scan(call: &Call) -> bool {
+    call.method == "Scan" && call.param.windows(10).any(|part| part == b"hbase:meta")
 }
 
-fn is_multi(heard: &Heard) -> bool {
-    heard.method == "Multi"
+fn is_multi(call: &Call) -> bool {
+    call.method == "Multi"
 }
 
-/// That these rows are all that the model has, as it has them, in order.
+/// Checks that these are all rows of the model, in order.
 #[track_caller]
 fn check_all(found: &[Row], model: &Model) {
     assert_eq!(found.len(), model.rows.len(), "rows");
@@ -45,9 +45,9 @@ fn check_all(found: &[Row], model: &Model) {
         assert_eq!(row.key(), &key[..]);
         let read: Vec<_> =
             row.cells().iter().map(|cell| (cell.qualifier(), cell.value())).collect();
-        let wanted: Vec<_> =
+        let expected: Vec<_> =
             cells.iter().map(|(q, v): (&Bytes, &Bytes)| (&q[..], &v[..])).collect();
-        assert_eq!(read, wanted, "row {}", key.escape_ascii());
+        assert_eq!(read, expected, "row {}", key.escape_ascii());
     }
 }
 

@@ -1,4 +1,4 @@
-//! What masters do by procedures, and how: slowly, in part, twice, or another one in their place.
+//! Procedures of masters: slow or failed ones, lost responses, and changes of the active master.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,77 +12,76 @@ use hbase_client::{Client, Error, Family, RetryAdvice, TableSpec};
 use prost::Message;
 use tokio::time::Instant;
 
-use crate::support::fake::{Heard, Model, Reply, Servers, TABLE};
+use crate::support::fake::{Call, Model, Reply, Servers, TABLE};
 
 const HBASE: &str = "org.apache.hadoop.hbase";
 const UNKNOWN: i32 = 0;
 const RUNNING: i32 = 1;
 const FINISHED: i32 = 2;
 
-/// What all masters of a cluster know of procedures.
+/// The procedures of a cluster, shared by its masters.
 #[derive(Debug, Default)]
 struct Procedures {
-    /// The nonces of those that were begun: their numbers are their places, from 1.
-    begun: Vec<(u64, u64)>,
-    /// So often each is still running when it is asked for.
+    /// The nonces of started procedures. Ids are their indexes, from 1.
+    started: Vec<(u64, u64)>,
+    /// The number of polls for which a procedure is still running.
     polls: usize,
     exception: Option<ForeignException>,
     are_forgotten: bool,
 }
 
 impl Procedures {
-    fn reply(&mut self, heard: &Heard) -> Reply {
-        let nonces = match &*heard.method {
+    fn reply(&mut self, call: &Call) -> Reply {
+        let nonces = match &*call.method {
             "CreateTable" => {
-                let request = CreateTableRequest::decode(heard.param.clone()).unwrap();
+                let request = CreateTableRequest::decode(call.param.clone()).unwrap();
                 (request.nonce_group, request.nonce)
             }
             "DeleteTable" | "EnableTable" | "DisableTable" => {
-                let request = TableRequest::decode(heard.param.clone()).unwrap();
+                let request = TableRequest::decode(call.param.clone()).unwrap();
                 (request.nonce_group, request.nonce)
             }
-            // With a small letter: no master knows another one.
-            "getProcedureResult" => return self.result(heard),
-            other => panic!("nobody asks for {other}"),
+            // Starts with a lowercase letter, unlike all other methods.
+            "getProcedureResult" => return self.result(call),
+            other => panic!("unexpected method {other}"),
         };
-        // 0 would be none.
+        // 0 means no nonce.
         let nonces = (nonces.0.filter(|&n| n > 0).unwrap(), nonces.1.filter(|&n| n > 0).unwrap());
-        let known = self.begun.iter().position(|known| *known == nonces);
-        let place = known.unwrap_or_else(|| {
-            self.begun.push(nonces);
-            self.begun.len() - 1
+        let known = self.started.iter().position(|known| *known == nonces);
+        let index = known.unwrap_or_else(|| {
+            self.started.push(nonces);
+            self.started.len() - 1
         });
-        Reply::answer(&ProcedureResponse { proc_id: Some(place as u64 + 1) })
+        Reply::response(&ProcedureResponse { proc_id: Some(index as u64 + 1) })
     }
 
-    fn result(&mut self, heard: &Heard) -> Reply {
-        let id = GetProcedureResultRequest::decode(heard.param.clone()).unwrap().proc_id;
-        assert!((1..=self.begun.len() as u64).contains(&id), "{id} was not begun");
+    fn result(&mut self, call: &Call) -> Reply {
+        let id = GetProcedureResultRequest::decode(call.param.clone()).unwrap().proc_id;
+        assert!((1..=self.started.len() as u64).contains(&id), "procedure {id} was not started");
         let (state, exception) = match self.polls {
             _ if self.are_forgotten => (UNKNOWN, None),
             0 => (FINISHED, self.exception.clone()),
             _ => (RUNNING, None),
         };
         self.polls = self.polls.saturating_sub(1);
-        Reply::answer(&GetProcedureResultResponse { state, exception })
+        Reply::response(&GetProcedureResultResponse { state, exception })
     }
 }
 
-/// Servers whose masters have these procedures, unless what stands before says something else.
+/// Returns servers whose masters run these procedures, unless `before` returns another reply.
 async fn masters(
     procedures: Procedures,
-    mut before: impl FnMut(&Heard, &mut Model, &mut Procedures) -> Option<Reply> + Send + 'static,
+    mut before: impl FnMut(&Call, &mut Model, &mut Procedures) -> Option<Reply> + Send + 'static,
 ) -> (Servers, Client, Arc<Mutex<Procedures>>) {
     let servers = Servers::new();
     let client = servers.connect(Servers::config()).await.unwrap();
     let shared = Arc::new(Mutex::new(procedures));
     let known = shared.clone();
-    servers.script(move |heard, model| {
+    servers.script(move |call, model| {
         let procedures = &mut *known.lock().unwrap();
-        let is_asked = heard.service == "MasterService";
-        is_asked.then(|| {
-            let reply = before(heard, model, procedures);
-            reply.unwrap_or_else(|| procedures.reply(heard))
+        is_to_master(call).then(|| {
+            let reply = before(call, model, procedures);
+            reply.unwrap_or_else(|| procedures.reply(call))
         })
     });
     (servers, client, shared)
@@ -93,25 +92,25 @@ async fn create(client: &Client) -> Result<(), Error> {
     client.admin().create(&spec, &["m".into()]).await
 }
 
-fn is_of_master(heard: &Heard) -> bool {
-    heard.service == "MasterService"
+fn is_to_master(call: &Call) -> bool {
+    call.service == "MasterService"
 }
 
 #[tokio::test(start_paused = true)]
-async fn table_is_there_once_its_procedure_has_finished() {
+async fn creation_returns_once_its_procedure_has_finished() {
     let procedures = Procedures { polls: 9, ..Procedures::default() };
     let (servers, client, procedures) = masters(procedures, |_, _, _| None).await;
-    let begun = Instant::now();
+    let started = Instant::now();
     create(&client).await.unwrap();
-    assert_eq!(procedures.lock().unwrap().begun.len(), 1);
-    assert_eq!(servers.count(|heard| heard.method == "getProcedureResult"), 10);
-    // 20 ms at first, and twice as long each time: a master is not asked all the time.
-    let waited = begun.elapsed();
+    assert_eq!(procedures.lock().unwrap().started.len(), 1);
+    assert_eq!(servers.count(|call| call.method == "getProcedureResult"), 10);
+    // The delay between polls starts at 20 ms and doubles.
+    let waited = started.elapsed();
     assert!(waited > Duration::from_secs(4) && waited < Duration::from_secs(10), "{waited:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn procedure_that_failed_tells_why() {
+async fn exception_of_a_failed_procedure_is_returned() {
     let generic = GenericException {
         class_name: Some(format!("{HBASE}.DoNotRetryIOException")),
         message: Some("as the test wants".to_owned()),
@@ -126,50 +125,50 @@ async fn procedure_that_failed_tells_why() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn procedure_that_the_master_does_not_know_is_no_success() {
+async fn procedure_that_the_master_has_forgotten_is_an_error() {
     let procedures = Procedures { are_forgotten: true, ..Procedures::default() };
     let (_, client, _) = masters(procedures, |_, _, _| None).await;
     let error = create(&client).await.unwrap_err().to_string();
-    assert!(error.contains("does not know any more whether CreateTable was done"), "{error}");
+    assert!(error.contains("no longer knows the result of CreateTable"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn procedure_that_never_finishes_ends_at_the_deadline() {
     let procedures = Procedures { polls: usize::MAX, ..Procedures::default() };
     let (_, client, _) = masters(procedures, |_, _, _| None).await;
-    let begun = Instant::now();
+    let started = Instant::now();
     let error = create(&client).await.unwrap_err();
-    assert!(error.to_string().contains("CreateTable was not done within 60s"), "{error}");
-    assert!((57..=60).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+    assert!(error.to_string().contains("CreateTable timed out after 60s"), "{error}");
+    assert!((57..=60).contains(&started.elapsed().as_secs()), "{:?}", started.elapsed());
 }
 
-/// At each call to the master, of which a creation has four; the table is made once.
+/// Checks that a table is created once with a fault at each of the four calls to the master.
 async fn check_at_every_call(
-    happening: impl Fn(&Heard, &mut Model, &mut Procedures) -> Reply + Copy + Send + 'static,
+    fault: impl Fn(&Call, &mut Model, &mut Procedures) -> Reply + Copy + Send + 'static,
 ) {
     for at in 0..4 {
         let (mut calls, procedures) = (0, Procedures { polls: 2, ..Procedures::default() });
-        let (servers, client, procedures) = masters(procedures, move |heard, model, procedures| {
+        let (servers, client, procedures) = masters(procedures, move |call, model, procedures| {
             calls += 1;
-            (calls == at + 1).then(|| happening(heard, model, procedures))
+            (calls == at + 1).then(|| fault(call, model, procedures))
         })
         .await;
         create(&client).await.unwrap();
-        assert_eq!(procedures.lock().unwrap().begun.len(), 1, "at call {at}");
-        let calls = servers.count(is_of_master);
-        assert!((4..=6).contains(&calls), "{calls} calls, with something at {at}");
+        assert_eq!(procedures.lock().unwrap().started.len(), 1, "at call {at}");
+        let calls = servers.count(is_to_master);
+        assert!((4..=6).contains(&calls), "{calls} calls, with a fault at {at}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn lost_answer_is_asked_for_with_the_same_nonce() {
-    check_at_every_call(|heard, _, procedures| {
-        procedures.reply(heard);
+async fn request_with_a_lost_response_is_repeated_with_the_same_nonce() {
+    check_at_every_call(|call, _, procedures| {
+        procedures.reply(call);
         Reply::Close
     })
     .await;
-    check_at_every_call(|heard, _, procedures| {
-        procedures.reply(heard);
+    check_at_every_call(|call, _, procedures| {
+        procedures.reply(call);
         Reply::Never
     })
     .await;
@@ -177,16 +176,16 @@ async fn lost_answer_is_asked_for_with_the_same_nonce() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn master_that_changes_is_followed() {
-    // The master dies, and another one takes over, which knows what was begun.
-    check_at_every_call(|heard, model, procedures| {
-        procedures.reply(heard);
+async fn change_of_the_active_master_is_followed() {
+    // The master dies, and another one takes over its procedures.
+    check_at_every_call(|call, model, procedures| {
+        procedures.reply(call);
         model.down.insert("s1:1".to_owned());
         model.master = Some("s3:1".to_owned());
         Reply::Close
     })
     .await;
-    // One that is not master any more, and one that is not yet.
+    // The called server is not the active master any more, or not yet.
     check_at_every_call(|_, model, _| {
         model.master = Some("s2:1".to_owned());
         Reply::exception("org.apache.hadoop.hbase.ipc.ServerNotRunningYetException")
@@ -205,17 +204,18 @@ async fn cluster_without_a_master_is_waited_for() {
         tokio::time::sleep(Duration::from_secs(5)).await;
         electing.model(|model| model.master = Some("s2:1".to_owned()));
     });
-    let begun = Instant::now();
+    let started = Instant::now();
     create(&client).await.unwrap();
-    assert!((5..8).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
-    assert_eq!(procedures.lock().unwrap().begun.len(), 1);
+    assert!((5..8).contains(&started.elapsed().as_secs()), "{:?}", started.elapsed());
+    assert_eq!(procedures.lock().unwrap().started.len(), 1);
 }
 
 const ENABLED: Option<i32> = Some(0);
 const DISABLED: Option<i32> = Some(1);
 const DISABLING: Option<i32> = Some(2);
 
-/// The first try ends so, and the second one is refused; five seconds later the table is of that state.
+/// Runs an operation whose first attempt gets `first`, and whose later ones get an exception. After five seconds the
+/// table is in `state`.
 async fn then_refused(
     what: &str,
     first: Reply,
@@ -245,37 +245,40 @@ async fn then_refused(
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_ones_own_lost_try_has_done_is_no_failure() {
+async fn target_state_reached_by_a_lost_attempt_is_a_success() {
     for (what, class, state) in [
         ("create", "org.apache.hadoop.hbase.TableExistsException", ENABLED),
         ("delete", "org.apache.hadoop.hbase.TableNotFoundException", None),
         ("enable", "org.apache.hadoop.hbase.TableNotDisabledException", ENABLED),
         ("disable", "org.apache.hadoop.hbase.TableNotEnabledException", DISABLED),
     ] {
-        // As of a master that has forgotten the nonce; what it has begun is waited for.
-        let begun = Instant::now();
+        // The master has forgotten the nonce. The client waits for the change of state.
+        let started = Instant::now();
         then_refused(what, Reply::Close, class, state).await.unwrap();
-        assert!((5..8).contains(&begun.elapsed().as_secs()), "{what}: {:?}", begun.elapsed());
-        // That never ends.
+        assert!((5..8).contains(&started.elapsed().as_secs()), "{what}: {:?}", started.elapsed());
+        // The change of state never ends.
         let error = then_refused(what, Reply::Close, class, DISABLING).await.unwrap_err();
-        assert!(error.to_string().contains("has not come to its end"), "{what}: {error}");
-        // One that was surely not begun, and one that is refused at once, did nothing.
-        let held = Reply::exception("org.apache.hadoop.hbase.PleaseHoldException");
-        for first in [held, Reply::exception(class)] {
+        assert!(
+            error.to_string().contains("is still being enabled or disabled"),
+            "{what}: {error}"
+        );
+        // An attempt that was certainly not executed, or refused at once, did not change the state.
+        let not_executed = Reply::exception("org.apache.hadoop.hbase.PleaseHoldException");
+        for first in [not_executed, Reply::exception(class)] {
             let error = then_refused(what, first, class, state).await.unwrap_err();
             assert!(error.to_string().contains(class), "{error}");
             assert_eq!(error.advice(), RetryAdvice::Change);
         }
-        // What else is refused, is.
+        // Any other exception is returned.
         let denied = "org.apache.hadoop.hbase.security.AccessDeniedException";
         let error = then_refused(what, Reply::Close, denied, state).await.unwrap_err();
         assert!(error.to_string().contains(denied), "{error}");
     }
 }
 
-/// Somebody else's disabling, at whose end the table can be enabled.
+/// Another client disables the table, which can be enabled once that has ended.
 #[tokio::test(start_paused = true)]
-async fn what_somebody_else_is_doing_is_waited_for_and_asked_again_then() {
+async fn change_by_another_client_is_waited_for_before_a_retry() {
     let mut calls = 0;
     let (servers, client, procedures) = masters(Procedures::default(), move |_, model, _| {
         calls += 1;
@@ -295,8 +298,8 @@ async fn what_somebody_else_is_doing_is_waited_for_and_asked_again_then() {
         tokio::time::sleep(Duration::from_secs(5)).await;
         servers.model(|model| model.state = DISABLED);
     });
-    let begun = Instant::now();
+    let started = Instant::now();
     client.admin().enable(TABLE).await.unwrap();
-    assert!((5..10).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
-    assert_eq!(procedures.lock().unwrap().begun.len(), 1);
+    assert!((5..10).contains(&started.elapsed().as_secs()), "{:?}", started.elapsed());
+    assert_eq!(procedures.lock().unwrap().started.len(), 1);
 }

@@ -1,4 +1,4 @@
-//! Whatever happens to a scan, and whenever: each row comes once, whole, in order.
+//! Scans with faults: each row is returned once, whole and in order.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use hbase_client::{Error, Scan};
 use prost::Message;
 use tokio::time::Instant;
 
-use crate::support::fake::{Heard, Model, Reply, Servers};
+use crate::support::fake::{Call, Model, Reply, Servers};
 use crate::support::rows::read;
-use crate::{check_all, is_of_meta, is_scan, read_all};
+use crate::{check_all, is_meta_scan, is_scan, read_all};
 
 async fn filled() -> Servers {
     let servers = Servers::new();
@@ -17,95 +17,96 @@ async fn filled() -> Servers {
     servers
 }
 
-/// The server goes on, and what it says is lost.
-fn answered(heard: &Heard, model: &mut Model) -> Box<Reply> {
-    Box::new(model.reply(heard))
+/// Executes a call on the model, whose reply is delayed.
+fn executed(call: &Call, model: &mut Model) -> Box<Reply> {
+    Box::new(model.reply(call))
 }
 
 #[tokio::test(start_paused = true)]
-async fn rows_are_put_together_however_small_answers_are() {
-    for answer_cells in [1, 2, 3, 4, 7, 100_000] {
+async fn rows_are_assembled_from_responses_of_any_size() {
+    for response_cells in [1, 2, 3, 4, 7, 100_000] {
         let servers = filled().await;
-        servers.model(|model| model.scanners.answer_cells = answer_cells);
+        servers.model(|model| model.scanners.response_cells = response_cells);
         let found = read_all(&servers.table().await).await.unwrap();
         servers.model(|model| check_all(&found, model));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn empty_answers_that_say_there_is_more_are_progress() {
+async fn heartbeats_are_progress() {
     let servers = filled().await;
-    servers.model(|model| (model.scanners.heartbeats, model.scanners.answer_cells) = (20, 3_000));
-    // Each takes 9 s, which is less than a call may take; all together take many operations' times.
-    servers.script(|heard, model| {
-        let reply = is_scan(heard).then(|| model.reply(heard));
+    servers.model(|model| (model.scanners.heartbeats, model.scanners.response_cells) = (20, 3_000));
+    // Each takes 9 s, which is less than the call timeout. Together they take many times the operation timeout.
+    servers.script(|call, model| {
+        let reply = is_scan(call).then(|| model.reply(call));
         reply.map(|reply| Reply::After(Duration::from_secs(9), Box::new(reply)))
     });
-    let begun = Instant::now();
+    let started = Instant::now();
     let found = read_all(&servers.table().await).await.unwrap();
     servers.model(|model| check_all(&found, model));
-    assert!(begun.elapsed() > Duration::from_secs(400), "{:?}", begun.elapsed());
-    assert_eq!(servers.count(is_of_meta), 2, "nothing is located again");
+    assert!(started.elapsed() > Duration::from_secs(400), "{:?}", started.elapsed());
+    assert_eq!(servers.count(is_meta_scan), 2, "no region is located again");
 }
 
-/// A scanner says so many times that there is more, `each` apart, and is gone then. Nothing else ever comes.
-async fn never_further(heartbeats: usize, each: Duration) -> (Error, Duration, usize) {
+/// Scans with scanners that send this number of heartbeats, `each` apart, and are then lost, without any row. Returns
+/// the error, the time, and the number of calls.
+async fn scan_without_rows(heartbeats: usize, each: Duration) -> (Error, Duration, usize) {
     let servers = filled().await;
     servers.model(|model| model.scanners.heartbeats = usize::MAX);
     let mut calls = 0;
-    servers.script(move |heard, model| {
-        if !is_scan(heard) || is_close(heard) {
+    servers.script(move |call, model| {
+        if !is_scan(call) || is_close(call) {
             return None;
         }
         calls += 1;
         let is_lost = calls % (heartbeats + 1) == 0;
         Some(match is_lost {
             true => Reply::exception("org.apache.hadoop.hbase.exceptions.ScannerResetException"),
-            false => Reply::After(each, answered(heard, model)),
+            false => Reply::After(each, executed(call, model)),
         })
     });
-    let (table, begun) = (servers.table().await, Instant::now());
+    let (table, started) = (servers.table().await, Instant::now());
     let outcome = tokio::time::timeout(Duration::from_secs(3_600), read_all(&table)).await;
-    let error = outcome.expect("it ends").unwrap_err();
-    (error, begun.elapsed(), servers.count(|heard| is_scan(heard) && !is_close(heard)))
+    let error = outcome.expect("the scan ends").unwrap_err();
+    (error, started.elapsed(), servers.count(|call| is_scan(call) && !is_close(call)))
 }
 
-fn is_close(heard: &Heard) -> bool {
-    ScanRequest::decode(heard.param.clone()).unwrap().close_scanner == Some(true)
+fn is_close(call: &Call) -> bool {
+    ScanRequest::decode(call.param.clone()).unwrap().close_scanner == Some(true)
 }
 
 #[tokio::test(start_paused = true)]
-async fn scanner_that_is_lost_again_and_again_at_one_place_is_no_progress() {
+async fn scanners_lost_repeatedly_at_one_position_are_not_progress() {
     let millisecond = Duration::from_millis(1);
-    let (error, waited, calls) = never_further(1, millisecond).await;
+    let (error, waited, calls) = scan_without_rows(1, millisecond).await;
     assert!(matches!(error, Error::Deadline { .. }), "{error}");
     assert!(error.to_string().contains("ScannerResetException"), "{error}");
     assert!((55..=61).contains(&waited.as_secs()), "{waited:?}");
-    // At most 2 s apart in the end, two calls each.
+    // Two calls per scanner, with at most 2 s between scanners.
     assert!((70..200).contains(&calls), "{calls} calls");
-    let (error, waited, _) = never_further(5, millisecond).await;
+    let (error, waited, _) = scan_without_rows(5, millisecond).await;
     assert!(matches!(error, Error::Deadline { .. }), "{error}");
     assert!((55..=61).contains(&waited.as_secs()), "{waited:?}");
-    // However long each of them lived: the second one has had the time of an operation.
-    let (error, waited, calls) = never_further(20, Duration::from_secs(9)).await;
+    // Heartbeats do not extend the timeout: the scan ends when the second scanner is lost.
+    let (error, waited, calls) = scan_without_rows(20, Duration::from_secs(9)).await;
     assert!(matches!(error, Error::Deadline { .. }), "{error}");
     assert_eq!((waited.as_secs() / 100, calls), (3, 42), "{waited:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn scanner_that_is_lost_after_a_long_time_without_rows_is_opened_again() {
+async fn scanner_lost_after_a_long_time_without_rows_is_reopened() {
     let servers = filled().await;
-    servers.model(|model| (model.scanners.heartbeats, model.scanners.answer_cells) = (20, 3_000));
+    servers.model(|model| (model.scanners.heartbeats, model.scanners.response_cells) = (20, 3_000));
     let mut calls = 0;
-    servers.script(move |heard, model| {
-        if !is_scan(heard) || is_close(heard) {
+    servers.script(move |call, model| {
+        if !is_scan(call) || is_close(call) {
             return None;
         }
         calls += 1;
-        // In each of the three regions once, at another call.
+        // Once in each of the three regions, at different calls.
         Some(match [15, 52, 80].contains(&calls) {
             true => Reply::Close,
-            false => Reply::After(Duration::from_secs(9), answered(heard, model)),
+            false => Reply::After(Duration::from_secs(9), executed(call, model)),
         })
     });
     let found = read_all(&servers.table().await).await.unwrap();
@@ -115,26 +116,26 @@ async fn scanner_that_is_lost_after_a_long_time_without_rows_is_opened_again() {
 #[tokio::test(start_paused = true)]
 async fn scan_without_progress_ends_at_its_deadline() {
     let servers = filled().await;
-    servers.script(|heard, _| is_scan(heard).then_some(Reply::Never));
-    let begun = Instant::now();
+    servers.script(|call, _| is_scan(call).then_some(Reply::Never));
+    let started = Instant::now();
     let error = read_all(&servers.table().await).await.unwrap_err();
     assert!(matches!(error, Error::Deadline { .. }), "{error}");
     assert!(
-        error.to_string().contains("a step of a scan was not done within 60s; last: "),
+        error.to_string().contains("a scan without progress timed out after 60s; last error: "),
         "{error}"
     );
-    let waited = begun.elapsed();
+    let waited = started.elapsed();
     assert!(waited > Duration::from_secs(50) && waited <= Duration::from_secs(61), "{waited:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn rows_before_an_error_are_given_out() {
+async fn rows_before_an_error_are_returned() {
     let servers = filled().await;
     let mut calls = 0;
-    servers.script(move |heard, _| {
-        calls += usize::from(is_scan(heard));
+    servers.script(move |call, _| {
+        calls += usize::from(is_scan(call));
         let class = "org.apache.hadoop.hbase.DoNotRetryIOException";
-        (is_scan(heard) && calls > 2).then(|| Reply::exception(class))
+        (is_scan(call) && calls > 2).then(|| Reply::exception(class))
     });
     let mut rows = servers.table().await.scan(Scan::all());
     let mut count = 0;
@@ -142,23 +143,23 @@ async fn rows_before_an_error_are_given_out() {
         match rows.next().await {
             Some(Ok(_)) => count += 1,
             Some(Err(error)) => break error,
-            None => panic!("an end without the error"),
+            None => panic!("the scan ended without the error"),
         }
     };
-    // Two answers of 700 cells.
+    // Two responses of 700 cells.
     assert_eq!(count, 1_400 / 3);
     assert!(error.to_string().contains("DoNotRetryIOException"), "{error}");
     assert!(rows.next().await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
-async fn rows_that_come_twice_are_given_out_once() {
+async fn repeated_rows_are_returned_once() {
     let servers = filled().await;
     let mut last = None;
-    // Each answer once more, in place of every fifth one, and its own after it.
+    // Every fifth call gets the previous response again, and loses its scanner.
     let mut calls = 0;
-    servers.script(move |heard, model| {
-        if !is_scan(heard) {
+    servers.script(move |call, model| {
+        if !is_scan(call) {
             return None;
         }
         calls += 1;
@@ -168,8 +169,8 @@ async fn rows_that_come_twice_are_given_out_once() {
                 Some(repeated)
             }
             _ => {
-                let reply = model.reply(heard);
-                last = matches!(reply, Reply::Answer { .. }).then(|| reply.clone());
+                let reply = model.reply(call);
+                last = matches!(reply, Reply::Response { .. }).then(|| reply.clone());
                 Some(reply)
             }
         }
@@ -179,13 +180,13 @@ async fn rows_that_come_twice_are_given_out_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn limit_holds_over_regions_and_faults() {
+async fn limit_applies_across_regions_and_faults() {
     for limit in [1, 699, 700, 701, 1_500, 2_600, 5_000] {
         let servers = filled().await;
         let mut calls = 0;
-        servers.script(move |heard, _| {
-            calls += usize::from(is_scan(heard));
-            (is_scan(heard) && calls % 3 == 0).then_some(Reply::Close)
+        servers.script(move |call, _| {
+            calls += usize::from(is_scan(call));
+            (is_scan(call) && calls % 3 == 0).then_some(Reply::Close)
         });
         let found = read(&servers.table().await, Scan::all().limit(limit)).await.unwrap();
         assert_eq!(found.len() as u64, limit.min(2_600));
@@ -193,32 +194,31 @@ async fn limit_holds_over_regions_and_faults() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_stops_reading_ends_the_scanner() {
+async fn dropping_the_rows_closes_the_scanner() {
     let servers = filled().await;
     let mut rows = servers.table().await.scan(Scan::all());
     rows.next().await.unwrap().unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(servers.model(|model| model.scanners.count()), 1);
     let ahead = servers.count(is_scan);
-    assert!(ahead <= 4, "{ahead} calls, though nobody has read more than one row");
+    assert!(ahead <= 4, "{ahead} calls, though only one row was read");
     drop(rows);
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(servers.model(|model| model.scanners.count()), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn scanner_that_grew_too_old_while_nobody_read_is_opened_again() {
+async fn scanner_that_expired_during_a_pause_of_the_reader_is_reopened() {
     let servers = filled().await;
     let mut rows = servers.table().await.scan(Scan::all());
     let mut found = vec![rows.next().await.unwrap().unwrap()];
-    // Longer than an operation may take: the time is the reader's own.
+    // Longer than the operation timeout, which does not include pauses of the reader.
     tokio::time::sleep(Duration::from_secs(300)).await;
     servers.model(|model| model.scanners.forget_all());
-    found.extend(crate::support::rows::gather(rows).await.unwrap());
+    found.extend(crate::support::rows::collect(rows).await.unwrap());
     servers.model(|model| check_all(&found, model));
 }
 
-/// What is read after it must not look like all there is.
 #[test]
 fn scan_whose_runtime_ends_does_not_look_complete() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

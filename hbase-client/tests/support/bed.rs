@@ -1,4 +1,4 @@
-//! What every part of the test bed needs.
+//! Helpers for all test support.
 
 use std::fmt::Display;
 use std::net::{TcpListener, UdpSocket};
@@ -8,16 +8,16 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Far longer than anything takes on a slow machine: it ends a hang, it measures nothing.
+/// Ends a hang. Far longer than any step takes on a slow machine, so it measures nothing.
 pub const DEADLINE: Duration = Duration::from_secs(300);
 
 const POLL_EVERY: Duration = Duration::from_millis(50);
 
-/// What `attempt` gives once it succeeds, asked on a thread and a runtime of its own, so that it can
-/// be called from both.
+/// Calls `attempt` until it succeeds, and returns its value. Runs in its own thread and runtime, so that synchronous
+/// and asynchronous code can call it.
 ///
 /// # Panics
-/// With the last failure, at the deadline.
+/// Panics with the last failure at the deadline.
 #[track_caller]
 pub fn eventually<T, E, F>(what: &str, mut attempt: impl FnMut() -> F + Send) -> T
 where
@@ -26,7 +26,7 @@ where
     E: Display,
 {
     let outcome = thread::scope(|scope| {
-        let asking = scope.spawn(|| {
+        let polling = scope.spawn(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let runtime = runtime.expect("a runtime");
             let started = Instant::now();
@@ -38,18 +38,18 @@ where
                 }
             }
         });
-        asking.join().expect("an attempt does not panic")
+        polling.join().expect("an attempt does not panic")
     });
-    outcome.unwrap_or_else(|failure| panic!("{what}: not within {DEADLINE:?}: {failure}"))
+    outcome.unwrap_or_else(|failure| panic!("{what}: timed out after {DEADLINE:?}: {failure}"))
 }
 
-/// A port that nothing listens on, never given twice. It lies below the range from which the
-/// system draws the ports of outgoing connections, so that none of these takes it meanwhile.
+/// Returns a free port, never the same twice. It is below the range from which the system assigns ports to outgoing
+/// connections, so that none of them takes it.
 pub fn free_port() -> u16 {
     const FIRST: u16 = 10_000;
     const COUNT: u16 = 20_000;
     static DRAWN: AtomicU16 = AtomicU16::new(0);
-    // Test binaries that run side by side start at different places.
+    // Concurrent test processes start at different ports.
     let start = std::process::id().wrapping_mul(127) % u32::from(COUNT);
     loop {
         let drawn = DRAWN.fetch_add(1, Ordering::Relaxed);
@@ -61,13 +61,12 @@ pub fn free_port() -> u16 {
     }
 }
 
-/// Whether a port is this process's until it ends, among all that ask: the port of the same number for datagrams,
-/// which nobody uses, is the sign.
+/// Reserves a port among test processes until this process ends, by binding the UDP port of the same number.
 fn claim(port: u16) -> bool {
     UdpSocket::bind(("127.0.0.1", port)).map(std::mem::forget).is_ok()
 }
 
-/// Where what was fetched once is kept: the folder that the Makefile uses too.
+/// Returns the cache for downloads, shared with the Makefile.
 pub fn cache_dir() -> PathBuf {
     let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).unwrap_or_else(|| {
         PathBuf::from(std::env::var_os("HOME").expect("HOME is set")).join(".cache")

@@ -1,5 +1,5 @@
-//! A server in memory that speaks as HBase does, and says whatever a test wants: other answers, late
-//! ones, half of one, none. With tokio's clock paused nothing of it takes any time.
+//! In-memory HBase servers whose replies a test can script: other replies, late or truncated ones, or none. With
+//! tokio's clock paused, none of it takes real time.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -19,23 +19,23 @@ mod model;
 mod scanning;
 pub use model::{FakeRegion, Model, TABLE, pair};
 
-/// What came, from whom it does not matter.
+/// A received call.
 #[derive(Debug, Clone)]
-pub struct Heard {
+pub struct Call {
     pub server: String,
     pub service: String,
     pub method: String,
-    /// Connections are counted, over all servers.
+    /// The ordinal of the connection, over all servers.
     pub connection: usize,
     pub timeout_ms: u32,
     pub param: Bytes,
     pub cells: Bytes,
 }
 
-/// What is done about it.
+/// The reply to a call.
 #[derive(Debug, Clone)]
 pub enum Reply {
-    Answer {
+    Response {
         message: Vec<u8>,
         cells: Bytes,
     },
@@ -43,40 +43,40 @@ pub enum Reply {
         class: String,
         text: String,
         do_not_retry: bool,
-        place: Option<(String, i32)>,
+        moved_to: Option<(String, i32)>,
     },
     After(Duration, Box<Reply>),
-    /// Only the first bytes of it, then the end of the connection.
-    Cut(usize, Box<Reply>),
+    /// The first bytes of a reply, then the end of the connection.
+    Truncated(usize, Box<Reply>),
     Raw(Vec<u8>),
     Never,
     Close,
 }
 
 impl Reply {
-    pub fn answer(message: &impl Message) -> Self {
-        Self::Answer { message: message.encode_to_vec(), cells: Bytes::new() }
+    pub fn response(message: &impl Message) -> Self {
+        Self::Response { message: message.encode_to_vec(), cells: Bytes::new() }
     }
 
     pub fn exception(class: &str) -> Self {
         let (class, text) =
             (class.to_owned(), format!("{class}: as the test wants\n\tat some.place"));
-        // As HBase has it.
+        // The classes for which HBase sets it.
         let do_not_retry =
             ["Scanner", "NoSuch", "DoNotRetry"].iter().any(|part| class.contains(part));
-        Self::Exception { class, text, do_not_retry, place: None }
+        Self::Exception { class, text, do_not_retry, moved_to: None }
     }
 }
 
-type Script = Box<dyn FnMut(&Heard, &mut Model) -> Option<Reply> + Send>;
+type Script = Box<dyn FnMut(&Call, &mut Model) -> Option<Reply> + Send>;
 
-/// What a test scripts, before what the model says.
+/// The state of the servers of one test: a model, and a script that takes precedence over it.
 pub struct Fake {
     pub model: Model,
     script: Option<Script>,
     connections: usize,
-    /// All that was heard, in order.
-    pub heard: Vec<Heard>,
+    /// All received calls, in order.
+    pub calls: Vec<Call>,
 }
 
 /// The servers of one test.
@@ -90,33 +90,33 @@ impl std::fmt::Debug for Servers {
 }
 
 impl Servers {
-    /// Servers `s1` to `s3`, of which `s1` is master too, and three regions of [`TABLE`]: up to `h`,
-    /// up to `p`, and the rest, one on each.
+    /// Returns servers `s1` to `s3`, of which `s1` is also the master, with one region of [`TABLE`] each: up to `h`,
+    /// up to `p`, and the rest.
     pub fn new() -> Self {
         let (model, script) = (Model::new(), None);
-        Self(Arc::new(Mutex::new(Fake { model, script, connections: 0, heard: Vec::new() })))
+        Self(Arc::new(Mutex::new(Fake { model, script, connections: 0, calls: Vec::new() })))
     }
 
-    /// Asked before the model: whether it says something else, or changes the model before.
-    pub fn script(&self, script: impl FnMut(&Heard, &mut Model) -> Option<Reply> + Send + 'static) {
+    /// Sets a script that runs before the model replies. It can change the model, or return another reply.
+    pub fn script(&self, script: impl FnMut(&Call, &mut Model) -> Option<Reply> + Send + 'static) {
         self.with(|fake| fake.script = Some(Box::new(script)));
     }
 
     pub fn with<T>(&self, change: impl FnOnce(&mut Fake) -> T) -> T {
-        change(&mut self.0.lock().expect("no test panics here"))
+        change(&mut self.0.lock().expect("the lock is not poisoned"))
     }
 
     pub fn model<T>(&self, change: impl FnOnce(&mut Model) -> T) -> T {
         self.with(|fake| change(&mut fake.model))
     }
 
-    /// How often a method was called for rows of the table, or `hbase:meta`.
-    pub fn count(&self, holds: impl Fn(&Heard) -> bool) -> usize {
-        self.with(|fake| fake.heard.iter().filter(|heard| holds(heard)).count())
+    /// Returns the number of received calls that match.
+    pub fn count(&self, matches: impl Fn(&Call) -> bool) -> usize {
+        self.with(|fake| fake.calls.iter().filter(|call| matches(call)).count())
     }
 
     pub fn config() -> Config {
-        let mut config = Config::new(["s1:1", "s2:1"]).expect("addresses");
+        let mut config = Config::new(["s1:1", "s2:1"]).expect("valid addresses");
         config.user = "tester".to_owned();
         config
     }
@@ -130,15 +130,15 @@ impl Servers {
     }
 
     pub async fn table_of(&self, config: Config) -> Table {
-        let client = self.connect(config).await.expect("the servers answer");
-        client.table(TABLE).expect("a name")
+        let client = self.connect(config).await.expect("the servers respond");
+        client.table(TABLE).expect("a valid name")
     }
 
-    fn reply(&self, heard: Heard) -> Reply {
+    fn reply(&self, call: Call) -> Reply {
         self.with(|fake| {
-            fake.heard.push(heard.clone());
-            let scripted = fake.script.as_mut().and_then(|script| script(&heard, &mut fake.model));
-            scripted.unwrap_or_else(|| fake.model.reply(&heard))
+            fake.calls.push(call.clone());
+            let scripted = fake.script.as_mut().and_then(|script| script(&call, &mut fake.model));
+            scripted.unwrap_or_else(|| fake.model.reply(&call))
         })
     }
 }
@@ -187,8 +187,8 @@ async fn listen(
     let mut preamble = [0; 6];
     read.read_exact(&mut preamble).await?;
     assert_eq!(&preamble, b"HBas\0\x50");
-    let header = ConnectionHeader::decode(frame(read).await?).expect("a header");
-    let service = header.service_name.expect("a service");
+    let header = ConnectionHeader::decode(frame(read).await?).expect("a connection header");
+    let service = header.service_name.expect("a service name");
     if servers.model(|model| model.unknown.contains(&*service)) {
         return Ok(());
     }
@@ -197,20 +197,20 @@ async fn listen(
         if servers.model(|model| model.down.contains(&server)) {
             return Ok(());
         }
-        let header = RequestHeader::decode(delimited(&mut bytes)).expect("a header");
+        let header = RequestHeader::decode(delimited(&mut bytes)).expect("a request header");
         let param = delimited(&mut bytes);
         let announced = header.cell_block_meta.and_then(|meta| meta.length).unwrap_or(0);
-        assert_eq!(announced as usize, bytes.len(), "the cells are as long as is said");
-        let heard = Heard {
+        assert_eq!(announced as usize, bytes.len(), "the length of the cell block");
+        let call = Call {
             server: server.clone(),
             service: service.clone(),
-            method: header.method_name.expect("a method"),
+            method: header.method_name.expect("a method name"),
             connection,
-            timeout_ms: header.timeout.expect("a time"),
+            timeout_ms: header.timeout.expect("a timeout"),
             param,
             cells: bytes,
         };
-        let (reply, call_id) = (servers.reply(heard), header.call_id.expect("a number"));
+        let (reply, call_id) = (servers.reply(call), header.call_id.expect("a call id"));
         let replies = replies.clone();
         tokio::spawn(async move { send(reply, call_id, &replies).await });
     }
@@ -236,7 +236,7 @@ async fn send(reply: Reply, call_id: u32, replies: &mpsc::UnboundedSender<Option
         Reply::Never => {}
         Reply::Close => drop(replies.send(None)),
         Reply::Raw(bytes) => drop(replies.send(Some(bytes))),
-        Reply::Cut(length, reply) => {
+        Reply::Truncated(length, reply) => {
             let mut bytes = encoded(*reply, call_id);
             bytes.truncate(length);
             let _ = replies.send(Some(bytes));
@@ -250,16 +250,16 @@ fn encoded(reply: Reply, call_id: u32) -> Vec<u8> {
     let mut header = ResponseHeader { call_id: Some(call_id), ..ResponseHeader::default() };
     let mut out = BytesMut::new();
     match reply {
-        Reply::Answer { message, cells } => {
+        Reply::Response { message, cells } => {
             let length = Some(cells.len() as u32);
             header.cell_block_meta = (!cells.is_empty()).then_some(CellBlockMeta { length });
             out.put_slice(&header.encode_length_delimited_to_vec());
-            prost::encode_length_delimiter(message.len(), &mut out).expect("room");
+            prost::encode_length_delimiter(message.len(), &mut out).expect("the buffer grows");
             out.put_slice(&message);
             out.put_slice(&cells);
         }
-        Reply::Exception { class, text, do_not_retry, place } => {
-            let (hostname, port) = place.unzip();
+        Reply::Exception { class, text, do_not_retry, moved_to } => {
+            let (hostname, port) = moved_to.unzip();
             header.exception = Some(ExceptionResponse {
                 exception_class_name: Some(class),
                 stack_trace: Some(text),
@@ -269,7 +269,7 @@ fn encoded(reply: Reply, call_id: u32) -> Vec<u8> {
             });
             out.put_slice(&header.encode_length_delimited_to_vec());
         }
-        other => panic!("no answer: {other:?}"),
+        other => panic!("cannot be encoded: {other:?}"),
     }
     let mut framed = (out.len() as u32).to_be_bytes().to_vec();
     framed.extend_from_slice(&out);

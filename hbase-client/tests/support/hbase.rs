@@ -1,5 +1,4 @@
-//! A real Apache HBase: master, three region servers and ZooKeeper in one JVM, from jars that Maven
-//! resolves.
+//! A real Apache HBase: master, three region servers and ZooKeeper in one JVM, from jars that Maven resolves.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,7 +30,7 @@ pub struct HBase {
 }
 
 impl HBase {
-    /// The one that all tests share; tables are each test's own.
+    /// Returns the instance that all tests share. Each test uses its own tables.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<HBase> = OnceLock::new();
         SHARED.get_or_init(|| match Service::find("hbase") {
@@ -45,24 +44,24 @@ impl HBase {
         })
     }
 
-    /// There are many regions with little in each: none takes 2 MB of memory at once.
+    /// Starts an instance to share. It has many small regions, so MSLAB, which allocates 2 MB for each, is off.
     pub fn start_to_share() -> Self {
         Self::start(|site, _| site.set("hbase.hregion.memstore.mslab.enabled", false))
     }
 
-    /// What others need to know to use this one.
+    /// Returns what other processes need to connect to this instance.
     pub fn service(&self) -> Service {
         let service = Service::default().with("dir", self.dir.display());
         let service = service.with("master_port", self.master_port);
         service.with("zookeeper_port", self.zookeeper_port)
     }
 
-    /// One of one's own, told what the function makes of the usual settings and its folder.
+    /// Starts a separate instance. `settings` changes the usual settings, and gets the instance's folder.
     pub fn start(settings: impl Fn(Site, &Path) -> Site) -> Self {
-        // Between the look for a free port and its use someone else may take it: once more then.
+        // Retried once, because another process may have taken a free port before its use.
         Self::try_start(&settings)
             .or_else(|_| Self::try_start(&settings))
-            .unwrap_or_else(|log| panic!("hbase does not start:\n{log}"))
+            .unwrap_or_else(|log| panic!("HBase does not start:\n{log}"))
     }
 
     fn try_start(settings: &impl Fn(Site, &Path) -> Site) -> Result<Self, String> {
@@ -99,7 +98,7 @@ impl HBase {
         Ok(hbase)
     }
 
-    /// As a client's configuration wants them.
+    /// Returns the addresses for a client's configuration.
     pub fn servers(&self) -> Vec<String> {
         vec![format!("localhost:{}", self.master_port)]
     }
@@ -109,22 +108,22 @@ impl HBase {
     }
 
     pub fn pid(&self) -> u32 {
-        self.running.as_ref().expect("it runs").pid()
+        self.running.as_ref().expect("started by this process").pid()
     }
 
     pub fn config(&self) -> Config {
-        Config::new(self.servers()).expect("addresses")
+        Config::new(self.servers()).expect("valid addresses")
     }
 
     pub async fn client(&self) -> Client {
-        Client::connect(self.config()).await.expect("hbase answers")
+        Client::connect(self.config()).await.expect("HBase responds")
     }
 
-    /// A table of that name with one family, `d`, whose regions begin at these rows.
+    /// Creates a table with one family, `d`, that is split at these rows.
     pub async fn table(&self, name: &str, splits: &[&str]) -> (Client, Table) {
         let client = self.client().await;
         create(&client, name, splits).await;
-        let table = client.table(name).expect("a name");
+        let table = client.table(name).expect("a valid name");
         (client, table)
     }
 }
@@ -132,7 +131,7 @@ impl HBase {
 pub async fn create(client: &Client, name: &str, splits: &[&str]) {
     let splits: Vec<_> = splits.iter().map(|split| split.as_bytes().to_vec().into()).collect();
     let spec = TableSpec::new(name).family(Family::new("d"));
-    client.admin().create(&spec, &splits).await.expect("the table is made");
+    client.admin().create(&spec, &splits).await.expect("the table is created");
 }
 
 impl Drop for HBase {
@@ -141,24 +140,24 @@ impl Drop for HBase {
     }
 }
 
-/// Writes what a JVM reads from its folder's `conf`.
+/// Writes the configuration of a JVM to `conf` in its folder.
 pub fn configure(dir: &Path, site: &Site) {
     let conf = dir.join("conf");
-    fs::create_dir_all(&conf).expect("a folder");
-    fs::write(conf.join("hbase-site.xml"), site.xml()).expect("a file");
-    fs::write(conf.join("log4j.properties"), LOG).expect("a file");
-    fs::write(conf.join("jvm.flags"), FLAGS).expect("a file");
+    fs::create_dir_all(&conf).expect("the folder is created");
+    fs::write(conf.join("hbase-site.xml"), site.xml()).expect("the file is written");
+    fs::write(conf.join("log4j.properties"), LOG).expect("the file is written");
+    fs::write(conf.join("jvm.flags"), FLAGS).expect("the file is written");
 }
 
-/// A JVM with HBase on its path; the command's own arguments name `conf/hbase-site.xml`.
+/// Returns a JVM with HBase on its class path. The caller adds the arguments that name `conf/hbase-site.xml`.
 pub fn java(dir: &Path, heap: &str, class_data: &str) -> Command {
     let mut command = jvm(dir, heap);
-    // Jars alone: a folder on the path rules class data out.
+    // Jars only: class data sharing does not support folders on the class path.
     command.arg(class_data).arg("-cp").arg(jars().join("*"));
     command
 }
 
-/// As [`java`], for a program that reads its settings from a folder on its path.
+/// Returns a JVM like [`java`], for a program that reads its settings from a folder on its class path.
 pub fn java_with_conf(dir: &Path, heap: &str) -> Command {
     let mut command = jvm(dir, heap);
     let path = format!("{}:{}/*", dir.join("conf").display(), jars().display());
@@ -172,44 +171,44 @@ fn jvm(dir: &Path, heap: &str) -> Command {
     command
         .arg(format!("@{}", conf.join("jvm.flags").display()))
         .arg(format!("-Dlog4j.configuration=file:{}", conf.join("log4j.properties").display()))
-        // Made to start fast and to stay small, not to run long.
+        // For a fast start and little memory rather than throughput.
         .args([heap, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]);
     command
 }
 
-/// The settings that [`configure`] has written, as HBase's programs take them.
+/// Returns the settings file that [`configure`] writes.
 pub fn site_file(dir: &Path) -> String {
     dir.join("conf/hbase-site.xml").display().to_string()
 }
 
-/// The class data of all servers.
+/// Returns the class data archive that all servers share.
 pub fn archive() -> Archive {
     Archive::new(jars(), "servers")
 }
 
-/// The folder of HBase's jars.
+/// Returns the folder of HBase's jars.
 pub fn jars() -> &'static Path {
     static JARS: OnceLock<PathBuf> = OnceLock::new();
     let goal = ["dependency:copy-dependencies", "-DoutputDirectory=."];
     JARS.get_or_init(|| maven::resolve("hbase", POM, &goal))
 }
 
-/// Until the cluster has a master and all of its region servers; else its log.
+/// Waits until the cluster has a master and all its region servers. Returns the log if a port is in use.
 pub fn await_servers(servers: &[String], log: &Path) -> Result<(), String> {
-    eventually("hbase serves", || async {
+    eventually("HBase starts", || async {
         let text = fs::read_to_string(log).unwrap_or_default();
         if text.contains("Address already in use") {
             return Ok(Err(text));
         }
-        match is_served(servers).await {
+        match check_started(servers).await {
             Ok(()) => Ok(Ok(())),
             Err(error) => Err(format!("{error}:\n{text}")),
         }
     })
 }
 
-/// The master has made the namespaces last of all.
-async fn is_served(servers: &[String]) -> Result<(), Error> {
+/// Checks that `hbase:namespace` is open, which the master creates last.
+async fn check_started(servers: &[String]) -> Result<(), Error> {
     let mut config = Config::new(servers)?;
     config.operation_timeout = Duration::from_secs(5);
     let client = Client::connect(config).await?;

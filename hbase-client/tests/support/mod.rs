@@ -1,12 +1,11 @@
-//! The test bed: a real HBase, started by the tests themselves and gone with them, and a scripted
-//! server that says whatever a test wants. Nothing here is skipped because a program is missing: Java
-//! (17 or later) and Maven are needed.
-#![allow(dead_code, unused_imports, reason = "every test binary uses a part of it")]
+//! Test support: a real HBase, which tests start and stop, and an in-memory server with scripted responses. No test is
+//! skipped if a program is missing: Java 17 or later and Maven are required.
+#![allow(dead_code, unused_imports, reason = "each test binary uses only parts of it")]
 #![allow(
     clippy::expect_used,
     clippy::unwrap_used,
     clippy::panic,
-    reason = "what clippy.toml lets tests do, this does too"
+    reason = "test support fails loudly, as clippy.toml allows in tests"
 )]
 
 mod bed;

@@ -1,8 +1,8 @@
-//! A real Apache HBase of six processes, each of which can be killed: a file system of Hadoop, ZooKeeper, a
-//! master, and three region servers.
+//! A real Apache HBase of six processes, each of which can be killed: HDFS, ZooKeeper, a master, and three region
+//! servers.
 //!
-//! The files are HDFS's, as a server that was given up for dead and goes on must not write: HDFS takes its log
-//! away from it. In files of the machine it would acknowledge what nobody reads again.
+//! It stores its files in HDFS, because a server that was declared dead and continues must not write: HDFS revokes the
+//! lease of its log. With local files it would acknowledge rows that are never read again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub struct Processes {
     master: Option<ChildGuard>,
     servers: Vec<Option<ChildGuard>>,
     _files: ChildGuard,
-    /// Ended last, as it removes the folder.
+    /// Stopped last, because it removes the folder.
     _zookeeper: ChildGuard,
 }
 
@@ -49,7 +49,7 @@ impl Processes {
             .set("hbase.zookeeper.property.dataDir", data.join("zookeeper").display())
             .set("hbase.zookeeper.property.tickTime", 500)
             .set("hbase.zookeeper.property.admin.enableServer", false)
-            // Longer than a busy machine lets a process wait.
+            // Longer than a busy machine delays a process.
             .set("zookeeper.session.timeout", 6_000)
             .set("hbase.master.port", master_port);
         configure(&dir, &site);
@@ -72,7 +72,7 @@ impl Processes {
         (0..REGION_SERVERS).for_each(|server| processes.start_server(server));
         let log = processes.dir.join("master/log");
         await_servers(&processes.addresses(), &log)
-            .unwrap_or_else(|log| panic!("hbase does not start:\n{log}"));
+            .unwrap_or_else(|log| panic!("HBase does not start:\n{log}"));
         note_start("hbase of six processes", started);
         processes
     }
@@ -93,12 +93,12 @@ impl Processes {
         self.servers[server] = Some(ChildGuard::spawn(&self.part(&name), &command));
     }
 
-    /// As the kernel does when memory is short, or a power cut.
+    /// Kills a server, like an out-of-memory kill or a power failure.
     pub fn kill_server(&mut self, server: usize) {
-        self.servers[server].take().expect("it runs").end("KILL");
+        self.servers[server].take().expect("the server runs").end("KILL");
     }
 
-    /// It stands still, its connections up.
+    /// Suspends a server, whose connections stay open.
     pub fn stop_server(&self, server: usize) {
         self.signal(server, "STOP");
     }
@@ -107,64 +107,64 @@ impl Processes {
         self.signal(server, "CONT");
     }
 
-    /// As whoever looks after it does, once it has ended by itself; one that has not is ended first.
+    /// Restarts a server that has ended by itself, and kills it first if it has not.
     pub fn start_server_again(&mut self, server: usize) {
-        if let Some(leash) = self.servers[server].take() {
-            leash.end("KILL");
+        if let Some(child) = self.servers[server].take() {
+            child.end("KILL");
         }
         self.start_server(server);
     }
 
     fn signal(&self, server: usize, name: &str) {
-        let pid = self.servers[server].as_ref().expect("it runs").pid().to_string();
+        let pid = self.servers[server].as_ref().expect("the server runs").pid().to_string();
         run_ok(Command::new("kill").args([&format!("-{name}"), &pid]), b"");
     }
 
     pub fn kill_master(&mut self) {
-        self.master.take().expect("it runs").end("KILL");
+        self.master.take().expect("the master runs").end("KILL");
     }
 
-    /// The number of the server with this port.
+    /// Returns the index of the region server with this port.
     pub fn server_of(&self, port: u16) -> usize {
-        self.ports.iter().position(|known| *known == port).expect("one of ours")
+        self.ports.iter().position(|known| *known == port).expect("a port of this cluster")
     }
 
-    /// Of the region servers.
+    /// Returns the ports of the region servers.
     pub fn ports(&self) -> &[u16] {
         &self.ports
     }
 
-    /// Of the master, and of the region servers.
+    /// Returns the addresses of the master and the region servers.
     pub fn addresses(&self) -> Vec<String> {
         let ports = std::iter::once(&self.master_port).chain(&self.ports);
         ports.map(|port| format!("localhost:{port}")).collect()
     }
 
     pub async fn client(&self) -> Client {
-        let mut config = Config::new(self.addresses()).expect("addresses");
+        let mut config = Config::new(self.addresses()).expect("valid addresses");
         config.operation_timeout = Duration::from_secs(60);
-        Client::connect(config).await.expect("hbase answers")
+        Client::connect(config).await.expect("HBase responds")
     }
 
     fn part(&self, name: &str) -> PathBuf {
         let dir = self.dir.join(name);
-        fs::create_dir_all(&dir).expect("a folder");
+        fs::create_dir_all(&dir).expect("the folder is created");
         dir
     }
 }
 
-/// An HDFS of one node.
+/// Starts an HDFS of one node.
 fn start_files(dir: &Path, port: u16) -> ChildGuard {
     let part = dir.join("files");
-    fs::create_dir_all(&part).expect("a folder");
+    fs::create_dir_all(&part).expect("the folder is created");
     let started = part.join("started");
     let mut files = java(dir, "-Xmx256m", &archive().option_of_others());
     files.arg(format!("-Dtest.build.data={}", part.join("data").display()));
     files.args(["org.apache.hadoop.test.MiniDFSClusterManager", "-format", "-datanodes", "1"]);
     files.args(["-nnport", &port.to_string(), "-writeDetails"]).arg(&started);
     let files = ChildGuard::spawn(&part, &files);
-    eventually("hdfs serves", || async {
-        // The file is written once all is up.
+    eventually("HDFS starts", || async {
+        // The file is written once HDFS has started.
         if started.exists() {
             return Ok(());
         }

@@ -1,8 +1,8 @@
-//! `hbase-site.xml`: what HBase is told.
+//! `hbase-site.xml`, the settings of HBase.
 
 use std::fmt::Write;
 
-/// Settings by name; the last one of a name holds.
+/// Settings by name; later ones override earlier ones.
 #[derive(Debug, Clone, Default)]
 pub struct Site(Vec<(String, String)>);
 
@@ -17,12 +17,12 @@ impl Site {
         let mut xml = "<configuration>\n".to_owned();
         for (name, value) in &self.0 {
             writeln!(xml, "<property><name>{name}</name><value>{value}</value></property>")
-                .expect("a string takes all");
+                .expect("writing to a string cannot fail");
         }
         xml + "</configuration>\n"
     }
 
-    /// What every server of a test is told: it is small, on this machine alone, and quick.
+    /// Returns the settings of every server in tests: small, fast, and bound to this machine.
     pub fn of_test() -> Self {
         Self::default()
             .set("hbase.unsafe.stream.capability.enforce", false)
@@ -36,16 +36,16 @@ impl Site {
             .set("hbase.master.wait.on.regionservers.mintostart", 3)
             .set("hbase.master.wait.on.regionservers.maxtostart", 3)
             .set("hbase.master.wait.on.regionservers.interval", 100)
-            // Three servers in one heap: with the defaults they run out of it.
+            // Three servers share one heap, which is too small for the defaults.
             .set("hbase.regionserver.global.memstore.size", 0.12)
             .set("hfile.block.cache.size", 0.1)
-            // More than a client sends in one call by itself.
+            // At least the default limit of the client.
             .set("hbase.rpc.rows.warning.threshold", 1_000)
             .set("hbase.rpc.rows.size.threshold.reject", true)
-            // Scanners have a lease of so long, which is looked at so often.
+            // The lease of scanners, and the interval of its check.
             .set("hbase.client.scanner.timeout.period", 3_000)
             .set("hbase.server.thread.wakefrequency", 500)
-            // Regions stay where a test has them.
+            // Only tests move regions.
             .set("hbase.balancer.period", 86_400_000)
     }
 }

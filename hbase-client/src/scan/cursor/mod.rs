@@ -12,7 +12,7 @@ use crate::wire::cell::Cell;
 pub(crate) struct Cursor {
     /// The row from which to continue.
     start: Bytes,
-    /// Whether to read `start` itself: not if it was returned already.
+    /// False if `start` itself was returned already.
     includes_start: bool,
     /// The row before which the scan ends; empty for the end of the table.
     stop: Bytes,

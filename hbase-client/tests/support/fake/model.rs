@@ -1,5 +1,5 @@
-//! What the scripted servers have: regions, and rows with one family, `d`. It does what HBase does,
-//! in memory, where no script says something else.
+//! The model of the in-memory servers: regions, and rows with one family, `d`. It replies like HBase unless a script
+//! replies otherwise.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -19,7 +19,7 @@ use hbase_client::wire::cell::{Cell, Kind, Parts};
 use prost::Message;
 
 use super::scanning::Scanners;
-use super::{Heard, Reply};
+use super::{Call, Reply};
 
 pub const TABLE: &str = "t";
 pub const META: &[u8] = b"hbase:meta,,1";
@@ -30,10 +30,11 @@ pub struct FakeRegion {
     pub start: &'static str,
     pub end: &'static str,
     pub id: u64,
-    /// Where `hbase:meta` has it; empty: nowhere.
+    /// The server according to `hbase:meta`; empty for none.
     pub listed: String,
-    /// Where it is.
+    /// The server that serves it.
     pub server: String,
+    /// True if it was split and is only still listed.
     pub is_parent: bool,
 }
 
@@ -58,16 +59,16 @@ type Cells = BTreeMap<Bytes, Bytes>;
 pub struct Model {
     pub regions: Vec<FakeRegion>,
     pub rows: BTreeMap<Bytes, Cells>,
-    /// How often each row was written.
+    /// The number of writes of each row.
     pub writes: BTreeMap<Bytes, usize>,
-    /// Values that were written under a condition.
+    /// Values of applied conditional changes.
     pub history: Vec<Bytes>,
     pub down: HashSet<String>,
-    /// Services that no server knows: it closes the connection once one is named.
+    /// Services that no server provides: servers close connections to them.
     pub unknown: HashSet<&'static str>,
     pub master: Option<String>,
     pub nodes: Vec<&'static str>,
-    /// Of the table: 0 is enabled, 1 disabled, 2 disabling, 3 enabling. None where there is no such table.
+    /// The state of the table: 0 enabled, 1 disabled, 2 disabling, 3 enabling; `None` if it does not exist.
     pub state: Option<i32>,
     pub scanners: Scanners,
 }
@@ -92,7 +93,7 @@ impl Model {
         }
     }
 
-    /// Rows `a00` to `z99`, in each of which are three cells.
+    /// Adds rows `a00` to `z99` with three cells each.
     pub fn fill(&mut self) {
         for letter in 'a'..='z' {
             for number in 0..100 {
@@ -103,43 +104,43 @@ impl Model {
         }
     }
 
-    /// Moves a region, and has `hbase:meta` say so.
+    /// Moves a region, and updates `hbase:meta`.
     pub fn move_region(&mut self, index: usize, server: &str) {
         self.regions[index].server = server.to_owned();
         self.regions[index].listed = server.to_owned();
     }
 
-    pub fn reply(&mut self, heard: &Heard) -> Reply {
-        match &*heard.method {
-            "GetClusterId" => Reply::answer(&GetClusterIdResponse { cluster_id: None }),
+    pub fn reply(&mut self, call: &Call) -> Reply {
+        match &*call.method {
+            "GetClusterId" => Reply::response(&GetClusterIdResponse { cluster_id: None }),
             "GetBootstrapNodes" => {
                 let server_name = self.nodes.iter().map(|name| server_name(name)).collect();
-                Reply::answer(&GetBootstrapNodesResponse { server_name })
+                Reply::response(&GetBootstrapNodesResponse { server_name })
             }
             "GetActiveMaster" => {
                 let server_name = self.master.as_deref().map(server_name);
-                Reply::answer(&GetActiveMasterResponse { server_name })
+                Reply::response(&GetActiveMasterResponse { server_name })
             }
-            "GetMetaRegionLocations" => Reply::answer(&meta_location()),
-            "Multi" => self.multi(heard),
-            "Scan" => self.scan(heard),
-            other => panic!("nobody asks for {other}"),
+            "GetMetaRegionLocations" => Reply::response(&meta_location()),
+            "Multi" => self.multi(call),
+            "Scan" => self.scan(call),
+            other => panic!("unexpected method {other}"),
         }
     }
 
-    /// The region of that name, if it is on that server.
+    /// Returns the region with this name, if it is on this server.
     pub fn serving(&self, server: &str, name: &[u8]) -> Option<&FakeRegion> {
-        let is_it = |region: &&FakeRegion| region.name().as_bytes() == name && !region.is_parent;
-        self.regions.iter().find(is_it).filter(|region| region.server == server)
+        let is_named = |region: &&FakeRegion| region.name().as_bytes() == name && !region.is_parent;
+        self.regions.iter().find(is_named).filter(|region| region.server == server)
     }
 
-    fn multi(&mut self, heard: &Heard) -> Reply {
-        let request = MultiRequest::decode(heard.param.clone()).expect("a batch");
-        let (mut cells, mut out) = (heard.cells.clone(), Vec::new());
-        let mut answer = MultiResponse::default();
+    fn multi(&mut self, call: &Call) -> Reply {
+        let request = MultiRequest::decode(call.param.clone()).expect("a multi request");
+        let (mut cells, mut out) = (call.cells.clone(), Vec::new());
+        let mut response = MultiResponse::default();
         for part in request.region_action {
-            let is_served = self.serving(&heard.server, &part.region.value).is_some();
-            // What is not done is passed over in the block as well.
+            let is_served = self.serving(&call.server, &part.region.value).is_some();
+            // The cells of actions that are not executed must be skipped in the cell block.
             let result = match is_served {
                 true => self.part(part, &mut cells, &mut out),
                 false => {
@@ -147,9 +148,9 @@ impl Model {
                     RegionActionResult { exception: Some(pair(NOT_SERVING)), ..Default::default() }
                 }
             };
-            answer.region_action_result.push(result);
+            response.region_action_result.push(result);
         }
-        Reply::Answer { message: answer.encode_to_vec(), cells: out.into() }
+        Reply::Response { message: response.encode_to_vec(), cells: out.into() }
     }
 
     fn part(
@@ -158,7 +159,7 @@ impl Model {
         cells: &mut Bytes,
         out: &mut Vec<u8>,
     ) -> RegionActionResult {
-        let processed = part.condition.as_ref().map(|condition| self.holds(condition));
+        let processed = part.condition.as_ref().map(|condition| self.is_met(condition));
         let mut result = RegionActionResult { processed, ..RegionActionResult::default() };
         for action in part.action {
             let index = action.index;
@@ -190,20 +191,21 @@ impl Model {
             stored.insert(qualifier, cell.value_bytes());
         }
         for value in mutation.column_value.iter().flat_map(|column| &column.qualifier_value) {
-            let of = |field: &Option<Bytes>| field.clone().unwrap_or_default();
-            self.history.push(of(&value.value));
-            stored.insert(of(&value.qualifier), of(&value.value));
+            let bytes = |field: &Option<Bytes>| field.clone().unwrap_or_default();
+            self.history.push(bytes(&value.value));
+            stored.insert(bytes(&value.qualifier), bytes(&value.value));
         }
         RowResult::default()
     }
 
-    fn holds(&self, condition: &Condition) -> bool {
+    fn is_met(&self, condition: &Condition) -> bool {
         let comparator = condition.comparator.as_ref().expect("a comparator");
-        let wanted = comparator.serialized_comparator.clone().expect("a value");
-        let wanted = BinaryComparator::decode(wanted).expect("a value").comparable.value;
+        let expected = comparator.serialized_comparator.clone().expect("a serialized comparator");
+        let expected =
+            BinaryComparator::decode(expected).expect("a binary comparator").comparable.value;
         let qualifier = condition.qualifier.clone().unwrap_or_default();
         let found = self.rows.get(&condition.row).and_then(|cells| cells.get(&qualifier));
-        found.cloned().unwrap_or_default() == wanted.unwrap_or_default()
+        found.cloned().unwrap_or_default() == expected.unwrap_or_default()
     }
 
     pub fn put_row(&self, row: &Bytes, out: &mut Vec<u8>) -> i32 {
@@ -211,7 +213,7 @@ impl Model {
         cells.map(|(qualifier, value)| put_cell(row, b"d", qualifier, value, out)).count() as i32
     }
 
-    /// What `hbase:meta` has of the table, by key: a description, and where it is.
+    /// Returns the rows of the table in `hbase:meta`, by key: region info and server.
     pub fn meta_rows(&self) -> BTreeMap<Bytes, Vec<(&'static [u8], Bytes)>> {
         let row = |region: &FakeRegion| {
             let info = RegionInfo {
@@ -254,7 +256,7 @@ pub fn pair(class: &str) -> NameBytesPair {
 
 pub fn server_name(name: &str) -> ServerName {
     let (host, port) = name.split_once(':').expect("host:port");
-    let port = Some(port.parse().expect("a port"));
+    let port = Some(port.parse().expect("a port number"));
     ServerName { host_name: host.to_owned(), port, start_code: Some(1) }
 }
 
@@ -262,7 +264,7 @@ fn table_name(name: &str) -> TableName {
     TableName { namespace: "default".into(), qualifier: Bytes::copy_from_slice(name.as_bytes()) }
 }
 
-/// `hbase:meta` is on the second server.
+/// Returns the location of `hbase:meta`, which is on the second server.
 fn meta_location() -> GetMetaRegionLocationsResponse {
     let region_info =
         RegionInfo { region_id: 1, table_name: table_name("meta"), ..Default::default() };

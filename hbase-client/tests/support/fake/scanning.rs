@@ -1,4 +1,4 @@
-//! Scanners of the scripted servers.
+//! Scanners of the in-memory servers.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Bound;
@@ -8,21 +8,21 @@ use hbase_client::proto::scan::{Scan, ScanRequest, ScanResponse};
 use prost::Message;
 
 use super::model::{META, Model, put_cell};
-use super::{Heard, Reply};
+use super::{Call, Reply};
 
 #[derive(Debug)]
 pub struct Scanners {
     open: HashMap<u64, Scanner>,
     opened: u64,
-    /// Cells of an answer: rows are cut where it is full.
-    pub answer_cells: usize,
-    /// Empty answers before each that has something.
+    /// The maximum number of cells in a response. Rows are split at this limit.
+    pub response_cells: usize,
+    /// The number of heartbeats before each response with rows.
     pub heartbeats: usize,
 }
 
 impl Default for Scanners {
     fn default() -> Self {
-        Self { open: HashMap::new(), opened: 0, answer_cells: 700, heartbeats: 0 }
+        Self { open: HashMap::new(), opened: 0, response_cells: 700, heartbeats: 0 }
     }
 }
 
@@ -30,10 +30,10 @@ impl Default for Scanners {
 struct Scanner {
     region: Bytes,
     next_call_seq: u64,
-    /// What it has still to say, a cell each.
+    /// The remaining cells: row, qualifier and value.
     cells: VecDeque<(Bytes, Bytes, Bytes)>,
-    rows_left: Option<usize>,
-    heartbeats_left: usize,
+    remaining_rows: Option<usize>,
+    remaining_heartbeats: usize,
 }
 
 impl Scanners {
@@ -47,37 +47,37 @@ impl Scanners {
 }
 
 impl Model {
-    pub fn scan(&mut self, heard: &Heard) -> Reply {
-        let request = ScanRequest::decode(heard.param.clone()).expect("a scan");
+    pub fn scan(&mut self, call: &Call) -> Reply {
+        let request = ScanRequest::decode(call.param.clone()).expect("a scan request");
         let region = request.region.as_ref().map(|region| region.value.clone());
         if region.as_deref() == Some(META) {
             return self.scan_meta(&request);
         }
         if request.close_scanner == Some(true) {
             self.scanners.open.remove(&request.scanner_id.unwrap_or(0));
-            return Reply::answer(&ScanResponse::default());
+            return Reply::response(&ScanResponse::default());
         }
         let id = match (request.scanner_id, region) {
             (Some(id), _) => id,
-            (None, Some(region)) => match self.open(heard, &request, region) {
+            (None, Some(region)) => match self.open(call, &request, region) {
                 Ok(id) => id,
                 Err(class) => return Reply::exception(class),
             },
-            (None, None) => panic!("a scan of nothing"),
+            (None, None) => panic!("a scan without a region and a scanner"),
         };
-        self.go_on(id, &request, &heard.server)
+        self.next_results(id, &request, &call.server)
     }
 
     fn open(
         &mut self,
-        heard: &Heard,
+        call: &Call,
         request: &ScanRequest,
         region: Bytes,
     ) -> Result<u64, &'static str> {
-        let Some(served) = self.serving(&heard.server, &region) else {
+        let Some(served) = self.serving(&call.server, &region) else {
             return Err("org.apache.hadoop.hbase.NotServingRegionException");
         };
-        let scan = request.scan.clone().expect("what is scanned");
+        let scan = request.scan.clone().expect("a scan");
         let rows = in_range(&self.rows, &scan).filter(|(row, _)| served.contains(row));
         let cell = |(row, cells): (&Bytes, &BTreeMap<Bytes, Bytes>)| {
             let row = row.clone();
@@ -90,15 +90,18 @@ impl Model {
             region,
             next_call_seq: 0,
             cells,
-            rows_left: request.limit_of_rows.filter(|&rows| rows > 0).map(|rows| rows as usize),
-            heartbeats_left: self.scanners.heartbeats,
+            remaining_rows: request
+                .limit_of_rows
+                .filter(|&rows| rows > 0)
+                .map(|rows| rows as usize),
+            remaining_heartbeats: self.scanners.heartbeats,
         };
         self.scanners.open.insert(self.scanners.opened, scanner);
         Ok(self.scanners.opened)
     }
 
-    fn go_on(&mut self, id: u64, request: &ScanRequest, server: &str) -> Reply {
-        let (most, heartbeats) = (self.scanners.answer_cells, self.scanners.heartbeats);
+    fn next_results(&mut self, id: u64, request: &ScanRequest, server: &str) -> Reply {
+        let (cells_max, heartbeats) = (self.scanners.response_cells, self.scanners.heartbeats);
         let region = self.scanners.open.get(&id).map(|scanner| scanner.region.clone());
         let is_served =
             region.as_ref().is_some_and(|region| self.serving(server, region).is_some());
@@ -114,26 +117,27 @@ impl Model {
             );
         }
         scanner.next_call_seq += 1;
-        let mut answer =
+        let mut response =
             ScanResponse { scanner_id: Some(id), more_results: Some(true), ..Default::default() };
-        if scanner.heartbeats_left > 0 {
-            scanner.heartbeats_left -= 1;
-            (answer.heartbeat_message, answer.more_results_in_region) = (Some(true), Some(true));
-            return Reply::answer(&answer);
+        if scanner.remaining_heartbeats > 0 {
+            scanner.remaining_heartbeats -= 1;
+            (response.heartbeat_message, response.more_results_in_region) =
+                (Some(true), Some(true));
+            return Reply::response(&response);
         }
-        scanner.heartbeats_left = heartbeats;
-        let cells = scanner.answer(most, &mut answer);
-        if answer.more_results_in_region == Some(false) || answer.more_results == Some(false) {
+        scanner.remaining_heartbeats = heartbeats;
+        let cells = scanner.fill(cells_max, &mut response);
+        if response.more_results_in_region == Some(false) || response.more_results == Some(false) {
             self.scanners.open.remove(&id);
         }
-        Reply::Answer { message: answer.encode_to_vec(), cells }
+        Reply::Response { message: response.encode_to_vec(), cells }
     }
 
     fn scan_meta(&mut self, request: &ScanRequest) -> Reply {
-        let scan = request.scan.clone().expect("what is scanned");
+        let scan = request.scan.clone().expect("a scan");
         let mut rows = self.meta_rows();
-        let is_of_state = scan.column[0].family == "table";
-        if is_of_state {
+        let is_state_scan = scan.column[0].family == "table";
+        if is_state_scan {
             let row = |state| (Bytes::from(super::TABLE), vec![(&b"state"[..], state)]);
             rows = self.table_state().map(row).into_iter().collect();
         }
@@ -148,40 +152,40 @@ impl Model {
             }
         };
         found.truncate(request.number_of_rows.unwrap_or(0) as usize);
-        let (mut out, family) = (Vec::new(), if is_of_state { &b"table"[..] } else { b"info" });
-        let mut answer = ScanResponse { more_results: Some(false), ..ScanResponse::default() };
+        let (mut out, family) = (Vec::new(), if is_state_scan { &b"table"[..] } else { b"info" });
+        let mut response = ScanResponse { more_results: Some(false), ..ScanResponse::default() };
         for (row, columns) in found {
             for (qualifier, value) in columns {
                 put_cell(row, family, qualifier, value, &mut out);
             }
-            answer.cells_per_result.push(columns.len() as u32);
-            answer.partial_flag_per_result.push(false);
+            response.cells_per_result.push(columns.len() as u32);
+            response.partial_flag_per_result.push(false);
         }
-        Reply::Answer { message: answer.encode_to_vec(), cells: out.into() }
+        Reply::Response { message: response.encode_to_vec(), cells: out.into() }
     }
 }
 
 impl Scanner {
-    fn answer(&mut self, most: usize, answer: &mut ScanResponse) -> Bytes {
+    fn fill(&mut self, cells_max: usize, response: &mut ScanResponse) -> Bytes {
         let (mut out, mut current, mut cells) = (Vec::new(), None, 0);
-        while cells < most && self.rows_left != Some(0) {
+        while cells < cells_max && self.remaining_rows != Some(0) {
             let Some((row, qualifier, value)) = self.cells.pop_front() else { break };
             put_cell(&row, b"d", &qualifier, &value, &mut out);
             cells += 1;
             if current.as_ref() != Some(&row) {
-                answer.cells_per_result.push(0);
-                answer.partial_flag_per_result.push(false);
+                response.cells_per_result.push(0);
+                response.partial_flag_per_result.push(false);
             }
-            *answer.cells_per_result.last_mut().expect("a result") += 1;
-            let goes_on = self.cells.front().is_some_and(|next| next.0 == row);
-            *answer.partial_flag_per_result.last_mut().expect("a result") = goes_on;
-            if let Some(left) = self.rows_left.as_mut().filter(|_| !goes_on) {
-                *left -= 1;
+            *response.cells_per_result.last_mut().expect("a result") += 1;
+            let is_partial = self.cells.front().is_some_and(|next| next.0 == row);
+            *response.partial_flag_per_result.last_mut().expect("a result") = is_partial;
+            if let Some(rows) = self.remaining_rows.as_mut().filter(|_| !is_partial) {
+                *rows -= 1;
             }
             current = Some(row);
         }
-        answer.more_results = Some(self.rows_left != Some(0));
-        answer.more_results_in_region = Some(!self.cells.is_empty());
+        response.more_results = Some(self.remaining_rows != Some(0));
+        response.more_results_in_region = Some(!self.cells.is_empty());
         out.into()
     }
 }
