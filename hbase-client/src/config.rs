@@ -20,7 +20,7 @@ pub struct Config {
     pub call_timeout: Duration,
     /// Timeout of an operation with all its retries; of a scan: the time without progress.
     pub operation_timeout: Duration,
-    /// Bytes sent to one server and not responded to, including calls that were given up.
+    /// Bytes in flight to one server, including calls whose callers have given up.
     pub in_flight_bytes_max: usize,
     /// Rows per call. Servers may reject more than 5,000.
     pub call_actions_max: usize,

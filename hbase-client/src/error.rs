@@ -10,7 +10,7 @@ use crate::names::{InvalidName, Server, TableName};
 use crate::remote_exception::{RemoteException, RetryAction};
 use crate::wire::WireError;
 
-/// An error of this crate. It is cheap to clone, since one failure may end many calls.
+/// An error of this crate. It can be cloned, since one failure may end many calls.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

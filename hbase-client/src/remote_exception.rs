@@ -134,8 +134,8 @@ impl fmt::Display for RemoteException {
     }
 }
 
-/// Returns whether a class is not worth a retry, for rows of a batch, which do not set `do_not_retry`: those that HBase
-/// derives from `DoNotRetryIOException`, and Java's exceptions for invalid arguments.
+/// Returns whether a retry after this class would fail again. Needed for rows of a batch, which do not set
+/// `do_not_retry`: subclasses of `DoNotRetryIOException`, and Java's exceptions for invalid arguments.
 fn is_final(name: &str) -> bool {
     matches!(
         name,
