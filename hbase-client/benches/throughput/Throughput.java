@@ -18,7 +18,7 @@ import org.apache.hadoop.hbase.util.Bytes;
  */
 public class Throughput {
   static final byte[] FAMILY = Bytes.toBytes("info0"), QUALIFIER = Bytes.toBytes("0");
-  static final int VALUE_BYTES = 200, ROWS_PER_ANSWER = 1000, ROUNDS = 2;
+  static final int VALUE_BYTES = 200, ROWS_PER_RESPONSE = 1000, ROUNDS = 2;
 
   public static void main(String[] a) throws Exception {
     TableName table = TableName.valueOf(a[1]);
@@ -80,7 +80,7 @@ public class Throughput {
     Scan scan = new Scan().withStartRow(key(from)).withStopRow(key(to)).addColumn(FAMILY, QUALIFIER);
     long count = 0, bytes = 0;
     try (Table open = connection.getTable(table);
-        ResultScanner scanner = open.getScanner(scan.setCaching(ROWS_PER_ANSWER))) {
+        ResultScanner scanner = open.getScanner(scan.setCaching(ROWS_PER_RESPONSE))) {
       for (Result result : scanner) {
         count++;
         bytes += result.rawCells()[0].getValueLength();

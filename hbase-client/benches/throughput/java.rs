@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::own::ROWS_PER_ANSWER;
+use super::own::ROWS_PER_RESPONSE;
 use super::support::hbase::HBase;
 use super::support::maven;
 use super::{Cost, Run, VALUE_BYTES, Workload, cpu_s};
@@ -59,7 +59,7 @@ impl Java {
             .arg(format!("--table={}", run.table))
             .arg(format!("--rows={}", run.rows / run.tasks))
             .arg(format!("--valueSize={VALUE_BYTES}"))
-            .arg(format!("--caching={ROWS_PER_ANSWER}"))
+            .arg(format!("--caching={ROWS_PER_RESPONSE}"))
             .arg(match run.workload {
                 Workload::Write => "randomWrite",
                 Workload::Scan => "scan",

@@ -15,7 +15,7 @@ const BATCH_ROWS: u64 = 4_000;
 /// Concurrent batches of a task: like a `BufferedMutator`, it builds the next ones while servers write these.
 const BATCHES_IN_FLIGHT: usize = 3;
 /// Rows per response, the same as for `PerformanceEvaluation`.
-pub const ROWS_PER_ANSWER: u32 = 1_000;
+pub const ROWS_PER_RESPONSE: u32 = 1_000;
 
 /// Measures a run with a new client.
 pub async fn measure(hbase: &HBase, run: Run<'_>) -> Cost {
@@ -84,7 +84,7 @@ fn value() -> Bytes {
 async fn scan(table: Table, part: Range<u64>) -> Result<(), Error> {
     let selection = Selection::all().column(FAMILY, QUALIFIER);
     let scan = Scan::range(key(part.start), key(part.end)).select(selection);
-    let mut rows = table.scan(scan.rows_per_answer(ROWS_PER_ANSWER));
+    let mut rows = table.scan(scan.rows_per_response(ROWS_PER_RESPONSE));
     let (mut count, mut bytes) = (0, 0);
     while let Some(batch) = rows.next_batch().await {
         for row in batch? {

@@ -75,13 +75,13 @@ impl Scan {
 
     /// Sets the size of a response, and the number of responses to read ahead. About one more than that number is in
     /// memory.
-    pub fn answers(mut self, bytes_max: u64, ahead: usize) -> Self {
+    pub fn responses(mut self, bytes_max: u64, ahead: usize) -> Self {
         (self.call_bytes_max, self.responses_ahead) = (bytes_max.max(1), ahead.max(1));
         self
     }
 
     /// Sets the maximum number of rows in a response.
-    pub fn rows_per_answer(mut self, rows: u32) -> Self {
+    pub fn rows_per_response(mut self, rows: u32) -> Self {
         self.call_rows_max = rows.max(1);
         self
     }

@@ -72,7 +72,7 @@ async fn scans_and_writes_continue_while_regions_split_and_move() {
     });
     let mut written = ROWS;
     while !changing.is_finished() {
-        let rows = table.scan(Scan::range("", key(ROWS)).rows_per_answer(500));
+        let rows = table.scan(Scan::range("", key(ROWS)).rows_per_response(500));
         check_exact(&collect(rows).await.unwrap(), 0..ROWS);
         write(&table, written..written + 1_000).await;
         written += 1_000;
@@ -87,7 +87,7 @@ async fn scans_and_writes_continue_while_regions_split_and_move() {
 /// Reads a part of a scan of all rows, and the rest after `change`.
 async fn check_scan_across(table: &Table, change: impl Future<Output = ()>) {
     write(table, 0..20_000).await;
-    let mut rows = table.scan(Scan::all().rows_per_answer(100).answers(2 << 20, 1));
+    let mut rows = table.scan(Scan::all().rows_per_response(100).responses(2 << 20, 1));
     let mut found = Vec::new();
     for _ in 0..1_000 {
         found.push(rows.next().await.unwrap().unwrap());

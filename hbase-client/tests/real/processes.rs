@@ -94,7 +94,7 @@ async fn no_row_is_lost_or_read_twice_when_servers_are_killed() {
 
     // A region server is killed during writes and in the middle of a scan.
     let writing = Writing::start(written.clone(), 0);
-    let mut rows = scanned.scan(Scan::all().rows_per_answer(200));
+    let mut rows = scanned.scan(Scan::all().rows_per_response(200));
     let mut found = Vec::new();
     while found.len() < 30_000 {
         found.push(rows.next().await.unwrap().unwrap());

@@ -30,9 +30,9 @@ async fn two_hundred_thousand_rows_over_nine_regions_come_back_byte_for_byte() {
     check_exact(&read(&table, range(9, 7)).await.unwrap(), 0..0);
     check_exact(&read(&table, Scan::prefix("000499")).await.unwrap(), 49_900..50_000);
     // Responses of any size.
-    let small = range(74_000, 76_000).rows_per_answer(33);
+    let small = range(74_000, 76_000).rows_per_response(33);
     check_exact(&read(&table, small).await.unwrap(), 74_000..76_000);
-    let smaller = range(74_900, 75_100).answers(700, 1);
+    let smaller = range(74_900, 75_100).responses(700, 1);
     check_exact(&read(&table, smaller).await.unwrap(), 74_900..75_100);
 }
 
@@ -53,7 +53,7 @@ async fn rows_larger_than_a_response_are_assembled() {
         table.mutate(wide(row)).await.unwrap();
     }
     for bytes in [150_000, 1_000_000, 2 << 20] {
-        let found = read(&table, Scan::all().answers(bytes, 2)).await.unwrap();
+        let found = read(&table, Scan::all().responses(bytes, 2)).await.unwrap();
         assert_eq!(found.iter().map(cells).collect::<Vec<_>>(), [CELLS; 4], "{bytes} bytes");
         for (row, found) in (0..4).zip(&found) {
             let whole = found.cells().iter().enumerate().all(|(at, cell)| {
@@ -63,7 +63,7 @@ async fn rows_larger_than_a_response_are_assembled() {
             assert!(whole, "row {row}");
         }
     }
-    let limited = read(&table, Scan::all().answers(150_000, 1).limit(2)).await.unwrap();
+    let limited = read(&table, Scan::all().responses(150_000, 1).limit(2)).await.unwrap();
     assert_eq!(limited.iter().map(cells).collect::<Vec<_>>(), [CELLS; 2]);
 }
 
@@ -89,7 +89,7 @@ async fn scan_continues_through_heartbeats() {
 async fn slow_and_dropped_readers_do_not_affect_scans() {
     let (_, table) = HBase::shared().table("slow-reader", &["00005000"]).await;
     write(&table, 0..10_000).await;
-    let mut rows = table.scan(Scan::all().rows_per_answer(100));
+    let mut rows = table.scan(Scan::all().rows_per_response(100));
     let mut found = Vec::new();
     for count in 0..10_000 {
         if count == 3_000 {
@@ -101,7 +101,7 @@ async fn slow_and_dropped_readers_do_not_affect_scans() {
     assert!(rows.next().await.is_none() && rows.next().await.is_none());
     check_exact(&found, 0..10_000);
     for _ in 0..20 {
-        let mut rows = table.scan(Scan::all().rows_per_answer(10));
+        let mut rows = table.scan(Scan::all().rows_per_response(10));
         assert!(rows.next().await.unwrap().is_ok());
     }
     check_exact(&read(&table, Scan::all()).await.unwrap(), 0..10_000);
