@@ -27,9 +27,9 @@ fn tls(authority: &str, client: Option<&str>) -> String {
 
 /// Warnings that may be logged: on a busy machine the first handshake can take more than the timeout of three seconds.
 const WARNINGS: [&str; 3] = [
-    "went to the dead letters",
-    "kafka does not answer, asking again",
-    "the brokers do not say what they have of each partition",
+    "produced to the dead-letter topic",
+    "kafka does not answer, retrying",
+    "the watermarks of the partitions cannot be fetched",
 ];
 
 /// Checks events, dead letters and commands: consumer, producers and admin client can authenticate.

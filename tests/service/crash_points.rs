@@ -75,14 +75,14 @@ points! {
     before_letters_are_sent = "letters-to-send";
     before_letters_are_acknowledged = "letters-sent";
     after_letters_are_acknowledged = "letters-acknowledged";
-    after_a_batch_is_emitted = "batch-handed-on";
+    after_a_batch_is_emitted = "batch-emitted";
     before_a_batch_is_decided = "batch-taken";
     before_a_batch_is_written = "commit-decided";
     after_a_batch_is_written = "commit-written";
     after_regions_are_adjusted = "commit-ended";
     before_a_batch_is_counted = "batch-committed";
-    before_offsets_are_committed_to_the_group = "offsets-untold";
-    after_offsets_are_committed_to_the_group = "offsets-told";
+    before_offsets_are_committed = "offsets-to-commit";
+    after_offsets_are_committed = "offsets-committed";
 }
 
 #[test]

@@ -340,7 +340,7 @@ fn a_deleted_dead_letter_topic_is_reported() {
         if log.lines().any(is_report) { Ok(()) } else { Err(log) }
     });
     let log = adtrail.log();
-    assert!(!log.contains("went to the dead letters"), "{log}");
+    assert!(!log.contains("produced to the dead-letter topic"), "{log}");
     kafka.create_topic(&letters, 1, &[]);
     adtrail.await_read(1);
     adtrail.await_readiness(200, "");

@@ -9,7 +9,7 @@ use testbed::kafka::{Kafka, Message};
 use testbed::site::{ONE_CAMPAIGN, Site};
 use testbed::{length, traffic};
 
-const LOST: &str = "the store is of an earlier moment than it was";
+const LOST: &str = "the store is behind the offsets that it committed to kafka";
 
 fn activations(from: usize) -> impl Iterator<Item = Message> {
     (from..from + 100).map(|number| {

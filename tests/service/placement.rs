@@ -76,7 +76,7 @@ fn mismatches(site: &Site) -> BTreeMap<String, u64> {
 }
 
 fn warnings(log: &str) -> Vec<&str> {
-    log.lines().filter(|line| line.contains("come on another partition")).collect()
+    log.lines().filter(|line| line.contains("arrive on another partition")).collect()
 }
 
 fn read_all(site: &Site) -> Adtrail {

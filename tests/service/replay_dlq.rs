@@ -245,7 +245,7 @@ fn a_second_run_takes_over_from_the_first() {
         if before < MANY {
             let stderr = stderr.text();
             assert_eq!(status.code(), Some(1), "{stderr}");
-            assert!(stderr.contains("another run over this topic has taken over"), "{stderr}");
+            assert!(stderr.contains("another replay of this topic has taken over"), "{stderr}");
             return;
         }
     }

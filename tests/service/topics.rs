@@ -8,7 +8,7 @@ use testbed::kafka::{Kafka, Message};
 use testbed::site::Site;
 use testbed::traffic;
 
-const RECREATED: &str = "a record that was read is another one now";
+const RECREATED: &str = "a record that was read has changed";
 
 static WORKLOAD: Workload = Workload::new(|| traffic::records(12, 1200));
 

@@ -1,4 +1,4 @@
-//! Times in which no record may be polled: dead letters are not acknowledged, batches not taken.
+//! Backpressure: no record is polled while dead letters are unacknowledged or the batch queue is full.
 
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::thread;
@@ -15,21 +15,21 @@ use crate::kafka::error::IngestError;
 use crate::kafka::statistics::Statistics;
 use crate::timing::Timing;
 
-const STALL_PAUSE: Duration = Duration::from_millis(2);
-const STALL_PAUSE_MAX: Duration = Duration::from_millis(20);
+const SEND_RETRY_MIN: Duration = Duration::from_millis(2);
+const SEND_RETRY_MAX: Duration = Duration::from_millis(20);
 
-/// A time in which no record may be polled.
+/// A period in which no record is polled.
 pub struct PollPause<'a> {
     consumer: &'a Consumer,
     commits: &'a mut Commits,
-    /// Asks the brokers how much there is to read: else nobody would see that it grows.
-    look: &'a dyn Fn(),
-    /// Takes what the client tells of itself meanwhile.
+    /// Fetches the watermarks from the brokers, so that the lag in health and metrics stays current.
+    refresh_watermarks: &'a dyn Fn(),
+    /// Receives librdkafka's statistics.
     observe: &'a dyn Fn(&Statistics),
     timing: Timing,
     since: Instant,
-    looked_at: Instant,
-    /// Then the partitions have to be taken up anew.
+    refreshed_at: Instant,
+    /// If true, the partitions must be assigned again after the pause.
     pub has_unassigned: bool,
 }
 
@@ -37,7 +37,7 @@ impl<'a> PollPause<'a> {
     pub fn new(
         consumer: &'a Consumer,
         commits: &'a mut Commits,
-        look: &'a dyn Fn(),
+        refresh_watermarks: &'a dyn Fn(),
         observe: &'a dyn Fn(&Statistics),
         timing: Timing,
     ) -> Self {
@@ -45,16 +45,17 @@ impl<'a> PollPause<'a> {
         Self {
             consumer,
             commits,
-            look,
+            refresh_watermarks,
             observe,
             timing,
             since: now,
-            looked_at: now,
+            refreshed_at: now,
             has_unassigned: false,
         }
     }
 
-    /// Does what polling does besides.
+    /// Does the other work of a poll. After `poll_pause_max` it also unassigns all partitions and polls, so that
+    /// librdkafka can call its callbacks.
     pub fn serve(&mut self) -> Result<(), IngestError> {
         self.commits.serve(self.consumer);
         if self.since.elapsed() < self.timing.poll_pause_max {
@@ -63,29 +64,29 @@ impl<'a> PollPause<'a> {
         if let Some(statistics) = self.consumer.context().take_statistics() {
             (self.observe)(&statistics);
         }
-        if self.looked_at.elapsed() >= self.timing.partition_check_interval {
-            (self.look)();
-            self.looked_at = Instant::now();
+        if self.refreshed_at.elapsed() >= self.timing.partition_check_interval {
+            (self.refresh_watermarks)();
+            self.refreshed_at = Instant::now();
         }
         if !self.has_unassigned {
             self.consumer.unassign().map_err(IngestError::Client)?;
             self.has_unassigned = true;
         }
         match self.consumer.poll(Duration::ZERO) {
-            Some(Err(error)) => refuse_fatal(&error),
-            // A record that still came is read again.
+            Some(Err(error)) => check_fatal(&error),
+            // A record that was fetched before is fetched again after the next assignment.
             Some(Ok(_)) | None => Ok(()),
         }
     }
 }
 
-/// Hands a batch on; waits while the queue is full. Whether it was: it is dropped if its partitions
-/// are taken away meanwhile. A receiver that is gone is an error, unless all are stopping.
+/// Sends a batch, and waits while the queue is full. Returns false if the batch is dropped because its partitions were
+/// revoked meanwhile. A disconnected receiver is an error, except during a shutdown.
 pub fn send(
     batches: &SyncSender<Batch>,
     mut batch: Batch,
     shutdown: &Shutdown,
-    stall: &mut PollPause<'_>,
+    pause: &mut PollPause<'_>,
 ) -> Result<bool, IngestError> {
     loop {
         match batches.try_send(batch) {
@@ -94,18 +95,18 @@ pub fn send(
             Err(TrySendError::Disconnected(_)) if shutdown.is_requested() => return Ok(false),
             Err(TrySendError::Disconnected(_)) => return Err(IngestError::NoReceiver),
         }
-        stall.serve()?;
-        if stall.consumer.context().has_changed() {
+        pause.serve()?;
+        if pause.consumer.context().has_changed() {
             return Ok(false);
         }
-        // The longer it has taken, the longer it will take.
-        let pause = stall.since.elapsed() / 16;
-        thread::sleep(pause.clamp(STALL_PAUSE, STALL_PAUSE_MAX));
+        // The delay grows with the time waited so far.
+        let delay = pause.since.elapsed() / 16;
+        thread::sleep(delay.clamp(SEND_RETRY_MIN, SEND_RETRY_MAX));
     }
 }
 
-/// Whether the client itself goes on after the error.
-pub fn refuse_fatal(error: &KafkaError) -> Result<(), IngestError> {
+/// Returns an error if the client cannot recover from `error` by itself.
+pub fn check_fatal(error: &KafkaError) -> Result<(), IngestError> {
     match error {
         KafkaError::MessageConsumptionFatal(_) => Err(IngestError::Fatal(error.clone())),
         _ => Ok(()),

@@ -1,6 +1,6 @@
 //! Batches of facts, with the positions that they reach.
 //!
-//! Bounded in records, bytes and age. Time is an argument, so that nothing here waits.
+//! They are bounded by records, bytes and age. Time is an argument: nothing here reads a clock or waits.
 
 use std::time::{Duration, Instant};
 
@@ -11,36 +11,35 @@ use crate::decode::ErrorCode;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::topics::{PerTopic, TopicKind, TopicNames};
 
-/// What one commit covers.
+/// The facts and positions of one commit.
 #[derive(Debug)]
 pub struct Batch {
-    /// In the order read.
+    /// In reading order.
     pub facts: Vec<Fact>,
-    /// With the next offset of every partition that the batch holds records of, and of those where
-    /// reading begins.
+    /// Has the next offset of every partition with records in the batch, and of those where reading starts.
     pub progress: Progress,
     pub intake: Intake,
 }
 
-/// What was read for a batch.
+/// Counts of the records of a batch, by topic.
 pub type Intake = PerTopic<TopicIntake>;
 
-/// What was read of one topic. Records that are neither empty nor dead-lettered are facts.
+/// Counts of the records of one topic. Those that are neither empty nor dead-lettered are facts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TopicIntake {
     pub read: u64,
-    /// Of the values.
+    /// Bytes of the values.
     pub bytes: u64,
     pub empty: u64,
-    /// Older by the broker's time than what was consumed already, by more than is allowed for.
-    pub disordered: u64,
-    /// Found to be on another partition than most of their app's; some were read before.
-    pub misplaced: u64,
-    /// By [`ErrorCode::ALL`].
+    /// Late records: their broker timestamp is further before the low watermark than allowed.
+    pub late: u64,
+    /// Records found to be on another partition than most of their app; some of them were read in earlier batches.
+    pub key_mismatches: u64,
+    /// In the order of [`ErrorCode::ALL`].
     dead_lettered: [u64; ErrorCode::ALL.len()],
 }
 
-/// Where a record stands, and how much it is.
+/// Location and size of a record.
 #[derive(Debug, Clone, Copy)]
 pub struct Source {
     pub topic: TopicKind,
@@ -49,7 +48,7 @@ pub struct Source {
     pub bytes: usize,
 }
 
-/// When a batch is full: at whichever comes first.
+/// Limits of a batch; the first one reached ends it.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     pub records_max: usize,
@@ -66,7 +65,7 @@ pub struct Accumulator {
     intake: Intake,
     records: usize,
     bytes: usize,
-    /// When its first record came.
+    /// When its first record was added.
     since: Option<Instant>,
 }
 
@@ -88,69 +87,64 @@ impl Accumulator {
         self.facts.push(fact);
     }
 
-    /// Passes a record without content.
+    /// Counts a record without a value.
     pub fn add_empty(&mut self, source: Source, now: Instant) {
         self.count(source, now).empty += 1;
     }
 
-    /// Passes a record that became a dead letter.
+    /// Counts a record that became a dead letter.
     pub fn add_dead(&mut self, source: Source, code: ErrorCode, now: Instant) {
         self.count(source, now).dead_lettered[code as usize] += 1;
     }
 
-    /// Notes that the record taken last is out of order.
-    pub fn note_disorder(&mut self, topic: TopicKind) {
-        self.intake.of_mut(topic).disordered += 1;
+    pub fn count_late(&mut self, topic: TopicKind) {
+        self.intake.of_mut(topic).late += 1;
     }
 
-    /// Notes what was found to be misplaced.
-    pub fn note_misplaced(&mut self, count: &PerTopic<u64>) {
+    pub fn count_key_mismatches(&mut self, count: &PerTopic<u64>) {
         for topic in TopicKind::ALL {
-            self.intake.of_mut(topic).misplaced += count.of(topic);
+            self.intake.of_mut(topic).key_mismatches += count.of(topic);
         }
     }
 
-    /// Notes where a partition begins of which nothing is read yet.
-    pub fn begin(&mut self, (topic, partition): (TopicKind, i32), low: i64, now: Instant) {
+    /// Adds the first offset of an unread partition, so that it is committed as its position.
+    pub fn add_beginning(&mut self, (topic, partition): (TopicKind, i32), low: i64, now: Instant) {
         self.since.get_or_insert(now);
-        self.offsets.put(topic, partition, low, [None; 2]);
+        self.offsets.set(topic, partition, low, [None; 2]);
     }
 
-    /// Whether there is nothing to commit.
+    /// Returns true if there is nothing to commit.
     pub fn is_empty(&self) -> bool {
         self.offsets.is_empty()
     }
 
-    /// Whether a record was taken.
     pub fn has_records(&self) -> bool {
         self.records > 0
     }
 
-    /// Whether another record would be one too many.
     pub fn is_full(&self) -> bool {
         self.records >= self.limits.records_max || self.bytes >= self.limits.bytes_max
     }
 
-    /// How long the batch may still wait for more; `None` while it is empty.
+    /// Returns how long the batch may still wait for more records; `None` while it is empty.
     pub fn remaining(&self, now: Instant) -> Option<Duration> {
         let age = now.saturating_duration_since(self.since?);
         Some(self.limits.age_max.saturating_sub(age))
     }
 
-    /// What was taken so far, with which everything is consumed up to a time; the next batch begins
-    /// empty.
+    /// Returns the batch, with `consumed_until` as the low watermark after it, and starts an empty one.
     pub fn finish(&mut self, names: &TopicNames, consumed_until: Option<EventTime>) -> Batch {
-        let done = std::mem::replace(self, Self::new(self.limits));
-        self.facts.reserve(done.facts.len());
-        let progress = Progress { positions: done.offsets.positions(names), consumed_until };
-        Batch { progress, facts: done.facts, intake: done.intake }
+        let finished = std::mem::replace(self, Self::new(self.limits));
+        self.facts.reserve(finished.facts.len());
+        let progress = Progress { positions: finished.offsets.positions(names), consumed_until };
+        Batch { progress, facts: finished.facts, intake: finished.intake }
     }
 
     fn count(&mut self, source: Source, now: Instant) -> &mut TopicIntake {
         self.since.get_or_insert(now);
         self.records += 1;
         self.bytes += source.bytes;
-        self.offsets.put(source.topic, source.partition, source.offset + 1, [None; 2]);
+        self.offsets.set(source.topic, source.partition, source.offset + 1, [None; 2]);
         let intake = self.intake.of_mut(source.topic);
         intake.read += 1;
         intake.bytes += source.bytes as u64;
@@ -231,13 +225,13 @@ mod tests {
     }
 
     #[test]
-    fn where_partitions_begin_is_committed_without_a_record() {
+    fn the_beginning_of_a_partition_is_committed_without_a_record() {
         let start = Instant::now();
         let mut batch = Accumulator::new(LIMITS);
-        batch.begin((TopicKind::Clicks, 2), 5, start);
+        batch.add_beginning((TopicKind::Clicks, 2), 5, start);
         assert!(!batch.is_empty() && !batch.has_records() && !batch.is_full());
         assert_eq!(batch.remaining(start + LIMITS.age_max), Some(Duration::ZERO));
-        batch.begin((TopicKind::Clicks, 3), 0, start);
+        batch.add_beginning((TopicKind::Clicks, 3), 0, start);
         batch.add_empty(source(TopicKind::Clicks, 2, 7, 0), start);
         let positions = batch.finish(&names(), None).progress.positions;
         let next = |at: &Position| (at.partition, at.next_offset);

@@ -1,4 +1,4 @@
-//! What was read goes on its way, and what the client tells of the partitions is kept.
+//! Emits finished batches, and applies librdkafka's statistics.
 
 use std::time::Instant;
 
@@ -18,90 +18,93 @@ use crate::observability::health::Health;
 impl Reader {
     pub fn observe(&mut self, statistics: &Statistics) {
         self.health.has_reported();
-        tell_connection(&self.health, &self.consumer, &self.kafka.brokers, statistics);
-        for (name, partition, seen) in statistics.partitions() {
-            let (Some(topic), Some(high)) = (self.names.kind(name), seen.high()) else { continue };
-            // Of a partition that is not read the client knows nothing new.
-            if self.held.holds(topic, partition) || self.health.is_denied(topic) {
+        update_connection(&self.health, &self.consumer, &self.kafka.brokers, statistics);
+        for (name, number, partition) in statistics.partitions() {
+            let (Some(topic), Some(high)) = (self.names.kind(name), partition.high()) else {
+                continue;
+            };
+            // The statistics of a partition that is not fetched are stale.
+            if self.paused.contains(topic, number) || self.health.is_denied(topic) {
                 continue;
             }
-            if let Some(polled) = seen.polled() {
-                self.sorter.low_watermark().reach(topic, partition, polled);
+            if let Some(polled) = partition.polled() {
+                self.router.low_watermark().reach(topic, number, polled);
             }
-            self.open.note((topic, name), partition, seen.held_at());
-            let low = seen.low();
-            let read = self.offsets.next(topic, partition);
-            let high = if seen.is_drained() { read.unwrap_or(low) } else { high };
-            self.health.set_watermarks(topic, partition, Watermarks { low, high });
+            self.open_transactions.observe((topic, name), number, partition.blocked_at());
+            let low = partition.low();
+            let read = self.offsets.next(topic, number);
+            let high = if partition.is_drained() { read.unwrap_or(low) } else { high };
+            self.health.set_watermarks(topic, number, Watermarks { low, high });
         }
     }
 
-    /// Hands on what was read, once its dead letters are acknowledged. Asked to stop, a batch
-    /// whose dead letters are not acknowledged is dropped: it will be read again.
-    pub fn hand_on(&mut self) -> Result<(), IngestError> {
-        if self.sorter.batch().is_empty() {
+    /// Emits the batch once its dead letters are acknowledged. If they are not by the end of a shutdown, the batch is
+    /// dropped; it will be read again.
+    pub fn emit_batch(&mut self) -> Result<(), IngestError> {
+        if self.router.batch().is_empty() {
             return Ok(());
         }
         config::crash_point!("batch-read");
-        if self.sorter.batch().has_records() {
+        if self.router.batch().has_records() {
             self.health.saw_message();
         }
-        let (mut batch, letters) = self.sorter.finish();
+        let (mut batch, letters) = self.router.finish();
         for position in &mut batch.progress.positions {
             let Some(topic) = self.names.kind(&position.topic) else { continue };
             position.mark = self.offsets.mark(topic, position.partition);
             position.last = self.offsets.last(topic, position.partition);
         }
         if self.is_member {
-            // Others read the other partitions.
+            // Other members read the other partitions, so the low watermark is unknown.
             batch.progress.consumed_until = None;
         }
-        let told = letters.first().map(|letter| (letter.topic(), letter.code()));
+        let first_letter = letters.first().map(|letter| (letter.topic(), letter.code()));
         self.await_commits();
         let (consumer, names, partitions) = (&self.consumer, &self.names, &self.partitions);
-        let looker = self.witness.consumer();
+        let inspector = self.identity_checker.consumer();
         let (health, brokers, timing) = (&self.health, &self.kafka.brokers, self.timing);
-        let look = || {
-            // Nothing is fetched: without being asked for, leaders that have changed stay unknown.
+        let refresh_watermarks = || {
+            // Without fetches, the client learns of new leaders only by a metadata request.
             if let Err(unfound) = assignment::find_partitions(consumer, names) {
                 tracing::debug!(?unfound, "partitions cannot be looked up");
             }
-            health.take_extents(|| assignment::find_watermarks(looker, names, partitions));
+            health.update_watermarks(|| assignment::find_watermarks(inspector, names, partitions));
         };
         let observe = |statistics: &Statistics| {
-            tell_connection(health, consumer, brokers, statistics);
+            update_connection(health, consumer, brokers, statistics);
         };
-        let mut stall = PollPause::new(consumer, &mut self.commits, &look, &observe, timing);
+        let mut pause =
+            PollPause::new(consumer, &mut self.commits, &refresh_watermarks, &observe, timing);
         let mut stop_at = None;
         let (shutdown, dead_letters) = (&self.shutdown, &self.dead_letters);
         let since = Instant::now();
         let acknowledged = dead_letters.deliver(&letters, || {
-            stall.serve()?;
+            pause.serve()?;
             if since.elapsed() >= timing.dead_letter_ack_patience {
-                dead_letters.tell_waiting(consumer, &letters);
+                dead_letters.warn_unacknowledged(consumer, &letters);
                 health.set_letters_waiting(true);
             }
             if shutdown.is_requested() {
                 let patience = timing.last_dead_letters_patience;
                 stop_at.get_or_insert_with(|| Instant::now() + patience);
             }
-            let is_ours = !consumer.context().has_changed();
-            Ok(is_ours && stop_at.is_none_or(|stop_at| Instant::now() < stop_at))
+            let is_assigned = !consumer.context().has_changed();
+            Ok(is_assigned && stop_at.is_none_or(|stop_at| Instant::now() < stop_at))
         })?;
         self.health.set_letters_waiting(false);
         if !acknowledged {
-            self.leave(&batch, letters.len());
+            self.drop_batch(&batch, letters.len());
             return Ok(());
         }
-        let is_sent = backpressure::send(&self.batches, batch, shutdown, &mut stall)?;
-        let has_unassigned = stall.has_unassigned;
-        if let Some(first) = told {
-            self.tell_letters(first, letters.len());
+        let is_sent = backpressure::send(&self.batches, batch, shutdown, &mut pause)?;
+        let has_unassigned = pause.has_unassigned;
+        if let Some(first_letter) = first_letter {
+            self.warn_of_letters(first_letter, letters.len());
         }
         if is_sent {
-            self.commits.expect();
+            self.commits.add_in_flight();
         }
-        config::crash_point!("batch-handed-on");
+        config::crash_point!("batch-emitted");
         if has_unassigned && !self.consumer.context().has_changed() {
             self.assign()
         } else {
@@ -109,57 +112,57 @@ impl Reader {
         }
     }
 
-    /// The batch is dropped: its records are read again.
-    fn leave(&mut self, batch: &Batch, letters: usize) {
+    /// Logs that the batch is dropped. Its records will be read again.
+    fn drop_batch(&mut self, batch: &Batch, letters: usize) {
         if self.shutdown.is_requested() {
             tracing::warn!(
                 letters,
-                "stopped before dead letters were acknowledged: their records are read again"
+                "stopped before dead letters were acknowledged: their batch is dropped and will be read again"
             );
-            self.left = TopicKind::ALL.map(|topic| batch.intake.of(topic).read).iter().sum();
+            self.dropped_records =
+                TopicKind::ALL.map(|topic| batch.intake.of(topic).read).iter().sum();
         } else {
             tracing::warn!(
                 letters,
-                "the group has taken partitions back before dead letters were acknowledged: their records \
-                 are read again by whoever has the partitions now"
+                "partitions were revoked before dead letters were acknowledged: their batch is dropped, and \
+                 the new owners of the partitions will read it again"
             );
         }
     }
 
-    /// How far everything is read that the batch brings.
+    /// Records how far each partition is complete once the batch is committed.
     fn await_commits(&mut self) {
-        self.health.set_read_until(self.sorter.low_watermark().of_partitions());
-        for ((topic, partition), until) in self.sorter.low_watermark().of_partitions() {
+        self.health.set_read_until(self.router.low_watermark().of_partitions());
+        for ((topic, partition), until) in self.router.low_watermark().of_partitions() {
             if let Some(next_offset) = self.offsets.next(topic, partition) {
                 self.health.await_commit((topic, partition), next_offset, until.millis());
             }
         }
     }
 
-    fn tell_letters(&self, (topic, code): (TopicKind, &'static str), count: usize) {
+    fn warn_of_letters(&self, (topic, code): (TopicKind, &'static str), count: usize) {
         let topic = self.names.of(topic);
-        self.letters_told.warn(|| {
+        self.letter_warnings.warn(|| {
             tracing::warn!(
                 count,
                 %topic,
                 code,
-                "records that are no events went to the dead letters: adtrail peek {topic}.dlq \
-                 tells what was wrong"
+                "invalid records were produced to the dead-letter topic; `adtrail peek {topic}.dlq` shows \
+                 their errors"
             );
         });
     }
 }
 
-/// Whether the brokers answer, and why not.
-fn tell_connection(health: &Health, consumer: &Consumer, brokers: &str, statistics: &Statistics) {
+/// Records whether a broker answers or refuses the connection, and logs each change.
+fn update_connection(health: &Health, consumer: &Consumer, brokers: &str, statistics: &Statistics) {
     health.set_refusal(consumer.context().refusal());
     let is_connected = statistics.is_connected();
     match (health.is_connected(), is_connected) {
         (false, true) => tracing::info!("kafka answers again"),
-        (true, false) => tracing::warn!(
-            brokers,
-            "kafka does not answer any more; what it has is read once it does"
-        ),
+        (true, false) => {
+            tracing::warn!(brokers, "kafka does not answer any more; reading resumes once it does")
+        }
         _ => {}
     }
     health.set_connected(is_connected);

@@ -1,8 +1,7 @@
-//! A member of the group: it reads the partitions that the group gives it, from the positions that
-//! the group has, and only while they are its own.
+//! Consumer group membership: reads the assigned partitions from the group's offsets until they are revoked.
 //!
-//! What it had in hand when they are taken away is read again by whoever gets them; a batch that is
-//! already on its way is waited for, so that this is little.
+//! On a revocation, the unfinished batch is dropped, and the new owner reads its records again. Batches in flight are
+//! waited for and their offsets committed, so that few records are read twice.
 
 use rdkafka::consumer::Consumer as _;
 
@@ -22,7 +21,7 @@ impl Reader {
         self.consumer.subscribe(&topics).map_err(IngestError::Client)
     }
 
-    /// Does what the group has changed since.
+    /// Applies the rebalances since the last call.
     pub fn poll_rebalance(&mut self) -> Result<(), IngestError> {
         while let Some(change) = self.consumer.context().take_rebalance(&self.names) {
             match change {
@@ -34,21 +33,21 @@ impl Reader {
     }
 
     fn on_assign(&mut self, partitions: Partitions) -> Result<(), IngestError> {
-        let Some(offsets) = self.find_positions(&partitions)? else { return Ok(()) };
+        let Some(offsets) = self.fetch_group_offsets(&partitions)? else { return Ok(()) };
         self.offsets = offsets;
         self.health.set_committed(&self.offsets);
-        self.take_up(partitions)?;
-        self.look_at_marks()?;
+        self.set_partitions(partitions)?;
+        self.check_known_records()?;
         self.count_partitions();
         self.assign()?;
         let [clicks, activations, effects] =
             TopicKind::ALL.map(|topic| self.partitions.count(topic));
-        tracing::info!(clicks, activations, effects, "the group has given partitions");
+        tracing::info!(clicks, activations, effects, "partitions assigned");
         self.health.set_assigned(true);
         Ok(())
     }
 
-    /// Those of all members: where some are added the group gives partitions anew.
+    /// Counts the partitions of all members. Added ones lead to a rebalance and so to a new count.
     fn count_partitions(&self) {
         match assignment::find_partitions(&self.consumer, &self.names) {
             Ok(all) => {
@@ -60,17 +59,17 @@ impl Reader {
         }
     }
 
-    /// The group's positions; `None` if asked to stop, or if the group changes, before they are known.
-    fn find_positions(&self, partitions: &Partitions) -> Result<Option<Offsets>, IngestError> {
-        let unanswered = Throttle::default();
+    /// Fetches the group's offsets, with retries; `None` after a shutdown request or another rebalance.
+    fn fetch_group_offsets(&self, partitions: &Partitions) -> Result<Option<Offsets>, IngestError> {
+        let warnings = Throttle::default();
         for delay in delays(self.timing) {
             if self.shutdown.is_requested() || self.consumer.context().has_changed() {
                 break;
             }
             match assignment::find_committed(&self.consumer, &self.names, partitions) {
                 Ok(offsets) => return Ok(Some(offsets)),
-                Err(error) => unanswered.warn(|| {
-                    tracing::warn!(%error, "the group's positions are not known yet, asking again");
+                Err(error) => warnings.warn(|| {
+                    tracing::warn!(%error, "the group's offsets cannot be fetched, retrying");
                 }),
             }
             self.shutdown.sleep(delay);
@@ -79,14 +78,14 @@ impl Reader {
     }
 
     fn on_revoke(&mut self, is_lost: bool) -> Result<(), IngestError> {
-        drop(self.sorter.finish());
-        *self.sorter.low_watermark() = LowWatermark::default();
-        self.commits.give_back(&self.consumer, is_lost);
-        self.held.clear();
+        drop(self.router.finish());
+        *self.router.low_watermark() = LowWatermark::default();
+        self.commits.on_revoke(&self.consumer, is_lost);
+        self.paused.clear();
         self.offsets = Offsets::default();
         self.partitions = Partitions::default();
         self.health.forget_partitions();
-        tracing::info!(is_lost, "the group has taken all partitions back");
+        tracing::info!(is_lost, "all partitions revoked");
         self.consumer.unassign().map_err(IngestError::Client)
     }
 }

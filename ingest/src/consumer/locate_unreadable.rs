@@ -1,4 +1,4 @@
-//! Where the records are that cannot be read: the client does not say.
+//! Finds the partition with records that cannot be read: librdkafka's error does not name it.
 
 use std::time::{Duration, Instant};
 
@@ -12,32 +12,34 @@ use crate::kafka::clients::{self, Consumer};
 use crate::kafka::error::IngestError;
 use crate::kafka::topics::TopicKind;
 
-/// All partitions together are looked through for so long, and each.
-const PATIENCE: Duration = Duration::from_secs(20);
-const PATIENCE_OF_ONE: Duration = Duration::from_secs(3);
+/// Time limit of the whole search.
+const SEARCH_TIMEOUT: Duration = Duration::from_secs(20);
+/// Time limit of each request and of the reads of each partition.
+const PARTITION_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl Reader {
-    /// Reads every partition on from where it is, by itself, until one gives the same error.
-    pub fn unreadable(&self, error: RDKafkaErrorCode) -> IngestError {
+    /// Reads each partition alone from its next offset until one returns the same error.
+    pub fn locate_unreadable(&self, error: RDKafkaErrorCode) -> IngestError {
         let found = clients::reader(&self.kafka).ok().and_then(|consumer| {
             let started = Instant::now();
-            let mut left = self.partitions.iter().take_while(|_| started.elapsed() < PATIENCE);
-            left.find_map(|(topic, partition)| {
-                self.fails(&consumer, (topic, partition), error)
+            let mut partitions =
+                self.partitions.iter().take_while(|_| started.elapsed() < SEARCH_TIMEOUT);
+            partitions.find_map(|(topic, partition)| {
+                self.find_error(&consumer, (topic, partition), error)
                     .map(|offset| (self.names.of(topic), partition, offset))
             })
         });
-        let place = match found {
+        let location = match found {
             Some((topic, partition, offset)) => {
                 format!("offset {offset} or later of partition {partition} of {topic}")
             }
-            None => "in which partition is not known".to_owned(),
+            None => "partition unknown".to_owned(),
         };
-        IngestError::UnreadableAt { place, error }
+        IngestError::UnreadableAt { location, error }
     }
 
-    /// The offset from which it does.
-    fn fails(
+    /// Returns the next offset of the partition if reading from there returns the error.
+    fn find_error(
         &self,
         consumer: &Consumer,
         (topic, partition): (TopicKind, i32),
@@ -45,14 +47,14 @@ impl Reader {
     ) -> Option<i64> {
         let name = self.names.of(topic);
         let beginning =
-            || Some(consumer.fetch_watermarks(name, partition, PATIENCE_OF_ONE).ok()?.0);
+            || Some(consumer.fetch_watermarks(name, partition, PARTITION_TIMEOUT).ok()?.0);
         let next = self.offsets.next(topic, partition).or_else(beginning)?;
         let mut list = TopicPartitionList::new();
         list.add_partition_offset(name, partition, Offset::Offset(next)).ok()?;
         consumer.assign(&list).ok()?;
         let started = Instant::now();
-        while let Some(left) = PATIENCE_OF_ONE.checked_sub(started.elapsed()) {
-            match clients::poll(consumer, left) {
+        while let Some(remaining) = PARTITION_TIMEOUT.checked_sub(started.elapsed()) {
+            match clients::poll(consumer, remaining) {
                 Some(Err(KafkaError::MessageConsumption(code))) if code == expected => {
                     return Some(next);
                 }

@@ -1,9 +1,9 @@
 //! The thread that reads Kafka.
 //!
-//! Alone at its store, it owns every partition and reads each from the store's position, so Kafka's
-//! group decides nothing. As a member of a group, at a store that is shared, it reads what the group
-//! gives it, from the group's positions (`member`). While batches are not taken, or dead letters not
-//! acknowledged, nothing is polled: that holds producers back no more than Kafka's own log does.
+//! With an embedded store it reads every partition from the store's positions, and the consumer group decides nothing.
+//! With a shared store it is a group member (`group_member`): it reads the partitions that it is assigned, from the
+//! group's offsets. While the batch queue is full or dead letters are unacknowledged, nothing is polled; Kafka's log
+//! buffers meanwhile, so producers are never blocked.
 
 pub(crate) mod backpressure;
 pub(crate) mod batch;
@@ -54,20 +54,19 @@ use shutdown::Shutdown;
 use topic_identity::TopicIdentityChecker;
 use watermark::LowWatermark;
 
-/// A broker that just became leader may not know a partition's end: it is asked again.
+/// A broker that just became leader may not know a partition's end yet, so out-of-range offsets are checked again.
 const RANGE_TRIES: usize = 3;
 const RANGE_RETRY: Duration = Duration::from_millis(500);
-/// Polls between two looks at everything else.
+/// Maximum polls between two rounds of all other work of the thread.
 const POLLS: usize = 256;
 const POLL_IDLE: Duration = Duration::from_millis(50);
 
-/// Starts reading, on a thread of its own, from the positions; a partition that has none is read
-/// from its beginning. After a request to stop, what was read is handed on and the sender of
-/// batches is dropped; the positions of the last batches are then awaited from `committed` until
-/// its sender is dropped, for a few seconds.
+/// Starts a thread that reads from the positions in `progress`; a partition without one is read from its beginning.
+/// After a shutdown request the thread emits its last batch and drops `batches`. It then waits a few seconds for the
+/// positions of the last batches, until the sender of `committed` is dropped.
 ///
 /// # Errors
-/// Settings that librdkafka refuses. Whatever ends reading later is the thread's result.
+/// If librdkafka rejects a setting. Later errors are the thread's result.
 pub fn start(
     config: &Config,
     progress: &Progress,
@@ -81,13 +80,13 @@ pub fn start(
     read(config, (consumer, false), progress, (batches, committed), shutdown, health, timing)
 }
 
-/// Starts reading as a member of the group `kafka.group`: the partitions that it gives, from its
-/// positions, which are told once batches are committed; for the rest as [`start`]. Of a batch that is
-/// committed after its partitions were taken away nothing is told, and whoever has them now reads its
-/// records again. Nothing is said of how far all partitions are consumed.
+/// Starts a thread that reads as a member of the group `kafka.group`: the assigned partitions, from the group's
+/// offsets, which are committed after the store has committed a batch; otherwise like [`start`]. If a batch is
+/// committed after its partitions were revoked, its offsets are not: their new owner reads its records again.
+/// Batches have no low watermark, because no member sees all partitions.
 ///
 /// # Errors
-/// As of [`start`].
+/// See [`start`].
 pub fn join(
     config: &Config,
     batches: SyncSender<Batch>,
@@ -100,8 +99,8 @@ pub fn join(
     read(config, (consumer, true), &progress, (batches, committed), shutdown, health, timing)
 }
 
-/// The thread that reads, and how reading ended: how many records were read and not handed on, because
-/// dead letters among them were not acknowledged. They will be read again.
+/// Handle of the reading thread. Its result is the number of records that were read but not emitted, because dead
+/// letters among them were not acknowledged; they will be read again.
 type Reading = JoinHandle<Result<u64, IngestError>>;
 
 fn read(
@@ -123,23 +122,23 @@ fn read(
     let low_watermark = LowWatermark::new(progress.consumed_until);
     health.set_committed(&offsets);
     let decoder = Decoder::new(config, timing.schema_patience, timing)?;
-    let breaker = BadRecordLimiter::new(config.ingest.bad_records_max);
+    let bad_records = BadRecordLimiter::new(config.ingest.bad_records_max);
     let reader = Reader {
         consumer,
         is_member,
         timing,
         dead_letters: DeadLetters::new(&config.kafka, &names, timing)?,
-        sorter: RecordRouter::new(names.clone(), decoder, breaker, limits, low_watermark),
-        held: PausedPartitions::new(&names),
+        router: RecordRouter::new(names.clone(), decoder, bad_records, limits, low_watermark),
+        paused: PausedPartitions::new(&names),
         commits: Commits::new(names.clone(), health.clone(), committed, timing),
         partitions: Partitions::default(),
-        witness: TopicIdentityChecker::start(&config.kafka, &names, timing)?,
-        looked_at: Instant::now(),
+        identity_checker: TopicIdentityChecker::start(&config.kafka, &names, timing)?,
+        checked_at: Instant::now(),
         woken_at: Instant::now(),
-        left: 0,
-        letters_told: Throttle::default(),
-        denials_told: Throttle::default(),
-        open: OpenTransactions::default(),
+        dropped_records: 0,
+        letter_warnings: Throttle::default(),
+        denial_warnings: Throttle::default(),
+        open_transactions: OpenTransactions::default(),
         kafka: config.kafka.clone(),
         names,
         offsets,
@@ -160,19 +159,19 @@ struct Reader {
     is_member: bool,
     timing: Timing,
     dead_letters: DeadLetters,
-    sorter: RecordRouter,
+    router: RecordRouter,
     commits: Commits,
     partitions: Partitions,
-    witness: TopicIdentityChecker,
-    looked_at: Instant,
+    identity_checker: TopicIdentityChecker,
+    checked_at: Instant,
     woken_at: Instant,
-    /// Records that were read and will be read again, at the end.
-    left: u64,
-    letters_told: Throttle,
-    denials_told: Throttle,
-    open: OpenTransactions,
-    held: PausedPartitions,
-    /// How far everything is read, handed on or not.
+    /// Records of the batch that a shutdown dropped; they will be read again.
+    dropped_records: u64,
+    letter_warnings: Throttle,
+    denial_warnings: Throttle,
+    open_transactions: OpenTransactions,
+    paused: PausedPartitions,
+    /// Next offsets to read, including records of the unfinished batch.
     offsets: Offsets,
     batches: SyncSender<Batch>,
     shutdown: Shutdown,
@@ -183,13 +182,13 @@ impl Reader {
     fn run(mut self) -> Result<u64, IngestError> {
         let outcome = self.read();
         self.health.set_assigned(false);
-        let Self { batches, commits, consumer, left, timing, .. } = self;
+        let Self { batches, commits, consumer, dropped_records, timing, .. } = self;
         drop(batches);
         if outcome.is_ok() {
             commits.finish(&consumer);
         }
         close(consumer, timing.client_close_patience);
-        outcome.map(|()| left)
+        outcome.map(|()| dropped_records)
     }
 
     fn read(&mut self) -> Result<(), IngestError> {
@@ -206,14 +205,14 @@ impl Reader {
                 clients::wake(&self.consumer);
                 self.woken_at = Instant::now();
             }
-            if self.looked_at.elapsed() >= self.check_interval() {
-                self.look_again()?;
+            if self.checked_at.elapsed() >= self.check_interval() {
+                self.check_partitions()?;
             }
-            self.recognise(Duration::ZERO)?;
+            self.apply_check_results(Duration::ZERO)?;
             self.resume()?;
             self.poll()?;
         }
-        self.hand_on()
+        self.emit_batch()
     }
 
     fn check_interval(&self) -> Duration {
@@ -223,15 +222,15 @@ impl Reader {
         }
     }
 
-    /// Leaves a partition where it stands, and reads the others on.
-    fn hold(
+    /// Pauses a partition at its next offset; the others are read on.
+    fn pause(
         &mut self,
         topic: TopicKind,
         partition: i32,
-        hold: PauseReason,
+        reason: PauseReason,
     ) -> Result<(), IngestError> {
         let name = self.names.of(topic);
-        match hold {
+        match reason {
             PauseReason::Schema(key) => {
                 tracing::info!(topic = %name, partition, schema = %key, "waiting for the schema");
             }
@@ -239,31 +238,31 @@ impl Reader {
                 tracing::error!(
                     topic = %name,
                     partition,
-                    "more than ingest.bad_records_max of the last 10000 records are no events, so the \
-                     partition is read no further: mend the producer or the settings, or raise it, and \
-                     start again; the dead letters say what is wrong"
+                    "partition paused: more than ingest.bad_records_max of its last 10000 records are invalid; \
+                     fix the producer or the settings, or raise the limit, and restart; the dead letters \
+                     contain the errors"
                 );
             }
         }
-        self.held.hold(topic, partition, hold);
+        self.paused.pause(topic, partition, reason);
         self.assign()
     }
 
-    /// Reads those partitions on whose schemas are known now.
+    /// Resumes the partitions whose schema is known by now.
     fn resume(&mut self) -> Result<(), IngestError> {
-        let Some(registry) = self.sorter.decoder().registry() else { return Ok(()) };
+        let Some(registry) = self.router.decoder().registry() else { return Ok(()) };
         self.health.set_registry_down(registry.health().is_needed_and_down());
-        let is_settled = |key| !matches!(registry.look_up(key), Lookup::Waiting);
-        if self.held.resume(is_settled) { self.assign() } else { Ok(()) }
+        let is_resolved = |key| !matches!(registry.look_up(key), Lookup::Waiting);
+        if self.paused.resume(is_resolved) { self.assign() } else { Ok(()) }
     }
 
     fn poll(&mut self) -> Result<(), IngestError> {
         for _ in 0..POLLS {
             let now = Instant::now();
-            let batch = self.sorter.batch();
+            let batch = self.router.batch();
             let wait = batch.remaining(now).unwrap_or(POLL_IDLE).min(POLL_IDLE);
             if batch.is_full() || wait.is_zero() {
-                return self.hand_on();
+                return self.emit_batch();
             }
             let polled = clients::poll(&self.consumer, wait);
             if self.consumer.context().has_changed() {
@@ -271,25 +270,25 @@ impl Reader {
             }
             match polled {
                 None => return Ok(()),
-                Some(Err(error)) => return self.mend(&error),
+                Some(Err(error)) => return self.handle_error(&error),
                 Some(Ok(message)) => {
                     let Some(topic) = self.names.kind(message.topic()) else { continue };
                     let (partition, offset) = (message.partition(), message.offset());
-                    // Fetched before partitions were taken up anew.
+                    // A record that was fetched before the last assignment can still arrive.
                     let is_read = |next| offset < next;
                     if self.offsets.next(topic, partition).is_some_and(is_read)
-                        || self.held.holds(topic, partition)
+                        || self.paused.contains(topic, partition)
                     {
                         continue;
                     }
-                    match self.sorter.take(&message, topic, now) {
+                    match self.router.route(&message, topic, now) {
                         None => {
-                            let mark = RecordFingerprint { offset, digest: digest(&message) };
-                            self.offsets.pass(topic, partition, mark);
+                            let record = RecordFingerprint { offset, digest: digest(&message) };
+                            self.offsets.advance(topic, partition, record);
                         }
-                        Some(hold) => {
+                        Some(reason) => {
                             drop(message);
-                            return self.hold(topic, partition, hold);
+                            return self.pause(topic, partition, reason);
                         }
                     }
                 }
@@ -298,15 +297,15 @@ impl Reader {
         Ok(())
     }
 
-    /// After an error that came instead of a record. The client itself tries most things again.
-    fn mend(&mut self, error: &KafkaError) -> Result<(), IngestError> {
+    /// Handles an error that was polled instead of a record. librdkafka itself retries most of them.
+    fn handle_error(&mut self, error: &KafkaError) -> Result<(), IngestError> {
         let KafkaError::MessageConsumption(code) = error else {
-            return backpressure::refuse_fatal(error);
+            return backpressure::check_fatal(error);
         };
         match code {
             RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange => {
                 self.check_positions()?;
-                tracing::warn!(%error, "positions are in range, reading on from them");
+                tracing::warn!(%error, "all positions are in range after all, resuming from them");
                 self.shutdown.sleep(RANGE_RETRY);
                 self.assign()
             }
@@ -317,18 +316,18 @@ impl Reader {
                 if self.is_member {
                     return Ok(());
                 }
-                self.take_up(partitions)?;
+                self.set_partitions(partitions)?;
                 self.assign()
             }
-            // The client would pass over what it cannot read.
+            // librdkafka would skip the records that it cannot read.
             RDKafkaErrorCode::BadMessage
             | RDKafkaErrorCode::BadCompression
             | RDKafkaErrorCode::NotImplemented
             | RDKafkaErrorCode::InvalidMessage
-            | RDKafkaErrorCode::MessageSizeTooLarge => Err(self.unreadable(*code)),
-            // Of which topic the client does not say.
+            | RDKafkaErrorCode::MessageSizeTooLarge => Err(self.locate_unreadable(*code)),
+            // The error does not name the topic.
             RDKafkaErrorCode::TopicAuthorizationFailed => {
-                self.witness.ask_all(self.offsets.candidates().collect());
+                self.identity_checker.check_records_and_access(self.offsets.candidates().collect());
                 Ok(())
             }
             RDKafkaErrorCode::AllBrokersDown => {
@@ -340,18 +339,19 @@ impl Reader {
     }
 }
 
-/// Closing waits for answers to positions that were told, for a minute if the brokers are away.
-/// They are for dashboards alone, so the client is then left to the end of the process.
+/// Closes the client, for `patience` at most. Closing waits for responses to offset commits, a minute if no broker
+/// answers. The committed offsets are for dashboards only, so a client that takes longer is left to the end of the
+/// process.
 fn close(consumer: Consumer, patience: Duration) {
     consumer.context().close();
-    // What the group took back and nobody gave back yet would be waited for.
+    // Closing would wait for revoked partitions that are not unassigned yet.
     if let Err(error) = consumer.unassign() {
-        tracing::debug!(%error, "partitions cannot be let go of");
+        tracing::debug!(%error, "partitions cannot be unassigned");
     }
     let (closed, is_closed) = mpsc::channel();
     thread::spawn(move || {
         drop(consumer);
-        // Nobody listens any more if it took too long.
+        // The receiver is gone if closing took too long.
         let _ = closed.send(());
     });
     let _ = is_closed.recv_timeout(patience);

@@ -1,5 +1,5 @@
-//! Positions that the store has committed, told to Kafka's group: for dashboards, where the store
-//! keeps its own; else they are where its members go on.
+//! Commits the offsets that the store has committed to Kafka's group. With an embedded store they are for dashboards
+//! only; with a shared store, group members resume from them.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -20,15 +20,15 @@ pub struct Commits {
     health: Arc<Health>,
     committed: Receiver<Vec<Position>>,
     timing: Timing,
-    /// Committed by the store, not told to Kafka yet.
-    untold: Offsets,
-    /// Told, and by now perhaps taken.
-    told: Offsets,
-    told_at: Option<Instant>,
-    /// Batches on their way.
-    awaited: usize,
-    /// Those of them that were read before the partitions were taken away.
-    disowned: usize,
+    /// Committed by the store, not sent to Kafka yet.
+    pending: Offsets,
+    /// Sent to Kafka, possibly not acknowledged.
+    sent: Offsets,
+    sent_at: Option<Instant>,
+    /// Number of emitted batches that the store has not committed yet.
+    in_flight: usize,
+    /// How many of these were read before the last revocation: their offsets are ignored.
+    revoked: usize,
 }
 
 impl Commits {
@@ -43,98 +43,99 @@ impl Commits {
             health,
             committed,
             timing,
-            untold: Offsets::default(),
-            told: Offsets::default(),
-            told_at: None,
-            awaited: 0,
-            disowned: 0,
+            pending: Offsets::default(),
+            sent: Offsets::default(),
+            sent_at: None,
+            in_flight: 0,
+            revoked: 0,
         }
     }
 
-    /// A batch is on its way: its positions come.
-    pub fn expect(&mut self) {
-        self.awaited += 1;
+    /// Counts an emitted batch.
+    pub fn add_in_flight(&mut self) {
+        self.in_flight += 1;
     }
 
-    /// The partitions are taken away. What is on its way is waited for and told, unless they are
-    /// lost; what comes later is told no more.
-    pub fn give_back(&mut self, consumer: &Consumer, is_lost: bool) {
+    /// Waits for the batches in flight and commits their offsets, unless the partitions are lost. Ignores the offsets
+    /// of batches that the store commits later.
+    pub fn on_revoke(&mut self, consumer: &Consumer, is_lost: bool) {
         if !is_lost {
-            self.wait(|commits| commits.awaited == 0);
-            self.tell(consumer, CommitMode::Sync);
+            self.wait(|commits| commits.in_flight == 0);
+            self.commit(consumer, CommitMode::Sync);
         }
-        (self.untold, self.told) = Default::default();
-        self.disowned = self.awaited;
+        (self.pending, self.sent) = Default::default();
+        self.revoked = self.in_flight;
     }
 
-    /// Takes what was committed meanwhile, and tells it if it is time.
+    /// Receives what the store has committed, and commits it to Kafka when the interval has passed. Offsets whose
+    /// commit failed are sent again.
     pub fn serve(&mut self, consumer: &Consumer) {
         while let Ok(positions) = self.committed.try_recv() {
-            self.take(&positions);
+            self.receive(&positions);
         }
         let interval = self.timing.offset_commit_interval;
-        if self.told_at.is_none_or(|told_at| told_at.elapsed() >= interval) {
-            if consumer.context().take_unreported() {
-                let told = std::mem::take(&mut self.told);
-                let newer = std::mem::replace(&mut self.untold, told);
-                self.untold.put_all(&newer);
+        if self.sent_at.is_none_or(|sent_at| sent_at.elapsed() >= interval) {
+            if consumer.context().take_commit_failed() {
+                let sent = std::mem::take(&mut self.sent);
+                let newer = std::mem::replace(&mut self.pending, sent);
+                self.pending.set_all(&newer);
             }
-            self.tell(consumer, CommitMode::Async);
+            self.commit(consumer, CommitMode::Async);
         }
     }
 
-    /// Waits for the last positions, until their sender is gone, and tells them.
+    /// Waits for the last positions, until their sender is dropped, and commits them.
     pub fn finish(mut self, consumer: &Consumer) {
         self.wait(|_| false);
         let answered = consumer.context().commits();
-        if !self.tell(consumer, CommitMode::Async) {
+        if !self.commit(consumer, CommitMode::Async) {
             return;
         }
         let (start, patience) = (Instant::now(), self.timing.last_commit_ack_patience);
         while consumer.context().commits() == answered && start.elapsed() < patience {
-            // Whatever else comes was not read: its position stays where it is.
+            // A record that is polled here is ignored; no position passes it.
             let _ = clients::poll(consumer, Duration::from_millis(20));
         }
     }
 
-    /// Until that is enough, nothing more comes, or it takes too long.
-    fn wait(&mut self, is_enough: impl Fn(&Self) -> bool) {
+    /// Receives positions until `is_done`, the sender is dropped, or the time limit.
+    fn wait(&mut self, is_done: impl Fn(&Self) -> bool) {
         let deadline = Instant::now() + self.timing.last_positions_patience;
-        while !is_enough(self) {
-            let left = deadline.saturating_duration_since(Instant::now());
-            match self.committed.recv_timeout(left) {
-                Ok(positions) => self.take(&positions),
+        while !is_done(self) {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            match self.committed.recv_timeout(remaining) {
+                Ok(positions) => self.receive(&positions),
                 Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => return,
             }
         }
     }
 
-    fn take(&mut self, positions: &[Position]) {
-        self.awaited = self.awaited.saturating_sub(1);
-        if self.disowned > 0 {
-            self.disowned -= 1;
+    fn receive(&mut self, positions: &[Position]) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        if self.revoked > 0 {
+            self.revoked -= 1;
             return;
         }
         let committed = Offsets::new(&self.names, positions);
         self.health.set_committed(&committed);
-        self.untold.put_all(&committed);
+        self.pending.set_all(&committed);
     }
 
-    /// Whether there was anything to tell.
-    fn tell(&mut self, consumer: &Consumer, mode: CommitMode) -> bool {
-        if self.untold.is_empty() {
+    /// Commits the pending offsets. Returns false if there are none.
+    fn commit(&mut self, consumer: &Consumer, mode: CommitMode) -> bool {
+        if self.pending.is_empty() {
             return false;
         }
-        self.told_at = Some(Instant::now());
-        config::crash_point!("offsets-untold");
-        let untold = std::mem::take(&mut self.untold);
-        self.told.put_all(&untold);
-        let told = assignment::positions(&self.names, &untold)
+        self.sent_at = Some(Instant::now());
+        config::crash_point!("offsets-to-commit");
+        let pending = std::mem::take(&mut self.pending);
+        self.sent.set_all(&pending);
+        let outcome = assignment::positions(&self.names, &pending)
             .and_then(|list| consumer.commit(&list, mode));
-        if let Err(error) = told {
+        if let Err(error) = outcome {
             consumer.context().commit_failed(&error);
         }
-        config::crash_point!("offsets-told");
+        config::crash_point!("offsets-committed");
         true
     }
 }

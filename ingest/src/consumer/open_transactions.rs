@@ -1,4 +1,4 @@
-//! Transactions that are not ended: what came behind one is not read until it is.
+//! Warns of transactions that stay open: records behind one are not read until it is committed or aborted.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -6,48 +6,51 @@ use std::time::{Duration, Instant};
 use crate::kafka::retry::Throttle;
 use crate::kafka::topics::TopicKind;
 
-/// A producer that ends its transactions does so sooner.
-const LONG: Duration = Duration::from_secs(60);
+/// A working producer ends its transactions sooner.
+const WARN_AFTER: Duration = Duration::from_secs(60);
 
-/// Where partitions are held back, and since when.
+/// The open transactions that block partitions.
 #[derive(Debug, Default)]
 pub struct OpenTransactions {
-    held: BTreeMap<(TopicKind, i32), (i64, Instant)>,
-    told: Throttle,
+    /// First offset of the transaction, and since when it blocks.
+    blocking: BTreeMap<(TopicKind, i32), (i64, Instant)>,
+    warnings: Throttle,
 }
 
 impl OpenTransactions {
-    /// A partition is read up to the transaction that begins there, or is held back by none.
-    pub fn note(&mut self, (topic, name): (TopicKind, &str), partition: i32, at: Option<i64>) {
-        let Some(long) = self.held_for((topic, partition), at, Instant::now()) else { return };
-        self.told.warn(|| {
+    /// Records the first offset of the open transaction up to which a partition is read; `None` if none blocks it.
+    pub fn observe(&mut self, (topic, name): (TopicKind, &str), partition: i32, at: Option<i64>) {
+        let Some(duration) = self.long_blocked((topic, partition), at, Instant::now()) else {
+            return;
+        };
+        self.warnings.warn(|| {
             tracing::warn!(
                 topic = name,
                 partition,
                 offset = at,
-                seconds = long.as_secs(),
-                "a transaction is not ended, and nothing behind it can be read: its producer has to \
-                 commit or abort it; of one that is gone, kafka-transactions.sh find-hanging and abort"
+                seconds = duration.as_secs(),
+                "an open transaction blocks the partition: its producer must commit or abort it; if the \
+                 producer is gone, use kafka-transactions.sh find-hanging and abort"
             );
         });
     }
 
-    /// For how long it has been held at one place, where that is long.
-    fn held_for(
+    /// Returns for how long the same transaction has blocked a partition, once that is [`WARN_AFTER`].
+    fn long_blocked(
         &mut self,
-        place: (TopicKind, i32),
+        partition: (TopicKind, i32),
         at: Option<i64>,
         now: Instant,
     ) -> Option<Duration> {
         let Some(at) = at else {
-            self.held.remove(&place);
+            self.blocking.remove(&partition);
             return None;
         };
-        let held = self.held.entry(place).or_insert((at, now));
-        if held.0 != at {
-            *held = (at, now);
+        let (offset, since) = self.blocking.entry(partition).or_insert((at, now));
+        if *offset != at {
+            (*offset, *since) = (at, now);
         }
-        Some(now.duration_since(held.1)).filter(|long| *long >= LONG)
+        Some(now.duration_since(*since)).filter(|duration| *duration >= WARN_AFTER)
     }
 }
 
@@ -56,18 +59,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_transaction_that_stays_open_is_told_and_many_short_ones_are_not() {
+    fn a_transaction_that_stays_open_is_reported_and_short_ones_are_not() {
         let mut open = OpenTransactions::default();
         let start = Instant::now();
-        let mut held = |at, second| {
+        let mut blocked = |at, second| {
             let now = start + Duration::from_secs(second);
-            open.held_for((TopicKind::Clicks, 0), at, now).map(|long| long.as_secs())
+            open.long_blocked((TopicKind::Clicks, 0), at, now).map(|duration| duration.as_secs())
         };
-        assert_eq!(held(Some(5), 0), None);
-        assert_eq!(held(Some(5), 59), None);
-        assert_eq!(held(Some(7), 60), None, "the next one");
-        assert_eq!(held(Some(7), 120), Some(60));
-        assert_eq!(held(None, 121), None);
-        assert_eq!(held(Some(7), 122), None);
+        assert_eq!(blocked(Some(5), 0), None);
+        assert_eq!(blocked(Some(5), 59), None);
+        assert_eq!(blocked(Some(7), 60), None, "the next one");
+        assert_eq!(blocked(Some(7), 120), Some(60));
+        assert_eq!(blocked(None, 121), None);
+        assert_eq!(blocked(Some(7), 122), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Partitions that are not read on for the time being: others are.
+//! Paused partitions: not read for now, while the others are.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,34 +7,33 @@ use metrics::{Gauge, describe_gauge, gauge};
 use crate::kafka::topics::{PerTopic, TopicKind, TopicNames};
 use crate::registry::SchemaKey;
 
-/// So many records of a partition, the last ones, are looked at for how many are bad.
-const LAST_RECORDS: i64 = 10_000;
+/// Size of the window, in offsets of a partition, in which bad records are counted.
+const WINDOW: i64 = 10_000;
 
-const HELD: &str = "adtrail_ingest_paused_partitions";
+const METRIC: &str = "adtrail_ingest_paused_partitions";
 
-/// Why a partition is not read on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PauseReason {
-    /// Until the registry has said something about this schema.
+    /// Paused until the registry has answered for this schema.
     Schema(SchemaKey),
-    /// Until the next start: too many of its records are bad.
+    /// Paused until the next start: too many bad records.
     Bad,
 }
 
-/// What is held, by partition.
+/// The paused partitions, with their reasons.
 pub struct PausedPartitions {
     partitions: BTreeMap<(TopicKind, i32), PauseReason>,
-    /// By reason: schema, bad.
+    /// In the order of the reasons: schema, bad.
     gauges: PerTopic<[Gauge; 2]>,
 }
 
 impl PausedPartitions {
     pub fn new(names: &TopicNames) -> Self {
-        describe_gauge!(HELD, "Partitions that are not read on, by reason: schema, bad.");
+        describe_gauge!(METRIC, "Paused partitions, by reason: schema, bad.");
         let gauges = PerTopic::from_fn(|topic| {
             ["schema", "bad"].map(|reason| {
                 let gauge =
-                    gauge!(HELD, "topic" => names.of(topic).to_string(), "reason" => reason);
+                    gauge!(METRIC, "topic" => names.of(topic).to_string(), "reason" => reason);
                 gauge.set(0.0);
                 gauge
             })
@@ -42,41 +41,41 @@ impl PausedPartitions {
         Self { partitions: BTreeMap::new(), gauges }
     }
 
-    pub fn holds(&self, topic: TopicKind, partition: i32) -> bool {
+    pub fn contains(&self, topic: TopicKind, partition: i32) -> bool {
         !self.partitions.is_empty() && self.partitions.contains_key(&(topic, partition))
     }
 
-    pub fn hold(&mut self, topic: TopicKind, partition: i32, hold: PauseReason) {
-        self.partitions.insert((topic, partition), hold);
-        self.show();
+    pub fn pause(&mut self, topic: TopicKind, partition: i32, reason: PauseReason) {
+        self.partitions.insert((topic, partition), reason);
+        self.update_gauges();
     }
 
-    /// Others read them now.
+    /// Forgets all partitions, after they were revoked.
     pub fn clear(&mut self) {
         self.partitions.clear();
-        self.show();
+        self.update_gauges();
     }
 
-    /// Lets those go on whose schema is settled; whether there are any.
-    pub fn resume(&mut self, mut is_settled: impl FnMut(SchemaKey) -> bool) -> bool {
+    /// Resumes the partitions whose schema is resolved. Returns true if there are any.
+    pub fn resume(&mut self, mut is_resolved: impl FnMut(SchemaKey) -> bool) -> bool {
         let before = self.partitions.len();
-        self.partitions.retain(|_, hold| match hold {
-            PauseReason::Schema(key) => !is_settled(*key),
+        self.partitions.retain(|_, reason| match reason {
+            PauseReason::Schema(key) => !is_resolved(*key),
             PauseReason::Bad => true,
         });
         let any = self.partitions.len() < before;
         if any {
-            self.show();
+            self.update_gauges();
         }
         any
     }
 
-    fn show(&self) {
+    fn update_gauges(&self) {
         for topic in TopicKind::ALL {
             let mut counts = [0_u32; 2];
-            for ((of, _), hold) in &self.partitions {
+            for ((of, _), reason) in &self.partitions {
                 if *of == topic {
-                    counts[usize::from(*hold == PauseReason::Bad)] += 1;
+                    counts[usize::from(*reason == PauseReason::Bad)] += 1;
                 }
             }
             let gauges = self.gauges.of(topic).iter().zip(counts);
@@ -85,7 +84,7 @@ impl PausedPartitions {
     }
 }
 
-/// Counts bad records among the last ones of each partition.
+/// Limits the bad records among the last [`WINDOW`] records of each partition.
 #[derive(Debug, Default)]
 pub struct BadRecordLimiter {
     bad_max: usize,
@@ -98,20 +97,20 @@ impl BadRecordLimiter {
         Self { bad_max, bad: BTreeMap::new() }
     }
 
-    /// Takes a bad record, unless it is one too many. Those that are read again count once.
-    pub fn takes(&mut self, topic: TopicKind, partition: i32, offset: i64) -> bool {
+    /// Counts a bad record, and returns false if it exceeds the limit. A record that is read again counts once.
+    pub fn allows(&mut self, topic: TopicKind, partition: i32, offset: i64) -> bool {
         let bad = self.bad.entry((topic, partition)).or_default();
         while bad.back().is_some_and(|newest| *newest >= offset) {
             bad.pop_back();
         }
-        while bad.front().is_some_and(|oldest| *oldest <= offset - LAST_RECORDS) {
+        while bad.front().is_some_and(|oldest| *oldest <= offset - WINDOW) {
             bad.pop_front();
         }
-        let takes = bad.len() < self.bad_max || self.bad_max >= LAST_RECORDS as usize;
-        if takes {
+        let is_allowed = bad.len() < self.bad_max || self.bad_max >= WINDOW as usize;
+        if is_allowed {
             bad.push_back(offset);
         }
-        takes
+        is_allowed
     }
 }
 
@@ -120,47 +119,47 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_bad_record_too_many_is_not_taken() {
-        let mut breaker = BadRecordLimiter::new(2);
-        let mut takes = |partition, offset| breaker.takes(TopicKind::Clicks, partition, offset);
-        assert!(takes(0, 5) && takes(0, 9_000));
-        assert!(takes(1, 9_001));
-        assert!(!takes(0, 10_004));
-        assert!(takes(0, 10_005));
-        assert!(!takes(0, 10_006));
+    fn a_bad_record_above_the_limit_is_not_allowed() {
+        let mut limiter = BadRecordLimiter::new(2);
+        let mut allows = |partition, offset| limiter.allows(TopicKind::Clicks, partition, offset);
+        assert!(allows(0, 5) && allows(0, 9_000));
+        assert!(allows(1, 9_001));
+        assert!(!allows(0, 10_004));
+        assert!(allows(0, 10_005));
+        assert!(!allows(0, 10_006));
     }
 
     #[test]
-    fn what_is_read_again_counts_once() {
-        let mut breaker = BadRecordLimiter::new(3);
-        let mut takes = |offset| breaker.takes(TopicKind::Clicks, 0, offset);
+    fn records_that_are_read_again_count_once() {
+        let mut limiter = BadRecordLimiter::new(3);
+        let mut allows = |offset| limiter.allows(TopicKind::Clicks, 0, offset);
         for _ in 0..5 {
-            assert!(takes(10) && takes(20) && takes(30));
+            assert!(allows(10) && allows(20) && allows(30));
         }
-        assert!(!takes(40));
-        // From further back, too.
-        assert!(takes(5) && takes(10) && takes(20));
-        assert!(!takes(30));
+        assert!(!allows(40));
+        // From an earlier offset, too.
+        assert!(allows(5) && allows(10) && allows(20));
+        assert!(!allows(30));
     }
 
     #[test]
-    fn it_can_be_off_or_forbid_every_bad_record() {
+    fn the_limit_can_be_off_or_zero() {
         let mut off = BadRecordLimiter::new(10_000);
-        assert!((0..30_000).all(|offset| off.takes(TopicKind::Effects, 0, offset)));
-        assert!(!BadRecordLimiter::new(0).takes(TopicKind::Effects, 0, 0));
+        assert!((0..30_000).all(|offset| off.allows(TopicKind::Effects, 0, offset)));
+        assert!(!BadRecordLimiter::new(0).allows(TopicKind::Effects, 0, 0));
     }
 
     #[test]
-    fn what_is_settled_goes_on() {
+    fn only_partitions_with_a_resolved_schema_resume() {
         let names = TopicNames::from_fn(|topic| topic.setting().into());
-        let mut held = PausedPartitions::new(&names);
-        held.hold(TopicKind::Clicks, 0, PauseReason::Schema(SchemaKey::Id(1)));
-        held.hold(TopicKind::Clicks, 1, PauseReason::Schema(SchemaKey::Id(2)));
-        held.hold(TopicKind::Effects, 0, PauseReason::Bad);
-        assert!(!held.resume(|_| false));
-        assert!(held.resume(|key| key == SchemaKey::Id(2)));
-        let holds = |topic, partition| held.holds(topic, partition);
-        assert!(holds(TopicKind::Clicks, 0) && !holds(TopicKind::Clicks, 1));
-        assert!(holds(TopicKind::Effects, 0) && !holds(TopicKind::Effects, 1));
+        let mut paused = PausedPartitions::new(&names);
+        paused.pause(TopicKind::Clicks, 0, PauseReason::Schema(SchemaKey::Id(1)));
+        paused.pause(TopicKind::Clicks, 1, PauseReason::Schema(SchemaKey::Id(2)));
+        paused.pause(TopicKind::Effects, 0, PauseReason::Bad);
+        assert!(!paused.resume(|_| false));
+        assert!(paused.resume(|key| key == SchemaKey::Id(2)));
+        let is_paused = |topic, partition| paused.contains(topic, partition);
+        assert!(is_paused(TopicKind::Clicks, 0) && !is_paused(TopicKind::Clicks, 1));
+        assert!(is_paused(TopicKind::Effects, 0) && !is_paused(TopicKind::Effects, 1));
     }
 }

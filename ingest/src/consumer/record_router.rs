@@ -1,4 +1,4 @@
-//! Records into facts, empty ones and dead letters: one batch of them at a time.
+//! Decodes records and routes each into the current batch: as a fact, as an empty record or as a dead letter.
 
 use std::time::Instant;
 
@@ -22,12 +22,12 @@ use crate::kafka::topics::{TopicKind, TopicNames};
 pub struct RecordRouter {
     names: TopicNames,
     decoder: Decoder,
-    breaker: BadRecordLimiter,
+    bad_records: BadRecordLimiter,
     batch: Accumulator,
     low_watermark: LowWatermark,
     clock: TrustedClock,
-    placement: PartitionAffinity,
-    misplaced_told: Throttle,
+    affinity: PartitionAffinity,
+    mismatch_warnings: Throttle,
     letters: Vec<DeadLetter>,
 }
 
@@ -35,7 +35,7 @@ impl RecordRouter {
     pub fn new(
         names: TopicNames,
         decoder: Decoder,
-        breaker: BadRecordLimiter,
+        bad_records: BadRecordLimiter,
         limits: Limits,
         low_watermark: LowWatermark,
     ) -> Self {
@@ -43,12 +43,12 @@ impl RecordRouter {
         Self {
             names,
             decoder,
-            breaker,
+            bad_records,
             batch,
             low_watermark,
             clock: TrustedClock::default(),
-            placement: PartitionAffinity::default(),
-            misplaced_told: Throttle::default(),
+            affinity: PartitionAffinity::default(),
+            mismatch_warnings: Throttle::default(),
             letters: Vec::new(),
         }
     }
@@ -61,25 +61,23 @@ impl RecordRouter {
         &self.batch
     }
 
-    /// How far every partition is consumed.
     pub fn low_watermark(&mut self) -> &mut LowWatermark {
         &mut self.low_watermark
     }
 
-    /// These are read from now on.
     pub fn set_partitions(&mut self, partitions: &Partitions) {
         self.low_watermark.set_partitions(partitions);
-        self.placement.forget();
+        self.affinity.clear();
     }
 
-    /// Nothing is read yet of a partition, which begins there: its position is committed like any other.
-    pub fn begin(&mut self, partition: (TopicKind, i32), low: i64) {
-        self.batch.begin(partition, low, Instant::now());
+    /// Adds the first offset of an unread partition to the batch, so that it is committed as its position.
+    pub fn add_beginning(&mut self, partition: (TopicKind, i32), low: i64) {
+        self.batch.add_beginning(partition, low, Instant::now());
     }
 
-    /// Takes one record, decoded from where librdkafka holds it; or says why its partition can not
-    /// be read on.
-    pub fn take(
+    /// Adds one record, decoded in place from librdkafka's memory. Returns a reason if its partition must be paused;
+    /// then nothing is added.
+    pub fn route(
         &mut self,
         message: &BorrowedMessage<'_>,
         topic: TopicKind,
@@ -89,17 +87,17 @@ impl RecordRouter {
         let source =
             Source { topic, partition: message.partition(), offset: message.offset(), bytes };
         let broker_ms = message.timestamp().to_millis();
-        let taken = match self.decode(message, source, broker_ms) {
-            Ok(taken) => taken,
-            Err(hold) => return Some(hold),
+        let decoded = match self.decode(message, source, broker_ms) {
+            Ok(decoded) => decoded,
+            Err(reason) => return Some(reason),
         };
-        if broker_ms.is_some_and(|ms| self.low_watermark.take(topic, source.partition, ms)) {
-            self.batch.note_disorder(topic);
+        if broker_ms.is_some_and(|ms| self.low_watermark.observe(topic, source.partition, ms)) {
+            self.batch.count_late(topic);
         }
-        match taken {
+        match decoded {
             None => self.batch.add_empty(source, now),
             Some(Ok(fact)) => {
-                self.place(message, source, &fact);
+                self.check_affinity(message, source, &fact);
                 self.batch.add_fact(source, fact, now);
             }
             Some(Err(error)) => {
@@ -111,7 +109,7 @@ impl RecordRouter {
         None
     }
 
-    /// `None` without a value.
+    /// Decodes a record; `None` if it has no value.
     fn decode(
         &mut self,
         message: &BorrowedMessage<'_>,
@@ -123,41 +121,40 @@ impl RecordRouter {
         };
         let header = headers::last(message, framing::HEADER);
         let decoded = match self.decoder.decode(value, header, Some(source.topic)) {
-            Decoded::Fact(fact) => self.in_time(fact, broker_ms),
+            Decoded::Fact(fact) => self.check_lateness(fact, broker_ms),
             Decoded::Bad(error) => Err(error),
             Decoded::Waits(key) => return Err(PauseReason::Schema(key)),
         };
         let Source { topic, partition, offset, .. } = source;
-        if decoded.is_err() && !self.breaker.takes(topic, partition, offset) {
+        if decoded.is_err() && !self.bad_records.allows(topic, partition, offset) {
             return Err(PauseReason::Bad);
         }
         Ok(Some(decoded))
     }
 
-    fn in_time(&self, fact: Fact, broker_ms: Option<i64>) -> Result<Fact, DecodeError> {
+    fn check_lateness(&self, fact: Fact, broker_ms: Option<i64>) -> Result<Fact, DecodeError> {
         if let (Some(broker_ms), Some(app)) = (broker_ms, self.decoder.policy().app(fact.pid())) {
             lateness::check(fact.time(), broker_ms, app.correction_horizon_ms)?;
         }
         Ok(fact)
     }
 
-    /// Looks whether a fact's record is where others of its app are.
-    fn place(&mut self, message: &BorrowedMessage<'_>, source: Source, fact: &Fact) {
+    /// Checks whether a fact's record is on the partition of its app.
+    fn check_affinity(&mut self, message: &BorrowedMessage<'_>, source: Source, fact: &Fact) {
         let Some(broker_ms) = message.timestamp().to_millis() else { return };
-        let (pid, place) = (fact.pid(), (source.topic, source.partition, broker_ms));
+        let (pid, record) = (fact.pid(), (source.topic, source.partition, broker_ms));
         let app = || self.decoder.policy().app(pid).map_or("", |app| &*app.key);
         let key = Key::of(message.key(), app());
-        let Some(misplaced) = self.placement.take(pid, place, key) else { return };
-        self.batch.note_misplaced(&misplaced.count);
-        self.misplaced_told.warn(|| misplaced.warn(app(), &self.names));
+        let Some(mismatch) = self.affinity.observe(pid, record, key) else { return };
+        self.batch.count_key_mismatches(&mismatch.count);
+        self.mismatch_warnings.warn(|| mismatch.warn(app(), &self.names));
     }
 
-    /// What was taken so far, and the dead letters that have to be acknowledged before it may be
-    /// handed on.
+    /// Ends the batch. Returns it with its dead letters, which must be acknowledged before it may be emitted.
     pub fn finish(&mut self) -> (Batch, Vec<DeadLetter>) {
         let now = Timestamp::now().as_millisecond();
         let now = EventTime::from_millis(now).unwrap_or_default();
-        let now = self.clock.take(now, Instant::now());
+        let now = self.clock.observe(now, Instant::now());
         let consumed_until = self.low_watermark.finish_batch(now);
         (self.batch.finish(&self.names, consumed_until), std::mem::take(&mut self.letters))
     }

@@ -1,12 +1,12 @@
-//! The wish to stop, shared by whoever may have it and whoever must hear it.
+//! A shutdown flag, shared between the signal handler and all threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a wait takes at most to notice the wish.
-const NOTICE: Duration = Duration::from_millis(20);
+/// Longest sleep between two checks of the flag.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Clone, Default)]
 pub struct Shutdown(Arc<AtomicBool>);
@@ -16,7 +16,7 @@ impl Shutdown {
         self.0.store(true, Ordering::Release);
     }
 
-    /// That is set once there is the wish: what a signal handler can do.
+    /// Returns the flag itself, which a signal handler can set.
     pub fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
     }
@@ -25,15 +25,15 @@ impl Shutdown {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Sleeps, but not past the request.
+    /// Sleeps, until a shutdown request at most.
     pub fn sleep(&self, duration: Duration) {
         let start = Instant::now();
         while !self.is_requested() {
-            let left = duration.saturating_sub(start.elapsed());
-            if left.is_zero() {
+            let remaining = duration.saturating_sub(start.elapsed());
+            if remaining.is_zero() {
                 return;
             }
-            thread::sleep(left.min(NOTICE));
+            thread::sleep(remaining.min(CHECK_INTERVAL));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Where reading begins: the topics, their partitions, and the positions against what the broker has.
+//! Start positions: finds the topics and their partitions, and checks the positions against the brokers' watermarks.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use rdkafka::consumer::Consumer as _;
 
-use super::topic_identity::Seen;
+use super::topic_identity::RecordState;
 use super::{RANGE_RETRY, RANGE_TRIES, Reader, partition_affinity};
-use crate::kafka::assignment::{self, Lost, Unfound};
+use crate::kafka::assignment::{self, MissingRecords, Unfound};
 use crate::kafka::clients;
 use crate::kafka::error::{IngestError, UNREACHABLE_HELP};
 use crate::kafka::partitions::{PartitionWatermarks, Partitions};
@@ -16,7 +16,7 @@ use crate::kafka::retry::{Throttle, delays};
 use crate::kafka::topics::TopicKind;
 
 impl Reader {
-    /// Finds the topics and takes up every partition; breaks off if asked to stop.
+    /// Finds the topics and assigns every partition, or joins the group. Breaks on a shutdown request.
     pub fn begin(&mut self) -> Result<ControlFlow<()>, IngestError> {
         let Some(partitions) = self.find_topics()? else { return Ok(ControlFlow::Break(())) };
         partition_affinity::warn_of_counts(&self.names, &partitions);
@@ -25,25 +25,25 @@ impl Reader {
             self.health.set_connected(true);
             return self.join().map(ControlFlow::Continue);
         }
-        self.take_up(partitions)?;
-        self.look_at_marks()?;
-        self.tell_what_is_lost();
+        self.set_partitions(partitions)?;
+        self.check_known_records()?;
+        self.warn_of_missing_records();
         self.assign()?;
         self.health.set_connected(true);
         self.health.set_assigned(true);
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Reads these from now on, if the broker has what their positions point at.
-    pub fn take_up(&mut self, partitions: Partitions) -> Result<(), IngestError> {
-        self.sorter.set_partitions(&partitions);
+    /// Replaces the partitions to read, and checks their positions.
+    pub fn set_partitions(&mut self, partitions: Partitions) -> Result<(), IngestError> {
+        self.router.set_partitions(&partitions);
         self.partitions = partitions;
         self.check_positions()
     }
 
-    /// Asks until the brokers answer; `None` if asked to stop first.
+    /// Finds the topics, with retries until the brokers answer; `None` after a shutdown request.
     pub fn find_topics(&self) -> Result<Option<Partitions>, IngestError> {
-        let unreachable = Throttle::default();
+        let warnings = Throttle::default();
         let mut missing_since = None;
         for delay in delays(self.timing) {
             if self.shutdown.is_requested() {
@@ -68,8 +68,8 @@ impl Reader {
                     self.health.set_connected(false);
                     self.health.set_refusal(self.consumer.context().refusal());
                     let brokers = &self.kafka.brokers;
-                    unreachable.warn(|| {
-                        tracing::warn!(brokers, %error, "kafka does not answer, asking again; {UNREACHABLE_HELP}");
+                    warnings.warn(|| {
+                        tracing::warn!(brokers, %error, "kafka does not answer, retrying; {UNREACHABLE_HELP}");
                     });
                 }
             }
@@ -79,12 +79,12 @@ impl Reader {
         Ok(None)
     }
 
-    /// That the broker still has what the positions point at.
+    /// Checks that every position is within the watermarks of its partition.
     pub fn check_positions(&self) -> Result<(), IngestError> {
         let mut tries = 1;
         loop {
-            let extents = self.find_watermarks();
-            match assignment::check(&self.names, &self.partitions, &extents, &self.offsets) {
+            let watermarks = self.find_watermarks();
+            match assignment::check(&self.names, &self.partitions, &watermarks, &self.offsets) {
                 Err(IngestError::OutOfRange { .. }) if tries < RANGE_TRIES => {
                     tries += 1;
                     self.shutdown.sleep(RANGE_RETRY);
@@ -94,62 +94,67 @@ impl Reader {
         }
     }
 
-    /// Before anything is read: has the marks looked at, and then the records that were read last, and waits
-    /// for what is seen.
-    pub fn look_at_marks(&mut self) -> Result<(), IngestError> {
-        self.look_at_candidates()?;
-        self.look_at_candidates()
+    /// Checks, before anything is read, that the partitions still have the records of the stored positions: first the
+    /// verified ones, then those read last.
+    pub fn check_known_records(&mut self) -> Result<(), IngestError> {
+        self.check_candidates()?;
+        self.check_candidates()
     }
 
-    fn look_at_candidates(&mut self) -> Result<(), IngestError> {
-        self.witness.ask(self.offsets.candidates().collect());
+    fn check_candidates(&mut self) -> Result<(), IngestError> {
+        self.identity_checker.check_records(self.offsets.candidates().collect());
         let started = Instant::now();
-        while self.witness.is_looking()
+        while self.identity_checker.is_busy()
             && !self.shutdown.is_requested()
             && started.elapsed() < self.timing.first_record_check_patience
         {
-            self.recognise(Duration::from_millis(50))?;
+            self.apply_check_results(Duration::from_millis(50))?;
         }
         Ok(())
     }
 
-    /// Takes what was seen of partitions, for as long as that is waited for. One that has another
-    /// record now is another one.
-    pub fn recognise(&mut self, patience: Duration) -> Result<(), IngestError> {
-        let answer = self.witness.answer(patience);
-        for (topic, may_read) in answer.access {
-            self.take_access(topic, may_read)?;
+    /// Waits up to `patience` for the results of the running check and applies them. A changed record is an error: the
+    /// topic was recreated.
+    pub fn apply_check_results(&mut self, patience: Duration) -> Result<(), IngestError> {
+        let results = self.identity_checker.wait_for_results(patience);
+        for (topic, may_read) in results.access {
+            self.set_access(topic, may_read)?;
         }
-        for ((topic, partition, mark), seen) in answer.seen {
-            let is_ours = self.offsets.next(topic, partition).is_some();
-            if seen == Seen::Another && is_ours {
+        for ((topic, partition, record), state) in results.records {
+            let is_assigned = self.offsets.next(topic, partition).is_some();
+            if state == RecordState::Changed && is_assigned {
                 let topic = self.names.of(topic).clone();
-                return Err(IngestError::MadeAnew { topic, partition, offset: mark.offset });
+                return Err(IngestError::TopicRecreated {
+                    topic,
+                    partition,
+                    offset: record.offset,
+                });
             }
-            self.offsets.settle(topic, partition, mark, seen == Seen::Same);
+            let is_present = state == RecordState::Unchanged;
+            self.offsets.apply_check(topic, partition, record, is_present);
         }
         Ok(())
     }
 
-    /// What a topic that may not be read has, nobody knows: until it may, nothing is said of it.
+    /// Marks a topic as denied. Its lag is unknown until read access is granted again.
     fn deny(&self, topic: TopicKind) {
         let name = self.names.of(topic);
         self.health.set_denied(topic, name, true);
-        self.denials_told.warn(|| {
+        self.denial_warnings.warn(|| {
             tracing::warn!(
                 topic = %name,
-                "kafka does not let adtrail read the topic: allow its user Describe and Read on it; it \
-                 is read on once it may"
+                "kafka does not let adtrail read the topic: grant its user Describe and Read on it; reading \
+                 resumes once they are granted"
             );
         });
     }
 
-    fn take_access(&mut self, topic: TopicKind, may_read: bool) -> Result<(), IngestError> {
+    fn set_access(&mut self, topic: TopicKind, may_read: bool) -> Result<(), IngestError> {
         let name = Arc::clone(self.names.of(topic));
         if !may_read {
             self.deny(topic);
         } else if self.health.set_denied(topic, &name, false) {
-            tracing::info!(topic = %name, "the topic may be read again");
+            tracing::info!(topic = %name, "read access to the topic is granted again");
             if !self.is_member {
                 return self.assign();
             }
@@ -157,83 +162,84 @@ impl Reader {
         Ok(())
     }
 
-    /// A store whose log was damaged, or that was restored, is of an earlier moment, and a new one in the
-    /// place of one that is missing knows nothing. What came after it is read again, which nobody would see
-    /// otherwise; nor that Kafka has forgotten some of it.
-    fn tell_what_is_lost(&self) {
+    /// Warns if the group has committed offsets beyond the store's positions: the store was restored, its WAL was
+    /// damaged, or a new store was created because the old one is missing. Nothing else would show that records are
+    /// read again, nor that Kafka has deleted some of them.
+    fn warn_of_missing_records(&self) {
         let (consumer, names, partitions) = (&self.consumer, &self.names, &self.partitions);
-        let told = match assignment::find_committed(consumer, names, partitions) {
-            Ok(told) => told,
+        let group_offsets = match assignment::find_committed(consumer, names, partitions) {
+            Ok(offsets) => offsets,
             Err(error) => {
-                tracing::debug!(%error, "the group's positions are not known");
+                tracing::debug!(%error, "the group's offsets cannot be fetched");
                 return;
             }
         };
-        let extents = self.find_watermarks();
-        let Lost { again, gone, unknown } =
-            assignment::find_lost(partitions, &told, &self.offsets, &extents);
-        if unknown > 0 {
+        let watermarks = self.find_watermarks();
+        let MissingRecords { available, deleted, without_position } =
+            assignment::find_missing(partitions, &group_offsets, &self.offsets, &watermarks);
+        if without_position > 0 {
             tracing::warn!(
-                records = again,
-                gone,
+                records = available,
+                gone = deleted,
                 group = self.kafka.group,
-                "the store has no position in partitions that the group has read: it is a new one, or another \
-                 one than it was. If one is missing (a disk that is not mounted, another store.path), stop and \
-                 bring it back. What kafka still has is read again; what it deleted since is missing in exports"
+                "the store has no position in partitions that the group has read: it is a new or a different \
+                 store. If the old one is missing (a disk that is not mounted, a changed store.path), stop and \
+                 bring it back. Records that kafka still has are read again; deleted ones are missing from exports"
             );
-        } else if again > 0 {
+        } else if available > 0 {
             tracing::warn!(
-                records = again,
-                "the store is of an earlier moment than it was, by so many records: it was restored, or \
-                 its log was damaged or lost; they are read again from kafka"
+                records = available,
+                "the store is behind the offsets that it committed to kafka: it was restored, or its WAL was \
+                 damaged or lost; the records in between are read again"
             );
         }
     }
 
-    /// Empty if a broker does not answer: then fetching finds out.
+    /// Fetches the watermarks. They are empty if a broker does not answer; fetching records then fails as well.
     fn find_watermarks(&self) -> PartitionWatermarks {
-        let looker = self.witness.consumer();
-        let find = || assignment::find_watermarks(looker, &self.names, &self.partitions);
-        self.health.take_extents(find)
+        let inspector = self.identity_checker.consumer();
+        let find = || assignment::find_watermarks(inspector, &self.names, &self.partitions);
+        self.health.update_watermarks(find)
     }
 
-    /// Has the first offset of partitions of which nothing is read yet committed as their position: else
-    /// what Kafka deletes before it is read would be passed over without a word. Not of those that have lost
-    /// something already: were their topic made anew, its first records would be passed over by such a
-    /// position, and no record tells one from the other. These are read from their beginning, wherever it is by
-    /// then, and so is one whose broker does not answer.
-    fn note_beginnings(&mut self) {
+    /// Commits the first offset of each unread partition as its position, so that records which Kafka deletes before
+    /// they are read are noticed as missing.
+    ///
+    /// Only offset 0 is committed. If a partition's first records are deleted already and its topic is recreated, a
+    /// later position would skip the new topic's first records, and no record could reveal that. Such partitions, and
+    /// those whose broker does not answer, are read from wherever their beginning is by then.
+    fn add_beginnings(&mut self) {
         let unread = |(topic, partition): &(_, _)| self.offsets.next(*topic, *partition).is_none();
         let unread: Vec<_> = self.partitions.iter().filter(unread).collect();
         if unread.is_empty() {
             return;
         }
-        let extents = self.find_watermarks();
+        let watermarks = self.find_watermarks();
         for (topic, partition) in unread {
-            if let Some(extent) = extents.get(&(topic, partition)).filter(|extent| extent.low == 0)
+            if let Some(found) = watermarks.get(&(topic, partition)).filter(|found| found.low == 0)
             {
-                self.offsets.put(topic, partition, extent.low, [None; 2]);
-                self.sorter.begin((topic, partition), extent.low);
+                self.offsets.set(topic, partition, found.low, [None; 2]);
+                self.router.add_beginning((topic, partition), found.low);
             }
         }
     }
 
-    /// Reads what is not held on from its position.
+    /// Assigns all partitions that are not paused, each from its position.
     pub fn assign(&mut self) -> Result<(), IngestError> {
-        self.note_beginnings();
-        self.sorter.low_watermark().forget_ends();
-        let is_held = |topic, partition| self.held.holds(topic, partition);
-        assignment::assignment(&self.names, &self.partitions, &self.offsets, is_held)
+        self.add_beginnings();
+        self.router.low_watermark().forget_ends();
+        let is_paused = |topic, partition| self.paused.contains(topic, partition);
+        assignment::assignment(&self.names, &self.partitions, &self.offsets, is_paused)
             .and_then(|list| self.consumer.assign(&list))
             .map_err(IngestError::Client)
     }
 
-    /// Takes up partitions that were added since, and asks where all end.
-    pub fn look_again(&mut self) -> Result<(), IngestError> {
-        self.looked_at = Instant::now();
-        self.witness.ask_all(self.offsets.candidates().collect());
+    /// Starts a check of records and read access, assigns partitions that were added, and fetches all watermarks.
+    pub fn check_partitions(&mut self) -> Result<(), IngestError> {
+        self.checked_at = Instant::now();
+        self.identity_checker.check_records_and_access(self.offsets.candidates().collect());
         if self.is_member {
-            // Who reads added ones is the group's to say.
+            // The group assigns added partitions.
             self.find_watermarks();
             return Ok(());
         }
@@ -248,19 +254,19 @@ impl Reader {
                     "the number of partitions has changed"
                 );
                 partition_affinity::warn_of_counts(&self.names, &partitions);
-                self.take_up(partitions)?;
+                self.set_partitions(partitions)?;
                 self.assign()
             }
             Ok(_) => {
-                let extents = self.find_watermarks();
-                self.sorter.low_watermark().ask(&extents);
+                let watermarks = self.find_watermarks();
+                self.router.low_watermark().set_ends(&watermarks);
                 Ok(())
             }
             Err(Unfound::Denied(topic)) => {
                 self.deny(topic);
                 Ok(())
             }
-            // Fetching fails too, if it is true, and is heard.
+            // If the problem is real, fetching records fails too and handles the error.
             Err(unfound) => {
                 tracing::debug!(?unfound, "partitions cannot be looked up");
                 Ok(())

@@ -1,7 +1,7 @@
-//! Whether partitions still have the records that were read of them: a topic that was deleted and
-//! made anew has others, at the same offsets once it is as long.
+//! Detects recreated topics: checks whether partitions still have the records that were read from them. A topic that
+//! was deleted and created again has other records at the same offsets.
 //!
-//! A client of its own looks, on a thread of its own, so that reading does not wait.
+//! A separate thread with a separate client does the checks, so that reading does not wait for them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,133 +23,141 @@ use crate::kafka::error::IngestError;
 use crate::kafka::topics::{TopicKind, TopicNames};
 use crate::timing::Timing;
 
-/// A record that was read, and where.
-pub type Place = (TopicKind, i32, RecordFingerprint);
+/// A record that was read, with its topic and partition.
+pub type KnownRecord = (TopicKind, i32, RecordFingerprint);
 
-/// What is at a place.
+/// The state of a known record in Kafka.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seen {
-    Same,
-    Another,
+pub enum RecordState {
+    Unchanged,
+    /// Another record has its offset.
+    Changed,
     /// It expired, or was compacted away.
     Gone,
 }
 
-/// What is looked at; and whether, besides, every topic may be read.
-struct Question {
-    places: Vec<Place>,
-    may_read: bool,
+/// A check of records and, if `with_access`, of read access to every topic.
+struct Request {
+    records: Vec<KnownRecord>,
+    with_access: bool,
 }
 
-/// What was seen, of what brokers did answer.
+/// The results of a check. Records and topics for which no broker answered are left out.
 #[derive(Debug, Default)]
-pub struct Answer {
-    pub seen: Vec<(Place, Seen)>,
-    /// Whether a topic may be read.
+pub struct Results {
+    pub records: Vec<(KnownRecord, RecordState)>,
+    /// For each topic, true if it may be read.
     pub access: Vec<(TopicKind, bool)>,
 }
 
-/// The thread that looks.
+/// The checking thread and its queues.
 pub struct TopicIdentityChecker {
     consumer: Arc<Consumer>,
-    questions: SyncSender<Question>,
-    answers: Receiver<Answer>,
-    is_looking: bool,
+    requests: SyncSender<Request>,
+    results: Receiver<Results>,
+    is_busy: bool,
 }
 
 impl TopicIdentityChecker {
     pub fn start(kafka: &Kafka, names: &TopicNames, timing: Timing) -> Result<Self, IngestError> {
-        let consumer = Arc::new(clients::looker(kafka)?);
-        let (looking, names) = (Arc::clone(&consumer), names.clone());
-        let (questions, asked) = sync_channel::<Question>(1);
-        let (tell, answers) = sync_channel(1);
+        let consumer = Arc::new(clients::inspector(kafka)?);
+        let (inspector, names) = (Arc::clone(&consumer), names.clone());
+        let (requests, received) = sync_channel::<Request>(1);
+        let (finished, results) = sync_channel(1);
         let timeout = timing.record_check_timeout;
         let work = move || {
-            for Question { places, may_read } in asked {
-                let seen = look(&looking, &names, &places, timeout);
-                let access = if may_read { try_all(&looking, &names, timeout) } else { Vec::new() };
-                if tell.send(Answer { seen, access }).is_err() {
+            for Request { records, with_access } in received {
+                let records = check_records(&inspector, &names, &records, timeout);
+                let access = if with_access {
+                    check_access(&inspector, &names, timeout)
+                } else {
+                    Vec::new()
+                };
+                if finished.send(Results { records, access }).is_err() {
                     return;
                 }
             }
         };
         thread::Builder::new()
-            .name("adtrail-witness".to_owned())
+            .name("adtrail-checker".to_owned())
             .spawn(work)
             .map_err(IngestError::Thread)?;
-        Ok(Self { consumer, questions, answers, is_looking: false })
+        Ok(Self { consumer, requests, results, is_busy: false })
     }
 
-    /// To ask brokers where partitions really end: the client that reads is told of no more than it may
-    /// read.
+    /// Returns the client, which sees the high watermarks: the reading client, with `read_committed`, sees only the
+    /// last stable offsets.
     pub fn consumer(&self) -> &Consumer {
         &self.consumer
     }
 
-    /// Has places looked at, unless it is looking at others.
-    pub fn ask(&mut self, places: Vec<Place>) {
-        if !places.is_empty() {
-            self.send(Question { places, may_read: false });
+    /// Starts a check of records, unless one is running.
+    pub fn check_records(&mut self, records: Vec<KnownRecord>) {
+        if !records.is_empty() {
+            self.send(Request { records, with_access: false });
         }
     }
 
-    /// As [`TopicIdentityChecker::ask`], and tries whether every topic may be read.
-    pub fn ask_all(&mut self, places: Vec<Place>) {
-        self.send(Question { places, may_read: true });
+    /// Starts a check of records and of read access to every topic, unless one is running.
+    pub fn check_records_and_access(&mut self, records: Vec<KnownRecord>) {
+        self.send(Request { records, with_access: true });
     }
 
-    fn send(&mut self, question: Question) {
-        if !self.is_looking {
-            self.is_looking = self.questions.try_send(question).is_ok();
+    fn send(&mut self, request: Request) {
+        if !self.is_busy {
+            self.is_busy = self.requests.try_send(request).is_ok();
         }
     }
 
-    pub fn is_looking(&self) -> bool {
-        self.is_looking
+    pub fn is_busy(&self) -> bool {
+        self.is_busy
     }
 
-    /// What was seen, for as long as that is waited for.
-    pub fn answer(&mut self, patience: Duration) -> Answer {
-        if !self.is_looking {
-            return Answer::default();
+    /// Waits up to `patience` for the results of the running check; they are empty if there are none yet.
+    pub fn wait_for_results(&mut self, patience: Duration) -> Results {
+        if !self.is_busy {
+            return Results::default();
         }
-        match self.answers.recv_timeout(patience) {
-            Ok(answer) => {
-                self.is_looking = false;
-                answer
+        match self.results.recv_timeout(patience) {
+            Ok(results) => {
+                self.is_busy = false;
+                results
             }
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Answer::default(),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Results::default(),
         }
     }
 }
 
-/// What brokers do not answer is left out.
-fn look(
+fn check_records(
     consumer: &Consumer,
     names: &TopicNames,
-    places: &[Place],
+    records: &[KnownRecord],
     timeout: Duration,
-) -> Vec<(Place, Seen)> {
-    let mut seen = Vec::with_capacity(places.len());
+) -> Vec<(KnownRecord, RecordState)> {
+    let mut states = Vec::with_capacity(records.len());
     for topic in TopicKind::ALL {
-        let of_topic = places.iter().filter(|(of, _, _)| *of == topic);
-        let mut open = of_topic.map(|(_, partition, mark)| (*partition, *mark)).collect();
-        let tell = |partition, mark, what| seen.push(((topic, partition, mark), what));
-        let outcome = look_at(consumer, names.of(topic), &mut open, timeout, tell);
+        let of_topic = records.iter().filter(|(of, _, _)| *of == topic);
+        let mut expected = of_topic.map(|(_, partition, record)| (*partition, *record)).collect();
+        let report = |partition, record, state| states.push(((topic, partition, record), state));
+        let outcome = check_topic(consumer, names.of(topic), &mut expected, timeout, report);
         if let Err(error) = outcome {
-            tracing::debug!(%error, topic = %names.of(topic), "records that were read cannot be looked at");
+            tracing::debug!(%error, topic = %names.of(topic), "the last records of the topic cannot be checked");
         }
     }
-    seen
+    states
 }
 
-/// Rules are of topics, so one partition of each tells.
-fn try_all(consumer: &Consumer, names: &TopicNames, timeout: Duration) -> Vec<(TopicKind, bool)> {
-    let of = |topic| Some((topic, may_read(consumer, names.of(topic), timeout)?));
-    TopicKind::ALL.into_iter().filter_map(of).collect()
+/// Checks one partition of each topic: Kafka's ACLs apply to whole topics.
+fn check_access(
+    consumer: &Consumer,
+    names: &TopicNames,
+    timeout: Duration,
+) -> Vec<(TopicKind, bool)> {
+    let access = |topic| Some((topic, may_read(consumer, names.of(topic), timeout)?));
+    TopicKind::ALL.into_iter().filter_map(access).collect()
 }
 
-/// `None` if no broker says.
+/// Returns `None` if no broker answers.
 fn may_read(consumer: &Consumer, topic: &str, timeout: Duration) -> Option<bool> {
     if assignment::partition_count(consumer, topic).is_err_and(|error| is_denial(&error)) {
         return Some(false);
@@ -157,59 +165,65 @@ fn may_read(consumer: &Consumer, topic: &str, timeout: Duration) -> Option<bool>
     let mut list = TopicPartitionList::new();
     list.add_partition_offset(topic, 0, Offset::End).ok()?;
     consumer.assign(&list).ok()?;
-    let (started, mut answer) = (Instant::now(), None);
-    while let Some(left) = timeout.checked_sub(started.elapsed()).filter(|_| answer.is_none()) {
-        match clients::poll(consumer, left) {
-            Some(Ok(message)) if message.topic() == topic => answer = Some(true),
-            Some(Err(KafkaError::PartitionEOF(_))) => answer = Some(true),
-            Some(Err(error)) if is_denial(&error) => answer = Some(false),
+    let (started, mut may_read) = (Instant::now(), None);
+    while let Some(remaining) =
+        timeout.checked_sub(started.elapsed()).filter(|_| may_read.is_none())
+    {
+        match clients::poll(consumer, remaining) {
+            Some(Ok(message)) if message.topic() == topic => may_read = Some(true),
+            Some(Err(KafkaError::PartitionEOF(_))) => may_read = Some(true),
+            Some(Err(error)) if is_denial(&error) => may_read = Some(false),
             Some(Ok(_) | Err(_)) | None => {}
         }
     }
-    // It is assigned anew before it is read from again.
+    // A failure is harmless: the next check assigns other partitions before it reads.
     let _ = consumer.unassign();
-    answer
+    may_read
 }
 
-fn look_at(
+/// Reads the record at each expected offset, and reports its state. Removes the partitions that are done.
+fn check_topic(
     consumer: &Consumer,
     topic: &str,
-    open: &mut BTreeMap<i32, RecordFingerprint>,
+    expected: &mut BTreeMap<i32, RecordFingerprint>,
     timeout: Duration,
-    mut tell: impl FnMut(i32, RecordFingerprint, Seen),
+    mut report: impl FnMut(i32, RecordFingerprint, RecordState),
 ) -> KafkaResult<()> {
     let mut list = TopicPartitionList::new();
-    for (partition, mark) in &*open {
-        list.add_partition_offset(topic, *partition, Offset::Offset(mark.offset))?;
+    for (partition, record) in &*expected {
+        list.add_partition_offset(topic, *partition, Offset::Offset(record.offset))?;
     }
     consumer.assign(&list)?;
     let started = Instant::now();
-    while let Some(left) = timeout.checked_sub(started.elapsed()).filter(|_| !open.is_empty()) {
-        match clients::poll(consumer, left) {
+    while let Some(remaining) =
+        timeout.checked_sub(started.elapsed()).filter(|_| !expected.is_empty())
+    {
+        match clients::poll(consumer, remaining) {
             Some(Ok(message)) if message.topic() == topic => {
                 let partition = message.partition();
-                if let Some(mark) = open.remove(&partition) {
-                    tell(partition, mark, compare(mark, message.offset(), || digest(&message)));
+                if let Some(record) = expected.remove(&partition) {
+                    let state = compare(record, message.offset(), || digest(&message));
+                    report(partition, record, state);
                 }
             }
             Some(Err(KafkaError::PartitionEOF(partition))) => {
-                if let Some(mark) = open.remove(&partition) {
-                    tell(partition, mark, Seen::Gone);
+                if let Some(record) = expected.remove(&partition) {
+                    report(partition, record, RecordState::Gone);
                 }
             }
-            // Whatever else is wrong is tried again by the client, and heard where records are read.
+            // librdkafka retries other errors, and the reading client reports them.
             Some(Ok(_) | Err(_)) | None => {}
         }
     }
     consumer.unassign()
 }
 
-fn compare(mark: RecordFingerprint, offset: i64, digest: impl FnOnce() -> u64) -> Seen {
-    if offset != mark.offset {
-        Seen::Gone
-    } else if digest() == mark.digest {
-        Seen::Same
+fn compare(record: RecordFingerprint, offset: i64, digest: impl FnOnce() -> u64) -> RecordState {
+    if offset != record.offset {
+        RecordState::Gone
+    } else if digest() == record.digest {
+        RecordState::Unchanged
     } else {
-        Seen::Another
+        RecordState::Changed
     }
 }

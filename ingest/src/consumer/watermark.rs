@@ -1,9 +1,9 @@
-//! Up to which broker time every partition is consumed: state expires by it.
+//! The low watermark: the broker time up to which every partition is consumed. State expires by it.
 //!
-//! Of a partition with records it is told by their broker timestamps: the least of each batch,
-//! since producers may stamp records out of order, and never later than this machine's clock,
-//! since one of them may be wrong by years. A partition without records is asked for its end now
-//! and then: once it is consumed up to there, it is as far as any other was when it was asked.
+//! The watermark of a partition with records is the least broker timestamp of each batch, because producers may stamp
+//! records out of order. It is never later than this machine's clock, because a timestamp may be wrong by years. For
+//! partitions without records the end offset is fetched regularly: once a partition is consumed up to there, its
+//! watermark is the highest one of any partition when the end was fetched.
 
 use std::collections::BTreeMap;
 
@@ -16,23 +16,23 @@ use crate::kafka::topics::TopicKind;
 #[derive(Debug, Default)]
 pub struct LowWatermark {
     partitions: BTreeMap<(TopicKind, i32), Partition>,
-    /// The furthest of any partition.
+    /// The highest watermark of any partition.
     newest: Option<EventTime>,
-    /// The least of all partitions, as it was handed on.
+    /// The least watermark of all partitions after the last batch.
     until: Option<EventTime>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Partition {
     until: Option<EventTime>,
-    /// The least broker timestamp of the batch under way.
+    /// The least broker timestamp of the unfinished batch.
     least_ms: Option<i64>,
-    /// Its end, and how far the furthest partition was before it was asked for.
+    /// Its end offset, and the highest watermark of any partition before that was fetched.
     end: Option<(i64, EventTime)>,
 }
 
 impl LowWatermark {
-    /// Goes on from what was consumed before.
+    /// Continues from the watermark of an earlier run.
     pub fn new(until: Option<EventTime>) -> Self {
         Self { newest: until, until, ..Self::default() }
     }
@@ -43,26 +43,26 @@ impl LowWatermark {
         }
     }
 
-    /// Takes a record's broker timestamp, and says whether it is so far behind what is consumed
-    /// already that state which it needs may have expired.
-    pub fn take(&mut self, topic: TopicKind, partition: i32, broker_ms: i64) -> bool {
+    /// Records a broker timestamp. Returns true if the record is late: so far before the low watermark that state
+    /// which it needs may have expired.
+    pub fn observe(&mut self, topic: TopicKind, partition: i32, broker_ms: i64) -> bool {
         let partition = self.partitions.entry((topic, partition)).or_default();
         partition.least_ms = Some(partition.least_ms.map_or(broker_ms, |ms| ms.min(broker_ms)));
         let allowed_ms = self.until.map_or(0, |until| until.minus(DISORDER_MS).millis());
         u64::try_from(broker_ms).unwrap_or(0) < allowed_ms
     }
 
-    /// Takes where the broker says that partitions end.
-    pub fn ask(&mut self, extents: &PartitionWatermarks) {
+    /// Records the end offsets that the brokers report.
+    pub fn set_ends(&mut self, watermarks: &PartitionWatermarks) {
         let Some(newest) = self.newest else { return };
-        for (partition, extent) in extents {
+        for (partition, watermarks) in watermarks {
             if let Some(partition) = self.partitions.get_mut(partition) {
-                partition.end = Some((extent.high, newest));
+                partition.end = Some((watermarks.high, newest));
             }
         }
     }
 
-    /// A partition is consumed up to here.
+    /// Records that a partition is consumed up to `next_offset`.
     pub fn reach(&mut self, topic: TopicKind, partition: i32, next_offset: i64) {
         let Some(partition) = self.partitions.get_mut(&(topic, partition)) else { return };
         partition.end.take_if(|(end, newest)| {
@@ -74,19 +74,18 @@ impl LowWatermark {
         });
     }
 
-    /// Up to which broker time each partition is consumed, as far as it was heard of.
+    /// Returns the watermark of each partition for which it is known.
     pub fn of_partitions(&self) -> impl Iterator<Item = ((TopicKind, i32), EventTime)> {
         let partitions = self.partitions.iter();
         partitions.filter_map(|(partition, low_watermark)| Some((*partition, low_watermark.until?)))
     }
 
-    /// Forgets what was asked: partitions are taken up anew, and what was heard of them is old.
+    /// Forgets the end offsets, which are outdated once partitions are assigned again.
     pub fn forget_ends(&mut self) {
         self.partitions.values_mut().for_each(|partition| partition.end = None);
     }
 
-    /// How far all partitions are consumed with the batch under way; `None` while one of them has
-    /// not been heard of.
+    /// Ends the batch, and returns the low watermark after it; `None` while that of any partition is unknown.
     pub fn finish_batch(&mut self, now: EventTime) -> Option<EventTime> {
         for partition in self.partitions.values_mut() {
             let now_ms = i64::try_from(now.millis()).unwrap_or(i64::MAX);
@@ -130,80 +129,84 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_partition_tells() {
+    fn the_slowest_partition_determines_the_watermark() {
         let mut low_watermark = two();
-        low_watermark.take(Clicks, 0, 5_000);
+        low_watermark.observe(Clicks, 0, 5_000);
         assert_eq!(finish(&mut low_watermark), None, "nothing is known of activations");
-        low_watermark.take(Activations, 0, 3_000);
+        low_watermark.observe(Activations, 0, 3_000);
         assert_eq!(finish(&mut low_watermark), Some(3_000));
-        low_watermark.take(Clicks, 0, 9_000);
+        low_watermark.observe(Clicks, 0, 9_000);
         assert_eq!(finish(&mut low_watermark), Some(3_000));
-        low_watermark.take(Activations, 0, 7_000);
-        low_watermark.take(Activations, 0, 8_000);
+        low_watermark.observe(Activations, 0, 7_000);
+        low_watermark.observe(Activations, 0, 8_000);
         assert_eq!(finish(&mut low_watermark), Some(7_000), "the least of a batch");
-        low_watermark.take(Activations, 0, 100);
+        low_watermark.observe(Activations, 0, 100);
         assert_eq!(finish(&mut low_watermark), Some(7_000), "never back");
     }
 
     #[test]
-    fn no_record_is_from_the_future() {
+    fn no_watermark_is_in_the_future() {
         let mut low_watermark = two();
-        low_watermark.take(Clicks, 0, i64::MAX);
-        low_watermark.take(Activations, 0, NOW + 1);
+        low_watermark.observe(Clicks, 0, i64::MAX);
+        low_watermark.observe(Activations, 0, NOW + 1);
         assert_eq!(finish(&mut low_watermark), Some(NOW));
         let mut low_watermark = two();
-        low_watermark.take(Clicks, 0, -1);
-        low_watermark.take(Activations, 0, NOW);
-        assert_eq!(finish(&mut low_watermark), None, "before 1970 is no time");
+        low_watermark.observe(Clicks, 0, -1);
+        low_watermark.observe(Activations, 0, NOW);
+        assert_eq!(finish(&mut low_watermark), None, "a time before 1970 is invalid");
     }
 
-    fn extents(high: i64) -> PartitionWatermarks {
+    fn watermarks(high: i64) -> PartitionWatermarks {
         PartitionWatermarks::from([((Activations, 0), Watermarks { low: 0, high })])
     }
 
     #[test]
-    fn a_partition_at_its_end_is_as_far_as_any_was_when_it_was_asked() {
+    fn a_partition_at_its_end_has_the_highest_watermark_when_the_end_was_fetched() {
         let mut low_watermark = two();
-        low_watermark.ask(&extents(0));
+        low_watermark.set_ends(&watermarks(0));
         low_watermark.reach(Activations, 0, 0);
-        low_watermark.take(Clicks, 0, 5_000);
-        assert_eq!(finish(&mut low_watermark), None, "nothing was known when it was asked");
-        low_watermark.ask(&extents(2));
-        low_watermark.take(Clicks, 0, 6_000);
+        low_watermark.observe(Clicks, 0, 5_000);
+        assert_eq!(
+            finish(&mut low_watermark),
+            None,
+            "no watermark was known when the end was fetched"
+        );
+        low_watermark.set_ends(&watermarks(2));
+        low_watermark.observe(Clicks, 0, 6_000);
         low_watermark.reach(Activations, 0, 1);
         assert_eq!(finish(&mut low_watermark), None, "one record is left");
         low_watermark.reach(Activations, 0, 2);
         assert_eq!(finish(&mut low_watermark), Some(5_000));
-        low_watermark.ask(&extents(2));
+        low_watermark.set_ends(&watermarks(2));
         low_watermark.forget_ends();
         low_watermark.reach(Activations, 0, 2);
         assert_eq!(finish(&mut low_watermark), Some(5_000));
     }
 
     #[test]
-    fn it_goes_on_after_a_restart() {
+    fn the_watermark_continues_after_a_restart() {
         let mut low_watermark = LowWatermark::new(Some(at(5_000)));
         low_watermark.set_partitions(&clicks_and_activations());
-        low_watermark.ask(&extents(3));
-        low_watermark.take(Clicks, 0, 9_000);
+        low_watermark.set_ends(&watermarks(3));
+        low_watermark.observe(Clicks, 0, 9_000);
         assert_eq!(finish(&mut low_watermark), Some(5_000));
         low_watermark.reach(Activations, 0, 3);
         assert_eq!(finish(&mut low_watermark), Some(5_000));
-        low_watermark.ask(&extents(3));
+        low_watermark.set_ends(&watermarks(3));
         low_watermark.reach(Activations, 0, 3);
         assert_eq!(finish(&mut low_watermark), Some(9_000));
     }
 
     #[test]
-    fn records_far_behind_are_noticed() {
+    fn late_records_are_detected() {
         let disorder = i64::try_from(DISORDER_MS).unwrap();
         let mut low_watermark = two();
         for topic in [Clicks, Activations] {
-            assert!(!low_watermark.take(topic, 0, NOW));
+            assert!(!low_watermark.observe(topic, 0, NOW));
         }
         finish(&mut low_watermark);
-        assert!(!low_watermark.take(Clicks, 0, NOW - disorder));
-        assert!(low_watermark.take(Clicks, 0, NOW - disorder - 1));
-        assert!(low_watermark.take(Clicks, 0, i64::MIN));
+        assert!(!low_watermark.observe(Clicks, 0, NOW - disorder));
+        assert!(low_watermark.observe(Clicks, 0, NOW - disorder - 1));
+        assert!(low_watermark.observe(Clicks, 0, i64::MIN));
     }
 }

@@ -1,4 +1,4 @@
-//! Which partitions are read, and from where: the store's positions against what the broker has.
+//! Finds partitions, watermarks and committed offsets, and checks positions against them.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,21 +16,20 @@ use super::partitions::{PartitionWatermarks, Partitions};
 use super::topics::{PerTopic, TopicKind, TopicNames};
 use super::watermarks::Watermarks;
 
-/// A look at the cluster takes at most this long.
-pub const LOOK_TIMEOUT: Duration = Duration::from_secs(3);
+/// Timeout of each request to the cluster.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Why the topics' partitions are not known.
+/// Why the topics' partitions cannot be found.
 #[derive(Debug)]
 pub enum Unfound {
-    /// The cluster answers that there is no such topic, which it does for a moment after one
-    /// was created too.
+    /// The topic does not exist, or was created a moment ago.
     NoTopic(TopicKind),
-    /// The cluster does not let us look at it.
+    /// The user has no permission to describe the topic.
     Denied(TopicKind),
     Unreachable(KafkaError),
 }
 
-/// Asks the cluster for the topics' partitions.
+/// Finds all partitions of the topics.
 pub fn find_partitions(consumer: &Consumer, names: &TopicNames) -> Result<Partitions, Unfound> {
     let mut counts = PerTopic::default();
     for topic in TopicKind::ALL {
@@ -42,14 +41,14 @@ pub fn find_partitions(consumer: &Consumer, names: &TopicNames) -> Result<Partit
     Ok(Partitions::all(&counts))
 }
 
-/// Whether Kafka's rules of who may do what are the reason.
+/// Returns true if the user has no permission.
 pub fn is_denial(error: &KafkaError) -> bool {
     error.rdkafka_error_code() == Some(RDKafkaErrorCode::TopicAuthorizationFailed)
 }
 
-/// `None` if there is no such topic.
+/// Returns the number of partitions of a topic; `None` if it does not exist.
 pub fn partition_count(consumer: &Consumer, name: &str) -> KafkaResult<Option<usize>> {
-    let metadata = consumer.fetch_metadata(Some(name), LOOK_TIMEOUT)?;
+    let metadata = consumer.fetch_metadata(Some(name), REQUEST_TIMEOUT)?;
     let Some(topic) = metadata.topics().first() else { return Ok(None) };
     match topic.error() {
         None => Ok(Some(topic.partitions().len()).filter(|count| *count > 0)),
@@ -58,19 +57,19 @@ pub fn partition_count(consumer: &Consumer, name: &str) -> KafkaResult<Option<us
     }
 }
 
-/// Asks the brokers for the oldest and the last offset of every partition, in one request each. A client
-/// that reads only what is committed would be told where the first open transaction begins.
+/// Fetches the watermarks of every partition, with one request for the low ones and one for the high ones. The client
+/// must read uncommitted records: with `read_committed`, brokers return the last stable offset as the high watermark.
 pub fn find_watermarks(
-    looker: &Consumer,
+    inspector: &Consumer,
     names: &TopicNames,
     partitions: &Partitions,
 ) -> KafkaResult<PartitionWatermarks> {
-    let extents = fetch_watermarks(looker, names, partitions);
-    if !extents.as_ref().is_ok_and(|extents| extents.len() == partitions.len()) {
-        // It fetches nothing, and would not hear of leaders that have changed.
-        let _ = find_partitions(looker, names);
+    let watermarks = fetch_watermarks(inspector, names, partitions);
+    if !watermarks.as_ref().is_ok_and(|watermarks| watermarks.len() == partitions.len()) {
+        // A client that fetches nothing learns of new leaders only by a metadata request.
+        let _ = find_partitions(inspector, names);
     }
-    extents
+    watermarks
 }
 
 fn fetch_watermarks(
@@ -81,32 +80,32 @@ fn fetch_watermarks(
     if partitions.is_empty() {
         return Ok(PartitionWatermarks::new());
     }
-    let ends = |of: Offset| -> KafkaResult<HashMap<(String, i32), Offset>> {
-        let asked = list(names, partitions, |_, _| of)?;
-        Ok(consumer.offsets_for_times(asked, LOOK_TIMEOUT)?.to_topic_map())
+    let fetch = |of: Offset| -> KafkaResult<HashMap<(String, i32), Offset>> {
+        let request = list(names, partitions, |_, _| of)?;
+        Ok(consumer.offsets_for_times(request, REQUEST_TIMEOUT)?.to_topic_map())
     };
-    let (lows, highs) = (ends(Offset::Beginning)?, ends(Offset::End)?);
-    let mut extents = PartitionWatermarks::new();
+    let (lows, highs) = (fetch(Offset::Beginning)?, fetch(Offset::End)?);
+    let mut watermarks = PartitionWatermarks::new();
     for (topic, partition) in partitions.iter() {
         let key = (names.of(topic).to_string(), partition);
         if let (Some(Offset::Offset(low)), Some(Offset::Offset(high))) =
             (lows.get(&key), highs.get(&key))
         {
-            extents.insert((topic, partition), Watermarks { low: *low, high: *high });
+            watermarks.insert((topic, partition), Watermarks { low: *low, high: *high });
         }
     }
-    Ok(extents)
+    Ok(watermarks)
 }
 
-/// Every partition that is not held, from its position, or from its beginning where none is known.
+/// Lists every partition that is not paused with its position, or its beginning if it has none.
 pub fn assignment(
     names: &TopicNames,
     partitions: &Partitions,
     offsets: &Offsets,
-    is_held: impl Fn(TopicKind, i32) -> bool,
+    is_paused: impl Fn(TopicKind, i32) -> bool,
 ) -> KafkaResult<TopicPartitionList> {
     let mut list = TopicPartitionList::new();
-    let read = partitions.iter().filter(|(topic, partition)| !is_held(*topic, *partition));
+    let read = partitions.iter().filter(|(topic, partition)| !is_paused(*topic, *partition));
     for (topic, partition) in read {
         let next = offsets.next(topic, partition);
         let next = next.map_or(Offset::Beginning, Offset::Offset);
@@ -115,12 +114,12 @@ pub fn assignment(
     Ok(list)
 }
 
-/// That every position can be read on from. Partitions whose extent is unknown pass: the broker
-/// refuses a wrong offset when it is asked for it.
+/// Checks that every position is within the watermarks of its partition. Partitions with unknown watermarks pass: the
+/// broker rejects a wrong offset when it is fetched.
 pub fn check(
     names: &TopicNames,
     partitions: &Partitions,
-    extents: &PartitionWatermarks,
+    watermarks: &PartitionWatermarks,
     offsets: &Offsets,
 ) -> Result<(), IngestError> {
     for (topic, partition, wanted) in offsets.iter() {
@@ -129,7 +128,7 @@ pub fn check(
             let partitions = partitions.count(topic);
             return Err(IngestError::PartitionGone { topic: name, partition, wanted, partitions });
         }
-        match extents.get(&(topic, partition)) {
+        match watermarks.get(&(topic, partition)) {
             Some(Watermarks { low, high }) if !(*low..=*high).contains(&wanted) => {
                 let (low, high) = (*low, *high);
                 return Err(IngestError::OutOfRange { topic: name, partition, wanted, low, high });
@@ -140,44 +139,43 @@ pub fn check(
     Ok(())
 }
 
-/// Records that the group was told of as committed and the store does not have: it is of an earlier moment,
-/// or another one.
+/// Counts of records before the group's offsets that the store does not have: it is older, or a different one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Lost {
-    /// Kafka still has them.
-    pub again: i64,
-    /// Kafka may have had so many more, once: those before its oldest ones.
-    pub gone: i64,
-    /// In partitions of which the store has no position at all.
-    pub unknown: i64,
+pub struct MissingRecords {
+    /// Records that Kafka still has.
+    pub available: i64,
+    /// Records that Kafka has deleted; an upper bound.
+    pub deleted: i64,
+    /// Records in partitions of which the store has no position, deleted ones included.
+    pub without_position: i64,
 }
 
-/// What lies between the store's position of each partition and the group's. The group has none of a
-/// partition that nothing was read of yet, so at the first start of all nothing is lost.
-pub fn find_lost(
+/// Counts the records between the store's position and the group's offset of each partition. The group has no offset
+/// of an unread partition, so at the very first start nothing is missing.
+pub fn find_missing(
     partitions: &Partitions,
-    told: &Offsets,
-    ours: &Offsets,
-    extents: &PartitionWatermarks,
-) -> Lost {
-    let mut lost = Lost::default();
+    group_offsets: &Offsets,
+    store_offsets: &Offsets,
+    watermarks: &PartitionWatermarks,
+) -> MissingRecords {
+    let mut missing = MissingRecords::default();
     for (topic, partition) in partitions.iter() {
-        let Some(told) = told.next(topic, partition) else { continue };
-        let low = extents.get(&(topic, partition)).map_or(0, |extent| extent.low);
-        let (from, gone) = match ours.next(topic, partition) {
+        let Some(group) = group_offsets.next(topic, partition) else { continue };
+        let low = watermarks.get(&(topic, partition)).map_or(0, |watermarks| watermarks.low);
+        let (from, deleted) = match store_offsets.next(topic, partition) {
             Some(next) => (next, 0),
-            None => (low.min(told), low.min(told)),
+            None => (low.min(group), low.min(group)),
         };
-        lost.again += (told - from).max(0);
-        lost.gone += gone;
-        if ours.next(topic, partition).is_none() {
-            lost.unknown += told;
+        missing.available += (group - from).max(0);
+        missing.deleted += deleted;
+        if store_offsets.next(topic, partition).is_none() {
+            missing.without_position += group;
         }
     }
-    lost
+    missing
 }
 
-/// The positions that the group has of partitions.
+/// Fetches the group's committed offsets.
 pub fn find_committed(
     consumer: &Consumer,
     names: &TopicNames,
@@ -187,24 +185,25 @@ pub fn find_committed(
     if partitions.is_empty() {
         return Ok(offsets);
     }
-    let asked = list(names, partitions, |_, _| Offset::Invalid)?;
-    let committed = consumer.committed_offsets(asked, LOOK_TIMEOUT)?;
-    for told in committed.elements() {
-        told.error()?;
-        if let (Some(topic), Offset::Offset(next)) = (names.kind(told.topic()), told.offset()) {
-            offsets.put(topic, told.partition(), next, marks(told.metadata()));
+    let request = list(names, partitions, |_, _| Offset::Invalid)?;
+    let committed = consumer.committed_offsets(request, REQUEST_TIMEOUT)?;
+    for element in committed.elements() {
+        element.error()?;
+        let topic = names.kind(element.topic());
+        if let (Some(topic), Offset::Offset(next)) = (topic, element.offset()) {
+            offsets.set(topic, element.partition(), next, parse_metadata(element.metadata()));
         }
     }
     Ok(offsets)
 }
 
-/// What a position says of records that were read, as [`positions`] writes it.
-fn marks(metadata: &str) -> [Option<RecordFingerprint>; 2] {
-    let (looked_at, last) = metadata.split_once(' ').unwrap_or((metadata, ""));
-    [looked_at, last].map(mark)
+/// Parses the fingerprints of the verified and the last record, as [`positions`] writes them.
+fn parse_metadata(metadata: &str) -> [Option<RecordFingerprint>; 2] {
+    let (verified, last) = metadata.split_once(' ').unwrap_or((metadata, ""));
+    [verified, last].map(parse_fingerprint)
 }
 
-fn mark(text: &str) -> Option<RecordFingerprint> {
+fn parse_fingerprint(text: &str) -> Option<RecordFingerprint> {
     let (offset, digest) = text.split_once(':')?;
     Some(RecordFingerprint {
         offset: offset.parse().ok()?,
@@ -212,25 +211,25 @@ fn mark(text: &str) -> Option<RecordFingerprint> {
     })
 }
 
-/// Positions, each with its marks.
+/// Lists offsets to commit, each with the fingerprints of its records as metadata.
 pub fn positions(names: &TopicNames, offsets: &Offsets) -> KafkaResult<TopicPartitionList> {
     let mut list = TopicPartitionList::new();
     for (topic, partition, next) in offsets.iter() {
-        let mut told = list.add_partition(names.of(topic), partition);
-        told.set_offset(Offset::Offset(next))?;
-        let marks = [offsets.mark(topic, partition), offsets.last(topic, partition)];
-        let marks = marks.into_iter().flatten();
-        let marks: Vec<_> = marks
+        let mut element = list.add_partition(names.of(topic), partition);
+        element.set_offset(Offset::Offset(next))?;
+        let records = [offsets.mark(topic, partition), offsets.last(topic, partition)];
+        let records = records.into_iter().flatten();
+        let records: Vec<_> = records
             .map(|RecordFingerprint { offset, digest }| format!("{offset}:{digest:016x}"))
             .collect();
-        if !marks.is_empty() {
-            told.set_metadata(marks.join(" "));
+        if !records.is_empty() {
+            element.set_metadata(records.join(" "));
         }
     }
     Ok(list)
 }
 
-/// The partitions, each with an offset.
+/// Lists the partitions, each with an offset.
 pub fn list(
     names: &TopicNames,
     partitions: &Partitions,
@@ -251,14 +250,14 @@ mod tests {
         TopicNames::from_fn(|topic| topic.setting().into())
     }
 
-    /// Three partitions; the broker has 10 to 20 of partition 0, nothing is known of partition 1.
+    /// Checks a position among three partitions. Partition 0 has watermarks 10 and 20, those of the others are unknown.
     fn outcome(partition: i32, wanted: i64) -> Result<(), IngestError> {
         let partitions = Partitions::all(&PerTopic::from_fn(|_| 3));
-        let extents =
+        let watermarks =
             PartitionWatermarks::from([((TopicKind::Clicks, 0), Watermarks { low: 10, high: 20 })]);
         let mut offsets = Offsets::default();
-        offsets.put(TopicKind::Clicks, partition, wanted, [None; 2]);
-        check(&names(), &partitions, &extents, &offsets)
+        offsets.set(TopicKind::Clicks, partition, wanted, [None; 2]);
+        check(&names(), &partitions, &watermarks, &offsets)
     }
 
     #[track_caller]
@@ -267,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_are_within_what_the_broker_has() {
+    fn positions_must_be_within_the_watermarks() {
         check_passes(0, 10, true);
         check_passes(0, 20, true);
         check_passes(0, 9, false);
@@ -278,39 +277,43 @@ mod tests {
     }
 
     #[test]
-    fn the_error_says_where_and_how_to_go_on() {
-        let error = outcome(0, 9).expect_err("offset 9 is gone").to_string();
+    fn the_error_names_the_partition_and_the_remedy() {
+        let error = outcome(0, 9).expect_err("offset 9 is below the low watermark").to_string();
         for part in ["kafka.clicks", "partition 0", "offset 9", "10 to 20", "store.path"] {
             assert!(error.contains(part), "{part}: {error}");
         }
     }
 
-    /// One partition, of which the broker has 10 to 20.
+    /// Checks one partition per topic; that of clicks has watermarks 10 and 20.
     #[track_caller]
-    fn check_lost(told: Option<i64>, ours: Option<i64>, expected: Lost) {
+    fn check_missing(group: Option<i64>, store: Option<i64>, expected: MissingRecords) {
         let offsets = |next: Option<i64>| {
             let mut offsets = Offsets::default();
-            next.into_iter().for_each(|next| offsets.put(TopicKind::Clicks, 0, next, [None; 2]));
+            next.into_iter().for_each(|next| offsets.set(TopicKind::Clicks, 0, next, [None; 2]));
             offsets
         };
         let partitions = Partitions::all(&PerTopic::from_fn(|_| 1));
-        let extents =
+        let watermarks =
             PartitionWatermarks::from([((TopicKind::Clicks, 0), Watermarks { low: 10, high: 20 })]);
-        let lost = find_lost(&partitions, &offsets(told), &offsets(ours), &extents);
-        assert_eq!(lost, expected, "{told:?} {ours:?}");
+        let missing = find_missing(&partitions, &offsets(group), &offsets(store), &watermarks);
+        assert_eq!(missing, expected, "{group:?} {store:?}");
     }
 
     #[test]
-    fn what_the_group_was_told_of_and_the_store_does_not_have_is_lost() {
-        let lost = |again, gone, unknown| Lost { again, gone, unknown };
-        check_lost(None, None, Lost::default());
-        check_lost(None, Some(15), Lost::default());
-        check_lost(Some(15), Some(15), Lost::default());
-        check_lost(Some(14), Some(15), Lost::default());
-        check_lost(Some(18), Some(15), lost(3, 0, 0));
-        check_lost(Some(18), None, lost(8, 10, 18));
-        check_lost(Some(7), None, lost(0, 7, 7));
-        check_lost(Some(0), None, Lost::default());
+    fn records_between_the_stores_and_the_groups_offsets_are_missing() {
+        let missing = |available, deleted, without_position| MissingRecords {
+            available,
+            deleted,
+            without_position,
+        };
+        check_missing(None, None, MissingRecords::default());
+        check_missing(None, Some(15), MissingRecords::default());
+        check_missing(Some(15), Some(15), MissingRecords::default());
+        check_missing(Some(14), Some(15), MissingRecords::default());
+        check_missing(Some(18), Some(15), missing(3, 0, 0));
+        check_missing(Some(18), None, missing(8, 10, 18));
+        check_missing(Some(7), None, missing(0, 7, 7));
+        check_missing(Some(0), None, MissingRecords::default());
     }
 
     #[test]
@@ -320,9 +323,9 @@ mod tests {
             _ => 1,
         }));
         let mut offsets = Offsets::default();
-        offsets.put(TopicKind::Clicks, 1, 7, [None; 2]);
-        let is_held = |topic, partition| (topic, partition) == (TopicKind::Effects, 0);
-        let list = assignment(&names(), &partitions, &offsets, is_held).expect("valid offsets");
+        offsets.set(TopicKind::Clicks, 1, 7, [None; 2]);
+        let is_paused = |topic, partition| (topic, partition) == (TopicKind::Effects, 0);
+        let list = assignment(&names(), &partitions, &offsets, is_paused).expect("valid offsets");
         let offset = |topic: &str, partition| {
             list.find_partition(topic, partition).map(|found| found.offset())
         };

@@ -1,4 +1,4 @@
-//! What librdkafka tells by itself: errors, logs, statistics, commits.
+//! Callbacks of librdkafka: errors, logs, statistics, rebalances, results of commits.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,9 +18,10 @@ use super::retry::Throttle;
 use super::statistics::Statistics;
 use super::topics::TopicNames;
 
-/// Whether a broker was reached and would not talk: no waiting helps, but somebody may.
+/// Returns true if a broker refused the connection (authentication, TLS): retrying does not help, the operator must
+/// act.
 fn is_refusal(code: RDKafkaErrorCode, reason: &str) -> bool {
-    // What a broker says of the client's certificate comes once the connection stands.
+    // A broker rejects the client's certificate only after the handshake, and not with one of the codes.
     reason.contains("SSL alert")
         || matches!(
             code,
@@ -32,7 +33,7 @@ fn is_refusal(code: RDKafkaErrorCode, reason: &str) -> bool {
         )
 }
 
-/// What librdkafka tells the consumer's thread while that polls.
+/// State that the callbacks leave for the consumer's thread. librdkafka calls them while that thread polls.
 #[derive(Default)]
 pub struct Callbacks {
     statistics: Mutex<Option<Statistics>>,
@@ -40,26 +41,26 @@ pub struct Callbacks {
     refusals: Throttle,
     refusal: Mutex<Option<String>>,
     commits: AtomicU64,
+    has_logged_failure: AtomicBool,
     commit_failed: AtomicBool,
-    has_untold: AtomicBool,
-    changes: Mutex<VecDeque<Assigned>>,
+    rebalances: Mutex<VecDeque<RawRebalance>>,
     has_changed: AtomicBool,
     is_closing: AtomicBool,
 }
 
-/// What a group says: the partitions given, or that none are any more.
-enum Assigned {
-    Given(TopicPartitionList),
-    Taken { is_lost: bool },
+/// A rebalance as librdkafka reports it. A revocation is of all partitions.
+enum RawRebalance {
+    Assigned(TopicPartitionList),
+    Revoked { is_lost: bool },
 }
 
 impl Callbacks {
-    /// The newest statistics, once.
+    /// Returns the newest statistics, once.
     pub fn take_statistics(&self) -> Option<Statistics> {
         self.statistics.lock().take()
     }
 
-    /// Why a broker was reached and would not talk, in librdkafka's words, until one does.
+    /// Returns why a broker refused the connection, in librdkafka's words, until one accepts it.
     pub fn refusal(&self) -> Option<String> {
         self.refusal.lock().clone()
     }
@@ -68,44 +69,45 @@ impl Callbacks {
         *self.refusal.lock() = refusal;
     }
 
-    /// Commits that the broker answered.
+    /// Returns the number of offset commits that the broker answered.
     pub fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
     }
 
-    /// Whether a commit has failed since it was asked last.
-    pub fn take_unreported(&self) -> bool {
-        self.has_untold.swap(false, Ordering::Relaxed)
+    /// Returns true if an offset commit has failed since the last call.
+    pub fn take_commit_failed(&self) -> bool {
+        self.commit_failed.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether the group has changed anything that was not taken yet.
+    /// Returns true if a rebalance waits to be taken.
     pub fn has_changed(&self) -> bool {
         self.has_changed.load(Ordering::Relaxed)
     }
 
-    /// The next change of the group, once. It waits until that is done: until then nobody reads.
+    /// Returns the next rebalance, once. The group waits until it is applied, and nothing is read until then.
     pub fn take_rebalance(&self, names: &TopicNames) -> Option<Rebalance> {
-        let mut changes = self.changes.lock();
-        let change = changes.pop_front();
-        self.has_changed.store(!changes.is_empty(), Ordering::Relaxed);
-        Some(match change? {
-            Assigned::Given(list) => Rebalance::Assigned(Partitions::of_list(names, &list)),
-            Assigned::Taken { is_lost } => Rebalance::Revoked { is_lost },
+        let mut rebalances = self.rebalances.lock();
+        let rebalance = rebalances.pop_front();
+        self.has_changed.store(!rebalances.is_empty(), Ordering::Relaxed);
+        Some(match rebalance? {
+            RawRebalance::Assigned(list) => Rebalance::Assigned(Partitions::of_list(names, &list)),
+            RawRebalance::Revoked { is_lost } => Rebalance::Revoked { is_lost },
         })
     }
 
-    /// From now on partitions that are taken away are let go of at once: nobody asks any more.
+    /// Unassigns revoked partitions at once from now on, because nothing takes rebalances any more.
     pub fn close(&self) {
         self.is_closing.store(true, Ordering::Relaxed);
     }
 
-    /// Positions are told again: a failure is worth one line, not one a second.
+    /// Records a failed offset commit, which will be retried. Only the first failure is a warning, because there may
+    /// be one a second.
     pub fn commit_failed(&self, error: &KafkaError) {
-        self.has_untold.store(true, Ordering::Relaxed);
-        if self.commit_failed.swap(true, Ordering::Relaxed) {
-            tracing::debug!(%error, "positions cannot be told to kafka");
+        self.commit_failed.store(true, Ordering::Relaxed);
+        if self.has_logged_failure.swap(true, Ordering::Relaxed) {
+            tracing::debug!(%error, "offsets cannot be committed to kafka");
         } else {
-            tracing::warn!(%error, "positions cannot be told to kafka, and are told again");
+            tracing::warn!(%error, "offsets cannot be committed to kafka, retrying");
         }
     }
 }
@@ -124,12 +126,12 @@ impl ClientContext for Callbacks {
                 let mut newest = self.statistics.lock();
                 *newest = Some(parsed);
             }
-            Err(error) => tracing::debug!(%error, "statistics of librdkafka cannot be read"),
+            Err(error) => tracing::debug!(%error, "librdkafka's statistics cannot be parsed"),
         }
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        // Asked for by who reads to an end.
+        // Not an error: a client that reads to the end of a partition enables it.
         if error.rdkafka_error_code() == Some(RDKafkaErrorCode::PartitionEOF) {
             return;
         }
@@ -144,25 +146,27 @@ impl ClientContext for Callbacks {
 }
 
 impl ConsumerContext for Callbacks {
-    /// The reading thread does it: what it has in hand comes first.
+    /// Queues the rebalance for the reading thread, which finishes its work on the old assignment first.
     fn rebalance(
         &self,
         consumer: &BaseConsumer<Self>,
-        what: RDKafkaRespErr,
+        event: RDKafkaRespErr,
         list: &mut TopicPartitionList,
     ) {
         if self.is_closing.load(Ordering::Relaxed) {
             if let Err(error) = consumer.unassign() {
-                tracing::debug!(%error, "partitions cannot be let go of");
+                tracing::debug!(%error, "partitions cannot be unassigned");
             }
             return;
         }
-        self.changes.lock().push_back(match what {
-            RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => Assigned::Given(list.clone()),
-            RDKafkaRespErr::RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS => {
-                Assigned::Taken { is_lost: consumer.assignment_lost() }
+        self.rebalances.lock().push_back(match event {
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => {
+                RawRebalance::Assigned(list.clone())
             }
-            _ => Assigned::Taken { is_lost: true },
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS => {
+                RawRebalance::Revoked { is_lost: consumer.assignment_lost() }
+            }
+            _ => RawRebalance::Revoked { is_lost: true },
         });
         self.has_changed.store(true, Ordering::Relaxed);
     }
@@ -175,10 +179,10 @@ impl ConsumerContext for Callbacks {
     }
 }
 
-/// The admin client's callbacks.
-pub struct Logged;
+/// Callbacks of the admin client, which only log.
+pub struct LogOnly;
 
-impl ClientContext for Logged {
+impl ClientContext for LogOnly {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         log(level, facility, message);
     }
@@ -188,7 +192,8 @@ impl ClientContext for Logged {
     }
 }
 
-/// librdkafka's log as ours. It calls every lost connection an error, and connects again.
+/// Writes librdkafka's log to adtrail's, with errors as warnings: librdkafka logs every lost connection as an error and
+/// reconnects.
 pub fn log(level: RDKafkaLogLevel, facility: &str, message: &str) {
     match level {
         RDKafkaLogLevel::Emerg

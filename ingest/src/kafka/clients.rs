@@ -1,4 +1,4 @@
-//! librdkafka's settings, and the clients that they make.
+//! Creates librdkafka clients, with their settings.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,27 +10,26 @@ use rdkafka::error::KafkaResult;
 use rdkafka::message::BorrowedMessage;
 
 use super::callbacks::Callbacks;
-pub use super::callbacks::{Logged, log};
+pub use super::callbacks::{LogOnly, log};
 use super::error::IngestError;
 use crate::timing::Timing;
 
-/// The longest dead letter, and so the longest record that can be passed.
+/// Maximum size of a dead letter. An invalid record that is larger blocks its partition.
 pub const RECORD_BYTES_MAX: &str = "104857600";
 
-/// A record that is longer than all fetch limits comes alone, if this lets it; and a batch by zstd is
-/// unpacked if no try, each three times the one before, is longer. Nothing bounds batches by other codecs,
-/// and brokers send no more than fetch limits but for one batch: it costs memory only where one needs it.
+/// `receive.message.max.bytes`. Bounds the size of a single record above all fetch limits, which brokers send alone,
+/// and the buffers, each three times the one before, into which librdkafka decompresses a zstd batch; other codecs have
+/// no bound. Brokers exceed the fetch limits by at most one batch, so this uses memory only where a batch needs it.
 const RECEIVED_BYTES_MAX: &str = "1000000000";
 
-/// A record that comes while nothing is there is seen so soon.
+/// Delay between two polls while there are no records.
 const POLL_EVERY: Duration = Duration::from_millis(5);
 
-/// The consumer with what its callbacks bring.
+/// A consumer with its callbacks.
 pub type Consumer = BaseConsumer<Callbacks>;
 
-/// Names that librdkafka knows for settings made below: what the user says under one of them
-/// has to replace ours.
-const OTHER_NAMES: [(&str, &str); 4] = [
+/// librdkafka's aliases of settings that are made below, so that a user's value under an alias replaces ours.
+const ALIASES: [(&str, &str); 4] = [
     ("metadata.broker.list", "bootstrap.servers"),
     ("request.required.acks", "acks"),
     ("queue.buffering.max.ms", "linger.ms"),
@@ -43,8 +42,8 @@ pub fn consumer(kafka: &Kafka, timing: Timing) -> Result<Consumer, IngestError> 
         .map_err(IngestError::of_client)
 }
 
-/// As [`consumer`], as a member of its group: each is given the same partitions of all topics, so that
-/// one of them has all that an app's key brings.
+/// Creates a consumer that is a group member. The range assignor gives each member the same partition numbers of all
+/// topics, so that one member reads all records of an app's key.
 pub fn member(kafka: &Kafka, timing: Timing) -> Result<Consumer, IngestError> {
     let mut client = consumer_config(kafka, timing);
     // The group's leader notices added partitions.
@@ -55,33 +54,33 @@ pub fn member(kafka: &Kafka, timing: Timing) -> Result<Consumer, IngestError> {
     client.create_with_context(Callbacks::default()).map_err(IngestError::of_client)
 }
 
-/// The next record or error. It is waited for by a clock that only goes on: the client itself waits by the
-/// machine's, and for an hour more where that is set back by an hour.
+/// Returns the next record or error, and waits for it by the monotonic clock: librdkafka itself waits by the wall
+/// clock, and so for an hour too long if that is set back by an hour.
 pub fn poll(consumer: &Consumer, wait: Duration) -> Option<KafkaResult<BorrowedMessage<'_>>> {
     let started = Instant::now();
     loop {
         if let Some(polled) = consumer.poll(Duration::ZERO) {
             return Some(polled);
         }
-        let left = wait.checked_sub(started.elapsed()).filter(|left| !left.is_zero())?;
-        thread::sleep(left.min(POLL_EVERY));
+        let remaining =
+            wait.checked_sub(started.elapsed()).filter(|remaining| !remaining.is_zero())?;
+        thread::sleep(remaining.min(POLL_EVERY));
     }
 }
 
-/// Has the client's own thread look at its clock again, for the same reason: it keeps the group and tells
-/// statistics.
+/// Wakes librdkafka's main thread, which does heartbeats and statistics: it would sleep on after the wall clock was set
+/// back.
 pub fn wake(consumer: &Consumer) {
-    // Whatever that thread is asked does.
+    // Any request to that thread wakes it.
     let _ = consumer.group_metadata();
 }
 
-/// Brings what callbacks wait to be told, while nothing is assigned that could be read. A poll that
-/// does not wait brings one thing, and there may be more of them than polls.
+/// Serves pending callbacks while nothing is assigned. A single poll serves only one, and more can be pending.
 pub fn serve(consumer: &Consumer) {
     const TIME: Duration = Duration::from_millis(100);
     let started = Instant::now();
-    while let Some(left) = TIME.checked_sub(started.elapsed()) {
-        let _ = poll(consumer, left);
+    while let Some(remaining) = TIME.checked_sub(started.elapsed()) {
+        let _ = poll(consumer, remaining);
     }
 }
 
@@ -89,15 +88,15 @@ fn consumer_config(kafka: &Kafka, timing: Timing) -> ClientConfig {
     let fetch_wait_ms = timing.fetch_wait_max.as_millis().max(1).to_string();
     let settings = [
         ("group.id", kafka.group.as_str()),
-        // Positions are the store's. Kafka's are told for dashboards, and never obeyed.
+        // Offsets are committed only after the store's commit.
         ("enable.auto.commit", "false"),
         ("enable.auto.offset.store", "false"),
-        // A position that is gone is an error and no reason to go somewhere else.
+        // A position out of range is an error and must not be replaced by another offset.
         ("auto.offset.reset", "error"),
         ("isolation.level", "read_committed"),
         // The default, a second, makes reading a backlog three times as slow.
         ("fetch.queue.backoff.ms", "10"),
-        // Of all partitions together: a backlog is read ahead no further.
+        // Bounds prefetching of a backlog, over all partitions together.
         ("queued.max.messages.kbytes", "16384"),
         ("queued.min.messages", "10000"),
         ("statistics.interval.ms", "1000"),
@@ -107,33 +106,33 @@ fn consumer_config(kafka: &Kafka, timing: Timing) -> ClientConfig {
     client(kafka, &settings)
 }
 
-/// For a command that reads a topic from here to there, and leaves no trace in Kafka. The group is
-/// only named: a user who may read for the service may read for the command.
+/// Creates a client for a command that scans a topic and changes nothing in Kafka. The group is named only so that the
+/// service's ACLs are enough.
 pub fn reader(kafka: &Kafka) -> Result<Consumer, IngestError> {
-    reader_of(kafka, "read_committed")
+    create_reader(kafka, "read_committed")
 }
 
-/// For looking beside the service: it sees what is in a topic, of open transactions too, and so where
-/// partitions really end.
-pub fn looker(kafka: &Kafka) -> Result<Consumer, IngestError> {
-    reader_of(kafka, "read_uncommitted")
+/// Creates a client for checks beside the reading one. It sees the records of open transactions too, and so the high
+/// watermarks.
+pub fn inspector(kafka: &Kafka) -> Result<Consumer, IngestError> {
+    create_reader(kafka, "read_uncommitted")
 }
 
-fn reader_of(kafka: &Kafka, isolation: &str) -> Result<Consumer, IngestError> {
+fn create_reader(kafka: &Kafka, isolation: &str) -> Result<Consumer, IngestError> {
     let settings = [
         ("group.id", kafka.group.as_str()),
         ("receive.message.max.bytes", RECEIVED_BYTES_MAX),
         ("fetch.queue.backoff.ms", "10"),
-        // The next partitions to look at wait for the fetch before, which is long at the end of a log.
+        // The next assignment waits for the running fetch, which takes this long at the end of a log.
         ("fetch.wait.max.ms", "20"),
         ("queued.max.messages.kbytes", "16384"),
     ];
-    // After the user's own: the end of a topic is told by these.
+    // Set after the user's settings, because finding the end of a topic depends on them.
     let forced = [
         ("enable.auto.commit", "false"),
         ("enable.partition.eof", "true"),
         ("isolation.level", isolation),
-        // What expired while others were read is passed over.
+        // Records that expire during a scan are skipped.
         ("auto.offset.reset", "earliest"),
     ];
     let mut client = client(kafka, &settings);
@@ -143,26 +142,26 @@ fn reader_of(kafka: &Kafka, isolation: &str) -> Result<Consumer, IngestError> {
     client.create_with_context(Callbacks::default()).map_err(IngestError::of_client)
 }
 
-/// A producer of transactions. Of all that have one id, the one that began last may write.
+/// Describes a transactional producer. Kafka fences all earlier producers with the same id.
 pub fn transactional(kafka: &Kafka, id: &str) -> ClientConfig {
     let mut producer = producer(kafka);
     producer
         .set("transactional.id", id)
         .set("transaction.timeout.ms", "60000")
-        // Within the transaction's.
+        // Must be shorter than the transaction's.
         .set("message.timeout.ms", "45000")
-        // A transaction ends when all of it is there, however long others would gather.
+        // A commit flushes all records, so a longer delay would only slow it down.
         .set("linger.ms", "5");
     producer
 }
 
-/// For dead letters.
+/// Describes the producer of dead letters.
 pub fn producer(kafka: &Kafka) -> ClientConfig {
     let settings = [
         ("acks", "all"),
         ("enable.idempotence", "true"),
         ("message.max.bytes", RECORD_BYTES_MAX),
-        // So long until the reason of a failure is known; it is tried again.
+        // Time until a failure is reported with its reason; adtrail then retries.
         ("message.timeout.ms", "30000"),
         ("linger.ms", "5"),
     ];
@@ -173,7 +172,7 @@ pub fn admin(kafka: &Kafka) -> ClientConfig {
     client(kafka, &[])
 }
 
-/// The settings of the service's two clients, without brokers to connect to.
+/// Describes the service's two clients without brokers, to check the settings.
 pub fn unconnected(kafka: &Kafka) -> [ClientConfig; 2] {
     [consumer_config(kafka, Timing::default()), producer(kafka)].map(|mut client| {
         client.remove("bootstrap.servers");
@@ -188,11 +187,11 @@ fn client(kafka: &Kafka, settings: &[(&str, &str)]) -> ClientConfig {
         client.set(*key, *value);
     }
     for (key, value) in &kafka.librdkafka {
-        let other_name = OTHER_NAMES.iter().find(|(other, _)| other == key);
-        client.set(other_name.map_or(key.as_str(), |(_, name)| name), value.expose());
+        let alias = ALIASES.iter().find(|(alias, _)| alias == key);
+        client.set(alias.map_or(key.as_str(), |(_, name)| name), value.expose());
     }
-    let is_debugged = kafka.librdkafka.contains_key("debug");
-    let level = if is_debugged { RDKafkaLogLevel::Debug } else { RDKafkaLogLevel::Warning };
+    let has_debug = kafka.librdkafka.contains_key("debug");
+    let level = if has_debug { RDKafkaLogLevel::Debug } else { RDKafkaLogLevel::Warning };
     client.set_log_level(level);
     client
 }
@@ -205,10 +204,10 @@ mod tests {
 
     fn kafka(librdkafka: &[(&str, &str)]) -> Kafka {
         let mut kafka = config::parse("").expect("the defaults are valid").kafka;
-        let own = |(key, value): &(&str, &str)| {
+        let setting = |(key, value): &(&str, &str)| {
             ((*key).to_owned(), ClientSetting::new(Location::Flag, key, value))
         };
-        kafka.librdkafka = librdkafka.iter().map(own).collect();
+        kafka.librdkafka = librdkafka.iter().map(setting).collect();
         kafka
     }
 
@@ -218,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_users_settings_come_last() {
+    fn the_users_settings_take_precedence() {
         check(&[], "acks", Some("all"));
         check(&[("acks", "1")], "acks", Some("1"));
         check(&[("request.required.acks", "1")], "acks", Some("1"));

@@ -1,4 +1,4 @@
-//! Why reading ended. Each message says what to do, where anything can be done.
+//! Errors of this crate. Each message says what to do, if anything can be done.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ pub enum IngestError {
     #[error("librdkafka refuses kafka.librdkafka.{key}: {reason}")]
     Setting { key: String, reason: String },
 
-    #[error("the Kafka client cannot be made: {0}")]
+    #[error("the Kafka client cannot be created: {0}")]
     Client(#[source] KafkaError),
 
-    #[error("the positions of the consumer group can not be moved: {reason}: {group}")]
+    #[error("the consumer group's offsets cannot be moved: {reason}: {group}")]
     Positions { group: String, reason: String },
 
     #[error("the thread that reads Kafka cannot be started: {0}")]
@@ -25,34 +25,34 @@ pub enum IngestError {
 
     #[error(
         "the stored position is not in the topic any more: wanted offset {wanted} of partition \
-         {partition}, the broker has {low} to {high}; events may have been lost; {WAY_ON}: \
+         {partition}, the broker has {low} to {high}; events may have been lost; {REMEDY}: \
          {topic}"
     )]
     OutOfRange { topic: Arc<str>, partition: i32, wanted: i64, low: i64, high: i64 },
 
     #[error(
-        "a partition with a stored position does not exist any more, so the topic was made anew: \
+        "a partition with a stored position does not exist any more, so the topic was recreated: \
          wanted offset {wanted} of partition {partition}, there are {partitions} partitions; \
-         events may have been lost; {WAY_ON}: {topic}"
+         events may have been lost; {REMEDY}: {topic}"
     )]
     PartitionGone { topic: Arc<str>, partition: i32, wanted: i64, partitions: usize },
 
     #[error(
-        "a record that was read is another one now: offset {offset} of partition {partition}; \
-         the topic was made anew, or a broker has lost the end of the partition; events may have been \
-         lost; {WAY_ON}: {topic}"
+        "a record that was read has changed: offset {offset} of partition {partition}; the topic was \
+         recreated, or a broker has lost the end of the partition; events may have been lost; \
+         {REMEDY}: {topic}"
     )]
-    MadeAnew { topic: Arc<str>, partition: i32, offset: i64 },
+    TopicRecreated { topic: Arc<str>, partition: i32, offset: i64 },
 
     #[error(
-        "records cannot be read and would be lost if they were passed over: {error}: {place}; {}",
+        "records cannot be read, and skipping them would lose them: {error}: {location}; {}",
         unreadable_help(*error)
     )]
-    UnreadableAt { place: String, error: RDKafkaErrorCode },
+    UnreadableAt { location: String, error: RDKafkaErrorCode },
 
     #[error(
-        "records cannot be read and would be lost if they were passed over: {0}; check the \
-         broker's log for the partition"
+        "records cannot be read, and skipping them would lose them: {0}; check the broker's log for \
+         the partition"
     )]
     Unreadable(#[source] KafkaError),
 
@@ -70,73 +70,75 @@ pub enum IngestError {
     )]
     NoRegistry { setting: &'static str },
 
-    #[error("the client of the schema registry cannot be made: {0}")]
+    #[error("the client of the schema registry cannot be created: {0}")]
     RegistryClient(#[source] reqwest::Error),
 
-    #[error("the thread that asks the schema registry cannot be started: {0}")]
+    #[error("the schema registry's thread cannot be started: {0}")]
     RegistryThread(#[source] std::io::Error),
 
-    #[error("batches are taken no more")]
+    #[error("the receiver of batches has ended")]
     NoReceiver,
 
-    #[error("there is no such topic: {0}")]
+    #[error("the topic does not exist: {0}")]
     NoSuchTopic(String),
 
     #[error("kafka refuses the connection: {reason}; {REFUSAL_HELP}")]
     Refused { reason: String },
 
-    #[error("kafka does not answer: {error}; {UNREACHABLE_HELP}; asked for: {brokers}")]
+    #[error("kafka does not answer: {error}; {UNREACHABLE_HELP}; brokers: {brokers}")]
     Unreachable { brokers: String, error: KafkaError },
 
-    #[error("the topic cannot be created: {error}; it keeps what was sent: {topic}")]
+    #[error(
+        "the topic that records which dead letters were sent cannot be created: {error}: {topic}"
+    )]
     NotCreated { topic: String, error: String },
 
     #[error(
-        "the topic has cleanup.policy={policy}, and would forget what was sent: set \
+        "the topic has cleanup.policy={policy} and would forget which dead letters were sent: set \
          cleanup.policy=compact: {topic}"
     )]
     NotCompacted { topic: String, policy: String },
 
     #[error(
-        "another run over this topic has taken over, or this one was held up for a minute: what is \
-         not sent yet, the other sends, or the next"
+        "another replay of this topic has taken over, or this one was delayed for over a minute; the \
+         other or the next replay sends the remaining dead letters"
     )]
     TakenOver,
 
-    #[error("kafka does not take what is sent: {0}")]
+    #[error("kafka rejects the dead letters: {0}")]
     Transaction(#[source] KafkaError),
 
     #[error(
-        "some are longer than their topic takes, and stay: raise its max.message.bytes and run \
-         this again; dead letters: {count}"
+        "some dead letters are larger than max.message.bytes of their topic and were not sent: raise it \
+         and run this again; dead letters: {count}"
     )]
     TooLong { count: u64 },
 }
 
-/// What to look at when a broker would not talk.
+/// What to check if a broker refuses the connection.
 pub const REFUSAL_HELP: &str = "check security.protocol, sasl.… and ssl.… in [kafka.librdkafka], and that the user may connect";
 
-/// What to look at when none answers. One that is spoken to in another way than it expects hangs up
-/// without a word, or waits for more.
+/// What to check if no broker answers. One that expects another security protocol closes the connection without an
+/// error, or waits for more bytes.
 pub const UNREACHABLE_HELP: &str =
-    "if one runs there, check security.protocol in [kafka.librdkafka]";
+    "if a broker runs there, check security.protocol in [kafka.librdkafka]";
 
-const WAY_ON: &str = "to go on, restore the topic's records, or begin with a new store \
-                      (store.path), which reads every topic from its beginning";
+const REMEDY: &str = "restore the topic's records, or start with a new store (store.path), which reads every \
+                      topic from its beginning";
 
 fn unreadable_help(error: RDKafkaErrorCode) -> &'static str {
     match error {
         RDKafkaErrorCode::BadCompression => {
-            "a batch by zstd that unpacks to more than a third of \
-             kafka.librdkafka.receive.message.max.bytes may be too large: raise it, to 2147483647 at \
-             most; else check the broker's log for the partition"
+            "a zstd batch may be too large if it decompresses to more than a third of \
+             kafka.librdkafka.receive.message.max.bytes: raise that, to 2147483647 at most; otherwise \
+             check the broker's log for the partition"
         }
         _ => "check the broker's log for the partition",
     }
 }
 
 impl IngestError {
-    /// Of making a client. Values are left out: they can be passwords.
+    /// Converts an error of creating a client. Values of settings are left out, because they can be passwords.
     pub(crate) fn of_client(error: KafkaError) -> Self {
         match error {
             KafkaError::ClientConfig(_, reason, key, _) => Self::Setting { key, reason },

@@ -1,4 +1,4 @@
-//! The positions of the consumer group, for whoever moves a store: nothing is read.
+//! Reads and writes the consumer group's offsets when a store is copied. No records are consumed.
 
 use attribution::ledger::Position;
 use config::Kafka;
@@ -12,18 +12,18 @@ use super::offsets::Offsets;
 use super::topics::TopicNames;
 use crate::timing::Timing;
 
-/// Those that the group has of the three topics' partitions.
+/// Fetches the group's offsets of all partitions of the three topics.
 ///
 /// # Errors
-/// [`IngestError::Positions`] where Kafka does not tell, or somebody is a member of the group.
+/// [`IngestError::Positions`] if Kafka does not return them, or if the group has members.
 pub fn read(kafka: &Kafka) -> Result<Vec<Position>, IngestError> {
     let names = TopicNames::new(&kafka.topics);
     let consumer = clients::consumer(kafka, Timing::default())?;
     refuse_members(kafka, &consumer)?;
     let partitions = assignment::find_partitions(&consumer, &names).map_err(|unfound| {
         let reason = match unfound {
-            Unfound::NoTopic(topic) => format!("there is no topic {}", names.of(topic)),
-            Unfound::Denied(topic) => format!("topic {} may not be read", names.of(topic)),
+            Unfound::NoTopic(topic) => format!("topic {} does not exist", names.of(topic)),
+            Unfound::Denied(topic) => format!("no permission to read topic {}", names.of(topic)),
             Unfound::Unreachable(error) => error.to_string(),
         };
         failure(kafka, reason)
@@ -32,10 +32,10 @@ pub fn read(kafka: &Kafka) -> Result<Vec<Position>, IngestError> {
     Ok(offsets.map_err(|error| failure(kafka, error.to_string()))?.positions(&names))
 }
 
-/// Has the group go on from these.
+/// Commits these positions as the group's offsets.
 ///
 /// # Errors
-/// As of [`read`].
+/// See [`read`].
 pub fn write(kafka: &Kafka, positions: &[Position]) -> Result<(), IngestError> {
     let names = TopicNames::new(&kafka.topics);
     let consumer = clients::consumer(kafka, Timing::default())?;
@@ -45,19 +45,19 @@ pub fn write(kafka: &Kafka, positions: &[Position]) -> Result<(), IngestError> {
     }
     let offsets = Offsets::new(&names, positions);
     let list = assignment::positions(&names, &offsets);
-    let told = list.and_then(|list| consumer.commit(&list, CommitMode::Sync));
-    told.map_err(|error: KafkaError| failure(kafka, error.to_string()))
+    let outcome = list.and_then(|list| consumer.commit(&list, CommitMode::Sync));
+    outcome.map_err(|error: KafkaError| failure(kafka, error.to_string()))
 }
 
-/// Who reads meanwhile would be overtaken, or would overtake.
+/// Fails if the group has members: they would commit offsets too.
 fn refuse_members(kafka: &Kafka, consumer: &clients::Consumer) -> Result<(), IngestError> {
-    let groups = consumer.fetch_group_list(Some(&kafka.group), assignment::LOOK_TIMEOUT);
+    let groups = consumer.fetch_group_list(Some(&kafka.group), assignment::REQUEST_TIMEOUT);
     let groups = groups.map_err(|error| failure(kafka, error.to_string()))?;
     let members: usize = groups.groups().iter().map(|group| group.members().len()).sum();
     if members == 0 {
         return Ok(());
     }
-    Err(failure(kafka, format!("{members} workers are members of it: stop them first")))
+    Err(failure(kafka, format!("the group has {members} members: stop them first")))
 }
 
 fn failure(kafka: &Kafka, reason: String) -> IngestError {

@@ -1,4 +1,4 @@
-//! What this crate asks of librdkafka: clients, topics, offsets.
+//! librdkafka: clients, topics, partitions, offsets, watermarks.
 //!
 //! Start with `clients`.
 

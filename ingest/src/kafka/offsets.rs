@@ -1,4 +1,4 @@
-//! How far each partition is read, and a record of each by which it is known again.
+//! The next offset of each partition, with fingerprints of its records that detect a recreated topic.
 
 use std::collections::BTreeMap;
 
@@ -6,96 +6,97 @@ use attribution::ledger::{Position, RecordFingerprint};
 
 use super::topics::{PerTopic, TopicKind, TopicNames};
 
-/// The next offset of each partition that any was read of, or that is to be read from there on.
+/// The next offset of each partition that is read, or from which reading starts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Offsets(PerTopic<BTreeMap<i32, Read>>);
+pub struct Offsets(PerTopic<BTreeMap<i32, PartitionOffset>>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Read {
+struct PartitionOffset {
     next: i64,
-    /// A record that was there when the topic was looked at last; it is kept with the position.
+    /// A record that the last check found unchanged; it is stored with the position.
     mark: Option<RecordFingerprint>,
-    /// A record that was read since, to be looked at next.
+    /// A record to check next.
     candidate: Option<RecordFingerprint>,
-    /// The last one that was read.
+    /// The last record read.
     last: Option<RecordFingerprint>,
 }
 
 impl Offsets {
-    /// Those of the three topics; other topics' positions are left out.
+    /// Converts the positions of the three topics. Other topics are left out.
     pub fn new(names: &TopicNames, positions: &[Position]) -> Self {
         let mut offsets = Self::default();
         for Position { topic, partition, next_offset, mark, last } in positions {
             if let Some(topic) = names.kind(topic) {
-                offsets.put(topic, *partition, *next_offset, [*mark, *last]);
+                offsets.set(topic, *partition, *next_offset, [*mark, *last]);
             }
         }
         offsets
     }
 
     pub fn next(&self, topic: TopicKind, partition: i32) -> Option<i64> {
-        self.0.of(topic).get(&partition).map(|read| read.next)
+        self.0.of(topic).get(&partition).map(|offset| offset.next)
     }
 
-    /// By which the partition is known again.
+    /// Returns the record by which the topic is recognised after a restart.
     pub fn mark(&self, topic: TopicKind, partition: i32) -> Option<RecordFingerprint> {
-        self.0.of(topic).get(&partition).and_then(|read| read.mark.or(read.candidate))
+        self.0.of(topic).get(&partition).and_then(|offset| offset.mark.or(offset.candidate))
     }
 
-    /// The last record that was read.
+    /// Returns the last record read.
     pub fn last(&self, topic: TopicKind, partition: i32) -> Option<RecordFingerprint> {
-        self.0.of(topic).get(&partition).and_then(|read| read.last)
+        self.0.of(topic).get(&partition).and_then(|offset| offset.last)
     }
 
-    /// Of each partition a record that nobody has looked at since it was read.
+    /// Returns the record of each partition that must be checked next.
     pub fn candidates(&self) -> impl Iterator<Item = (TopicKind, i32, RecordFingerprint)> {
-        self.all().filter_map(|(topic, partition, read)| Some((topic, partition, read.candidate?)))
+        self.all()
+            .filter_map(|(topic, partition, offset)| Some((topic, partition, offset.candidate?)))
     }
 
-    /// A record was read. Where nobody would look at another before, the one before it is looked at once more: this
-    /// one is of the same topic only if that one is still there.
-    pub fn pass(&mut self, topic: TopicKind, partition: i32, mark: RecordFingerprint) {
-        let next = mark.offset + 1;
-        let read = Read { next, mark: None, candidate: None, last: None };
-        let read = self.0.of_mut(topic).entry(partition).or_insert(read);
-        read.next = next;
-        let before = read.last.replace(mark);
-        read.candidate.get_or_insert(before.unwrap_or(mark));
+    /// Advances the next offset past a record. If no check is pending, schedules one of the previous record: this one
+    /// belongs to the same topic only if that one still exists.
+    pub fn advance(&mut self, topic: TopicKind, partition: i32, record: RecordFingerprint) {
+        let next = record.offset + 1;
+        let new = PartitionOffset { next, mark: None, candidate: None, last: None };
+        let offset = self.0.of_mut(topic).entry(partition).or_insert(new);
+        offset.next = next;
+        let previous = offset.last.replace(record);
+        offset.candidate.get_or_insert(previous.unwrap_or(record));
     }
 
-    /// A partition is read up to here; its mark is looked at next, and then the last record.
-    pub fn put(
+    /// Sets the next offset of a partition, and schedules checks of its mark and then of its last record.
+    pub fn set(
         &mut self,
         topic: TopicKind,
         partition: i32,
         next: i64,
         [mark, last]: [Option<RecordFingerprint>; 2],
     ) {
-        let read = Read { next, mark, candidate: mark.or(last), last };
-        self.0.of_mut(topic).insert(partition, read);
+        let offset = PartitionOffset { next, mark, candidate: mark.or(last), last };
+        self.0.of_mut(topic).insert(partition, offset);
     }
 
-    /// Takes the other's partitions, in the place of its own.
-    pub fn put_all(&mut self, other: &Self) {
+    /// Copies all partitions of `other`, replacing those that exist here.
+    pub fn set_all(&mut self, other: &Self) {
         for topic in TopicKind::ALL {
             self.0.of_mut(topic).extend(other.0.of(topic));
         }
     }
 
-    /// A candidate was looked at: it is there, or it is there no more, as records go. The next one is what
-    /// was read last by now.
-    pub fn settle(
+    /// Applies the check of a candidate: it is present and becomes the mark, or it is gone, as records expire. The
+    /// last record read becomes the next candidate.
+    pub fn apply_check(
         &mut self,
         topic: TopicKind,
         partition: i32,
-        mark: RecordFingerprint,
-        is_there: bool,
+        record: RecordFingerprint,
+        is_present: bool,
     ) {
-        let read = self.0.of_mut(topic).get_mut(&partition);
-        if let Some(read) = read.filter(|read| read.candidate == Some(mark)) {
-            read.candidate = read.last.filter(|last| last.offset > mark.offset);
-            read.mark =
-                if is_there { Some(mark) } else { read.mark.filter(|other| *other != mark) };
+        let offset = self.0.of_mut(topic).get_mut(&partition);
+        if let Some(offset) = offset.filter(|offset| offset.candidate == Some(record)) {
+            offset.candidate = offset.last.filter(|last| last.offset > record.offset);
+            offset.mark =
+                if is_present { Some(record) } else { offset.mark.filter(|mark| *mark != record) };
         }
     }
 
@@ -104,13 +105,14 @@ impl Offsets {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (TopicKind, i32, i64)> {
-        self.all().map(|(topic, partition, read)| (topic, partition, read.next))
+        self.all().map(|(topic, partition, offset)| (topic, partition, offset.next))
     }
 
-    fn all(&self) -> impl Iterator<Item = (TopicKind, i32, &Read)> {
-        let of =
-            |topic| self.0.of(topic).iter().map(move |(partition, read)| (topic, *partition, read));
-        TopicKind::ALL.into_iter().flat_map(of)
+    fn all(&self) -> impl Iterator<Item = (TopicKind, i32, &PartitionOffset)> {
+        let of_topic = |topic| {
+            self.0.of(topic).iter().map(move |(partition, offset)| (topic, *partition, offset))
+        };
+        TopicKind::ALL.into_iter().flat_map(of_topic)
     }
 
     pub fn positions(&self, names: &TopicNames) -> Vec<Position> {
@@ -129,44 +131,44 @@ impl Offsets {
 mod tests {
     use super::*;
 
-    fn mark(offset: i64) -> RecordFingerprint {
+    fn record(offset: i64) -> RecordFingerprint {
         RecordFingerprint { offset, digest: offset as u64 }
     }
 
     fn candidates(offsets: &Offsets) -> Vec<i64> {
-        offsets.candidates().map(|(_, _, mark)| mark.offset).collect()
+        offsets.candidates().map(|(_, _, candidate)| candidate.offset).collect()
     }
 
     #[test]
-    fn after_the_first_record_since_a_look_the_last_is_looked_at() {
+    fn the_last_record_is_checked_after_the_first_one_since_a_check() {
         let (topic, mut offsets) = (TopicKind::Clicks, Offsets::default());
-        [3, 4, 5].into_iter().for_each(|offset| offsets.pass(topic, 0, mark(offset)));
+        [3, 4, 5].into_iter().for_each(|offset| offsets.advance(topic, 0, record(offset)));
         assert_eq!((candidates(&offsets), offsets.next(topic, 0)), (vec![3], Some(6)));
-        offsets.settle(topic, 0, mark(3), true);
-        assert_eq!((offsets.mark(topic, 0), candidates(&offsets)), (Some(mark(3)), vec![5]));
-        offsets.pass(topic, 0, mark(6));
-        assert_eq!((candidates(&offsets), offsets.last(topic, 0)), (vec![5], Some(mark(6))));
-        offsets.settle(topic, 0, mark(5), true);
-        offsets.settle(topic, 0, mark(6), true);
-        // Nothing has come since.
-        assert_eq!((offsets.mark(topic, 0), candidates(&offsets)), (Some(mark(6)), vec![]));
-        // What comes now may be another topic's.
-        [7, 8].into_iter().for_each(|offset| offsets.pass(topic, 0, mark(offset)));
-        assert_eq!((offsets.mark(topic, 0), candidates(&offsets)), (Some(mark(6)), vec![6]));
-        offsets.settle(topic, 0, mark(6), true);
+        offsets.apply_check(topic, 0, record(3), true);
+        assert_eq!((offsets.mark(topic, 0), candidates(&offsets)), (Some(record(3)), vec![5]));
+        offsets.advance(topic, 0, record(6));
+        assert_eq!((candidates(&offsets), offsets.last(topic, 0)), (vec![5], Some(record(6))));
+        offsets.apply_check(topic, 0, record(5), true);
+        offsets.apply_check(topic, 0, record(6), true);
+        // No record was read since.
+        assert_eq!((offsets.mark(topic, 0), candidates(&offsets)), (Some(record(6)), vec![]));
+        // The following records may belong to a recreated topic.
+        [7, 8].into_iter().for_each(|offset| offsets.advance(topic, 0, record(offset)));
+        assert_eq!((offsets.mark(topic, 0), candidates(&offsets)), (Some(record(6)), vec![6]));
+        offsets.apply_check(topic, 0, record(6), true);
         assert_eq!(candidates(&offsets), [8]);
     }
 
     #[test]
-    fn what_is_kept_is_looked_at_before_reading() {
+    fn stored_records_are_checked_before_reading() {
         let topic = TopicKind::Effects;
         let mut offsets = Offsets::default();
-        offsets.put(topic, 2, 9, [Some(mark(4)), Some(mark(8))]);
+        offsets.set(topic, 2, 9, [Some(record(4)), Some(record(8))]);
         assert_eq!(candidates(&offsets), [4]);
-        // It has expired.
-        offsets.settle(topic, 2, mark(4), false);
-        assert_eq!((offsets.mark(topic, 2), candidates(&offsets)), (Some(mark(8)), vec![8]));
-        offsets.put(topic, 2, 9, [None, Some(mark(8))]);
+        // The mark has expired.
+        offsets.apply_check(topic, 2, record(4), false);
+        assert_eq!((offsets.mark(topic, 2), candidates(&offsets)), (Some(record(8)), vec![8]));
+        offsets.set(topic, 2, 9, [None, Some(record(8))]);
         assert_eq!(candidates(&offsets), [8]);
     }
 }

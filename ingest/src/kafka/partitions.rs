@@ -7,25 +7,26 @@ use rdkafka::topic_partition_list::TopicPartitionList;
 use super::topics::{PerTopic, TopicKind, TopicNames};
 use super::watermarks::Watermarks;
 
-/// The partitions that are read.
+/// A set of partitions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Partitions(BTreeSet<(TopicKind, i32)>);
 
-/// What the broker has of each partition.
+/// The watermarks of each partition.
 pub type PartitionWatermarks = BTreeMap<(TopicKind, i32), Watermarks>;
 
 impl Partitions {
-    /// All of topics that have so many.
+    /// Returns all partitions of topics with these partition counts.
     pub fn all(counts: &PerTopic<usize>) -> Self {
         let of = |topic| (0..).take(*counts.of(topic)).map(move |partition| (topic, partition));
         Self(TopicKind::ALL.into_iter().flat_map(of).collect())
     }
 
-    /// Those that a group gives.
+    /// Returns the partitions of an assignment. Other topics are left out.
     pub fn of_list(names: &TopicNames, list: &TopicPartitionList) -> Self {
         let elements = list.elements();
         let of = |(topic, partition): (&str, i32)| Some((names.kind(topic)?, partition));
-        Self(elements.iter().filter_map(|given| of((given.topic(), given.partition()))).collect())
+        let elements = elements.iter().map(|element| (element.topic(), element.partition()));
+        Self(elements.filter_map(of).collect())
     }
 
     pub fn len(&self) -> usize {

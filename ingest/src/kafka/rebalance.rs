@@ -1,12 +1,12 @@
-//! Changes of the partitions that a member of the group has.
+//! Rebalances of the consumer group.
 
 use super::partitions::Partitions;
 
-/// What the group has changed.
+/// A change of the partitions that are assigned to this member.
 #[derive(Debug)]
 pub enum Rebalance {
-    /// These partitions are this member's now, and no others.
+    /// The complete new assignment.
     Assigned(Partitions),
-    /// It has none any more. Somebody else may read them already if they are lost.
+    /// All partitions were revoked. If they are lost, another member may read them already.
     Revoked { is_lost: bool },
 }

@@ -1,4 +1,4 @@
-//! Trying again, and not saying so too often.
+//! Retry delays, and a limit on repeated warnings.
 
 use std::time::{Duration, Instant};
 
@@ -9,12 +9,12 @@ use crate::timing::Timing;
 
 const WARN_EVERY: Duration = Duration::from_secs(60);
 
-/// Delays before retries, without end.
+/// Returns the delays before retries, without end.
 pub fn delays(timing: Timing) -> impl Iterator<Item = Duration> {
     backoff(timing).build()
 }
 
-/// Delays that double up to a bound, without end.
+/// Returns a back-off whose delays double up to a bound, without end.
 pub fn backoff(timing: Timing) -> ExponentialBuilder {
     ExponentialBuilder::new()
         .with_min_delay(timing.retry_delay_min)
@@ -27,11 +27,11 @@ pub fn backoff(timing: Timing) -> ExponentialBuilder {
 pub struct Throttle(Mutex<Option<Instant>>);
 
 impl Throttle {
-    pub fn warn(&self, say: impl FnOnce()) {
-        let mut said = self.0.lock();
-        if said.is_none_or(|said| said.elapsed() >= WARN_EVERY) {
-            *said = Some(Instant::now());
-            say();
+    pub fn warn(&self, log: impl FnOnce()) {
+        let mut logged_at = self.0.lock();
+        if logged_at.is_none_or(|logged_at| logged_at.elapsed() >= WARN_EVERY) {
+            *logged_at = Some(Instant::now());
+            log();
         }
     }
 }
@@ -43,9 +43,9 @@ mod tests {
     #[test]
     fn one_warning_passes() {
         let throttle = Throttle::default();
-        let mut said = 0;
-        throttle.warn(|| said += 1);
-        throttle.warn(|| said += 1);
-        assert_eq!(said, 1);
+        let mut count = 0;
+        throttle.warn(|| count += 1);
+        throttle.warn(|| count += 1);
+        assert_eq!(count, 1);
     }
 }

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 
-/// A broker is asked something every ten seconds at least: one that has said nothing for so long
-/// hangs, though its connection stands.
+/// A broker that has sent nothing for this long hangs, even if it is connected: librdkafka sends it a request at least
+/// every ten seconds.
 const SILENT_AFTER_US: i64 = 15_000_000;
 
-/// The parts that are used; offsets below 0 are unknown.
+/// The fields that are used. Negative offsets are unknown.
 #[derive(Debug, Deserialize)]
 pub struct Statistics {
     brokers: HashMap<String, Broker>,
@@ -18,7 +18,7 @@ pub struct Statistics {
 #[derive(Debug, Deserialize)]
 struct Broker {
     state: String,
-    /// Microseconds since it was heard last on its connection; below 0, not yet.
+    /// Microseconds since the last bytes were received on its connection; negative if none were yet.
     rxidle: i64,
 }
 
@@ -33,9 +33,9 @@ pub struct Partition {
     next_offset: i64,
     lo_offset: i64,
     hi_offset: i64,
-    /// The end of what is settled: nothing is read behind a transaction that is not ended.
+    /// The last stable offset: the first one of the oldest open transaction, beyond which nothing is read.
     ls_offset: i64,
-    /// What was fetched and not polled yet, of all partitions.
+    /// Number of records that are fetched but not polled yet.
     fetchq_cnt: i64,
 }
 
@@ -44,7 +44,7 @@ impl Statistics {
         serde_json::from_slice(json)
     }
 
-    /// Whether a broker answers.
+    /// Returns true if any broker answers.
     pub fn is_connected(&self) -> bool {
         let answers = |idle_us: i64| (0..SILENT_AFTER_US).contains(&idle_us);
         self.brokers.values().any(|broker| broker.state == "UP" && answers(broker.rxidle))
@@ -62,25 +62,24 @@ impl Partition {
         self.lo_offset.max(0)
     }
 
-    /// One after the last record that there is; `None` while nothing was fetched.
+    /// Returns the offset after the last record; `None` until something was fetched.
     pub fn high(&self) -> Option<i64> {
         Some(self.hi_offset).filter(|offset| *offset >= 0)
     }
 
-    /// Where a transaction that is not ended yet begins, if all before it was polled.
-    pub fn held_at(&self) -> Option<i64> {
+    /// Returns the first offset of an open transaction if everything before it was polled.
+    pub fn blocked_at(&self) -> Option<i64> {
         let is_open = (0..self.hi_offset).contains(&self.ls_offset);
         self.polled().filter(|polled| is_open && *polled >= self.ls_offset)
     }
 
-    /// The offset up to which everything was polled; `None` while something fetched was not.
+    /// Returns the offset up to which everything was polled; `None` while fetched records wait to be polled.
     pub fn polled(&self) -> Option<i64> {
         (self.fetchq_cnt == 0 && self.next_offset >= 0).then_some(self.next_offset)
     }
 
-    /// Whether all that there is was polled. The last offsets of a log may be marks of
-    /// transactions, which are fetched and never polled: a position alone does not tell. What an open
-    /// transaction holds back is there, and is not polled.
+    /// Returns true if every record was polled. A position cannot show that, because the last offsets of a log may be
+    /// transaction markers, which are fetched but never polled. Records of an open transaction count as not polled.
     pub fn is_drained(&self) -> bool {
         self.polled().zip(self.high()).is_some_and(|(polled, high)| polled >= high)
     }
@@ -93,7 +92,7 @@ mod tests {
     #[track_caller]
     fn check(
         next: i64,
-        settled: i64,
+        stable: i64,
         high: i64,
         queued: i64,
         expected: (Option<i64>, bool),
@@ -102,7 +101,7 @@ mod tests {
             next_offset: next,
             lo_offset: -1001,
             hi_offset: high,
-            ls_offset: settled,
+            ls_offset: stable,
             fetchq_cnt: queued,
         };
         assert_eq!((partition.high(), partition.is_drained()), expected);
@@ -111,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn drained_is_fetched_and_polled() {
+    fn a_partition_is_drained_once_all_records_are_polled() {
         check(12, 12, 12, 0, (Some(12), true));
         check(12, 12, 12, 3, (Some(12), false));
         check(9, 10, 10, 0, (Some(10), false));
@@ -121,22 +120,22 @@ mod tests {
     }
 
     #[test]
-    fn what_an_open_transaction_holds_back_is_not_read() {
-        let held_at = |next, settled, high| {
-            check(next, settled, high, 0, (Some(high), next >= high)).held_at()
+    fn an_open_transaction_blocks_a_partition() {
+        let blocked_at = |next, stable, high| {
+            check(next, stable, high, 0, (Some(high), next >= high)).blocked_at()
         };
-        assert_eq!(held_at(10, 10, 12), Some(10));
-        assert_eq!(held_at(9, 10, 12), None, "there is more to read before it");
-        assert_eq!(held_at(12, 12, 12), None);
+        assert_eq!(blocked_at(10, 10, 12), Some(10));
+        assert_eq!(blocked_at(9, 10, 12), None, "a record before it is not polled");
+        assert_eq!(blocked_at(12, 12, 12), None);
     }
 
     #[test]
-    fn the_used_parts_are_found() {
+    fn the_used_fields_are_parsed() {
         let json =
             br#"{"name":"x","brokers":{"b:1/1":{"state":"UP","rxidle":9,"nodeid":1}},"topics":{
             "t":{"topic":"t","partitions":{"0":{"next_offset":3,"lo_offset":1,"hi_offset":4,
             "ls_offset":4,"fetchq_cnt":1,"fetch_state":"active"}}}}}"#;
-        let statistics = Statistics::parse(json).expect("it is what librdkafka writes");
+        let statistics = Statistics::parse(json).expect("valid statistics");
         assert!(statistics.is_connected());
         let partitions: Vec<_> = statistics.partitions().collect();
         assert!(matches!(partitions[..], [("t", 0, Partition { lo_offset: 1, .. })]));
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broker_that_was_heard_of_late_answers() {
+    fn a_broker_that_sent_bytes_recently_is_connected() {
         check_connected(&[], false);
         check_connected(&[("UP", 0)], true);
         check_connected(&[("UP", -1)], false);

@@ -10,18 +10,18 @@ use rdkafka::admin::{
 use rdkafka::error::KafkaError;
 use tokio::runtime::Builder;
 
-use super::clients::{self, Logged};
+use super::clients::{self, LogOnly};
 use super::error::IngestError;
 
-/// How often a wait for an answer checks whether to stop.
+/// Interval between two calls of `is_stopped` while a response is awaited.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// With one partition and the broker's default replication factor.
+/// Describes a new topic with one partition and the broker's default replication factor.
 pub fn topic(name: &str) -> NewTopic<'_> {
     NewTopic::new(name, 1, TopicReplication::Fixed(-1))
 }
 
-/// Values of these configuration keys by topic; `None` where Kafka does not return them.
+/// Returns the values of these configuration keys for each topic; `None` where Kafka does not return them.
 pub fn settings<const N: usize>(
     kafka: &Kafka,
     topics: &[&str],
@@ -30,19 +30,18 @@ pub fn settings<const N: usize>(
 ) -> Result<Vec<[Option<String>; N]>, IngestError> {
     let admin = admin(kafka)?;
     let specifiers: Vec<_> = topics.iter().map(|topic| ResourceSpecifier::Topic(topic)).collect();
-    let answer = wait(admin.describe_configs(&specifiers, &options(timeout)), || false)?;
-    let resources = answer.and_then(Result::ok).unwrap_or_default();
+    let response = wait(admin.describe_configs(&specifiers, &options(timeout)), || false)?;
+    let resources = response.and_then(Result::ok).unwrap_or_default();
     let values = |name: &&str| {
-        let is_its =
-            |of: &OwnedResourceSpecifier| *of == OwnedResourceSpecifier::Topic((*name).to_owned());
+        let topic = OwnedResourceSpecifier::Topic((*name).to_owned());
         let mut found = resources.iter().filter_map(|resource| resource.as_ref().ok());
-        let found = found.find(|resource| is_its(&resource.specifier));
+        let found = found.find(|resource| resource.specifier == topic);
         keys.map(|key| found?.get(key)?.value.clone())
     };
     Ok(topics.iter().map(values).collect())
 }
 
-/// The result for each topic; `None` if asked to stop first.
+/// Creates topics and returns the result for each; `None` if stopped first.
 pub fn create(
     kafka: &Kafka,
     topics: &[NewTopic<'_>],
@@ -53,8 +52,8 @@ pub fn create(
     wait(admin.create_topics(topics, &options(timeout)), is_stopped)
 }
 
-fn admin(kafka: &Kafka) -> Result<AdminClient<Logged>, IngestError> {
-    clients::admin(kafka).create_with_context(Logged).map_err(IngestError::of_client)
+fn admin(kafka: &Kafka) -> Result<AdminClient<LogOnly>, IngestError> {
+    clients::admin(kafka).create_with_context(LogOnly).map_err(IngestError::of_client)
 }
 
 fn options(timeout: Duration) -> AdminOptions {
@@ -62,7 +61,7 @@ fn options(timeout: Duration) -> AdminOptions {
 }
 
 fn wait<T>(
-    answer: impl Future<Output = T>,
+    response: impl Future<Output = T>,
     is_stopped: impl Fn() -> bool,
 ) -> Result<Option<T>, IngestError> {
     let runtime =
@@ -74,7 +73,7 @@ fn wait<T>(
     };
     Ok(runtime.block_on(async {
         tokio::select! {
-            answer = answer => Some(answer),
+            response = response => Some(response),
             () = stop => None,
         }
     }))

@@ -1,7 +1,6 @@
-//! One topic, all partitions, read once from here to there.
+//! Reads all partitions of one topic once, from a start to an end.
 //!
-//! The end is a position and no message: the last offsets of a log can be marks of transactions,
-//! which are never delivered.
+//! The end is an offset, not a record: the last offsets of a log can be transaction markers, which are never delivered.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -20,35 +19,35 @@ use super::error::IngestError;
 use super::retry::delays;
 use crate::timing::Timing;
 
-const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 const IDLE: Duration = Duration::from_millis(100);
 
-/// Where each partition is begun.
+/// Where reading of each partition starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScanStart {
     Beginning,
-    /// The first record that the broker received at this time or later, in ms since 1970.
+    /// The first record with this broker timestamp or a later one, in ms since 1970.
     Time(i64),
-    /// What is produced from now on.
+    /// Only records produced from now on.
     End,
 }
 
-/// Where each partition is left.
+/// Where reading of each partition ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScanEnd {
-    /// The end that it has now.
+    /// The end offset when the scan starts.
     Snapshot,
     Never,
 }
 
-/// What reading comes upon.
+/// An event of a scan.
 pub enum Step<'m> {
     Record(&'m BorrowedMessage<'m>),
-    /// Nothing for a moment.
+    /// No record arrived for 100 ms.
     Idle,
 }
 
-/// How far the reading is, in offsets of all partitions together.
+/// Progress in offsets, of all partitions together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ScanProgress {
     pub read: u64,
@@ -58,85 +57,84 @@ pub struct ScanProgress {
 pub struct TopicScan {
     consumer: Consumer,
     topic: String,
-    to: ScanEnd,
+    end: ScanEnd,
     timing: Timing,
-    /// Of the partitions that are being read.
-    spans: BTreeMap<i32, Span>,
-    extent: ScanProgress,
+    /// The remaining offsets of each partition that is being read.
+    ranges: BTreeMap<i32, OffsetRange>,
+    progress: ScanProgress,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Span {
+struct OffsetRange {
     next: i64,
     end: i64,
 }
 
 impl TopicScan {
-    /// Finds the topic and where it ends.
+    /// Finds the topic and its offsets, and starts fetching.
     pub fn start(
         kafka: &Kafka,
         topic: &str,
-        from: ScanStart,
-        to: ScanEnd,
+        start: ScanStart,
+        end: ScanEnd,
         timing: Timing,
     ) -> Result<Self, IngestError> {
         let consumer = clients::reader(kafka)?;
-        let spans = find(&consumer, (kafka, topic), timing, |partitions| {
-            spans(&consumer, topic, partitions, from, to)
+        let ranges = with_partition_count(&consumer, (kafka, topic), timing, |partitions| {
+            find_ranges(&consumer, topic, partitions, start, end)
         })?;
-        let total = spans.values().map(|span| span.end.abs_diff(span.next)).sum();
-        let mut sweep = Self {
+        let total = ranges.values().map(|range| range.end.abs_diff(range.next)).sum();
+        let mut scan = Self {
             consumer,
             topic: topic.to_owned(),
-            to,
+            end,
             timing,
-            spans,
-            extent: ScanProgress { read: 0, total },
+            ranges,
+            progress: ScanProgress { read: 0, total },
         };
-        sweep.assign().map_err(IngestError::Client)?;
-        Ok(sweep)
+        scan.assign().map_err(IngestError::Client)?;
+        Ok(scan)
     }
 
-    /// Hands on one record after the other, those of a partition in order, until all are read or
-    /// `take` breaks off.
+    /// Calls `handle` for each record, those of a partition in order, until all are read or `handle` breaks.
     pub fn run<E: From<IngestError>>(
         mut self,
-        mut take: impl FnMut(Step<'_>, ScanProgress) -> Result<ControlFlow<()>, E>,
+        mut handle: impl FnMut(Step<'_>, ScanProgress) -> Result<ControlFlow<()>, E>,
     ) -> Result<(), E> {
         let mut failing_since = None;
-        while !self.spans.is_empty() {
+        while !self.ranges.is_empty() {
             let flow = match clients::poll(&self.consumer, IDLE) {
-                None => take(Step::Idle, self.extent)?,
+                None => handle(Step::Idle, self.progress)?,
                 Some(Ok(message)) => {
                     failing_since = None;
                     let (partition, offset) = (message.partition(), message.offset());
-                    let Some(span) = self.spans.get_mut(&partition) else { continue };
-                    let is_within = self.to == ScanEnd::Never || offset < span.end;
+                    let Some(range) = self.ranges.get_mut(&partition) else { continue };
+                    let is_within = self.end == ScanEnd::Never || offset < range.end;
                     if is_within {
-                        self.extent.read += (offset + 1).abs_diff(span.next);
-                        span.next = offset + 1;
+                        self.progress.read += (offset + 1).abs_diff(range.next);
+                        range.next = offset + 1;
                     }
-                    let is_last = self.to == ScanEnd::Snapshot && offset + 1 >= span.end;
+                    let is_last = self.end == ScanEnd::Snapshot && offset + 1 >= range.end;
                     let flow = if is_within {
-                        take(Step::Record(&message), self.extent)?
+                        handle(Step::Record(&message), self.progress)?
                     } else {
                         ControlFlow::Continue(())
                     };
                     if is_last {
-                        self.leave(partition);
+                        self.finish_partition(partition);
                     }
                     flow
                 }
                 Some(Err(KafkaError::PartitionEOF(partition))) => {
                     failing_since = None;
-                    if self.to == ScanEnd::Snapshot {
-                        self.leave(partition);
+                    if self.end == ScanEnd::Snapshot {
+                        self.finish_partition(partition);
                     }
                     ControlFlow::Continue(())
                 }
                 Some(Err(error)) => {
                     let since = *failing_since.get_or_insert_with(Instant::now);
-                    bear(error, since.elapsed(), self.timing.command_broker_patience)?;
+                    check_error(error, since.elapsed(), self.timing.command_broker_patience)?;
                     ControlFlow::Continue(())
                 }
             };
@@ -149,42 +147,42 @@ impl TopicScan {
 
     fn assign(&mut self) -> KafkaResult<()> {
         let mut list = TopicPartitionList::new();
-        for (partition, span) in &self.spans {
-            list.add_partition_offset(&self.topic, *partition, Offset::Offset(span.next))?;
+        for (partition, range) in &self.ranges {
+            list.add_partition_offset(&self.topic, *partition, Offset::Offset(range.next))?;
         }
         self.consumer.assign(&list)
     }
 
-    /// Reads no more of a partition. What comes of it none the less is passed over.
-    fn leave(&mut self, partition: i32) {
-        if let Some(span) = self.spans.remove(&partition) {
-            self.extent.read += span.end.abs_diff(span.next);
+    /// Stops reading a partition. Records of it that still arrive are ignored.
+    fn finish_partition(&mut self, partition: i32) {
+        if let Some(range) = self.ranges.remove(&partition) {
+            self.progress.read += range.end.abs_diff(range.next);
         }
         let mut list = TopicPartitionList::new();
         list.add_partition(&self.topic, partition);
         if let Err(error) = self.consumer.pause(&list) {
-            tracing::debug!(%error, partition, "a partition that is read cannot be paused");
+            tracing::debug!(%error, partition, "a finished partition cannot be paused");
         }
     }
 }
 
-/// What `ask` has to say of the topic's partitions, so many; asked again while brokers do not answer.
-fn find<T>(
+/// Calls `request` with the topic's number of partitions, and retries while brokers do not answer.
+fn with_partition_count<T>(
     consumer: &Consumer,
     (kafka, topic): (&Kafka, &str),
     timing: Timing,
-    ask: impl Fn(i32) -> KafkaResult<T>,
+    request: impl Fn(i32) -> KafkaResult<T>,
 ) -> Result<T, IngestError> {
     let started = Instant::now();
     let mut delays = delays(timing);
     loop {
         let count = assignment::partition_count(consumer, topic);
-        let answer = count.and_then(|count| {
+        let response = count.and_then(|count| {
             let count = count.map(|count| i32::try_from(count).unwrap_or(i32::MAX));
-            count.map(&ask).transpose()
+            count.map(&request).transpose()
         });
-        match answer {
-            Ok(Some(answer)) => return Ok(answer),
+        match response {
+            Ok(Some(response)) => return Ok(response),
             Ok(None) if started.elapsed() >= timing.command_missing_topic_patience => {
                 return Err(IngestError::NoSuchTopic(topic.to_owned()));
             }
@@ -192,7 +190,7 @@ fn find<T>(
             Err(error) if started.elapsed() >= timing.command_broker_patience => {
                 return Err(IngestError::Unreachable { brokers: kafka.brokers.clone(), error });
             }
-            Err(error) => tracing::debug!(%error, "kafka does not answer, asking again"),
+            Err(error) => tracing::debug!(%error, "kafka does not answer, retrying"),
         }
         clients::serve(consumer);
         if let Some(reason) = consumer.context().refusal() {
@@ -203,48 +201,55 @@ fn find<T>(
     }
 }
 
-/// What is to be read of each partition; those of which nothing is are left out.
-fn spans(
+/// Finds the offsets to read of each partition. Partitions with nothing to read are left out.
+fn find_ranges(
     consumer: &Consumer,
     topic: &str,
     partitions: i32,
-    from: ScanStart,
-    to: ScanEnd,
-) -> KafkaResult<BTreeMap<i32, Span>> {
-    let ask = |offset: Offset| -> KafkaResult<BTreeMap<i32, Option<i64>>> {
+    start: ScanStart,
+    end: ScanEnd,
+) -> KafkaResult<BTreeMap<i32, OffsetRange>> {
+    let fetch = |offset: Offset| -> KafkaResult<BTreeMap<i32, Option<i64>>> {
         let mut list = TopicPartitionList::new();
         for partition in 0..partitions {
             list.add_partition_offset(topic, partition, offset)?;
         }
-        let answer = consumer.offsets_for_times(list, LOOK_TIMEOUT)?;
+        let response = consumer.offsets_for_times(list, REQUEST_TIMEOUT)?;
         let offset = |offset| match offset {
             Offset::Offset(offset) => Some(offset),
             _ => None,
         };
-        let elements = answer.elements();
+        let elements = response.elements();
         elements
             .iter()
-            .map(|one| one.error().map(|()| (one.partition(), offset(one.offset()))))
+            .map(|element| {
+                element.error().map(|()| (element.partition(), offset(element.offset())))
+            })
             .collect()
     };
-    let ends = ask(Offset::End)?;
-    let begins = match from {
-        ScanStart::Beginning => ask(Offset::Beginning)?,
-        ScanStart::Time(time_ms) => ask(Offset::Offset(time_ms))?,
+    let ends = fetch(Offset::End)?;
+    let starts = match start {
+        ScanStart::Beginning => fetch(Offset::Beginning)?,
+        ScanStart::Time(time_ms) => fetch(Offset::Offset(time_ms))?,
         ScanStart::End => ends.clone(),
     };
-    let span = |(partition, end): (i32, Option<i64>)| {
+    let range = |(partition, end): (i32, Option<i64>)| {
         let end = end.unwrap_or(0);
-        // No record is as late as the time: the partition's end.
-        let next = begins.get(&partition).copied().flatten().unwrap_or(end);
-        (partition, Span { next: next.min(end), end })
+        // Kafka returns no offset if all records are older than the start time.
+        let next = starts.get(&partition).copied().flatten().unwrap_or(end);
+        (partition, OffsetRange { next: next.min(end), end })
     };
-    let is_open = |(_, span): &(i32, Span)| to == ScanEnd::Never || span.next < span.end;
-    Ok(ends.into_iter().map(span).filter(is_open).collect())
+    let is_open = |(_, range): &(i32, OffsetRange)| end == ScanEnd::Never || range.next < range.end;
+    Ok(ends.into_iter().map(range).filter(is_open).collect())
 }
 
-/// The client tries most things again by itself. `failing` is the time since it last succeeded.
-fn bear(error: KafkaError, failing: Duration, patience: Duration) -> Result<(), IngestError> {
+/// Returns an error if librdkafka does not retry it, or has failed for too long. `failing` is the time since it last
+/// succeeded.
+fn check_error(
+    error: KafkaError,
+    failing: Duration,
+    patience: Duration,
+) -> Result<(), IngestError> {
     let KafkaError::MessageConsumption(code) = &error else {
         return Err(IngestError::Fatal(error));
     };

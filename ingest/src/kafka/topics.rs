@@ -1,4 +1,4 @@
-//! The three topics, by what they carry.
+//! The three topics, by the kind of their events.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub enum TopicKind {
 impl TopicKind {
     pub const ALL: [Self; 3] = [Self::Clicks, Self::Activations, Self::Effects];
 
-    /// The setting that names the topic.
+    /// Returns the name of the setting for the topic's name.
     pub fn setting(self) -> &'static str {
         match self {
             Self::Clicks => "kafka.clicks",

@@ -1,10 +1,10 @@
-//! What the broker has of a partition.
+//! The watermarks of a partition.
 
-/// What the broker has of a partition.
+/// The range of offsets that the broker has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Watermarks {
-    /// The oldest record kept.
+    /// Offset of the oldest record.
     pub low: i64,
-    /// One after the last record that can be read.
+    /// Offset after the last record.
     pub high: i64,
 }

@@ -1,4 +1,4 @@
-//! What the service shows of its intake while it runs: whether it reads, and how far behind.
+//! Health of the intake: connection, readiness, lag, and up to when exports are complete.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -15,10 +15,10 @@ use crate::kafka::partitions::PartitionWatermarks;
 use crate::kafka::topics::{PerTopic, TopicKind};
 use crate::kafka::watermarks::Watermarks;
 
-/// A reading thread that says nothing for so long hangs.
+/// A reading thread without a report for this long hangs.
 const SILENT_AFTER: Duration = Duration::from_secs(60);
 
-/// Written by the reading thread, read by probes and metrics.
+/// State that the reading thread writes, and that probes and metrics read.
 #[derive(Debug, Default)]
 pub struct Health {
     connected: AtomicBool,
@@ -28,43 +28,43 @@ pub struct Health {
     refusal: Mutex<Option<String>>,
     /// Topics that may not be read, by name.
     denied: Mutex<BTreeMap<TopicKind, String>>,
-    /// 0: none yet.
+    /// 0 if there was none yet.
     last_message_ms: AtomicU64,
-    /// When the reading thread last told how far all is, by a clock that nobody sets.
-    told: Mutex<Option<Instant>>,
+    /// When the reading thread last reported its progress.
+    reported_at: Mutex<Option<Instant>>,
     partitions: DashMap<(TopicKind, i32), Partition>,
-    /// How many the topics have, of which a member of a group reads some; 0: not known yet.
+    /// Number of partitions of each topic, including those of other group members; 0 while unknown.
     counts: PerTopic<AtomicUsize>,
 }
 
 impl Health {
-    /// Whether the brokers answer.
+    /// Returns true if the brokers answer.
     pub fn is_connected(&self) -> bool {
         self.connected.load(Ordering::Relaxed)
     }
 
-    /// Why it is not connected, where a broker was reached and would not talk.
+    /// Returns why there is no connection, if a broker refused it.
     pub fn refusal(&self) -> Option<String> {
         let refusal = self.refusal.lock();
         refusal.clone().filter(|_| !self.is_connected())
     }
 
-    /// Whether the topics were found and are being read.
+    /// Returns true if partitions are assigned and being read.
     pub fn is_assigned(&self) -> bool {
         self.assigned.load(Ordering::Relaxed)
     }
 
-    /// Whether records wait for schemas of a registry that does not answer.
+    /// Returns true if records wait for schemas of a registry that does not answer.
     pub fn is_registry_down(&self) -> bool {
         self.registry_down.load(Ordering::Relaxed)
     }
 
-    /// Whether the reading thread has said nothing for a minute.
+    /// Returns true if the reading thread has not reported for a minute.
     pub fn is_silent(&self) -> bool {
-        self.told.lock().is_some_and(|told| told.elapsed() > SILENT_AFTER)
+        self.reported_at.lock().is_some_and(|reported_at| reported_at.elapsed() > SILENT_AFTER)
     }
 
-    /// Whether all is read that there is to read.
+    /// Returns true if nothing prevents reading any partition.
     pub fn is_ready(&self) -> bool {
         self.is_connected()
             && self.is_assigned()
@@ -74,58 +74,58 @@ impl Health {
             && self.denied.lock().is_empty()
     }
 
-    /// Whether reading waits for dead letters that are not acknowledged.
+    /// Returns true if reading waits for dead letters that are not acknowledged.
     pub fn are_letters_waiting(&self) -> bool {
         self.letters_waiting.load(Ordering::Relaxed)
     }
 
-    /// Topics that Kafka does not let us read.
+    /// Returns the names of the topics without read permission.
     pub fn denied(&self) -> Option<String> {
         let denied = self.denied.lock();
         let names: Vec<&str> = denied.values().map(String::as_str).collect();
         (!names.is_empty()).then(|| names.join(", "))
     }
 
-    /// When the last record came, in milliseconds since 1970.
+    /// Returns when the last record was read, in milliseconds since 1970.
     pub fn last_message_ms(&self) -> Option<u64> {
         Some(self.last_message_ms.load(Ordering::Relaxed)).filter(|ms| *ms > 0)
     }
 
-    /// Records of the topic that are not committed yet.
+    /// Returns the number of records of the topic that are not committed yet.
     pub fn lag_messages(&self, topic: TopicKind) -> u64 {
         let of_topic = self.partitions.iter().filter(|partition| partition.key().0 == topic);
         let known = of_topic.map(|partition| partition.lag_messages()).sum();
-        // What comes to a topic that may not be read is not known: it is not nothing.
+        // The lag of a denied topic is unknown, and must not appear as 0.
         if self.denied.lock().contains_key(&topic) { u64::max(known, 1) } else { known }
     }
 
-    /// How long ago the broker had the next record of the topic's partition that is furthest
-    /// behind, at most; 0 while nothing is left.
+    /// Returns an upper bound of the time since the broker received the next record of the partition that is furthest
+    /// behind; 0 if everything is committed.
     pub fn lag_ms(&self, topic: TopicKind, now_ms: u64) -> u64 {
         let is_denied = self.denied.lock().contains_key(&topic);
         let of_topic = self.partitions.iter_mut().filter(|partition| partition.key().0 == topic);
         of_topic.map(|mut partition| partition.lag_ms(now_ms, is_denied)).max().unwrap_or(0)
     }
 
-    /// All that Kafka received before this is committed: the least over all partitions. `None`
-    /// while that is not known of one of them.
+    /// Returns the time before which everything that Kafka received is committed: the least of all partitions. `None`
+    /// while it is unknown for any of them.
     pub fn complete_until(&self) -> Option<EventTime> {
         let least_ms = self.partitions.iter().map(|partition| partition.complete_ms).min()?;
         (least_ms > 0).then(|| EventTime::default().plus(least_ms))
     }
 
-    /// The same of each partition that this process reads, as far as it is known.
+    /// Returns the same time for each partition of this process for which it is known.
     pub fn complete(&self) -> Vec<(TopicKind, i32, EventTime)> {
         let known = self.partitions.iter().filter(|partition| partition.complete_ms > 0);
         known
             .map(|partition| {
-                let (topic, place) = *partition.key();
-                (topic, place, EventTime::default().plus(partition.complete_ms))
+                let (topic, number) = *partition.key();
+                (topic, number, EventTime::default().plus(partition.complete_ms))
             })
             .collect()
     }
 
-    /// The partitions that a topic has, whoever reads them; `None` while that is not known.
+    /// Returns the number of partitions of a topic, including those of other group members; `None` while unknown.
     pub fn partition_count(&self, topic: TopicKind) -> Option<usize> {
         Some(self.counts.of(topic).load(Ordering::Relaxed)).filter(|count| *count > 0)
     }
@@ -154,7 +154,7 @@ impl Health {
         self.denied.lock().contains_key(&topic)
     }
 
-    /// Whether a topic may be read; `true` if it was otherwise before.
+    /// Sets whether a topic may be read. Returns true if that has changed.
     pub(crate) fn set_denied(&self, topic: TopicKind, name: &str, is_denied: bool) -> bool {
         let mut denied = self.denied.lock();
         if is_denied {
@@ -173,10 +173,10 @@ impl Health {
     }
 
     pub(crate) fn has_reported(&self) {
-        *self.told.lock() = Some(Instant::now());
+        *self.reported_at.lock() = Some(Instant::now());
     }
 
-    /// Up to which broker time partitions are read.
+    /// Sets the broker times up to which partitions are read.
     pub(crate) fn set_read_until(
         &self,
         until: impl Iterator<Item = ((TopicKind, i32), EventTime)>,
@@ -187,7 +187,7 @@ impl Health {
         }
     }
 
-    /// Once all before this offset is committed, all that came before this time is.
+    /// Records that everything received before `until_ms` is committed once everything before `next_offset` is.
     pub(crate) fn await_commit(
         &self,
         (topic, partition): (TopicKind, i32),
@@ -198,27 +198,28 @@ impl Health {
         partition.await_commit(next_offset, until_ms);
     }
 
-    pub(crate) fn set_watermarks(&self, topic: TopicKind, partition: i32, extent: Watermarks) {
-        self.partitions.entry((topic, partition)).or_default().extent = Some(extent);
+    pub(crate) fn set_watermarks(&self, topic: TopicKind, partition: i32, watermarks: Watermarks) {
+        self.partitions.entry((topic, partition)).or_default().watermarks = Some(watermarks);
     }
 
-    /// What the brokers say of every partition, or nothing if they do not: then fetching finds out.
-    pub(crate) fn take_extents(
+    /// Fetches the watermarks and records them. Returns none if the brokers do not answer; fetching records then fails
+    /// as well.
+    pub(crate) fn update_watermarks(
         &self,
         find: impl FnOnce() -> KafkaResult<PartitionWatermarks>,
     ) -> PartitionWatermarks {
-        let asked_ms = now_ms();
+        let requested_ms = now_ms();
         match find() {
-            Ok(extents) => {
-                for ((topic, partition), extent) in &extents {
-                    self.set_watermarks(*topic, *partition, *extent);
-                    self.await_commit((*topic, *partition), extent.high, asked_ms);
+            Ok(all) => {
+                for ((topic, partition), watermarks) in &all {
+                    self.set_watermarks(*topic, *partition, *watermarks);
+                    self.await_commit((*topic, *partition), watermarks.high, requested_ms);
                 }
                 self.has_reported();
-                extents
+                all
             }
             Err(error) => {
-                tracing::warn!(%error, "the brokers do not say what they have of each partition");
+                tracing::warn!(%error, "the watermarks of the partitions cannot be fetched");
                 PartitionWatermarks::new()
             }
         }
@@ -232,7 +233,7 @@ impl Health {
         }
     }
 
-    /// Others read them now.
+    /// Forgets all partitions, after they were revoked.
     pub(crate) fn forget_partitions(&self) {
         self.partitions.clear();
     }
@@ -248,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lag_in_time_is_that_of_the_partition_furthest_behind() {
+    fn the_time_lag_is_that_of_the_partition_furthest_behind() {
         let health = Health::default();
         let lag_ms = |now_ms| health.lag_ms(TopicKind::Clicks, now_ms);
         let at = |ms| EventTime::from_millis(ms).unwrap();
@@ -261,37 +262,37 @@ mod tests {
         health.set_read_until(read.into_iter());
         assert_eq!(lag_ms(12_000), 1_500);
         let mut committed = Offsets::default();
-        committed.put(TopicKind::Clicks, 0, 5, [None; 2]);
+        committed.set(TopicKind::Clicks, 0, 5, [None; 2]);
         health.set_committed(&committed);
         assert_eq!(lag_ms(13_000), 0);
         health.set_watermarks(TopicKind::Clicks, 1, Watermarks { low: 0, high: 1 });
-        assert_eq!(lag_ms(15_000), 2_000, "since there was nothing left");
-        assert_eq!(lag_ms(1_000), 0, "a clock that was set back");
+        assert_eq!(lag_ms(15_000), 2_000, "since everything was committed");
+        assert_eq!(lag_ms(1_000), 0, "the clock was set back");
     }
 
     #[test]
-    fn what_is_complete_is_committed() {
+    fn only_committed_records_are_complete() {
         let health = Health::default();
         let complete_ms = || health.complete_until().map(|until| until.millis());
         assert_eq!(complete_ms(), None);
         let commit = |next_offset| {
             let mut committed = Offsets::default();
-            committed.put(TopicKind::Clicks, 0, next_offset, [None; 2]);
+            committed.set(TopicKind::Clicks, 0, next_offset, [None; 2]);
             health.set_committed(&committed);
         };
         let [first, empty] = [(TopicKind::Clicks, 0), (TopicKind::Effects, 0)];
         health.await_commit(first, 5, 1_000);
         health.await_commit(empty, 0, 2_000);
-        assert_eq!(complete_ms(), None, "five records are left");
+        assert_eq!(complete_ms(), None, "five records are not committed");
         commit(4);
         assert_eq!(complete_ms(), None);
         commit(5);
         assert_eq!(complete_ms(), Some(1_000));
         health.await_commit(first, 5, 3_000);
         assert_eq!(complete_ms(), Some(2_000), "the least of both");
-        // Far behind: what was asked first is reached first, however often one asks.
-        for asked in 0..100 {
-            health.await_commit(first, 100 + asked, 4_000 + u64::try_from(asked).unwrap());
+        // Far behind, the earliest request is reached first, however many follow.
+        for request in 0..100 {
+            health.await_commit(first, 100 + request, 4_000 + u64::try_from(request).unwrap());
             health.await_commit(empty, 0, 9_000);
         }
         commit(99);
@@ -310,12 +311,13 @@ mod tests {
         assert!(health.is_ready());
         health.has_reported();
         assert!(health.is_ready());
-        *health.told.lock() = Instant::now().checked_sub(SILENT_AFTER + Duration::from_secs(1));
+        *health.reported_at.lock() =
+            Instant::now().checked_sub(SILENT_AFTER + Duration::from_secs(1));
         assert!(!health.is_ready() && health.is_silent());
     }
 
     #[test]
-    fn a_topic_that_may_not_be_read_is_behind() {
+    fn a_denied_topic_has_lag() {
         let health = Health::default();
         health.set_connected(true);
         health.set_assigned(true);
@@ -336,7 +338,7 @@ mod tests {
         health.set_watermarks(TopicKind::Clicks, 1, Watermarks { low: 0, high: 7 });
         health.set_watermarks(TopicKind::Effects, 0, Watermarks { low: 0, high: 1 });
         let mut committed = Offsets::default();
-        committed.put(TopicKind::Clicks, 1, 7, [None; 2]);
+        committed.set(TopicKind::Clicks, 1, 7, [None; 2]);
         health.set_committed(&committed);
         assert_eq!(health.lag_messages(TopicKind::Clicks), 5);
         assert_eq!(health.lag_messages(TopicKind::Effects), 1);

@@ -1,6 +1,7 @@
-//! The metrics of this crate. A batch is counted once it is committed, so that after a crash
-//! nothing was counted that is read again, and read = accepted + redelivered + dead-lettered +
-//! empty holds for every topic at every moment.
+//! The metrics of this crate.
+//!
+//! A batch is counted after its commit. So a record that is read again after a crash is counted once, and read =
+//! accepted + redelivered + dead-lettered + empty holds for every topic at any time.
 
 use attribution::facts::event::EventTime;
 use config::Config;
@@ -17,23 +18,22 @@ config::describe_metrics! {
     describe_counter READ = "adtrail_ingest_read_total";
     /// Bytes of the values of records read from Kafka.
     describe_counter BYTES = "adtrail_ingest_bytes_total";
-    /// Records read that have no value.
+    /// Records read without a value.
     describe_counter EMPTY = "adtrail_ingest_empty_total";
-    /// Records whose broker timestamp is so far before what was consumed of every partition that
-    /// state which they need may have expired.
-    describe_counter DISORDERED = "adtrail_ingest_late_records_total";
-    /// Records on another partition than most of their app's, which is in use all the while.
-    describe_counter MISPLACED = "adtrail_ingest_key_partition_mismatch_total";
-    /// Records that are no events and were produced to the topic's dead letters, by reason.
+    /// Records whose broker timestamp is so far before the low watermark that state which they need may have expired.
+    describe_counter LATE = "adtrail_ingest_late_records_total";
+    /// Records on another partition than most records of their app, while both partitions are in use.
+    describe_counter KEY_MISMATCHES = "adtrail_ingest_key_partition_mismatch_total";
+    /// Invalid records that were produced to the dead-letter topic, by error code.
     describe_counter DEAD_LETTERED = "adtrail_ingest_dead_lettered_total";
     /// Records in Kafka that are not committed yet.
     describe_gauge LAG_MESSAGES = "adtrail_ingest_lag_messages";
-    /// Broker time that has passed since what was read last of the partition furthest behind, 0
-    /// while nothing is left to commit.
+    /// Time since the broker timestamp of the last record read of the partition furthest behind; 0 if everything is
+    /// committed.
     describe_gauge LAG_SECONDS = "adtrail_ingest_lag_seconds";
     /// Broker time up to which every partition is consumed and committed: state expires by it.
     describe_gauge CONSUMED_UNTIL = "adtrail_ingest_consumed_until_timestamp_seconds";
-    /// When a batch was last committed, or nothing was left to commit.
+    /// When a batch was last committed, or everything was.
     describe_gauge LAST_PROGRESS = "adtrail_ingest_last_progress_timestamp_seconds";
 }
 
@@ -48,16 +48,16 @@ struct TopicMetrics {
     read: Counter,
     bytes: Counter,
     empty: Counter,
-    disordered: Counter,
-    misplaced: Counter,
-    /// By [`ErrorCode::ALL`].
+    late: Counter,
+    key_mismatches: Counter,
+    /// In the order of [`ErrorCode::ALL`].
     dead_lettered: [Counter; ErrorCode::ALL.len()],
     lag_messages: Gauge,
     lag_seconds: Gauge,
 }
 
 impl Metrics {
-    /// Registers everything with the recorder that is installed, at 0.
+    /// Registers all metrics with the installed recorder, with value 0.
     pub fn new(config: &Config) -> Self {
         describe();
         let names = TopicNames::new(&config.kafka.topics);
@@ -67,15 +67,15 @@ impl Metrics {
         Self { topics, last_progress: gauge!(LAST_PROGRESS), consumed_until }
     }
 
-    /// Counts a batch that was committed.
+    /// Counts a committed batch.
     pub fn committed(&self, intake: &Intake, consumed_until: Option<EventTime>, now: Timestamp) {
         for topic in TopicKind::ALL {
             let (metrics, intake) = (self.topics.of(topic), intake.of(topic));
             metrics.read.increment(intake.read);
             metrics.bytes.increment(intake.bytes);
             metrics.empty.increment(intake.empty);
-            metrics.disordered.increment(intake.disordered);
-            metrics.misplaced.increment(intake.misplaced);
+            metrics.late.increment(intake.late);
+            metrics.key_mismatches.increment(intake.key_mismatches);
             for code in ErrorCode::ALL {
                 metrics.dead_lettered[code as usize].increment(intake.dead_lettered(code));
             }
@@ -86,7 +86,7 @@ impl Metrics {
         self.last_progress.set(seconds(now));
     }
 
-    /// Brings the gauges up to date: before each scrape, or every second.
+    /// Updates the gauges. Called before each scrape, or every second.
     pub fn observe(&self, health: &Health, now: Timestamp) {
         let mut is_behind = !health.is_ready();
         for topic in TopicKind::ALL {
@@ -110,16 +110,16 @@ impl TopicMetrics {
             read: counter!(READ, "topic" => topic.clone()),
             bytes: counter!(BYTES, "topic" => topic.clone()),
             empty: counter!(EMPTY, "topic" => topic.clone()),
-            disordered: counter!(DISORDERED, "topic" => topic.clone()),
-            misplaced: counter!(MISPLACED, "topic" => topic.clone()),
+            late: counter!(LATE, "topic" => topic.clone()),
+            key_mismatches: counter!(KEY_MISMATCHES, "topic" => topic.clone()),
             dead_lettered: ErrorCode::ALL.map(
                 |code| counter!(DEAD_LETTERED, "topic" => topic.clone(), "code" => code.name()),
             ),
             lag_messages: gauge!(LAG_MESSAGES, "topic" => topic.clone()),
             lag_seconds: gauge!(LAG_SECONDS, "topic" => topic),
         };
-        let Self { read, bytes, empty, disordered, misplaced, .. } = &metrics;
-        for counter in [read, bytes, empty, disordered, misplaced] {
+        let Self { read, bytes, empty, late, key_mismatches, .. } = &metrics;
+        for counter in [read, bytes, empty, late, key_mismatches] {
             counter.increment(0);
         }
         metrics.dead_lettered.iter().for_each(|counter| counter.increment(0));
@@ -189,10 +189,10 @@ mod tests {
     }
 
     #[test]
-    fn every_series_is_there_from_the_start() {
+    fn every_series_exists_from_the_start() {
         let scrape = recorded(|_| {});
         for topic in ["adtrail.clicks", "adtrail.activations", "adtrail.effects"] {
-            for name in [READ, BYTES, EMPTY, DISORDERED, MISPLACED, LAG_MESSAGES, LAG_SECONDS] {
+            for name in [READ, BYTES, EMPTY, LATE, KEY_MISMATCHES, LAG_MESSAGES, LAG_SECONDS] {
                 check(&scrape, &format!("{name}{{topic=\"{topic}\"}}"), "0");
             }
             for code in ErrorCode::ALL {
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn lag_is_0_while_nothing_is_left() {
+    fn lag_is_0_while_everything_is_committed() {
         check_lag(5, "5", "61", "1773144000");
         check_lag(0, "0", "0", "1773144001");
     }

@@ -1,4 +1,4 @@
-//! `[kafka.librdkafka]` held against librdkafka, before anything is connected to.
+//! Checks `[kafka.librdkafka]` with librdkafka itself, without a connection.
 
 mod names;
 
@@ -15,10 +15,10 @@ use rdkafka::types::RDKafkaConfRes;
 
 use super::clients;
 
-/// A shorter secret may be part of any word.
-const SECRET_SHOWN_MIN: usize = 6;
+/// Minimum length of a secret that is replaced within an error; a shorter one may be part of any word.
+const REPLACED_SECRET_MIN: usize = 6;
 
-/// What librdkafka does not take, a line each.
+/// Rejected settings, a line each.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SettingErrors(Vec<String>);
 
@@ -30,34 +30,34 @@ impl fmt::Display for SettingErrors {
     }
 }
 
-/// That librdkafka knows each setting and takes its value, and then all of them together: that
-/// files are there, and that what belongs together is given together.
+/// Checks that librdkafka knows each setting and accepts its value, and then all of them together: that files exist,
+/// and that settings which depend on each other are complete.
 ///
 /// # Errors
-/// Each setting at fault, with its place; of all together the first fault only.
+/// Every rejected setting with its location; of the settings together, only the first error.
 pub fn check(kafka: &Kafka) -> Result<(), SettingErrors> {
     let settings = kafka.librdkafka.iter();
     let mut errors: Vec<_> = settings
         .filter_map(|(key, setting)| {
-            let refusal = refusal(key, setting).or_else(|| without_effect(kafka, key));
-            Some((&setting.place, refusal?))
+            let rejection = rejection(key, setting).or_else(|| without_effect(kafka, key));
+            Some((&setting.place, rejection?))
         })
         .collect();
     errors.sort();
     let mut errors: Vec<String> =
-        errors.into_iter().map(|(place, error)| format!("{place}: {error}")).collect();
+        errors.into_iter().map(|(location, error)| format!("{location}: {error}")).collect();
     if errors.is_empty() {
-        errors.extend(refusal_of_all(kafka));
+        errors.extend(rejection_of_all(kafka));
     }
     if errors.is_empty() { Ok(()) } else { Err(SettingErrors(errors)) }
 }
 
-fn refusal(key: &str, setting: &ClientSetting) -> Option<String> {
+fn rejection(key: &str, setting: &ClientSetting) -> Option<String> {
     let mut alone = ClientConfig::new();
     alone.set(key, setting.expose());
     let (outcome, reason) = match alone.create_native_config().err()? {
         KafkaError::ClientConfig(outcome, reason, ..) => (Some(outcome), reason),
-        // A zero byte within it.
+        // The value contains a zero byte.
         _ => (None, "expected a text without a zero byte".to_owned()),
     };
     if outcome == Some(RDKafkaConfRes::RD_KAFKA_CONF_UNKNOWN) {
@@ -66,13 +66,13 @@ fn refusal(key: &str, setting: &ClientSetting) -> Option<String> {
             "kafka.librdkafka.{key}: unknown key, the nearest known one is: {nearest}"
         ));
     }
-    // It repeats the value.
+    // The reason contains the value.
     let reason =
-        if setting.is_private() { "librdkafka refuses this value: (not shown)" } else { &reason };
+        if setting.is_private() { "librdkafka rejects this value: (not shown)" } else { &reason };
     Some(format!("kafka.librdkafka.{key}: {reason}"))
 }
 
-/// What librdkafka takes, and never looks at.
+/// Rejects a setting that librdkafka accepts but ignores with this security protocol.
 fn without_effect(kafka: &Kafka, key: &str) -> Option<String> {
     let protocol = kafka.librdkafka.get("security.protocol").map_or("", ClientSetting::expose);
     let protocol = protocol.to_ascii_lowercase();
@@ -85,12 +85,12 @@ fn without_effect(kafka: &Kafka, key: &str) -> Option<String> {
     Some(format!("{name}: has no effect unless kafka.librdkafka.security.protocol is {wanted}"))
 }
 
-fn refusal_of_all(kafka: &Kafka) -> Option<String> {
+fn rejection_of_all(kafka: &Kafka) -> Option<String> {
     let [consumer, producer] = clients::unconnected(kafka);
     let consumer = consumer.create_with_context::<_, BaseConsumer<Silent>>(Silent).map(drop);
     let producer = producer.create_with_context::<_, BaseProducer<Silent>>(Silent).map(drop);
     let reason = match consumer.and(producer).err()? {
-        // Of a setting of ours, then: the user's were looked at.
+        // Can only be one of adtrail's settings, because the user's were checked one by one.
         KafkaError::ClientConfig(_, reason, key, _) => format!("{key}: {reason}"),
         KafkaError::ClientCreation(reason) => reason,
         other => other.to_string(),
@@ -102,15 +102,15 @@ fn without_secrets(kafka: &Kafka, text: String) -> String {
     let secrets = kafka.librdkafka.values().filter(|setting| setting.is_private());
     let values = secrets.map(ClientSetting::expose).filter(|value| !value.is_empty());
     let contained: Vec<&str> = values.filter(|value| text.contains(value)).collect();
-    // What is left around a short one would tell it.
-    if contained.iter().any(|value| value.len() < SECRET_SHOWN_MIN) {
-        return "librdkafka refuses the settings together: (not shown, it may repeat a secret)"
+    // The text around a short secret would reveal it.
+    if contained.iter().any(|value| value.len() < REPLACED_SECRET_MIN) {
+        return "librdkafka rejects the settings together: (not shown, it may contain a secret)"
             .into();
     }
     contained.into_iter().fold(text, |text, value| text.replace(value, "(not shown)"))
 }
 
-/// What librdkafka remarks on is remarked on when the service starts.
+/// Ignores librdkafka's log; the service logs the same messages when it starts.
 struct Silent;
 
 impl ClientContext for Silent {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_librdkafka_takes_is_right() {
+    fn accepted_settings_are_valid() {
         check_wrong("", "");
         check_wrong("socket.keepalive.enable = true\nfetch.min.bytes = 5", "");
         check_wrong(
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_effect_is_an_error() {
+    fn a_setting_without_effect_is_an_error() {
         check_wrong(
             "sasl.mechanism = 'BOGUS'\nssl.ca.location = '/nonexistent'",
             "2: kafka.librdkafka.sasl.mechanism: has no effect unless \
@@ -169,13 +169,13 @@ mod tests {
     }
 
     #[test]
-    fn a_short_secret_does_not_show_in_what_is_left_around_it() {
+    fn the_text_around_a_short_secret_is_not_shown() {
         let found = check_text("security.protocol = 'ssl'\nssl.key.pem = 'p'");
-        assert!(found.ends_with("(not shown, it may repeat a secret)"), "{found}");
+        assert!(found.ends_with("(not shown, it may contain a secret)"), "{found}");
     }
 
     #[test]
-    fn unknown_names_are_told_the_nearest() {
+    fn the_error_of_an_unknown_key_names_the_nearest_one() {
         check_wrong(
             "socket.keepalive = true",
             "2: kafka.librdkafka.socket.keepalive: unknown key, the nearest known one is: \
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_values_are_told_and_secrets_are_not() {
+    fn rejected_values_are_reported_without_secrets() {
         check_wrong(
             "fetch.min.bytes = 'many'",
             "2: kafka.librdkafka.fetch.min.bytes: Invalid value for configuration property \

@@ -1,5 +1,5 @@
-//! The names of librdkafka's settings that a user may set, for whoever misspells one. Those that
-//! adtrail sets itself are left out, and what only a program can set.
+//! The names of librdkafka's settings, to suggest one for a misspelt name. Settings that adtrail sets itself, or that
+//! only a program can set, are left out.
 
 #[rustfmt::skip]
 pub const NAMES: [&str; 146] = [
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn librdkafka_knows_them() {
+    fn librdkafka_knows_all_names() {
         for name in NAMES {
             let outcome = ClientConfig::new().set(name, "").create_native_config();
             let is_unknown = matches!(
