@@ -1,9 +1,9 @@
-//! A record by its time, key and value, in few bytes.
+//! A hash of a record, to recognise it again.
 
 use rdkafka::message::{BorrowedMessage, Message};
 use xxhash_rust::xxh3::Xxh3Default;
 
-/// The same whenever the same record is read.
+/// Returns a hash of the record's timestamp, key and value. It is stored, so it must never change.
 pub fn digest(message: &BorrowedMessage<'_>) -> u64 {
     let mut hash = Xxh3Default::new();
     hash.update(&message.timestamp().to_millis().unwrap_or(-1).to_be_bytes());

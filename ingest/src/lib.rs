@@ -1,14 +1,14 @@
 //! Kafka in: records become batches of facts; records that cannot be decoded become dead letters.
 //!
 //! One thread reads all partitions of the three topics from the positions in the store, decodes each record, and emits
-//! bounded batches of facts with the positions that they reach. A position never passes a record that is neither in a
-//! batch nor acknowledged by the dead-letter topic.
+//! bounded batches of facts, each with the next offsets after it. A position never passes a record that is neither in
+//! a batch nor acknowledged by the dead-letter topic.
 //!
 //! This crate does not interpret facts, knows no store, and does not rely on Kafka's committed offsets.
 //!
-//! Start with [`start`] and `consumer`. [`decode`] turns the bytes of a record into a fact, [`registry`] fetches the Avro
-//! schemas that records name, [`mod@kafka`] wraps librdkafka, [`files`] reads events from files, [`dead_letters`] writes
-//! and replays dead letters, and [`mod@peek`] shows what a topic holds.
+//! Start with [`start`] and `consumer`. [`decode`] turns the bytes of a record into a fact, [`registry`] fetches the
+//! Avro schemas that records name, [`mod@kafka`] wraps librdkafka, [`files`] reads events from files, [`dead_letters`]
+//! produces and replays dead letters, and [`mod@peek`] shows the records of a topic.
 
 mod consumer;
 pub mod dead_letters;

@@ -1,7 +1,7 @@
 //! How long ingestion waits, and how often it polls.
 //!
-//! Timeouts that a working broker has to meet are constants beside the requests that they limit: a tenth of them
-//! would make tests depend on the speed of the machine. librdkafka's other intervals keep their defaults.
+//! Timeouts that a working broker must meet are constants beside the requests that they limit: a tenth of them would
+//! make tests depend on the speed of the machine. librdkafka's other intervals keep their defaults.
 
 use std::time::Duration;
 
@@ -15,30 +15,31 @@ config::timing! {
         pub metadata_retry_delay_max: Duration = Duration::from_secs(1),
         /// Delay before the first retry of any other failed request; it doubles with each retry.
         pub retry_delay_min: Duration = Duration::from_millis(100),
-        /// Where that doubling ends.
+        /// Longest delay between two such retries.
         pub retry_delay_max: Duration = Duration::from_secs(10),
         /// How often to check for new partitions, end offsets and read access, and whether the topics still
         /// contain the records that were read last. Also how often to ask for end offsets while reading is paused.
         pub partition_check_interval: Duration = Duration::from_secs(10),
         /// The same interval while read access to a topic is denied.
         pub denied_topic_check_interval: Duration = Duration::from_secs(2),
-        /// How long a broker holds a fetch back while there are no records (`fetch.wait.max.ms`). It answers other
-        /// requests on the same connection only after that, so that one check of partitions takes it several times.
+        /// How long a broker delays the response to a fetch while there are no records (`fetch.wait.max.ms`). It
+        /// answers other requests on the same connection only after that, so that a check of partitions takes several
+        /// times as long.
         pub fetch_wait_max: Duration = Duration::from_millis(500),
-        /// How often to wake librdkafka's main thread, which would sleep on where the machine's clock is set back.
+        /// How often to wake librdkafka's main thread, which would sleep on after the machine's clock was set back.
         pub client_wake_interval: Duration = Duration::from_secs(1),
-        /// How long one check of a topic's last records, or of read access to it, waits for the broker. What is not
-        /// answered by then is left to the next check. Must be longer than the client's `fetch.wait.max.ms`, which a
-        /// fetch at the end of a partition takes.
+        /// How long one check of a topic's last records, or of read access to it, waits for the broker. Records
+        /// without a response by then are left to the next check. Must be longer than the client's
+        /// `fetch.wait.max.ms`, which a fetch at the end of a partition takes.
         pub record_check_timeout: Duration = Duration::from_secs(5),
         /// How long a start waits for each of its two checks of the last records. Then it starts to read, and a
         /// topic that was recreated is noticed by a later check.
         pub first_record_check_patience: Duration = Duration::from_secs(20),
-        /// How long to wait while topics for dead letters are created, or topic configurations described. Then a
-        /// start goes on without, and `adtrail replay-dlq` fails if it has no journal.
+        /// How long to wait for the creation of dead-letter topics or for topic configurations. Then the service starts
+        /// without them, and `adtrail replay-dlq` fails if its journal topic does not exist.
         pub admin_request_timeout: Duration = Duration::from_secs(10),
-        /// How long reading waits for the schema of a record. Then its partition is held until the schema is known,
-        /// and the others are read on.
+        /// How long reading waits for the schema of a record. Then its partition is paused until the schema is known,
+        /// while the others are read.
         pub schema_patience: Duration = Duration::from_millis(250),
         /// How long dead letters may remain unacknowledged before readiness fails and a warning is logged. Reading
         /// waits for them in any case.
@@ -61,12 +62,13 @@ config::timing! {
         /// Delay before the first retry of a failed schema request, with a random jitter of up to the same length;
         /// it doubles with each retry.
         pub schema_retry_delay_min: Duration = Duration::from_millis(100),
-        /// Where that doubling ends.
+        /// Longest delay between two such retries.
         pub schema_retry_delay_max: Duration = Duration::from_secs(4),
         /// Interval between two requests to a registry that does not answer, across all schemas.
         pub registry_probe_interval: Duration = Duration::from_secs(1),
-        /// How long the last result of a registry stands for its state: after no answer, cached schemas are used
-        /// without another request; after an answer, a failure for one schema does not make the registry down.
+        /// How long the last result of a registry counts as its state: after a request without a response, cached
+        /// schemas are used without another request; after a response, a failure for one schema does not make the
+        /// registry down.
         pub registry_result_validity: Duration = Duration::from_secs(10),
         /// How long a registry URL that did not answer is not asked whether it knows a schema that another URL does
         /// not know.

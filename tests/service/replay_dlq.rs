@@ -293,7 +293,7 @@ fn letters_are_sent_by_code_and_other_records_stay() {
     check(&dry, "", "", ["0", "0", "0", "0", "4"]);
     assert!(kafka.consume_all(clicks).is_empty());
     let stderr = stderr(&dry);
-    for part in ["not the headers of a dead letter", "not configured", "not UTF-8", "offset=4"] {
+    for part in ["lacks the headers of a dead letter", "not configured", "not UTF-8", "offset=4"] {
         assert!(stderr.contains(part), "{part:?} is not in: {stderr}");
     }
     assert!(!stderr.contains("panicked"), "{stderr}");

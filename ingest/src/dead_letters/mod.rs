@@ -1,4 +1,4 @@
-//! Records that could not be decoded: their topics, and how they are replayed.
+//! Dead letters, the records that could not be decoded: their topics, their producer, and their replay.
 //!
 //! Start with `producer`.
 

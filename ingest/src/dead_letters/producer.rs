@@ -1,5 +1,5 @@
-//! Records that are no facts, kept: produced to `<topic>.dlq` as they came, with headers that say
-//! where they stood and what was wrong. A position passes one only once it is acknowledged.
+//! Produces invalid records unchanged to `<topic>.dlq`, with headers that name their origin and error. A position
+//! passes an invalid record only after its dead letter is acknowledged.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -26,15 +26,14 @@ use crate::kafka::retry::{Throttle, delays};
 use crate::kafka::topics::{PerTopic, TopicKind, TopicNames};
 use crate::timing::Timing;
 
-/// The end of a dead-letter topic's name.
+/// Suffix of a dead-letter topic's name.
 pub const SUFFIX: &str = ".dlq";
 
-/// Acknowledgements are looked for so often.
+/// Delay between two polls for acknowledgements.
 const POLL_EVERY: Duration = Duration::from_millis(5);
-/// Of one look for a topic's leaders.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(1);
+const METADATA_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The names of the headers that a dead letter has besides its record's own.
+/// The headers that a dead letter has in addition to those of its record.
 pub mod header {
     pub const TOPIC: &str = "__connect.errors.topic";
     pub const PARTITION: &str = "__connect.errors.partition";
@@ -46,7 +45,7 @@ pub mod header {
     pub const ALL: [&str; 7] = [TOPIC, PARTITION, OFFSET, STAGE, CLASS, MESSAGE, CODE];
 }
 
-/// A record that is no fact.
+/// A record that could not be decoded.
 pub struct DeadLetter {
     topic: TopicKind,
     code: &'static str,
@@ -56,7 +55,7 @@ pub struct DeadLetter {
 }
 
 impl DeadLetter {
-    /// Copies the record; `name` is its topic's.
+    /// Copies the record; `name` is the name of its topic.
     pub fn new(
         message: &BorrowedMessage<'_>,
         source: Source,
@@ -73,11 +72,11 @@ impl DeadLetter {
             (header::MESSAGE, error.message.clone()),
             (header::CODE, code.to_owned()),
         ];
-        // Copied whole: a header's name need not be UTF-8, and reading one by one needs it.
-        let own = message.headers().map(BorrowedHeaders::detach).unwrap_or_default();
-        let headers = added
-            .iter()
-            .fold(own, |headers, (key, value)| headers.insert(Header { key, value: Some(value) }));
+        // Copied as a whole, because reading single headers panics if a name is not UTF-8.
+        let original = message.headers().map(BorrowedHeaders::detach).unwrap_or_default();
+        let headers = added.iter().fold(original, |headers, (key, value)| {
+            headers.insert(Header { key, value: Some(value) })
+        });
         Self {
             topic: source.topic,
             code,
@@ -95,12 +94,12 @@ impl DeadLetter {
         Self { topic, code: "not_json", key, value, headers }
     }
 
-    /// Where it was.
+    /// Returns the topic of the original record.
     pub fn topic(&self) -> TopicKind {
         self.topic
     }
 
-    /// What was wrong with it.
+    /// Returns the code of the error.
     pub fn code(&self) -> &'static str {
         self.code
     }
@@ -112,9 +111,9 @@ pub struct DeadLetters {
     reports: Receiver<Report>,
     topics: PerTopic<String>,
     timing: Timing,
-    stuck: Throttle,
-    /// How many deliveries were begun. One that was broken off leaves letters under way, whose reports
-    /// come in the time of a later one.
+    warnings: Throttle,
+    /// Number of deliveries started. A delivery that was stopped leaves letters in flight, whose reports arrive during
+    /// a later one.
     deliveries: Cell<u64>,
 }
 
@@ -125,12 +124,12 @@ impl DeadLetters {
             .create_with_context(Reporter { reports: sender })
             .map_err(IngestError::of_client)?;
         let topics = PerTopic::from_fn(|topic| format!("{}{SUFFIX}", names.of(topic)));
-        let (stuck, deliveries) = (Throttle::default(), Cell::default());
-        Ok(Self { producer, reports, topics, timing, stuck, deliveries })
+        let (warnings, deliveries) = (Throttle::default(), Cell::default());
+        Ok(Self { producer, reports, topics, timing, warnings, deliveries })
     }
 
-    /// Creates the topics that are missing. If that fails reading goes on, because the first dead
-    /// letter is kept waiting, and says so, for as long as it has no topic to go to.
+    /// Creates the missing topics. Reading starts even if that fails: the first dead letter then waits, with a warning,
+    /// until its topic exists.
     pub fn create_topics(
         &self,
         kafka: &Kafka,
@@ -142,12 +141,12 @@ impl DeadLetters {
         topics::create_missing((kafka, consumer), &names, timeout, shutdown)
     }
 
-    /// Produces the letters and waits until all are acknowledged, however long that takes.
-    /// `meanwhile` is asked again and again whether to wait on; `false` if it ended the wait.
+    /// Produces the letters and waits without limit until all are acknowledged. Calls `keep_waiting` repeatedly, and
+    /// stops with `false` once that returns false.
     pub fn deliver(
         &self,
         letters: &[DeadLetter],
-        mut meanwhile: impl FnMut() -> Result<bool, IngestError>,
+        mut keep_waiting: impl FnMut() -> Result<bool, IngestError>,
     ) -> Result<bool, IngestError> {
         let delivery = self.deliveries.get() + 1;
         self.deliveries.set(delivery);
@@ -156,7 +155,7 @@ impl DeadLetters {
         let mut delays = delays(self.timing);
         let mut retry_at = Instant::now();
         while in_flight > 0 || !unsent.is_empty() {
-            if !meanwhile()? {
+            if !keep_waiting()? {
                 return Ok(false);
             }
             let mut failure = None;
@@ -179,17 +178,17 @@ impl DeadLetters {
                 }
             }
             if let Some(error) = failure {
-                refuse_fatal(&error)?;
-                self.stuck.warn(|| {
+                check_fatal(&error)?;
+                self.warnings.warn(|| {
                     let waiting = in_flight + unsent.len();
-                    let why = guess(&error);
-                    tracing::warn!(waiting, %error, "dead letters are not acknowledged, reading waits{why}");
+                    let cause = probable_cause(&error);
+                    tracing::warn!(waiting, %error, "dead letters are not acknowledged, reading waits{cause}");
                 });
-                self.look_for_leaders(letters);
+                self.refresh_metadata(letters);
                 retry_at = Instant::now() + delays.next().unwrap_or_default();
             }
             if is_idle {
-                // As of `clients::poll`.
+                // For the reason given at `clients::poll`.
                 thread::sleep(POLL_EVERY);
             }
         }
@@ -199,44 +198,46 @@ impl DeadLetters {
         Ok(true)
     }
 
-    /// Says that they wait: the client itself waits half a minute for a topic that is gone.
-    pub fn tell_waiting(&self, consumer: &Consumer, letters: &[DeadLetter]) {
-        self.stuck.warn(|| {
+    /// Warns that the letters are not acknowledged. librdkafka itself reports a deleted topic only after half a minute.
+    pub fn warn_unacknowledged(&self, consumer: &Consumer, letters: &[DeadLetter]) {
+        self.warnings.warn(|| {
             let is_used =
                 |topic: &TopicKind| letters.iter().any(|letter| letter.topic == *topic);
-            let names = TopicKind::ALL.into_iter().filter(is_used).map(|it| self.topics.of(it));
-            let is_gone = |name: &&String| {
+            let names =
+                TopicKind::ALL.into_iter().filter(is_used).map(|topic| self.topics.of(topic));
+            let is_missing = |name: &&String| {
                 matches!(assignment::partition_count(consumer, name), Ok(None))
             };
-            match names.clone().find(is_gone) {
+            match names.clone().find(is_missing) {
                 Some(topic) => tracing::warn!(
                     topic,
                     "dead letters are not acknowledged, reading waits: the topic does not exist: create \
-                     it, or start adtrail again, which does"
+                     it, or restart adtrail, which creates it"
                 ),
                 None => tracing::warn!(
-                    "dead letters are not acknowledged, reading waits; the reason follows once kafka or \
-                     the client says one"
+                    "dead letters are not acknowledged, reading waits; the reason is logged once kafka or \
+                     librdkafka reports one"
                 ),
             }
         });
     }
 
-    /// Asks who leads the letters' topics now: the client may have been told that nobody does, and not
-    /// ask again for minutes.
-    fn look_for_leaders(&self, letters: &[DeadLetter]) {
+    /// Refreshes the metadata of the letters' topics: librdkafka may have seen one without a leader and would not look
+    /// again for minutes.
+    fn refresh_metadata(&self, letters: &[DeadLetter]) {
         for topic in TopicKind::ALL {
             if letters.iter().any(|letter| letter.topic == topic) {
                 let name = self.topics.of(topic);
-                if let Err(error) = self.producer.client().fetch_metadata(Some(name), LOOK_TIMEOUT)
+                if let Err(error) =
+                    self.producer.client().fetch_metadata(Some(name), METADATA_TIMEOUT)
                 {
-                    tracing::debug!(name, %error, "who leads the topic is not known");
+                    tracing::debug!(name, %error, "the topic's metadata cannot be fetched");
                 }
             }
         }
     }
 
-    /// Hands letters to the client until it takes no more; how many are under way then.
+    /// Queues letters until the client's queue is full. Returns the number of letters in flight.
     fn send(
         &self,
         letters: &[DeadLetter],
@@ -271,23 +272,23 @@ impl DeadLetters {
     }
 }
 
-/// Of what the broker does not say.
-fn guess(error: &KafkaError) -> &'static str {
+/// Returns a hint at the probable cause of an error that does not name it.
+fn probable_cause(error: &KafkaError) -> &'static str {
     match error {
         KafkaError::MessageProduction(RDKafkaErrorCode::InvalidTimestamp) => {
-            "; perhaps this machine's clock is ahead: set it, or message.timestamp.type=LogAppendTime on \
-             the topics for dead letters"
+            "; perhaps this machine's clock is ahead: correct it, or set \
+             message.timestamp.type=LogAppendTime on the dead-letter topics"
         }
         KafkaError::MessageProduction(RDKafkaErrorCode::InvalidRecord) => {
-            "; perhaps the topic has cleanup.policy=compact, which takes nothing without a key: set \
-             cleanup.policy=delete; or this machine's clock is ahead: set it, or \
-             message.timestamp.type=LogAppendTime on the topics for dead letters"
+            "; perhaps the topic has cleanup.policy=compact and rejects records without a key: set \
+             cleanup.policy=delete; or this machine's clock is ahead: correct it, or set \
+             message.timestamp.type=LogAppendTime on the dead-letter topics"
         }
         _ => "",
     }
 }
 
-fn refuse_fatal(error: &KafkaError) -> Result<(), IngestError> {
+fn check_fatal(error: &KafkaError) -> Result<(), IngestError> {
     match error {
         KafkaError::MessageProduction(RDKafkaErrorCode::Fatal) => {
             Err(IngestError::Fatal(error.clone()))
@@ -296,15 +297,15 @@ fn refuse_fatal(error: &KafkaError) -> Result<(), IngestError> {
     }
 }
 
-/// One letter that was sent.
+/// Identifies a produced letter.
 #[derive(Debug, Clone, Copy)]
 struct Letter {
     delivery: u64,
-    /// Its place among those delivered together.
+    /// Index among the letters of the delivery.
     index: usize,
 }
 
-/// What became of it.
+/// The delivery report of a letter.
 struct Report {
     letter: Letter,
     error: Option<KafkaError>,
@@ -329,7 +330,7 @@ impl ProducerContext for Reporter {
 
     fn delivery(&self, result: &DeliveryResult<'_>, letter: Box<Letter>) {
         let error = result.as_ref().err().map(|(error, _)| error.clone());
-        // Nobody listens any more only while the producer is dropped.
+        // The receiver is gone only while the producer is being dropped.
         let _ = self.reports.send(Report { letter: *letter, error });
     }
 }

@@ -1,4 +1,4 @@
-//! The topics that dead letters go to: made where there are none, and looked at where somebody else has made them.
+//! Creates missing dead-letter topics, and checks the configuration of existing ones.
 
 use std::time::Duration;
 
@@ -10,17 +10,14 @@ use crate::kafka::clients::{Consumer, RECORD_BYTES_MAX};
 use crate::kafka::error::IngestError;
 use crate::kafka::{assignment, topic_admin};
 
-/// The topic's setting of how long a record may be.
-const LIMIT: &str = "max.message.bytes";
+const SIZE_LIMIT: &str = "max.message.bytes";
 
-/// The topic's setting of whose clock stamps its records: brokers refuse what is stamped by one that is
-/// an hour ahead of theirs.
-const STAMPED_BY: (&str, &str) = ("message.timestamp.type", "LogAppendTime");
+/// Brokers stamp the records themselves: they reject a producer's timestamp that is an hour ahead of their clock.
+const TIMESTAMP_TYPE: (&str, &str) = ("message.timestamp.type", "LogAppendTime");
 
-/// The topic's setting of which of its records go in time.
-const CLEANED_BY: &str = "cleanup.policy";
+const CLEANUP_POLICY: &str = "cleanup.policy";
 
-/// Creates those that are missing. That it fails is told, and no error.
+/// Creates the missing topics. A failure is logged and not returned.
 pub fn create_missing(
     (kafka, consumer): (&Kafka, &Consumer),
     names: &[&str],
@@ -33,7 +30,7 @@ pub fn create_missing(
             Ok(Some(_)) => existing.push(name),
             Ok(None) => missing.push(name),
             Err(error) => {
-                tracing::warn!(name, %error, "the topic for dead letters cannot be looked up");
+                tracing::warn!(name, %error, "the dead-letter topic cannot be looked up");
             }
         }
     }
@@ -41,29 +38,29 @@ pub fn create_missing(
     if missing.is_empty() { Ok(()) } else { create(kafka, &missing, timeout, shutdown) }
 }
 
-/// Of topics that somebody else has made: a letter that they do not take stops all reading, and one that they
-/// forget is lost.
+/// Warns if an existing topic would reject a dead letter, which stops all reading, or would compact it away.
 fn warn_of_settings(kafka: &Kafka, topics: &[&str], timeout: Duration) -> Result<(), IngestError> {
     if topics.is_empty() {
         return Ok(());
     }
-    let settings = topic_admin::settings(kafka, topics, [CLEANED_BY, LIMIT], timeout)?;
+    let settings = topic_admin::settings(kafka, topics, [CLEANUP_POLICY, SIZE_LIMIT], timeout)?;
     for (topic, [policy, limit]) in topics.iter().zip(settings) {
         if let Some(policy) = policy.filter(|policy| policy.contains("compact")) {
             tracing::warn!(
                 topic,
                 policy,
-                "of dead letters with one key only the last would be kept, and one without a key would stop all \
-                 reading: set {CLEANED_BY}=delete on the topic"
+                "the dead-letter topic is compacted: it would keep only the last dead letter of each key, and one \
+                 without a key would stop all reading: set {CLEANUP_POLICY}=delete on the topic"
             );
         }
-        let least: u64 = RECORD_BYTES_MAX.parse().unwrap_or(u64::MAX);
-        if let Some(limit) = limit.filter(|limit| limit.parse().is_ok_and(|it: u64| it < least)) {
+        let needed: u64 = RECORD_BYTES_MAX.parse().unwrap_or(u64::MAX);
+        let is_too_low = |limit: &String| limit.parse().is_ok_and(|limit: u64| limit < needed);
+        if let Some(limit) = limit.filter(is_too_low) {
             tracing::warn!(
                 topic,
                 limit,
-                "a dead letter of more bytes would stop all reading: set {LIMIT}={RECORD_BYTES_MAX} \
-                 on the topic"
+                "a dead letter larger than the topic's limit would stop all reading: set \
+                 {SIZE_LIMIT}={RECORD_BYTES_MAX} on the topic"
             );
         }
     }
@@ -76,13 +73,13 @@ fn create(
     timeout: Duration,
     shutdown: &Shutdown,
 ) -> Result<(), IngestError> {
-    let (key, value) = STAMPED_BY;
-    let topic = |name| topic_admin::topic(name).set(LIMIT, RECORD_BYTES_MAX).set(key, value);
+    let (key, value) = TIMESTAMP_TYPE;
+    let topic = |name| topic_admin::topic(name).set(SIZE_LIMIT, RECORD_BYTES_MAX).set(key, value);
     let topics: Vec<_> = names.iter().map(|name| topic(name)).collect();
     match topic_admin::create(kafka, &topics, timeout, || shutdown.is_requested())? {
         Some(Ok(results)) => results.into_iter().for_each(report_creation),
         Some(Err(error)) => {
-            tracing::warn!(%error, "topics for dead letters cannot be created");
+            tracing::warn!(%error, "the dead-letter topics cannot be created");
         }
         None => {}
     }
@@ -91,10 +88,10 @@ fn create(
 
 fn report_creation(result: Result<String, (String, RDKafkaErrorCode)>) {
     match result {
-        Ok(topic) => tracing::info!(topic, "topic for dead letters created"),
+        Ok(topic) => tracing::info!(topic, "dead-letter topic created"),
         Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
         Err((topic, error)) => {
-            tracing::warn!(topic, %error, "the topic for dead letters cannot be created");
+            tracing::warn!(topic, %error, "the dead-letter topic cannot be created");
         }
     }
 }

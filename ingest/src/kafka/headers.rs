@@ -1,7 +1,7 @@
 //! Reads a record's headers.
 //!
-//! Kafka allows header names that are not UTF-8, but the rdkafka crate panics on them. The panic is caught here, so that
-//! such a record cannot end adtrail.
+//! Kafka allows header names that are not UTF-8, but the rdkafka crate panics on them. The panic is caught here, so
+//! that such a record cannot end adtrail.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

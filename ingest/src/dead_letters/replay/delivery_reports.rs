@@ -1,4 +1,4 @@
-//! What Kafka has not taken, kept for who sent it.
+//! Keeps the first failed delivery report for the sender.
 
 use parking_lot::Mutex;
 use rdkafka::ClientContext;
@@ -11,29 +11,29 @@ use crate::kafka::clients;
 
 #[derive(Default)]
 pub struct Reports {
-    refused: Mutex<Option<KafkaError>>,
+    failure: Mutex<Option<KafkaError>>,
 }
 
 impl Reports {
-    /// Why the first that was not taken was not: those after it fail because of it.
-    pub fn refused(&self) -> Option<KafkaError> {
-        self.refused.lock().clone()
+    /// Returns the error of the first failed record; later ones fail because of it.
+    pub fn failure(&self) -> Option<KafkaError> {
+        self.failure.lock().clone()
     }
 
-    /// As [`Reports::refused`]; the next one is the first then.
-    pub fn take_refused(&self) -> Option<KafkaError> {
-        self.refused.lock().take()
+    /// Returns the failure, like [`Reports::failure`], and resets it.
+    pub fn take_failure(&self) -> Option<KafkaError> {
+        self.failure.lock().take()
     }
 
-    pub fn refuse(&self, error: &KafkaError) {
-        let mut refused = self.refused.lock();
-        refused.get_or_insert_with(|| error.clone());
+    pub fn set_failure(&self, error: &KafkaError) {
+        let mut failure = self.failure.lock();
+        failure.get_or_insert_with(|| error.clone());
     }
 }
 
 impl ClientContext for Reports {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        // What becomes of a transaction is told by who began it.
+        // The sender reports errors of its transactions itself.
         let level = match facility {
             "TXNERR" | "GETPID" => RDKafkaLogLevel::Debug,
             _ => level,
@@ -51,8 +51,8 @@ impl ProducerContext for Reports {
 
     fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
         if let Err((error, message)) = result {
-            tracing::debug!(%error, topic = message.topic(), "not taken");
-            self.refuse(error);
+            tracing::debug!(%error, topic = message.topic(), "a record was not delivered");
+            self.set_failure(error);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What was sent before: a compacted topic beside the dead letters', with one record for each
-//! letter, written in the transaction that sends it.
+//! The journal of sent letters: a compacted topic beside that of the dead letters. It has one record for each letter,
+//! written in the transaction that sends it.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -16,33 +16,36 @@ use crate::kafka::topic_scan::{ScanEnd, ScanStart, Step, TopicScan};
 use crate::kafka::topics::TopicNames;
 use crate::timing::Timing;
 
-/// The end of a journal's name.
+/// Suffix of a journal's name.
 pub const SUFFIX: &str = ".replayed";
 
 pub fn name(topic: &str) -> String {
     format!("{topic}{SUFFIX}")
 }
 
-/// Makes the topic if there is none.
+/// Creates the topic if it is missing.
 pub fn create(kafka: &Kafka, topic: &str, timeout: Duration) -> Result<(), IngestError> {
     let name = name(topic);
     let new = topic_admin::topic(&name).set("cleanup.policy", "compact");
-    let refused = |error: String| IngestError::NotCreated { topic: name.clone(), error };
+    let failure = |error: String| IngestError::NotCreated { topic: name.clone(), error };
     match topic_admin::create(kafka, &[new], timeout, || false)? {
         Some(Ok(results)) => match results.into_iter().next() {
             Some(Err((_, RDKafkaErrorCode::TopicAlreadyExists))) => check(kafka, name, timeout),
-            Some(Err((_, error))) => Err(refused(error.to_string())),
+            Some(Err((_, error))) => Err(failure(error.to_string())),
             Some(Ok(_)) | None => {
-                tracing::info!(topic = name, "topic created; it keeps which letters were sent");
+                tracing::info!(
+                    topic = name,
+                    "topic created; it records which dead letters were sent"
+                );
                 Ok(())
             }
         },
-        Some(Err(error)) => Err(refused(error.to_string())),
+        Some(Err(error)) => Err(failure(error.to_string())),
         None => Ok(()),
     }
 }
 
-/// That a topic which somebody else has made keeps what is written to it.
+/// Checks that an existing topic is compacted and not deleted from.
 fn check(kafka: &Kafka, topic: String, timeout: Duration) -> Result<(), IngestError> {
     let found = topic_admin::settings(kafka, &[&topic], ["cleanup.policy"], timeout)?;
     let policy = found.into_iter().flatten().next().flatten();
@@ -50,13 +53,13 @@ fn check(kafka: &Kafka, topic: String, timeout: Duration) -> Result<(), IngestEr
         Some(policy) if policy != "compact" => Err(IngestError::NotCompacted { topic, policy }),
         Some(_) => Ok(()),
         None => {
-            tracing::warn!(topic, "kafka does not say whether it has cleanup.policy=compact");
+            tracing::warn!(topic, "the topic's cleanup.policy cannot be read; it must be compact");
             Ok(())
         }
     }
 }
 
-/// The sources of all letters that were sent.
+/// Reads the sources of all sent letters.
 pub fn read(
     kafka: &Kafka,
     topic: &str,
@@ -64,9 +67,9 @@ pub fn read(
     timing: Timing,
 ) -> Result<HashSet<Source>, IngestError> {
     let mut sent = HashSet::new();
-    let sweep =
+    let scan =
         TopicScan::start(kafka, &name(topic), ScanStart::Beginning, ScanEnd::Snapshot, timing)?;
-    sweep.run(|step, _| {
+    scan.run(|step, _| {
         if let Step::Record(record) = step {
             sent.extend(record.key().and_then(|key| Source::parse(key, names)));
         }

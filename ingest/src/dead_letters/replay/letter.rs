@@ -1,4 +1,4 @@
-//! A dead letter as it is found: what it was, and whether it can be sent where it came from.
+//! A dead letter in its topic: the original record, and whether it can be sent to its source topic.
 
 use rdkafka::message::{BorrowedMessage, Header, Message, OwnedHeaders};
 use xxhash_rust::xxh3::Xxh3Default;
@@ -7,11 +7,11 @@ use crate::dead_letters::producer::header;
 use crate::kafka::headers;
 use crate::kafka::topics::{TopicKind, TopicNames};
 
-/// The longest text that is taken for an error's code.
+/// Maximum length of an error code.
 const CODE_CHARS_MAX: usize = 64;
 
-/// Where a record stood, and what it was. The content tells it from one that stood in the same
-/// place of a topic by the same name that was made anew.
+/// Location and content of an original record. The content distinguishes it from a record at the same offset after its
+/// topic was recreated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Source {
     pub topic: TopicKind,
@@ -22,13 +22,13 @@ pub struct Source {
 }
 
 impl Source {
-    /// As the journal has it.
+    /// Returns the source as a key of the journal.
     pub fn key(&self, names: &TopicNames) -> String {
         let Self { topic, partition, offset, content } = self;
         format!("{}/{partition}/{offset}/{content:016x}", names.of(*topic))
     }
 
-    /// `None` for what is no key, or of a topic that is none of the three.
+    /// Parses a key of the journal; `None` if it is invalid or its topic is not one of the three.
     pub fn parse(key: &[u8], names: &TopicNames) -> Option<Self> {
         let mut parts = std::str::from_utf8(key).ok()?.split('/');
         let source = Self {
@@ -47,33 +47,33 @@ pub struct Letter {
     pub code: String,
     pub key: Option<Vec<u8>>,
     pub value: Option<Vec<u8>>,
-    /// The record's own.
+    /// The headers of the original record.
     pub headers: OwnedHeaders,
-    /// Where the letter itself stands.
+    /// Location of the letter itself.
     pub partition: i32,
     pub offset: i64,
 }
 
-/// Why a letter stays where it is.
+/// Why a letter is not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Obstacle {
-    /// It has not the headers that adtrail gives one.
+    /// It lacks the headers that adtrail adds.
     NoLetter,
-    /// It came from a topic that is none of the three.
+    /// Its source topic is not one of the three.
     OtherTopic,
-    /// A header's name is not UTF-8, so that it could not be sent as it came.
+    /// A header name is not UTF-8, so that it could not be sent unchanged.
     Headers,
-    /// The topic that it came from does not take anything as long any more.
+    /// It exceeds the maximum record size of its source topic.
     TooLong,
 }
 
 impl Obstacle {
     pub fn reason(self) -> &'static str {
         match self {
-            Self::NoLetter => "it has not the headers of a dead letter",
-            Self::OtherTopic => "it came from a topic that is not configured",
-            Self::Headers => "a header's name is not UTF-8",
-            Self::TooLong => "it is longer than its topic takes",
+            Self::NoLetter => "it lacks the headers of a dead letter",
+            Self::OtherTopic => "its source topic is not configured",
+            Self::Headers => "a header name is not UTF-8",
+            Self::TooLong => "it is larger than max.message.bytes of its source topic",
         }
     }
 }
@@ -81,7 +81,7 @@ impl Obstacle {
 impl Letter {
     pub fn read(message: &BorrowedMessage<'_>, names: &TopicNames) -> Result<Self, Obstacle> {
         let all = headers::all(message).map_err(|headers::Unreadable| Obstacle::Headers)?;
-        let (own, added) = split(all);
+        let (original, added) = split(all);
         let [topic, partition, offset, .., code] = added.map(|value| {
             value.and_then(|value| std::str::from_utf8(value).ok()).ok_or(Obstacle::NoLetter)
         });
@@ -98,7 +98,7 @@ impl Letter {
             code: code.to_owned(),
             key: message.key().map(<[u8]>::to_vec),
             value: message.payload().map(<[u8]>::to_vec),
-            headers: own.into_iter().fold(OwnedHeaders::new(), OwnedHeaders::insert),
+            headers: original.into_iter().fold(OwnedHeaders::new(), OwnedHeaders::insert),
             partition: message.partition(),
             offset: message.offset(),
         })
@@ -112,8 +112,9 @@ impl Letter {
 
 type Headers<'h> = Vec<Header<'h, &'h [u8]>>;
 
-/// The record's own headers, and the values of those that adtrail has added, in the order of
-/// [`header::ALL`]. Added was the last of each name: a record may have come with some of them.
+/// Returns the headers of the original record, and the values of those that adtrail added, in the order of
+/// [`header::ALL`]. The last header of each name is the added one, because the original record may have had the same
+/// names.
 fn split(mut all: Headers<'_>) -> (Headers<'_>, [Option<&[u8]>; header::ALL.len()]) {
     let added = header::ALL.map(|name| {
         let last = all.iter().rposition(|header| header.key == name)?;
@@ -129,7 +130,7 @@ fn number<T: std::str::FromStr>(text: &str) -> Result<T, Obstacle> {
 fn content(key: Option<&[u8]>, value: Option<&[u8]>) -> u64 {
     let mut hash = Xxh3Default::new();
     for part in [key, value] {
-        // With the length before it, so that no byte can change sides.
+        // The length separates key and value.
         hash.update(&part.map_or(u64::MAX, |part| part.len() as u64).to_le_bytes());
         hash.update(part.unwrap_or_default());
     }
@@ -145,14 +146,14 @@ mod tests {
     }
 
     #[test]
-    fn a_source_is_read_as_it_was_written() {
+    fn a_source_is_parsed_from_its_key() {
         let source =
             Source { topic: TopicKind::Effects, partition: 3, offset: 1 << 40, content: 7 };
         let key = source.key(&names());
         assert_eq!(key, "kafka.effects/3/1099511627776/0000000000000007");
         assert_eq!(Source::parse(key.as_bytes(), &names()), Some(source));
-        for other in ["", "kafka.effects/3/1", "other/3/1/7", "kafka.effects/3/1/7/8", "a/b/c/d"] {
-            assert_eq!(Source::parse(other.as_bytes(), &names()), None, "{other}");
+        for key in ["", "kafka.effects/3/1", "other/3/1/7", "kafka.effects/3/1/7/8", "a/b/c/d"] {
+            assert_eq!(Source::parse(key.as_bytes(), &names()), None, "{key}");
         }
         assert_eq!(Source::parse(b"\xff", &names()), None);
     }
@@ -163,16 +164,16 @@ mod tests {
         let mut all = vec![header(header::CODE, b"own"), header("trace", b"1")];
         all.extend(header::ALL.map(|name| header(name, b"ours")));
         all.push(header("later", b"2"));
-        let (own, added) = split(all);
-        let own: Vec<_> = own.iter().map(|header| (header.key, header.value)).collect();
+        let (original, added) = split(all);
+        let original: Vec<_> = original.iter().map(|header| (header.key, header.value)).collect();
         let expected: [(&str, &[u8]); 3] =
             [(header::CODE, b"own"), ("trace", b"1"), ("later", b"2")];
-        assert_eq!(own, expected.map(|(key, value)| (key, Some(value))));
+        assert_eq!(original, expected.map(|(key, value)| (key, Some(value))));
         assert_eq!(added, [Some(&b"ours"[..]); 7]);
     }
 
     #[test]
-    fn content_is_told_apart() {
+    fn different_contents_have_different_hashes() {
         let all = [
             content(None, None),
             content(Some(b""), None),

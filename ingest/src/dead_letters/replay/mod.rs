@@ -1,8 +1,8 @@
-//! Dead letters sent again to where they came from, each once.
+//! Replays dead letters: sends each once to its source topic.
 //!
-//! A letter and the note that it was sent are written in one transaction, and a run begins with
-//! the notes of all that were before it. So neither a second run nor one that was killed, nor two
-//! side by side, send a letter twice; and one record that became two letters is sent once.
+//! A letter and its journal record are written in one transaction, and each replay first reads the journal. So no
+//! letter is sent twice, even if a replay is repeated, killed, or run twice at the same time; and of several letters of
+//! one record only one is sent.
 
 mod delivery_reports;
 mod journal;
@@ -24,65 +24,66 @@ pub use letter::Obstacle;
 use letter::{Letter, Source};
 use sender::Sender;
 
-/// Letters of one transaction.
+/// Maximum letters of one transaction.
 const LETTERS_MAX: usize = 1000;
-/// And their bytes, but for the last.
+/// Size at which a transaction ends; the last letter may exceed it.
 const BYTES_MAX: usize = 16 << 20;
-/// Letters that stay are named one by one up to here.
-const LEFT_TOLD: u64 = 5;
+/// Maximum skipped letters that are logged one by one.
+const SKIPS_LOGGED_MAX: u64 = 5;
 
-/// What is to be done.
+/// The options of a replay.
 #[derive(Debug, Clone, Copy)]
 pub struct Resend<'a> {
     pub kafka: &'a Kafka,
-    /// The dead letters'.
+    /// The dead-letter topic.
     pub topic: &'a str,
-    /// Only letters with one of these; empty for all.
+    /// Error codes of the letters to send; empty for all.
     pub codes: &'a [ErrorCode],
-    /// Count, and send none.
+    /// Only count the letters.
     pub dry_run: bool,
     pub timing: Timing,
 }
 
-/// What became of the letters read.
+/// The results of a replay.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// By code and topic.
+    /// Counts by error code and source topic.
     pub counts: BTreeMap<(String, TopicKind), Counts>,
+    /// Letters that cannot be sent, by reason.
     pub left: BTreeMap<Obstacle, u64>,
 }
 
-/// Of letters with one code and one topic.
+/// Counts of the letters with one error code and source topic.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Sent, or with `dry_run` those that would be.
+    /// Sent by this replay; with `dry_run`, to be sent.
     pub sent: u64,
-    /// By a run before this one.
+    /// Sent by an earlier replay.
     pub sent_before: u64,
-    /// Second letters of a record that this run sends.
+    /// Further letters of a record that this replay sends.
     pub repeated: u64,
-    /// With a code that was not chosen.
+    /// Letters whose error code is not selected.
     pub filtered: u64,
 }
 
 impl Resend<'_> {
-    /// Reads the topic to the end that it has now. `report` holds what is done, whether or not
-    /// all is; `told` is told how far the reading is.
+    /// Reads the topic up to its present end and sends its letters. `report` is correct even after an error;
+    /// `on_progress` is called after each record.
     ///
     /// # Errors
-    /// What keeps Kafka from taking letters: those of the transaction that fails are not sent. And
-    /// that some are too long, once all others are sent.
+    /// If Kafka rejects letters: none of the failed transaction are sent. Also if some letters are too large, after all
+    /// others are sent.
     pub fn run(
         self,
         report: &mut Report,
-        mut told: impl FnMut(ScanProgress),
+        mut on_progress: impl FnMut(ScanProgress),
     ) -> Result<(), IngestError> {
         let names = TopicNames::new(&self.kafka.topics);
-        // Before the journal is begun: a wrong name leaves nothing behind.
+        // Finds the topic before the journal is created, so that a wrong name leaves nothing behind.
         let (timing, kafka, topic) = (self.timing, self.kafka, self.topic);
         let letters =
             TopicScan::start(kafka, topic, ScanStart::Beginning, ScanEnd::Snapshot, timing)?;
-        // First the exclusive right, then the look at what was sent: nobody adds to it any more.
+        // The journal is read after other replays are fenced, so that it cannot grow any more.
         let sender = if self.dry_run {
             None
         } else {
@@ -98,21 +99,21 @@ impl Resend<'_> {
             names,
             sender,
             sent_before,
-            taken: HashSet::new(),
-            waiting: Vec::new(),
-            waiting_bytes: 0,
+            seen: HashSet::new(),
+            pending: Vec::new(),
+            pending_bytes: 0,
             report,
         };
-        letters.run(|step, extent| {
+        letters.run(|step, progress| {
             if let Step::Record(message) = step {
                 match Letter::read(message, &run.names) {
-                    Ok(letter) => run.take(letter)?,
+                    Ok(letter) => run.add(letter)?,
                     Err(obstacle) => {
-                        run.leave((message.partition(), message.offset()), obstacle);
+                        run.skip((message.partition(), message.offset()), obstacle);
                     }
                 }
             }
-            told(extent);
+            on_progress(progress);
             Ok::<_, IngestError>(ControlFlow::Continue(()))
         })?;
         run.send()?;
@@ -126,52 +127,52 @@ impl Resend<'_> {
 struct Run<'a> {
     codes: &'a [ErrorCode],
     names: TopicNames,
-    /// None: nothing is sent.
+    /// `None` for a dry run.
     sender: Option<Sender>,
     sent_before: HashSet<Source>,
-    /// By this run.
-    taken: HashSet<Source>,
-    /// For the next transaction.
-    waiting: Vec<Letter>,
-    waiting_bytes: usize,
+    /// Sources of the letters that this replay sends.
+    seen: HashSet<Source>,
+    /// Letters of the next transaction.
+    pending: Vec<Letter>,
+    pending_bytes: usize,
     report: &'a mut Report,
 }
 
 impl Run<'_> {
-    fn take(&mut self, letter: Letter) -> Result<(), IngestError> {
-        let is_chosen = self.is_chosen(&letter.code);
+    fn add(&mut self, letter: Letter) -> Result<(), IngestError> {
+        let is_selected = self.is_selected(&letter.code);
         let kind = (letter.code.clone(), letter.source.topic);
         let counts = self.report.counts.entry(kind).or_default();
         if self.sent_before.contains(&letter.source) {
             counts.sent_before += 1;
-        } else if !is_chosen {
+        } else if !is_selected {
             counts.filtered += 1;
-        } else if !self.taken.insert(letter.source) {
+        } else if !self.seen.insert(letter.source) {
             counts.repeated += 1;
         } else {
-            self.waiting_bytes += letter.bytes();
-            self.waiting.push(letter);
-            if self.waiting.len() >= LETTERS_MAX || self.waiting_bytes >= BYTES_MAX {
+            self.pending_bytes += letter.bytes();
+            self.pending.push(letter);
+            if self.pending.len() >= LETTERS_MAX || self.pending_bytes >= BYTES_MAX {
                 self.send()?;
             }
         }
         Ok(())
     }
 
-    fn is_chosen(&self, code: &str) -> bool {
-        self.codes.is_empty() || self.codes.iter().any(|chosen| chosen.name() == code)
+    fn is_selected(&self, code: &str) -> bool {
+        self.codes.is_empty() || self.codes.iter().any(|selected| selected.name() == code)
     }
 
     fn send(&mut self) -> Result<(), IngestError> {
-        let letters = std::mem::take(&mut self.waiting);
-        self.waiting_bytes = 0;
+        let letters = std::mem::take(&mut self.pending);
+        self.pending_bytes = 0;
         let too_long = match &self.sender {
             Some(sender) => sender.send(&letters)?,
             None => Vec::new(),
         };
         for (index, letter) in letters.into_iter().enumerate() {
             if too_long.contains(&index) {
-                self.leave((letter.partition, letter.offset), Obstacle::TooLong);
+                self.skip((letter.partition, letter.offset), Obstacle::TooLong);
             } else {
                 let kind = (letter.code, letter.source.topic);
                 self.report.counts.entry(kind).or_default().sent += 1;
@@ -180,11 +181,11 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Notes a letter, by partition and offset, that stays.
-    fn leave(&mut self, (partition, offset): (i32, i64), obstacle: Obstacle) {
+    /// Counts and logs a letter that cannot be sent.
+    fn skip(&mut self, (partition, offset): (i32, i64), obstacle: Obstacle) {
         *self.report.left.entry(obstacle).or_default() += 1;
-        if self.report.left.values().sum::<u64>() <= LEFT_TOLD {
-            tracing::warn!(partition, offset, "left where it is: {}", obstacle.reason());
+        if self.report.left.values().sum::<u64>() <= SKIPS_LOGGED_MAX {
+            tracing::warn!(partition, offset, "dead letter skipped: {}", obstacle.reason());
         }
     }
 }

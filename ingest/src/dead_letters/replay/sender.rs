@@ -1,4 +1,4 @@
-//! Letters sent in transactions, each with its record in the journal: both are there, or neither.
+//! Sends letters in transactions, each together with its journal record.
 
 use std::thread;
 use std::time::Duration;
@@ -19,27 +19,26 @@ use crate::kafka::topics::{PerTopic, TopicKind, TopicNames};
 use crate::kafka::{clients, topic_admin};
 use crate::timing::Timing;
 
-/// Of one question to the coordinator of transactions.
+/// Timeout of a request to the transaction coordinator.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Of one transaction, and of one question.
+/// Attempts of a transaction, and of each request to the coordinator.
 const TRIES: usize = 5;
-/// What the client sends at once, by itself.
+/// librdkafka's default of `batch.size`.
 const BATCH_BYTES: u64 = 1_000_000;
-const PAUSE: Duration = Duration::from_millis(2);
+const POLL_EVERY: Duration = Duration::from_millis(2);
 
 pub struct Sender {
-    /// With a thread of its own for reports: taking a transaction back waits for them.
+    /// Has its own thread for delivery reports, because aborting a transaction waits for them.
     producer: ThreadedProducer<Reports>,
     journal: String,
     names: TopicNames,
     timing: Timing,
-    /// How many each topic has; 0 where that is not known.
+    /// Partition counts of the source topics; 0 if unknown.
     partitions: PerTopic<i32>,
 }
 
 impl Sender {
-    /// From now on nobody else sends this topic's letters: whoever began before is refused, and
-    /// what they had not ended is taken back.
+    /// Creates the producer. Fences earlier senders of this topic's letters, and aborts their open transactions.
     pub fn start(
         kafka: &Kafka,
         topic: &str,
@@ -53,7 +52,7 @@ impl Sender {
         }
         let producer: ThreadedProducer<Reports> =
             client.create_with_context(Reports::default()).map_err(IngestError::of_client)?;
-        again(timing, || producer.init_transactions(TIMEOUT)).map_err(of_transaction)?;
+        retry(timing, || producer.init_transactions(TIMEOUT)).map_err(of_transaction)?;
         let partitions = PerTopic::from_fn(|kind| {
             let metadata = producer.client().fetch_metadata(Some(names.of(kind)), TIMEOUT).ok();
             let topic = metadata.as_ref().and_then(|metadata| metadata.topics().first());
@@ -63,22 +62,22 @@ impl Sender {
         Ok(Self { producer, journal, names, timing, partitions })
     }
 
-    /// Sends all but those that the topic does not take for their length: their indexes.
+    /// Sends all letters except those that are too large for their topic, and returns the indexes of these.
     ///
-    /// Kafka measures what it is sent at once. So the others of a transaction are refused with the
-    /// long one: all are sent again by halves, down to the one.
+    /// Kafka limits the size of a batch and rejects a whole one, so the letters of a failed transaction are sent again
+    /// in halves, until the large letter is alone.
     pub fn send(&self, letters: &[Letter]) -> Result<Vec<usize>, IngestError> {
         let mut too_long = Vec::new();
-        // With the index of the first of each.
-        let mut waiting = vec![(0, letters)];
-        while let Some((start, part)) = waiting.pop() {
-            match self.send_at_once(part) {
+        // Slices of letters, each with the index of its first one.
+        let mut pending = vec![(0, letters)];
+        while let Some((start, part)) = pending.pop() {
+            match self.send_transaction(part) {
                 Err(IngestError::Transaction(error)) if is_too_long(&error) => {
                     if part.len() <= 1 {
                         too_long.push(start);
                     } else {
                         let (first, second) = part.split_at(part.len() / 2);
-                        waiting.extend([(start + first.len(), second), (start, first)]);
+                        pending.extend([(start + first.len(), second), (start, first)]);
                     }
                 }
                 outcome => outcome?,
@@ -87,10 +86,10 @@ impl Sender {
         Ok(too_long)
     }
 
-    /// Sends all of them, or none.
-    fn send_at_once(&self, letters: &[Letter]) -> Result<(), IngestError> {
+    /// Sends all letters in one transaction, or none.
+    fn send_transaction(&self, letters: &[Letter]) -> Result<(), IngestError> {
         for (try_number, delay) in (1..).zip(delays(self.timing)) {
-            self.producer.context().take_refused();
+            self.producer.context().take_failure();
             let Err(error) = self.transact(letters) else { break };
             if is_taken_over(&error) || self.has_been_taken_over() {
                 return Err(IngestError::TakenOver);
@@ -98,14 +97,13 @@ impl Sender {
             if is_fatal(&error) {
                 return Err(IngestError::Transaction(error));
             }
-            tracing::debug!(%error, try_number, "a transaction failed and is taken back");
-            // What is not sent yet would else be waited for until it is too old.
+            tracing::debug!(%error, try_number, "a transaction failed and is aborted");
+            // Without this, the abort would wait for unsent records until their timeout.
             self.producer.purge(PurgeConfig::default().queue().inflight());
-            again(self.timing, || self.producer.abort_transaction(TIMEOUT))
+            retry(self.timing, || self.producer.abort_transaction(TIMEOUT))
                 .map_err(of_transaction)?;
-            match self.producer.context().take_refused() {
-                // It will not be taken the next time either.
-                Some(error) if is_for_good(&error) => return Err(of_transaction(error)),
+            match self.producer.context().take_failure() {
+                Some(error) if is_permanent(&error) => return Err(of_transaction(error)),
                 _ if try_number >= TRIES => return Err(of_transaction(error)),
                 _ => thread::sleep(delay),
             }
@@ -113,7 +111,7 @@ impl Sender {
         Ok(())
     }
 
-    /// What comes after may only say that the client is beyond help.
+    /// Returns true if the producer was fenced. Errors after the first one may only say that the client has failed.
     fn has_been_taken_over(&self) -> bool {
         self.producer.client().fatal_error().is_some_and(|(code, _)| is_fence(code))
     }
@@ -141,39 +139,40 @@ impl Sender {
                 delivery_opaque: (),
             })?;
         }
-        self.await_taken()?;
-        again(self.timing, || self.producer.commit_transaction(TIMEOUT))
+        self.await_delivery()?;
+        retry(self.timing, || self.producer.commit_transaction(TIMEOUT))
     }
 
-    /// The one that it came from, whatever partitioner its producer has: the rest of its app is there.
+    /// Returns the original partition, if it exists, because the other records of the app are there. The partitioner of
+    /// the original producer is unknown.
     fn partition(&self, source: &Source) -> Option<i32> {
         let partitions = 0..*self.partitions.of(source.topic);
         partitions.contains(&source.partition).then_some(source.partition)
     }
 
-    /// Until Kafka has taken all, or has not taken one. The rest is then not sent any more, and
-    /// committing would wait for it until it is too old.
-    fn await_taken(&self) -> KafkaResult<()> {
+    /// Waits until all records are delivered or one has failed. After a failure, a commit would wait for the unsent
+    /// records until their timeout.
+    fn await_delivery(&self) -> KafkaResult<()> {
         while self.producer.in_flight_count() > 0 {
-            thread::sleep(PAUSE);
-            if let Some(error) = self.producer.context().refused() {
+            thread::sleep(POLL_EVERY);
+            if let Some(error) = self.producer.context().failure() {
                 return Err(error);
             }
         }
         Ok(())
     }
 
-    /// Waits while the client's queue is full.
+    /// Queues a record, and waits while the client's queue is full.
     fn produce(&self, mut record: BaseRecord<'_, [u8], [u8]>) -> KafkaResult<()> {
         loop {
             match self.producer.send(record) {
                 Ok(()) => return Ok(()),
                 Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), unsent)) => {
                     record = unsent;
-                    thread::sleep(PAUSE);
+                    thread::sleep(POLL_EVERY);
                 }
                 Err((error, _)) => {
-                    self.producer.context().refuse(&error);
+                    self.producer.context().set_failure(&error);
                     return Err(error);
                 }
             }
@@ -181,8 +180,8 @@ impl Sender {
     }
 }
 
-/// What all topics that are written to take at once, where that is less than the client sends at
-/// once. `None` too where Kafka does not tell: too much is then sent again by halves.
+/// Returns the least `max.message.bytes` of all topics that are written to, if it is less than [`BATCH_BYTES`]. `None`
+/// also if Kafka does not return it; batches that are too large are then sent again in halves.
 fn batch_bytes(
     kafka: &Kafka,
     topic: &str,
@@ -198,22 +197,25 @@ fn batch_bytes(
     Ok(least.filter(|least| (1..BATCH_BYTES).contains(least)))
 }
 
-/// What the journal says of a letter, for people: it is found by its key.
+/// Returns the value of a journal record. It is informative only, since replays read only the key.
 fn entry(letter: &Letter) -> String {
     let Letter { code, partition, offset, .. } = letter;
     format!(r#"{{"code":"{code}","letter":{{"partition":{partition},"offset":{offset}}}}}"#)
 }
 
-/// Asks once more what may be asked once more, as a commit whose answer did not come in time.
-fn again(timing: Timing, ask: impl FnMut() -> KafkaResult<()>) -> KafkaResult<()> {
-    let may_pass = |error: &KafkaError| {
+/// Retries retriable errors, such as a timeout of a commit.
+fn retry(timing: Timing, request: impl FnMut() -> KafkaResult<()>) -> KafkaResult<()> {
+    let is_retriable = |error: &KafkaError| {
         matches!(error, KafkaError::Transaction(error)
             if error.is_retriable() && !error.txn_requires_abort() && !error.is_fatal())
     };
-    ask.retry(backoff(timing).with_max_times(TRIES - 1))
+    request
+        .retry(backoff(timing).with_max_times(TRIES - 1))
         .sleep(thread::sleep)
-        .when(may_pass)
-        .notify(|error, _| tracing::debug!(%error, "kafka's transactions are asked again"))
+        .when(is_retriable)
+        .notify(
+            |error, _| tracing::debug!(%error, "retrying a request to the transaction coordinator"),
+        )
         .call()
 }
 
@@ -242,8 +244,8 @@ fn is_fatal(error: &KafkaError) -> bool {
     }
 }
 
-/// Whether sending the same once more ends the same.
-fn is_for_good(error: &KafkaError) -> bool {
+/// Returns true if a retry would fail with the same error.
+fn is_permanent(error: &KafkaError) -> bool {
     matches!(
         error.rdkafka_error_code(),
         Some(
