@@ -1,4 +1,4 @@
-//! Fuzz targets of all crates, for `fuzz/`: see `docs/fuzzing.md`.
+//! Fuzz targets of all crates, run by `fuzz/`. See `docs/fuzzing.md`.
 
 #[cfg(test)]
 #[path = "../fuzz/kept.rs"]
@@ -12,12 +12,12 @@ use store::layout::codec::fact_record;
 
 use crate::commands::download::fuzz::any as resume;
 
-/// A name, and a function of any bytes.
+/// A name, and a function that must accept any bytes.
 type Target = (&'static str, fn(&[u8]));
 
 const TARGETS: &[Target] = &[("resume", resume), ("stored", stored)];
 
-/// The targets of all crates.
+/// Returns the targets of all crates.
 #[cfg(feature = "fuzzing")]
 pub fn targets() -> impl Iterator<Item = Target> {
     let all =
@@ -25,13 +25,13 @@ pub fn targets() -> impl Iterator<Item = Target> {
     all.into_iter().flatten().chain(TARGETS).copied()
 }
 
-/// An event as producers send it is the same when it is read back from the store.
+/// Checks that an event from a producer is unchanged when it is read back from the store.
 fn stored(input: &[u8]) {
     let policy = Policy::new(vec![AppPolicy::new(Pid(1), "app-x")], vec![]);
     let Ok(fact) = decode::decode(input, None, &policy) else { return };
     let (family, pid) = (fact.family(), fact.pid());
-    let kept = FactRecord::from(fact);
-    let mut written = Vec::new();
-    fact_record::encode(&kept, &mut written);
-    assert_eq!(fact_record::decode(family, pid, &written).ok(), Some(kept));
+    let record = FactRecord::from(fact);
+    let mut bytes = Vec::new();
+    fact_record::encode(&record, &mut bytes);
+    assert_eq!(fact_record::decode(family, pid, &bytes).ok(), Some(record));
 }

@@ -1,6 +1,6 @@
-//! The adtrail program: settings, store, ingest, attribution and export wired together.
+//! The adtrail program: wires settings, store, ingest, attribution and export together.
 //!
-//! [`run`] is the service, for production and tests; the other commands are in [`commands`].
+//! [`run`] is the service, for production and tests. The other commands are in [`commands`].
 
 pub mod cli;
 pub mod commands;
@@ -17,7 +17,7 @@ pub use service::run;
 pub use timing::Timing;
 
 /// See `docs/decisions/allocator.md`.
-// `fuzz/` has an allocator that counts.
+// `fuzz/` has its own allocator, which counts.
 #[cfg(not(feature = "fuzzing"))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -1,4 +1,4 @@
-//! The `adtrail` binary: parse, start telemetry, dispatch.
+//! The `adtrail` binary: parses the command line, starts telemetry, and runs the command.
 
 use std::process::ExitCode;
 
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            telemetry::tell(format_args!("adtrail: {error:#}\n"));
+            telemetry::write_stderr(format_args!("adtrail: {error:#}\n"));
             if error.is::<adtrail::commands::WrongUse>() {
                 ExitCode::from(2)
             } else {

@@ -14,14 +14,14 @@ use tracing_subscriber::EnvFilter;
 
 use crate::cli::LogFormat;
 
-/// Buckets of every histogram but that of downloads; all are in seconds.
+/// Buckets, in seconds, of every histogram except that of downloads.
 const SECONDS_BUCKETS: [f64; 14] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
 
-/// How often the recorder drops samples that it has summed.
-const UPKEEP: Duration = Duration::from_secs(5);
+/// Interval at which the recorder drops samples that it has summed.
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The bar above which logs are written.
+/// The current progress bar. Logs are written above it.
 static BAR: Mutex<Option<WeakProgressBar>> = Mutex::new(None);
 
 /// Sends logs to standard error, filtered by `RUST_LOG`.
@@ -37,8 +37,7 @@ pub fn start_logs(format: LogFormat) {
     }
 }
 
-/// A progress bar on standard error if that is a terminal; cleared on drop. Logs are written above it. `None` is an
-/// unknown length.
+/// Shows a progress bar on standard error if that is a terminal. It is cleared on drop. A length of `None` is unknown.
 pub fn bar(length: Option<u64>, template: &str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::stderr())
         .with_finish(ProgressFinish::AndClear);
@@ -53,7 +52,7 @@ pub fn set_progress(bar: &ProgressBar, done: u64, total: u64) {
     bar.set_position(done);
 }
 
-/// Clears the current bar for good.
+/// Clears and forgets the current bar.
 pub fn clear_bar() {
     let bar = BAR.lock().take();
     bar.and_then(|bar| bar.upgrade()).into_iter().for_each(|bar| bar.finish_and_clear());
@@ -61,7 +60,7 @@ pub fn clear_bar() {
 
 /// Writes a message to standard error, with control characters escaped. Errors are ignored: a closed standard error
 /// must not end the program.
-pub fn tell(text: std::fmt::Arguments<'_>) {
+pub fn write_stderr(text: std::fmt::Arguments<'_>) {
     let text = text.to_string();
     let lines: Vec<_> = text.split('\n').map(printable).collect();
     let _ = io::stderr().write_all(lines.join("\n").as_bytes());
@@ -86,7 +85,7 @@ impl Write for AboveBar {
     }
 }
 
-/// A panic anywhere ends the process: a half-dead pipeline would look alive.
+/// Makes a panic on any thread end the process. Otherwise a service without one of its threads would appear to run.
 pub fn abort_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -99,13 +98,13 @@ pub fn abort_on_panic() {
     }));
 }
 
-/// Makes a write beyond `ulimit -f` an error with a reason, instead of a signal that ends the process.
+/// Makes a write beyond `ulimit -f` return an error, instead of raising a signal that ends the process.
 pub fn handle_file_limits() {
-    // If that fails, the signal ends the process.
+    // After a failure here, the signal still ends the process.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
 }
 
-/// Installs the recorder; the handle renders `/metrics`.
+/// Installs the metrics recorder. The returned handle renders `/metrics`.
 pub fn start_metrics() -> anyhow::Result<PrometheusHandle> {
     let handle = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &SECONDS_BUCKETS)
@@ -115,13 +114,13 @@ pub fn start_metrics() -> anyhow::Result<PrometheusHandle> {
         })
         .and_then(PrometheusBuilder::install_recorder)
         .context("the metrics recorder cannot be installed")?;
-    let upkept = handle.clone();
+    let recorder = handle.clone();
     std::thread::Builder::new()
         .name("metrics-upkeep".into())
         .spawn(move || {
             loop {
-                std::thread::sleep(UPKEEP);
-                upkept.run_upkeep();
+                std::thread::sleep(UPKEEP_INTERVAL);
+                recorder.run_upkeep();
             }
         })
         .context("the thread for metrics upkeep cannot be started")?;

@@ -1,11 +1,11 @@
-//! How long the processes wait and how often they poll, and the divisor with which tests shorten that.
+//! Waiting times and polling intervals of the processes, and the divisor by which tests shorten them.
 
 use std::time::Duration;
 
 use crate::commands::WrongUse;
 
-/// Environment variable with a whole number by which every duration of [`Timing`] is divided. It is for tests, and
-/// therefore no setting.
+/// Environment variable with a whole number by which every duration of [`Timing`] is divided. It is not a setting,
+/// because it is only for tests.
 const DIVISOR: &str = "ADTRAIL_TEST_TIME_DIVISOR";
 const DIVISOR_MAX: u32 = 1_000;
 
@@ -14,17 +14,17 @@ config::timing! {
     pub struct Timing {
         pub ingest: ingest::Timing = ingest::Timing::default(),
         pub store: store::Timing = store::Timing::default(),
-        /// How often to check whether HBase answers, and to exchange with other processes how far all is read.
-        /// Readiness and the completeness shown by exports are at most that old.
+        /// How often to check whether HBase answers, and to exchange progress with other processes. Readiness and the
+        /// completeness shown by exports are at most this old.
         pub hbase_check_interval: Duration = Duration::from_secs(2),
         /// How often to read the region metrics of HBase, from every server.
         pub region_check_interval: Duration = Duration::from_secs(30),
-        /// How long a shutdown waits for writes to HBase in progress. Then they are no longer retried; what is not
-        /// committed is read again after the next start.
+        /// How long a shutdown waits for writes to HBase in progress. Then they are no longer retried; uncommitted
+        /// records are read again after the next start.
         pub hbase_last_write_patience: Duration = Duration::from_secs(5),
-        /// How long a shutdown waits for downloads after it has cut them off. Then the process ends without them.
+        /// How long a shutdown waits for downloads after it has aborted them. Then the process ends without them.
         pub cut_off_download_patience: Duration = Duration::from_secs(1),
-        /// How long a process may run beyond `run.shutdown_deadline`. Then it is ended with status 1.
+        /// How long a process may run beyond `run.shutdown_deadline`. Then it exits with status 1.
         pub forced_exit_grace: Duration = Duration::from_secs(5),
         /// How long `adtrail backup` retries while the store is in use by a process that does not listen on the control
         /// socket, as a service that starts or stops does not. Then it fails.
@@ -35,7 +35,7 @@ config::timing! {
 }
 
 impl Timing {
-    /// The defaults, divided by `ADTRAIL_TEST_TIME_DIVISOR` if it is set. A divisor other than 1 is logged.
+    /// Returns the defaults, divided by `ADTRAIL_TEST_TIME_DIVISOR` if it is set. A divisor other than 1 is logged.
     ///
     /// # Errors
     /// If the divisor is not a whole number from 1 to 1000.

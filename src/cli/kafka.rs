@@ -12,7 +12,7 @@ pub struct Peek {
     #[command(flatten)]
     pub settings: Settings,
 
-    /// Any topic: of events, of dead letters, or another
+    /// Topic to read: of events, of dead letters, or any other
     #[arg(value_name = "TOPIC", value_parser = topic)]
     pub topic: String,
 
@@ -62,7 +62,7 @@ fn instant_ms(text: &str) -> Result<i64, String> {
     if millis < 0 { Err("expected a time from 1970 on".to_owned()) } else { Ok(millis) }
 }
 
-/// Kafka's own rule.
+/// Parses a topic name by Kafka's rules.
 fn topic(text: &str) -> Result<String, String> {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let is_name = (1..=249).contains(&text.len())
@@ -75,7 +75,7 @@ fn topic(text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn times_are_instants_or_in_utc() {
+    fn a_time_without_an_offset_is_in_utc() {
         let check = |text: &str, expected: Option<i64>| {
             assert_eq!(super::instant_ms(text).ok(), expected, "{text}");
         };

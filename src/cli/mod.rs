@@ -66,15 +66,15 @@ pub enum Command {
     /// Files and standard input may be compressed with gzip or zstd, whatever their names. A truncated or damaged file
     /// fails the command, and no row is written.
     ///
-    /// Lines that are not events are named on standard error and left out. All others are attributed and written; then
-    /// the command exits with 1, so that a script notices.
+    /// Invalid lines are reported on standard error and skipped. All others are attributed and written; then the
+    /// command exits with 1, so that scripts can detect it.
     Replay(Replay),
     /// Show the records of a topic as lines of JSON, decoded as the service does
     ///
-    /// Each line has partition, offset, time (of the broker, in UTC), key, schema and event; a record that the service
-    /// would reject has error (code, field, message) and its value, a dead letter has its headers. Bytes that are not
-    /// UTF-8 text are {"base64": …}. All partitions are read in order, up to the current end of the topic. Nothing
-    /// is changed in Kafka.
+    /// Each line has partition, offset, time (broker timestamp in UTC), key, schema and event; a record that the
+    /// service would reject has error (code, field, message) and its value, a dead letter has its headers. Bytes that
+    /// are not UTF-8 text are {"base64": …}. All partitions are read in order, up to the current end of the topic.
+    /// Nothing is changed in Kafka.
     Peek(Peek),
     /// Send the dead letters of a topic to their source topics again, each once
     ///
@@ -95,9 +95,9 @@ pub enum Command {
     /// Back up the store into a directory of backups; the service may run
     ///
     /// A backup contains everything that was committed when the command started. Files that an earlier backup in DIR
-    /// has are not copied again. Writes one line of JSON to standard output: backup (its number), time, rows, positions
-    /// (next offsets by topic and partition), files, bytes, and of these new_files and new_bytes. A backup in DIR is
-    /// complete or absent.
+    /// contains are not copied again. Writes one line of JSON to standard output: backup (its number), time, rows,
+    /// positions (next offsets by topic and partition), files, bytes, and of these new_files and new_bytes. A backup in
+    /// DIR is complete or absent.
     Backup(Backup),
     /// Restore a backup to the store of the settings
     ///
@@ -110,7 +110,7 @@ pub enum Command {
     /// expected. Also works beside a running service, as of its last commit. Writes a line for each kind of check to
     /// standard output, then the problems. Exits with 1 if there are any. See docs/verify.md in the source.
     Verify(Verify),
-    /// Check the settings, and name mistakes
+    /// Check the settings, and report all errors
     CheckConfig(Settings),
     /// Manage API tokens
     #[command(subcommand)]

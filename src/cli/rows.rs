@@ -150,8 +150,8 @@ pub struct Replay {
 
     /// CSV file to write: activations and effects of each campaign, old and new
     ///
-    /// Contains all campaigns, including unchanged ones; spreadid 0 is what no campaign is credited with. Revenue is not
-    /// summed, since currencies may differ.
+    /// Contains all campaigns, including unchanged ones; spreadid 0 counts what is credited to no campaign. Revenue is
+    /// not summed, since currencies may differ.
     #[arg(long, value_name = "FILE", requires = "diff")]
     pub totals: Option<PathBuf>,
 }

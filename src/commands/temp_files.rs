@@ -92,7 +92,7 @@ fn handle(mut signals: Signals) {
                 AtSignal::Keep => {
                     telemetry::clear_bar();
                     let advice = resume_advice(path);
-                    telemetry::tell(format_args!("adtrail: interrupted; {advice}\n"));
+                    telemetry::write_stderr(format_args!("adtrail: interrupted; {advice}\n"));
                 }
             }
         }

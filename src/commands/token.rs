@@ -8,7 +8,7 @@ use toml::Value;
 
 use super::{WrongUse, load, print};
 use crate::cli::{NewToken, Token};
-use crate::telemetry::tell;
+use crate::telemetry::write_stderr;
 
 /// Length of a generated id.
 const ID_CHARS: usize = 8;
@@ -26,7 +26,7 @@ pub fn run(command: &Token) -> anyhow::Result<()> {
     let secret = random(alphabet, SECRET_CHARS)?;
     let token = format!("{TOKEN_PREFIX}{id}_{secret}");
     print(format!("{token}\n\n{}", entry(&id, &token, options)).as_bytes())?;
-    tell(format_args!(
+    write_stderr(format_args!(
         "The first line is the token. It is shown only once: hand it over and keep it secret. Add the other \
          lines to the settings and restart the service.\n"
     ));

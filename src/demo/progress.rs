@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use indicatif::{HumanCount, ProgressBar};
 
 use crate::telemetry;
-use crate::telemetry::tell;
+use crate::telemetry::write_stderr;
 
 const LINE_EVERY: Duration = Duration::from_secs(2);
 
@@ -26,7 +26,7 @@ impl Progress {
     pub fn set_step(&mut self, step: &'static str) {
         self.bar.set_message(step);
         if self.bar.is_hidden() {
-            tell(format_args!("{step} …\n"));
+            write_stderr(format_args!("{step} …\n"));
             self.line_at = Instant::now() + LINE_EVERY;
         }
     }
@@ -35,7 +35,7 @@ impl Progress {
         self.bar.set_position(done);
         if self.bar.is_hidden() && Instant::now() >= self.line_at {
             let (done, total) = (HumanCount(done), HumanCount(self.total()));
-            tell(format_args!("{} {done} of {total}\n", self.bar.message()));
+            write_stderr(format_args!("{} {done} of {total}\n", self.bar.message()));
             self.line_at = Instant::now() + LINE_EVERY;
         }
     }
@@ -44,7 +44,7 @@ impl Progress {
     pub fn finish(self, verb: &str) {
         let (total, seconds) = (HumanCount(self.total()), self.started.elapsed().as_secs_f64());
         self.bar.finish_and_clear();
-        tell(format_args!("{verb} {total} events in {seconds:.1} s\n"));
+        write_stderr(format_args!("{verb} {total} events in {seconds:.1} s\n"));
     }
 
     fn total(&self) -> u64 {

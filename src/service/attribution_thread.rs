@@ -1,4 +1,4 @@
-//! The attribution worker's thread: batches in, committed positions out.
+//! The thread of the attribution worker: receives batches, and sends the positions that it has committed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use super::region_metrics;
 
 /// A ledger that may count its rows.
 pub trait Counting {
-    /// The rows of the store by status; empty if only reading them would tell.
+    /// Returns the number of rows by status; empty if the store does not count them.
     fn status_counts(&self) -> StatusCounts;
 }
 
@@ -67,39 +67,40 @@ fn work<L: Ledger<Error = StoreError> + Counting>(
     for ingest::Batch { facts, progress, intake } in batches {
         config::crash_point!("batch-taken");
         let start = Instant::now();
-        let kept = progress.clone();
+        let committed_progress = progress.clone();
         let report = worker
             .process(worker::Batch { facts, progress })
             .context("a batch could not be committed; its events will be read again")?;
         config::crash_point!("batch-committed");
-        metrics.count((&intake, kept.consumed_until), &report, start, worker.ledger());
-        // Without a receiver only the lag that Kafka shows is wrong.
-        let _ = committed.send(kept.positions);
+        let consumed_until = committed_progress.consumed_until;
+        metrics.count((&intake, consumed_until), &report, start, worker.ledger());
+        // Fails only once the intake has ended; then the offsets that Kafka shows stay behind.
+        let _ = committed.send(committed_progress.positions);
     }
     Ok(())
 }
 
-/// Metrics of attribution, of the store, and of ingest, which are counted when a batch is committed.
+/// Metrics of attribution, store and ingest. A batch is counted when it is committed.
 pub struct PipelineMetrics {
     ingest: ingest::Metrics,
     topics: TopicNames,
-    /// Locked while a batch is counted and while a scrape is rendered, so that every scrape shows whole batches:
-    /// conservation holds in each.
-    whole: Mutex<()>,
+    /// Locked while a batch is counted and while a scrape is rendered, so that every scrape shows whole batches and
+    /// their counts add up.
+    whole_batches: Mutex<()>,
 }
 
 config::describe_metrics! {
-    /// Facts that were not known before, by topic.
+    /// Messages that were new facts, by topic.
     describe_counter ACCEPTED = "adtrail_attribution_accepted_total";
-    /// Messages that repeat a fact or take its place, by topic.
+    /// Messages whose id was already known, by topic.
     describe_counter REDELIVERED = "adtrail_attribution_redelivered_total";
-    /// Messages with an id that stood for something else already, by topic: part of the redelivered.
+    /// Redelivered messages with another time or content than the known message with their id, by topic.
     describe_counter CONFLICTING = "adtrail_attribution_conflicting_total";
-    /// Rows replaced by a corrected one, by the status left and the one entered.
+    /// Rows replaced by a corrected one, by old status (left) and new status (entered).
     describe_counter CORRECTIONS = "adtrail_attribution_corrections_total";
-    /// Time from a batch's arrival to its commit.
+    /// Time from the arrival of a batch at the worker to its commit.
     describe_histogram BATCH_SECONDS = "adtrail_attribution_batch_seconds";
-    /// Rows in the store, by event type and present status.
+    /// Rows in the store, by event type and current status.
     describe_gauge ROWS = "adtrail_store_rows";
 }
 
@@ -117,7 +118,7 @@ impl PipelineMetrics {
         for (left, entered) in corrections() {
             correction(left, entered).increment(0);
         }
-        Self { ingest: ingest::Metrics::new(config), topics, whole: Mutex::new(()) }
+        Self { ingest: ingest::Metrics::new(config), topics, whole_batches: Mutex::new(()) }
     }
 
     /// Renders the metrics between two batches.
@@ -127,7 +128,7 @@ impl PipelineMetrics {
         regions: Option<&Regions>,
         render: impl FnOnce() -> String,
     ) -> String {
-        let _whole = self.whole.lock();
+        let _guard = self.whole_batches.lock();
         self.ingest.observe(health, Timestamp::now());
         regions.into_iter().for_each(region_metrics::observe);
         render()
@@ -140,7 +141,7 @@ impl PipelineMetrics {
         start: Instant,
         store: &impl Counting,
     ) {
-        let _whole = self.whole.lock();
+        let _guard = self.whole_batches.lock();
         self.ingest.committed(intake, consumed_until, Timestamp::now());
         self.batch(report, start, store);
     }
@@ -160,7 +161,7 @@ impl PipelineMetrics {
             }
         }
         histogram!(BATCH_SECONDS).record(start.elapsed().as_secs_f64());
-        // Retention changes the counts, too.
+        // Counted even if the batch has changed no row, because rows expire.
         self.store(store);
     }
 

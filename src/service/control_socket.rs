@@ -1,8 +1,8 @@
 //! The socket through which `adtrail backup` requests a checkpoint from the running service. It is in the store's
 //! directory and accessible to the owner alone.
 //!
-//! A connection is a request. The service answers with one line, [`MADE`] once the store's checkpoint exists, or the
-//! reason for a refusal. The checkpoint stays until the client removes it or closes the connection.
+//! A connection is a request. The service responds with one line: [`MADE`] once the checkpoint exists, or an error. The
+//! checkpoint exists until the client removes it or closes the connection.
 
 use std::fs::{self, Permissions};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -20,21 +20,25 @@ const SOCKET: &str = "control.sock";
 const MADE: &str = "made";
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Serves on a thread of its own until shutdown. Everything else works without the socket, so a failure to listen is
+/// Starts a thread that serves until shutdown. Everything else works without the socket, so a failure to listen is only
 /// a warning.
 pub fn start(
     store: &Path,
     checkpoints: Checkpoints,
     shutdown: &Shutdown,
 ) -> anyhow::Result<JoinHandle<()>> {
-    // A service that was killed during a backup leaves its checkpoint. If the backup still runs, it stays.
+    // Removes the checkpoint of a service that was killed during a backup, unless that backup still runs.
     if let Err(reason) = checkpoint::clear(store) {
-        tracing::info!(%reason, "the checkpoint of an earlier backup stays");
+        tracing::info!(%reason, "the checkpoint of an earlier backup is not removed");
     }
     let path = store.join(SOCKET);
     let listener = listen(&path).inspect_err(|error| {
         let path = path.display();
-        tracing::warn!(%path, %error, "no backup is possible while this process runs: no control socket");
+        tracing::warn!(
+            %path,
+            %error,
+            "cannot listen on the control socket: no backup is possible while this process runs"
+        );
     });
     let (store, shutdown) = (store.to_owned(), shutdown.clone());
     Builder::new()
@@ -44,10 +48,10 @@ pub fn start(
                 Control { checkpoints, store, client: None }.serve(&listener, &shutdown);
             }
         })
-        .context("the thread of the control socket cannot be started")
+        .context("the control socket thread cannot be started")
 }
 
-/// Replaces the socket of a service that was killed.
+/// Binds the socket, replacing that of a service that was killed.
 fn listen(path: &Path) -> io::Result<UnixListener> {
     let _ = fs::remove_file(path);
     let listener = UnixListener::bind(path)?;
@@ -70,30 +74,30 @@ impl Control {
                 self.clear();
             }
             match listener.accept() {
-                // A client that has gone needs no answer.
-                Ok((client, _)) => drop(self.answer(client)),
+                // An error means that the client is gone.
+                Ok((client, _)) => drop(self.respond(client)),
                 Err(_) => shutdown.sleep(POLL_INTERVAL),
             }
         }
-        // A client that still copies goes on, and removes the checkpoint itself.
+        // A client that is still copying continues, and removes the checkpoint itself.
         let _ = fs::remove_file(self.store.join(SOCKET));
     }
 
-    fn answer(&mut self, mut client: UnixStream) -> io::Result<()> {
+    fn respond(&mut self, mut client: UnixStream) -> io::Result<()> {
         if self.client.is_some() {
             return writeln!(client, "another backup is being taken; try again after it");
         }
         let started = Instant::now();
         match self.checkpoints.take() {
             Ok(_) => {
-                tracing::info!(took = ?started.elapsed(), "a checkpoint is made for a backup");
+                tracing::info!(took = ?started.elapsed(), "checkpoint created for a backup");
                 writeln!(client, "{MADE}").inspect_err(|_| self.clear())?;
                 client.set_nonblocking(true)?;
                 self.client = Some(client);
                 Ok(())
             }
             Err(error) => {
-                tracing::warn!(%error, "no checkpoint can be made for a backup");
+                tracing::warn!(%error, "the checkpoint for a backup cannot be created");
                 writeln!(client, "{}", error.to_string().replace('\n', " "))
             }
         }
@@ -101,18 +105,18 @@ impl Control {
 
     fn clear(&self) {
         if let Err(error) = checkpoint::clear(&self.store) {
-            tracing::warn!(%error, "the checkpoint of a backup stays, and takes space");
+            tracing::warn!(%error, "the checkpoint of a backup cannot be removed, and uses disk space");
         }
     }
 }
 
-/// Clients send nothing, so whatever can be read is the end of the connection.
+/// Returns true if the client has closed the connection. Clients send nothing, so any result of a read means that.
 fn is_closed(client: &mut UnixStream) -> bool {
     !matches!(client.read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
 }
 
-/// Requests a checkpoint from the service that runs the store; it exists while the connection is open. `None` if no
-/// service listens.
+/// Requests a checkpoint from the service that has the store open. It exists while the returned connection is open.
+/// Returns `None` if no service listens.
 pub fn request_checkpoint(store: &Path) -> anyhow::Result<Option<UnixStream>> {
     let path = store.join(SOCKET);
     let unreachable = || format!("the running service cannot be reached at {}", path.display());
@@ -132,11 +136,11 @@ pub fn request_checkpoint(store: &Path) -> anyhow::Result<Option<UnixStream>> {
         }
         connected => connected.with_context(unreachable)?,
     };
-    let mut answer = String::new();
-    BufReader::new(&service).read_line(&mut answer).with_context(unreachable)?;
-    match answer.trim_end() {
+    let mut response = String::new();
+    BufReader::new(&service).read_line(&mut response).with_context(unreachable)?;
+    match response.trim_end() {
         MADE => Ok(Some(service)),
-        "" => bail!("the service ended before it had made a checkpoint; nothing is backed up"),
-        refusal => bail!("{refusal}"),
+        "" => bail!("the service ended before the checkpoint was created; nothing is backed up"),
+        error => bail!("{error}"),
     }
 }

@@ -18,10 +18,10 @@ use tokio::runtime::Runtime;
 use super::attribution_thread::{self, PipelineMetrics};
 use super::listeners::Listeners;
 use super::shutdown_deadline::listen_for_signals;
-use super::{BATCHES_WAITING, Running, Threads, control_socket, log_retained_floors, readiness};
+use super::{BATCH_QUEUE_LENGTH, Running, Threads, control_socket, log_retained_floors, readiness};
 use crate::timing::Timing;
 
-/// As [`super::run`].
+/// See [`super::run`].
 pub fn run(
     config: &Config,
     timing: Timing,
@@ -34,16 +34,16 @@ pub fn run(
     log_retained_floors(&config.policy, &embedded.held_back(&config.policy));
     let (reader, checkpoints) = (embedded.reader(), embedded.checkpoints());
     let engine = EngineMetrics::new(embedded.engine());
-    let room = embedded.block_when_disk_full();
+    let disk_gate = embedded.block_when_disk_full();
     let mut worker = Worker::new(embedded, Arc::clone(&config.policy));
     let positions = worker.ledger_mut().positions()?;
     let progress = Progress { positions, consumed_until: worker.ledger().consumed_until() };
 
-    // Until here a signal ends the process at once; nothing has been read that could be lost.
+    // Before this, a signal ends the process at once: nothing has been read.
     listen_for_signals(shutdown).context("signals cannot be handled")?;
     let metrics = Arc::new(PipelineMetrics::new(config));
     let health = Arc::new(Health::default());
-    let (batches, batches_in) = sync_channel(BATCHES_WAITING);
+    let (batches, batches_in) = sync_channel(BATCH_QUEUE_LENGTH);
     let (committed, committed_in) = channel();
     let (stop, state) = (shutdown.clone(), Arc::clone(&health));
     let intake =
@@ -55,7 +55,7 @@ pub fn run(
     let intake_state = Arc::clone(&health);
     let complete_until = Arc::new(move || intake_state.complete_until());
     let export = ExportState::new(reader.clone(), config.policy.clone(), access, complete_until);
-    let admin = admin((metrics, recorder), (engine, reader), (health, room.clone()));
+    let admin = admin((metrics, recorder), (engine, reader), (health, disk_gate.clone()));
     tracing::info!(
         export = %config.export_listen,
         admin = %config.admin_listen,
@@ -66,13 +66,13 @@ pub fn run(
     let threads = Some(Threads { intake, attribution, others: vec![control] });
     let mut is_full = false;
     let poll = || {
-        if room.is_blocked() != is_full {
+        if disk_gate.is_blocked() != is_full {
             is_full = !is_full;
             log_disk_full(config, is_full);
         }
     };
     let running = Running { runtime, servers, threads };
-    running.supervise(config, timing, shutdown, poll, |_, _| room.give_up())
+    running.supervise(config, timing, shutdown, poll, |_, _| disk_gate.give_up())
 }
 
 fn log_disk_full(config: &Config, is_full: bool) {
@@ -80,18 +80,18 @@ fn log_disk_full(config: &Config, is_full: bool) {
     if is_full {
         tracing::error!(
             store = %path,
-            "the disk of store.path is full: nothing is committed, and soon nothing read, until there is \
-             room; downloads go on, and nothing is lost"
+            "the disk of store.path is full: commits, and soon reads from kafka, are blocked until there is \
+             free space; downloads continue, and nothing is lost"
         );
     } else {
-        tracing::info!(store = %path, "there is room on the disk of store.path again");
+        tracing::info!(store = %path, "the disk of store.path has free space again");
     }
 }
 
 fn admin(
     (metrics, recorder): (Arc<PipelineMetrics>, PrometheusHandle),
     (engine, reader): (EngineMetrics, Reader),
-    (health, room): (Arc<Health>, DiskFullGate),
+    (health, disk_gate): (Arc<Health>, DiskFullGate),
 ) -> Admin {
     let observed = Arc::clone(&health);
     let render = move || {
@@ -99,8 +99,8 @@ fn admin(
         metrics.scrape(&observed, reader.regions().as_ref(), || recorder.render())
     };
     let ready = move || {
-        if room.is_blocked() {
-            Err("the disk of store.path is full: nothing is committed until there is room"
+        if disk_gate.is_blocked() {
+            Err("the disk of store.path is full: commits are blocked until there is free space"
                 .to_owned())
         } else {
             readiness::of_reading(&health)

@@ -1,4 +1,4 @@
-//! Roles over a store in HBase: any number of processes attribute, as members of one consumer group, and any number
+//! Roles over a store in HBase. Any number of processes attribute, as members of one consumer group, and any number
 //! serve exports.
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::attribution_thread::{self, PipelineMetrics};
 use super::heartbeat::{self, LastSeen};
 use super::listeners::Listeners;
 use super::shutdown_deadline::listen_for_signals;
-use super::{BATCHES_WAITING, Roles, Running, Threads, log_retained_floors, readiness, regions};
+use super::{BATCH_QUEUE_LENGTH, Roles, Running, Threads, log_retained_floors, readiness, regions};
 use crate::timing::Timing;
 
 pub fn run(
@@ -62,15 +62,15 @@ pub fn run(
     Running { runtime, servers, threads }.supervise(config, timing, shutdown, || (), give_up)
 }
 
-/// A worker must not start where HBase drops what it needs. If no master answers, or the user may not read the tables'
-/// settings, it starts with a warning.
+/// Checks that the tables' TTLs keep everything that a worker needs; otherwise it must not start. If no master answers,
+/// or the user has no permission to read the table descriptors, it starts with a warning.
 fn check_tables(config: &Config, store: &Shared, roles: Roles) -> anyhow::Result<()> {
     match store.require_kept(&config.policy) {
         Err(StoreError::HBase(error)) => {
             tracing::warn!(
                 %error,
-                "the settings of the tables cannot be read, so their TTLs are not checked: run `adtrail hbase \
-                 init --dry-run` as a user who may read them"
+                "the table descriptors cannot be read, so their TTLs are not checked: run `adtrail hbase init \
+                 --dry-run` as a user with permission to read them"
             );
         }
         Err(error) if !roles.attributes => tracing::warn!(%error),
@@ -79,7 +79,7 @@ fn check_tables(config: &Config, store: &Shared, roles: Roles) -> anyhow::Result
     Ok(())
 }
 
-/// Starts reading from Kafka, and attribution.
+/// Starts the threads that read Kafka and attribute.
 fn attribute(
     config: &Config,
     store: &Shared,
@@ -91,7 +91,7 @@ fn attribute(
     log_retained_floors(&config.policy, &ledger.held_back(&config.policy));
     let worker = Worker::new(ledger, Arc::clone(&config.policy));
     let metrics = Arc::new(PipelineMetrics::new(config));
-    let (batches, batches_in) = sync_channel(BATCHES_WAITING);
+    let (batches, batches_in) = sync_channel(BATCH_QUEUE_LENGTH);
     let (committed, committed_in) = channel();
     let (stop, state) = (shutdown.clone(), Arc::clone(health));
     let intake = ingest::join(config, batches, committed_in, stop, state, timing)?;

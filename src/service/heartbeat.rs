@@ -1,5 +1,5 @@
-//! A thread that checks periodically whether HBase answers, and exchanges progress with other processes: how far each
-//! has read.
+//! A thread that periodically checks whether HBase answers, and exchanges progress with other processes: up to when
+//! each partition is complete.
 
 use std::sync::Arc;
 use std::thread::Builder;
@@ -24,7 +24,7 @@ struct State {
     complete_until: Option<EventTime>,
 }
 
-/// Checks until shutdown is requested.
+/// Starts the thread, which checks until shutdown is requested.
 pub fn start(
     store: Arc<Shared>,
     names: TopicNames,
@@ -71,14 +71,13 @@ fn check(
 }
 
 impl LastSeen {
-    /// # Errors
-    /// The failure of the last check.
+    /// Returns the failure of the last check.
     pub fn answers(&self) -> Result<(), String> {
         let state = self.0.lock();
         state.failure.clone().map_or(Ok(()), Err)
     }
 
-    /// Everything that Kafka received before this was read by some process, as of the last check.
+    /// Returns the time before which everything that Kafka received is committed, as of the last check.
     pub fn complete_until(&self) -> Option<EventTime> {
         self.0.lock().complete_until
     }

@@ -8,9 +8,9 @@ use ingest::Shutdown;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
-use super::SUPERVISION;
+use super::SUPERVISION_INTERVAL;
 
-/// Listeners that are bound before anything else starts.
+/// The listeners, which are bound before anything else starts.
 pub struct Listeners {
     /// `None` in a process that does not export.
     export: Option<TcpListener>,
@@ -22,13 +22,13 @@ impl Listeners {
         let bind = |setting: &str, address| {
             runtime
                 .block_on(TcpListener::bind(address))
-                .with_context(|| format!("{setting} = \"{address}\" cannot be listened on"))
+                .with_context(|| format!("cannot listen on {setting} = \"{address}\""))
         };
         let export = exports.then(|| bind("export.listen", config.export_listen)).transpose()?;
         Ok(Self { export, admin: bind("admin.listen", config.admin_listen)? })
     }
 
-    /// Serves until shutdown is requested; without a state, only the admin listener.
+    /// Serves until shutdown is requested. Without `state`, only the admin listener is served.
     pub async fn serve(
         self,
         state: Option<ExportState>,
@@ -44,6 +44,6 @@ impl Listeners {
 
 async fn requested(shutdown: Shutdown) {
     while !shutdown.is_requested() {
-        tokio::time::sleep(SUPERVISION).await;
+        tokio::time::sleep(SUPERVISION_INTERVAL).await;
     }
 }

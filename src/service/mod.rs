@@ -1,4 +1,4 @@
-//! The service: attributes what it reads from Kafka, serves exports, or both.
+//! The service: reads and attributes events, serves exports, or both.
 
 pub(crate) mod attribution_thread;
 pub(crate) mod control_socket;
@@ -27,11 +27,12 @@ use tokio::runtime::Runtime;
 
 use crate::timing::Timing;
 
-const SUPERVISION: Duration = Duration::from_millis(50);
-/// Batches that wait while the worker processes one.
-const BATCHES_WAITING: usize = 2;
+/// Interval of the checks for a shutdown request or an ended thread.
+const SUPERVISION_INTERVAL: Duration = Duration::from_millis(50);
+/// Capacity of the queue of batches in front of the attribution worker.
+const BATCH_QUEUE_LENGTH: usize = 2;
 
-/// What a process does. With an embedded store it does everything.
+/// The roles of a process. With an embedded store it has all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Roles {
     pub attributes: bool,
@@ -42,11 +43,11 @@ impl Roles {
     pub const ALL: Self = Self { attributes: true, exports: true };
 }
 
-/// Runs all roles until shutdown is requested. Then commits what has been read, and lets downloads finish, until the
+/// Runs all roles until shutdown is requested. Then commits what has been read and lets downloads finish, until the
 /// configured deadline.
 ///
 /// # Errors
-/// The reason why the service cannot start, or ended.
+/// If the service cannot start, or if a part of it fails.
 pub fn run(
     config: &Config,
     timing: Timing,
@@ -56,7 +57,7 @@ pub fn run(
     run_roles(config, Roles::ALL, timing, shutdown, recorder)
 }
 
-/// As [`run`], with these roles alone; an embedded store has all in one process.
+/// Runs like [`run`], with these roles only. With an embedded store, `roles` is ignored and the process has all.
 pub(crate) fn run_roles(
     config: &Config,
     roles: Roles,
@@ -79,7 +80,7 @@ struct Running {
 }
 
 impl Running {
-    /// Calls `poll` now and then until shutdown is requested or a part has ended. Then stops all parts, and calls
+    /// Calls `poll` periodically until shutdown is requested or a part has ended. Then stops all parts, and calls
     /// `give_up` with the deadline so that no write waits beyond it.
     fn supervise(
         self,
@@ -95,16 +96,16 @@ impl Running {
                 shutdown.request();
             }
             poll();
-            shutdown.sleep(SUPERVISION);
+            shutdown.sleep(SUPERVISION_INTERVAL);
         }
         let deadline = Instant::now() + config.shutdown_deadline;
-        // Blocks while nobody reads the log.
+        // May block if standard error is a pipe that is not read.
         tracing::info!("stopping");
         give_up(threads.as_ref(), deadline);
         let outcome = threads.map_or(Ok(0), |threads| threads.join(deadline));
         let remaining = deadline.saturating_duration_since(Instant::now());
         let served = runtime.block_on(async { tokio::time::timeout(remaining, servers).await });
-        // Cuts off the downloads that are left, so that their clients notice; gives them time to log.
+        // Aborts the remaining downloads, so that their clients see an error, and gives them time to log.
         runtime.shutdown_timeout(timing.cut_off_download_patience);
         let uncommitted = outcome?;
         if let Ok(served) = served {
@@ -121,7 +122,7 @@ impl Running {
     }
 }
 
-/// The threads of attribution; each ends by itself.
+/// The threads of attribution. Each ends by itself on a shutdown.
 struct Threads {
     /// Returns the number of records that were read and are not committed.
     intake: JoinHandle<Result<u64, IngestError>>,
@@ -130,7 +131,7 @@ struct Threads {
 }
 
 impl Threads {
-    /// True if a thread has ended too early.
+    /// Returns true if a thread has ended by itself.
     fn is_any_finished(&self) -> bool {
         self.intake.is_finished() || self.attribution.is_finished()
     }
@@ -144,7 +145,7 @@ impl Threads {
     /// Waits until all threads have ended, or until this time.
     fn wait(&self, until: Instant) {
         while !self.are_all_finished() && Instant::now() < until {
-            std::thread::sleep(SUPERVISION);
+            std::thread::sleep(SUPERVISION_INTERVAL);
         }
     }
 
@@ -152,7 +153,9 @@ impl Threads {
     fn join(self, deadline: Instant) -> anyhow::Result<u64> {
         self.wait(deadline);
         if !self.are_all_finished() {
-            bail!("not stopped within run.shutdown_deadline; what is not committed is read again");
+            bail!(
+                "not stopped within run.shutdown_deadline; uncommitted records will be read again"
+            );
         }
         let panicked = "a thread has panicked";
         self.attribution.join().map_err(|_| anyhow::anyhow!(panicked))??;
@@ -164,7 +167,7 @@ impl Threads {
     }
 }
 
-/// Longer retention settings do not restore expired state.
+/// Warns of state that stays expired although the settings were lengthened.
 fn log_retained_floors(policy: &Policy, all: &[RetainedFloor]) {
     let text = |time: EventTime| {
         let time = i64::try_from(time.millis()).ok().map(Timestamp::from_millisecond);
@@ -176,8 +179,7 @@ fn log_retained_floors(policy: &Policy, all: &[RetainedFloor]) {
             settings = settings.join(", "),
             before = text(*before),
             until = ends.map_or("for good".to_owned(), text),
-            "state has expired by settings that were shorter, and stays expired: what would need it is \
-             decided without it"
+            "state has expired under shorter settings and stays expired: events that need it are decided without it"
         );
     }
 }

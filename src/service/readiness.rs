@@ -2,19 +2,18 @@
 
 use ingest::Health;
 
-/// # Errors
-/// The reason why records are not read.
+/// Returns an error with the reason if records are not read.
 pub fn of_reading(health: &Health) -> Result<(), String> {
     if health.is_ready() {
         Ok(())
     } else if !health.is_connected() {
-        // Everything else follows from it.
+        // Checked first, because a missing connection causes all other conditions.
         Err(match health.refusal() {
             Some(reason) => format!("kafka refuses the connection: {reason}"),
             None => "kafka cannot be reached".to_owned(),
         })
     } else if health.is_silent() {
-        Err("the thread that reads kafka has said nothing for a minute".to_owned())
+        Err("the thread that reads kafka has not reported for a minute".to_owned())
     } else if let Some(topics) = health.denied() {
         Err(format!("kafka does not let adtrail read: {topics}"))
     } else if health.are_letters_waiting() {

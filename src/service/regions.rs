@@ -1,4 +1,4 @@
-//! A thread that reads the cluster's region loads periodically, for metrics.
+//! A thread that periodically reads the cluster's region loads, for metrics.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use store::layout::key::Key;
 use super::region_metrics as metrics;
 use super::region_metrics::{BYTES, Metric, READ, WRITTEN};
 
-/// Reads loads until shutdown is requested.
+/// Starts the thread, which reads loads until shutdown is requested.
 pub fn start(store: Arc<Shared>, interval: Duration, shutdown: &Shutdown) -> anyhow::Result<()> {
     metrics::describe();
     let shutdown = shutdown.clone();
@@ -22,7 +22,7 @@ pub fn start(store: Arc<Shared>, interval: Duration, shutdown: &Shutdown) -> any
         while !shutdown.is_requested() {
             match store.regions() {
                 Ok(regions) => observe(&regions, &mut loads),
-                // The heartbeat reports that HBase does not answer.
+                // Only debug, because the heartbeat already reports that HBase does not answer.
                 Err(error) => tracing::debug!(%error, "the regions cannot be read"),
             }
             shutdown.sleep(interval);
@@ -35,17 +35,18 @@ pub fn start(store: Arc<Shared>, interval: Duration, shutdown: &Shutdown) -> any
 
 fn observe(regions: &[ClusterRegion], loads: &mut Loads) {
     metrics::count(regions.len());
-    let rates = loads.update(Instant::now(), regions.iter().map(|one| (one.start, one.load)));
-    show(&BYTES, loads.0.values().map(|(_, load)| load.bytes as f64));
-    show(&WRITTEN, rates.iter().map(|rate| rate.writes));
-    show(&READ, rates.iter().map(|rate| rate.reads));
+    let rates =
+        loads.update(Instant::now(), regions.iter().map(|region| (region.start, region.load)));
+    set(&BYTES, loads.0.values().map(|(_, load)| load.bytes as f64));
+    set(&WRITTEN, rates.iter().map(|rate| rate.writes));
+    set(&READ, rates.iter().map(|rate| rate.reads));
 }
 
-/// Keeps the last value while no server reports any.
-fn show(metric: &Metric, values: impl Iterator<Item = f64>) {
+/// Sets a metric. While no server reports a value, it keeps the last one.
+fn set(metric: &Metric, values: impl Iterator<Item = f64>) {
     let values: Vec<_> = values.collect();
     if !values.is_empty() {
-        metrics::show(metric, &values);
+        metrics::set(metric, &values);
     }
 }
 
@@ -53,7 +54,7 @@ fn show(metric: &Metric, values: impl Iterator<Item = f64>) {
 #[derive(Default)]
 struct Loads(HashMap<Key, (Instant, RegionLoad)>);
 
-/// Per second since the previous report.
+/// Rates per second since the previous report.
 #[derive(Debug, PartialEq)]
 struct Rates {
     writes: f64,
@@ -61,7 +62,7 @@ struct Rates {
 }
 
 impl Loads {
-    /// Returns the rates of the regions that are reported now and were before.
+    /// Returns the rates of the regions that were reported both now and before.
     fn update(
         &mut self,
         now: Instant,
@@ -73,7 +74,7 @@ impl Loads {
             let last = before.remove(&start);
             if let (Some((at, last)), Some(load)) = (last, load) {
                 let seconds = now.duration_since(at).as_secs_f64().max(f64::EPSILON);
-                // A restarted server, and one to which the region has moved, counts from 0.
+                // Counters start at 0 when a server restarts or the region moves to another one.
                 let rate =
                     |now: u64, before| now.checked_sub(before).unwrap_or(now) as f64 / seconds;
                 let (writes, reads) =
@@ -92,7 +93,7 @@ impl Loads {
 mod tests {
     use super::*;
 
-    /// Writes that the server of a region reports every ten seconds, and the rates that follow.
+    /// Checks the rates that follow from the counter of writes that a server reports every ten seconds.
     #[track_caller]
     fn check(reports: &[Option<u64>], expected: &[Option<f64>]) {
         let (started, mut loads) = (Instant::now(), Loads::default());
@@ -110,10 +111,10 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_of_the_time_since_the_previous_report() {
+    fn rates_cover_the_time_since_the_previous_report() {
         check(&[Some(100), Some(150), Some(150)], &[None, Some(5.0), Some(0.0)]);
         check(&[None, Some(1_000), None, Some(1_400)], &[None, None, None, Some(20.0)]);
-        // The counter of another server.
+        // The region has moved to another server.
         check(&[Some(100), Some(70)], &[None, Some(7.0)]);
     }
 }

@@ -1,5 +1,5 @@
-//! A watchdog that ends the process after its shutdown deadline: threads may wait for ever to write to a log that is
-//! not read.
+//! A watchdog that ends the process after its shutdown deadline. Threads can block for ever while they write to a log
+//! that is not read.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,8 +19,8 @@ const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
 /// While true, a signal ends the process at once.
 static IS_STARTING: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-/// Makes signals end the process until [`listen_for_signals`]. That is the default, except for the first process of a
-/// container, which ignores them.
+/// Makes signals end the process until [`listen_for_signals`]. That is the default of the system, except for the first
+/// process of a container, which ignores them.
 fn end_at_signals() -> io::Result<()> {
     IS_STARTING.store(true, Ordering::Relaxed);
     for signal in SIGNALS {
@@ -29,7 +29,7 @@ fn end_at_signals() -> io::Result<()> {
     Ok(())
 }
 
-/// From now on SIGINT and SIGTERM request a shutdown, however often they come. This needs no thread.
+/// Makes SIGINT and SIGTERM request a shutdown from now on, however often they are sent. This needs no thread.
 pub fn listen_for_signals(shutdown: &Shutdown) -> io::Result<()> {
     for signal in SIGNALS {
         flag::register(signal, shutdown.flag())?;
@@ -38,9 +38,9 @@ pub fn listen_for_signals(shutdown: &Shutdown) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts the watchdog, which ends the process with 1 when the deadline and the grace have passed since shutdown was
-/// requested. It also covers the last log line of a process, which may block. Signals end the process at once until
-/// [`listen_for_signals`].
+/// Starts the watchdog, which ends the process with status 1 once the deadline and the grace period have passed since
+/// the shutdown request. It also covers the last log line of a process, which may block. Signals end the process at
+/// once until [`listen_for_signals`].
 pub fn watch(shutdown: &Shutdown, deadline: Duration, grace: Duration) -> anyhow::Result<()> {
     end_at_signals().context("signals cannot be handled")?;
     let shutdown = shutdown.clone();
@@ -49,7 +49,7 @@ pub fn watch(shutdown: &Shutdown, deadline: Duration, grace: Duration) -> anyhow
             shutdown.sleep(CHECK_INTERVAL);
         }
         thread::sleep(deadline + grace);
-        // Without a message, since writing it may block.
+        // No message, because writing it may block.
         low_level::exit(1);
     };
     let thread = Builder::new().name("deadline".into()).spawn(watch);

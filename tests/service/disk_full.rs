@@ -51,7 +51,10 @@ fn ingest_resumes_after_a_full_disk() {
     assert_eq!(adtrail.metric("adtrail_store_disk_full"), Some(0.0));
     check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
     let (status, log) = adtrail.terminate();
-    assert!(status.success() && log.contains(FULL) && log.contains("there is room"), "{log}");
+    assert!(
+        status.success() && log.contains(FULL) && log.contains("has free space again"),
+        "{log}"
+    );
 }
 
 #[test]

@@ -116,7 +116,8 @@ pub enum IngestError {
 }
 
 /// What to check if a broker refuses the connection.
-pub const REFUSAL_HELP: &str = "check security.protocol, sasl.… and ssl.… in [kafka.librdkafka], and that the user may connect";
+pub const REFUSAL_HELP: &str = "check security.protocol, sasl.… and ssl.… in [kafka.librdkafka], and that the user \
+                                may connect";
 
 /// What to check if no broker answers. One that expects another security protocol closes the connection without an
 /// error, or waits for more bytes.

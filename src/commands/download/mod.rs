@@ -23,7 +23,7 @@ use store::reader::Reader;
 
 use super::{WrongUse, canonical_path, counted, known_app, load};
 use crate::cli::{self, Download};
-use crate::telemetry::{self, tell};
+use crate::telemetry::{self, write_stderr};
 use target::Target;
 
 const CHUNKS_WAITING_MAX: usize = 4;
@@ -142,7 +142,7 @@ fn tell_written(path: Option<&Path>, written: &Written) {
     let Written { rows, bytes, sha256 } = written;
     let path = path.map(|path| format!("{}: ", path.display())).unwrap_or_default();
     let rows = counted(*rows as usize, "row");
-    tell(format_args!("{path}{rows}, {bytes} bytes, sha256 {sha256}\n"));
+    write_stderr(format_args!("{path}{rows}, {bytes} bytes, sha256 {sha256}\n"));
 }
 
 /// Returns the options under the names of the API's parameters.

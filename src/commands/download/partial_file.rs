@@ -18,7 +18,7 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use super::saved_query::{Query, beside, read_query, require_same, unwritable, write_query};
 use crate::commands::WrongUse;
 use crate::commands::temp_files::{TempPath, resume_advice};
-use crate::telemetry::tell;
+use crate::telemetry::write_stderr;
 
 const READ_BYTES: usize = 128 << 10;
 
@@ -121,7 +121,7 @@ impl Part {
     fn cut(&mut self, difference: &str) -> anyhow::Result<()> {
         let path = self.path.display();
         if self.is_own {
-            tell(format_args!(
+            write_stderr(format_args!(
                 "{path}: {difference}: rows were corrected since, or the file was changed or damaged; \
                  rewriting it from there\n"
             ));
@@ -174,7 +174,7 @@ impl Part {
             self.check(sha256)?;
         }
         if self.path == self.target {
-            tell(format_args!("{}: already complete\n", self.target.display()));
+            write_stderr(format_args!("{}: already complete\n", self.target.display()));
         } else {
             fs::rename(&self.path, &self.target).with_context(|| unwritable(&self.target))?;
         }

@@ -16,7 +16,7 @@ use super::replica::Replica;
 use super::{check_bad_lines, intake, table};
 use crate::cli::{Replay, Settings};
 use crate::commands::{Output, WrongUse, load, require_apps, unknown_app};
-use crate::telemetry::tell;
+use crate::telemetry::write_stderr;
 
 pub fn run(options: &Replay, old: &Config, other: &Path) -> anyhow::Result<()> {
     let new = load_other(options, other)?;
@@ -40,7 +40,7 @@ pub fn run(options: &Replay, old: &Config, other: &Path) -> anyhow::Result<()> {
         out.write(&totals.csv(&old.policy, &new.policy)).context("the totals cannot be written")?;
         out.finish().context("the totals cannot be written")?;
     }
-    tell(format_args!("{}", table::render(&totals, &old.policy, &new.policy)));
+    write_stderr(format_args!("{}", table::render(&totals, &old.policy, &new.policy)));
     check_bad_lines(bad_lines)
 }
 
