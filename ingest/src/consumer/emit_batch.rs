@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use rdkafka::consumer::Consumer as _;
 
-use super::Reader;
+use super::ConsumerThread;
 use super::backpressure::{self, PollPause};
 use super::batch::Batch;
 use crate::kafka::assignment;
@@ -15,7 +15,7 @@ use crate::kafka::topics::TopicKind;
 use crate::kafka::watermarks::Watermarks;
 use crate::observability::health::Health;
 
-impl Reader {
+impl ConsumerThread {
     pub fn observe(&mut self, statistics: &Statistics) {
         self.health.has_reported();
         update_connection(&self.health, &self.consumer, &self.kafka.brokers, statistics);
@@ -161,7 +161,7 @@ fn update_connection(health: &Health, consumer: &Consumer, brokers: &str, statis
     match (health.is_connected(), is_connected) {
         (false, true) => tracing::info!("kafka answers again"),
         (true, false) => {
-            tracing::warn!(brokers, "kafka does not answer any more; reading resumes once it does")
+            tracing::warn!(brokers, "kafka does not answer any more; reading resumes once it does");
         }
         _ => {}
     }

@@ -5,7 +5,7 @@
 
 use rdkafka::consumer::Consumer as _;
 
-use super::Reader;
+use super::ConsumerThread;
 use super::watermark::LowWatermark;
 use crate::kafka::assignment;
 use crate::kafka::error::IngestError;
@@ -15,7 +15,7 @@ use crate::kafka::rebalance::Rebalance;
 use crate::kafka::retry::{Throttle, delays};
 use crate::kafka::topics::TopicKind;
 
-impl Reader {
+impl ConsumerThread {
     pub fn join(&self) -> Result<(), IngestError> {
         let topics = TopicKind::ALL.map(|topic| &**self.names.of(topic));
         self.consumer.subscribe(&topics).map_err(IngestError::Client)

@@ -7,7 +7,7 @@ use rdkafka::error::KafkaError;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaErrorCode;
 
-use super::Reader;
+use super::ConsumerThread;
 use crate::kafka::clients::{self, Consumer};
 use crate::kafka::error::IngestError;
 use crate::kafka::topics::TopicKind;
@@ -17,7 +17,7 @@ const SEARCH_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time limit of each request and of the reads of each partition.
 const PARTITION_TIMEOUT: Duration = Duration::from_secs(3);
 
-impl Reader {
+impl ConsumerThread {
     /// Reads each partition alone from its next offset until one returns the same error.
     pub fn locate_unreadable(&self, error: RDKafkaErrorCode) -> IngestError {
         let found = clients::reader(&self.kafka).ok().and_then(|consumer| {

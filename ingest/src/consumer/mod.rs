@@ -123,7 +123,7 @@ fn read(
     health.set_committed(&offsets);
     let decoder = Decoder::new(config, timing.schema_patience, timing)?;
     let bad_records = BadRecordLimiter::new(config.ingest.bad_records_max);
-    let reader = Reader {
+    let reader = ConsumerThread {
         consumer,
         is_member,
         timing,
@@ -152,7 +152,7 @@ fn read(
         .map_err(IngestError::Thread)
 }
 
-struct Reader {
+struct ConsumerThread {
     kafka: Kafka,
     names: TopicNames,
     consumer: Consumer,
@@ -178,7 +178,7 @@ struct Reader {
     health: Arc<Health>,
 }
 
-impl Reader {
+impl ConsumerThread {
     fn run(mut self) -> Result<u64, IngestError> {
         let outcome = self.read();
         self.health.set_assigned(false);
@@ -340,8 +340,7 @@ impl Reader {
 }
 
 /// Closes the client, for `patience` at most. Closing waits for responses to offset commits, a minute if no broker
-/// answers. The committed offsets are for dashboards only, so a client that takes longer is left to the end of the
-/// process.
+/// answers. A lost commit is harmless, so a client that takes longer is left to the end of the process.
 fn close(consumer: Consumer, patience: Duration) {
     consumer.context().close();
     // Closing would wait for revoked partitions that are not unassigned yet.

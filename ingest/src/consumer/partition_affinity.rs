@@ -2,8 +2,8 @@
 //! all topics have the same number of partitions, and all producers use the same partitioner.
 //!
 //! The partitioner is unknown, so only the partitions of an app's records are compared. After partitions are added, an
-//! app moves once and its older records stay, so that two partitions alone are no error. Using both at the same time,
-//! by broker timestamps, for longer than producers take to learn of new partitions, is one. Then all records outside
+//! app moves once and its older records stay, so two partitions alone are correct. Using both at the same time, by
+//! broker timestamps, for longer than producers take to learn of new partitions, is an error. Then all records outside
 //! the app's majority partition count as mismatches, including those read before the mismatch was detected.
 //!
 //! Memory is bounded: a few partitions per app.

@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 use rdkafka::consumer::Consumer as _;
 
 use super::topic_identity::RecordState;
-use super::{RANGE_RETRY, RANGE_TRIES, Reader, partition_affinity};
-use crate::kafka::assignment::{self, MissingRecords, Unfound};
+use super::{ConsumerThread, RANGE_RETRY, RANGE_TRIES, partition_affinity};
+use crate::kafka::assignment::{self, LookupError, MissingRecords};
 use crate::kafka::clients;
 use crate::kafka::error::{IngestError, UNREACHABLE_HELP};
 use crate::kafka::partitions::{PartitionWatermarks, Partitions};
 use crate::kafka::retry::{Throttle, delays};
 use crate::kafka::topics::TopicKind;
 
-impl Reader {
+impl ConsumerThread {
     /// Finds the topics and assigns every partition, or joins the group. Breaks on a shutdown request.
     pub fn begin(&mut self) -> Result<ControlFlow<()>, IngestError> {
         let Some(partitions) = self.find_topics()? else { return Ok(ControlFlow::Break(())) };
@@ -51,7 +51,7 @@ impl Reader {
             }
             match assignment::find_partitions(&self.consumer, &self.names) {
                 Ok(partitions) => return Ok(Some(partitions)),
-                Err(Unfound::NoTopic(topic)) => {
+                Err(LookupError::NoTopic(topic)) => {
                     self.health.set_connected(true);
                     let since = missing_since.get_or_insert_with(Instant::now);
                     if since.elapsed() >= self.timing.missing_topic_patience {
@@ -60,11 +60,11 @@ impl Reader {
                         return Err(IngestError::NoTopic { setting, topic });
                     }
                 }
-                Err(Unfound::Denied(topic)) => {
+                Err(LookupError::Denied(topic)) => {
                     self.health.set_connected(true);
                     self.deny(topic);
                 }
-                Err(Unfound::Unreachable(error)) => {
+                Err(LookupError::Unreachable(error)) => {
                     self.health.set_connected(false);
                     self.health.set_refusal(self.consumer.context().refusal());
                     let brokers = &self.kafka.brokers;
@@ -262,7 +262,7 @@ impl Reader {
                 self.router.low_watermark().set_ends(&watermarks);
                 Ok(())
             }
-            Err(Unfound::Denied(topic)) => {
+            Err(LookupError::Denied(topic)) => {
                 self.deny(topic);
                 Ok(())
             }

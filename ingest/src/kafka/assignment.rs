@@ -21,7 +21,7 @@ pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Why the topics' partitions cannot be found.
 #[derive(Debug)]
-pub enum Unfound {
+pub enum LookupError {
     /// The topic does not exist, or was created a moment ago.
     NoTopic(TopicKind),
     /// The user has no permission to describe the topic.
@@ -30,13 +30,17 @@ pub enum Unfound {
 }
 
 /// Finds all partitions of the topics.
-pub fn find_partitions(consumer: &Consumer, names: &TopicNames) -> Result<Partitions, Unfound> {
+pub fn find_partitions(consumer: &Consumer, names: &TopicNames) -> Result<Partitions, LookupError> {
     let mut counts = PerTopic::default();
     for topic in TopicKind::ALL {
         let count = partition_count(consumer, names.of(topic)).map_err(|error| {
-            if is_denial(&error) { Unfound::Denied(topic) } else { Unfound::Unreachable(error) }
+            if is_denial(&error) {
+                LookupError::Denied(topic)
+            } else {
+                LookupError::Unreachable(error)
+            }
         })?;
-        *counts.of_mut(topic) = count.ok_or(Unfound::NoTopic(topic))?;
+        *counts.of_mut(topic) = count.ok_or(LookupError::NoTopic(topic))?;
     }
     Ok(Partitions::all(&counts))
 }

@@ -22,13 +22,13 @@ pub const RECORD_BYTES_MAX: &str = "104857600";
 /// no bound. Brokers exceed the fetch limits by at most one batch, so this uses memory only where a batch needs it.
 const RECEIVED_BYTES_MAX: &str = "1000000000";
 
-/// Delay between two polls while there are no records.
+/// Delay between two polls while nothing arrives.
 const POLL_EVERY: Duration = Duration::from_millis(5);
 
 /// A consumer with its callbacks.
 pub type Consumer = BaseConsumer<Callbacks>;
 
-/// librdkafka's aliases of settings that are made below, so that a user's value under an alias replaces ours.
+/// librdkafka's aliases of settings below, so that a user's value under an alias replaces ours.
 const ALIASES: [(&str, &str); 4] = [
     ("metadata.broker.list", "bootstrap.servers"),
     ("request.required.acks", "acks"),

@@ -5,7 +5,7 @@ use config::Kafka;
 use rdkafka::consumer::{CommitMode, Consumer as _};
 use rdkafka::error::KafkaError;
 
-use super::assignment::{self, Unfound};
+use super::assignment::{self, LookupError};
 use super::clients;
 use super::error::IngestError;
 use super::offsets::Offsets;
@@ -22,9 +22,11 @@ pub fn read(kafka: &Kafka) -> Result<Vec<Position>, IngestError> {
     refuse_members(kafka, &consumer)?;
     let partitions = assignment::find_partitions(&consumer, &names).map_err(|unfound| {
         let reason = match unfound {
-            Unfound::NoTopic(topic) => format!("topic {} does not exist", names.of(topic)),
-            Unfound::Denied(topic) => format!("no permission to read topic {}", names.of(topic)),
-            Unfound::Unreachable(error) => error.to_string(),
+            LookupError::NoTopic(topic) => format!("topic {} does not exist", names.of(topic)),
+            LookupError::Denied(topic) => {
+                format!("no permission to read topic {}", names.of(topic))
+            }
+            LookupError::Unreachable(error) => error.to_string(),
         };
         failure(kafka, reason)
     })?;

@@ -41,7 +41,7 @@ pub enum ScanEnd {
 }
 
 /// An event of a scan.
-pub enum Step<'m> {
+pub enum ScanEvent<'m> {
     Record(&'m BorrowedMessage<'m>),
     /// No record arrived for 100 ms.
     Idle,
@@ -99,12 +99,12 @@ impl TopicScan {
     /// Calls `handle` for each record, those of a partition in order, until all are read or `handle` breaks.
     pub fn run<E: From<IngestError>>(
         mut self,
-        mut handle: impl FnMut(Step<'_>, ScanProgress) -> Result<ControlFlow<()>, E>,
+        mut handle: impl FnMut(ScanEvent<'_>, ScanProgress) -> Result<ControlFlow<()>, E>,
     ) -> Result<(), E> {
         let mut failing_since = None;
         while !self.ranges.is_empty() {
             let flow = match clients::poll(&self.consumer, IDLE) {
-                None => handle(Step::Idle, self.progress)?,
+                None => handle(ScanEvent::Idle, self.progress)?,
                 Some(Ok(message)) => {
                     failing_since = None;
                     let (partition, offset) = (message.partition(), message.offset());
@@ -116,7 +116,7 @@ impl TopicScan {
                     }
                     let is_last = self.end == ScanEnd::Snapshot && offset + 1 >= range.end;
                     let flow = if is_within {
-                        handle(Step::Record(&message), self.progress)?
+                        handle(ScanEvent::Record(&message), self.progress)?
                     } else {
                         ControlFlow::Continue(())
                     };

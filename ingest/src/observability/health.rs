@@ -43,7 +43,7 @@ impl Health {
         self.connected.load(Ordering::Relaxed)
     }
 
-    /// Returns why there is no connection, if a broker refused it.
+    /// Returns the reason if a broker refused the connection and none is established.
     pub fn refusal(&self) -> Option<String> {
         let refusal = self.refusal.lock();
         refusal.clone().filter(|_| !self.is_connected())

@@ -13,7 +13,7 @@ use rdkafka::message::{BorrowedMessage, Message};
 use crate::decode::decoder::Decoder;
 use crate::kafka::error::IngestError;
 use crate::kafka::headers;
-use crate::kafka::topic_scan::{ScanEnd, ScanStart, Step, TopicScan};
+use crate::kafka::topic_scan::{ScanEnd, ScanEvent, ScanStart, TopicScan};
 use crate::kafka::topics::TopicNames;
 use crate::timing::Timing;
 use line::{Record, View};
@@ -67,8 +67,8 @@ impl Peek<'_> {
         let mut view = View { decoder, names, raw: self.raw };
         let mut remaining = self.count;
         let scan = TopicScan::start(&self.config.kafka, self.topic, from, to, self.timing)?;
-        scan.run(|step, _| {
-            let Step::Record(message) = step else { return Ok(sink(None)) };
+        scan.run(|event, _| {
+            let ScanEvent::Record(message) = event else { return Ok(sink(None)) };
             let flow = sink(Some(&line::line(&record(message), &mut view)));
             remaining = remaining.map(|count| count - 1);
             Ok(if remaining == Some(0) { ControlFlow::Break(()) } else { flow })

@@ -17,7 +17,7 @@ use rdkafka::message::Message;
 
 use crate::decode::ErrorCode;
 use crate::kafka::error::IngestError;
-use crate::kafka::topic_scan::{ScanEnd, ScanProgress, ScanStart, Step, TopicScan};
+use crate::kafka::topic_scan::{ScanEnd, ScanEvent, ScanProgress, ScanStart, TopicScan};
 use crate::kafka::topics::{TopicKind, TopicNames};
 use crate::timing::Timing;
 pub use letter::Obstacle;
@@ -104,8 +104,8 @@ impl Resend<'_> {
             pending_bytes: 0,
             report,
         };
-        letters.run(|step, progress| {
-            if let Step::Record(message) = step {
+        letters.run(|event, progress| {
+            if let ScanEvent::Record(message) = event {
                 match Letter::read(message, &run.names) {
                     Ok(letter) => run.add(letter)?,
                     Err(obstacle) => {

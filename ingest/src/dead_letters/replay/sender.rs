@@ -52,7 +52,7 @@ impl Sender {
         }
         let producer: ThreadedProducer<Reports> =
             client.create_with_context(Reports::default()).map_err(IngestError::of_client)?;
-        retry(timing, || producer.init_transactions(TIMEOUT)).map_err(of_transaction)?;
+        retry(timing, || producer.init_transactions(TIMEOUT)).map_err(transaction_error)?;
         let partitions = PerTopic::from_fn(|kind| {
             let metadata = producer.client().fetch_metadata(Some(names.of(kind)), TIMEOUT).ok();
             let topic = metadata.as_ref().and_then(|metadata| metadata.topics().first());
@@ -101,10 +101,10 @@ impl Sender {
             // Without this, the abort would wait for unsent records until their timeout.
             self.producer.purge(PurgeConfig::default().queue().inflight());
             retry(self.timing, || self.producer.abort_transaction(TIMEOUT))
-                .map_err(of_transaction)?;
+                .map_err(transaction_error)?;
             match self.producer.context().take_failure() {
-                Some(error) if is_permanent(&error) => return Err(of_transaction(error)),
-                _ if try_number >= TRIES => return Err(of_transaction(error)),
+                Some(error) if is_permanent(&error) => return Err(transaction_error(error)),
+                _ if try_number >= TRIES => return Err(transaction_error(error)),
                 _ => thread::sleep(delay),
             }
         }
@@ -219,7 +219,7 @@ fn retry(timing: Timing, request: impl FnMut() -> KafkaResult<()>) -> KafkaResul
         .call()
 }
 
-fn of_transaction(error: KafkaError) -> IngestError {
+fn transaction_error(error: KafkaError) -> IngestError {
     if is_taken_over(&error) { IngestError::TakenOver } else { IngestError::Transaction(error) }
 }
 
