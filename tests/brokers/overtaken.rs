@@ -55,7 +55,7 @@ fn check_reported(site: &Site, log: &str, [read, deleted, end]: [usize; 3]) {
     };
     assert!(log.contains("the stored position is not in the topic any more"), "{log}");
     assert!(topics.into_iter().any(is_reported), "{log}");
-    assert!(log.contains("begin with a new store"), "{log}");
+    assert!(log.contains("start with a new store"), "{log}");
 }
 
 fn stored(site: &Site) -> Exports {

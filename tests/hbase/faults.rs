@@ -179,7 +179,7 @@ fn the_master_is_killed(fixture: &mut Fixture, name: &str, _: &Faults) {
     for role in ["export", "attribute"] {
         let started = more.start_role(role);
         assert!(
-            started.log().contains("the settings of the tables cannot be read"),
+            started.log().contains("the table descriptors cannot be read"),
             "{}",
             started.log()
         );

@@ -68,7 +68,7 @@ fn no_process_needs_more_rights_than_documented() {
     let worker = worker_site.start_role("attribute");
     let log = worker.log();
     assert!(
-        log.contains("the settings of the tables cannot be read") && log.contains("AccessDenied"),
+        log.contains("the table descriptors cannot be read") && log.contains("AccessDenied"),
         "{log}"
     );
     await_all_read(&worker_site);

@@ -102,7 +102,7 @@ fn check(site: &Site, advice: &str) {
     assert!(status.success(), "{log}");
     let warnings = warnings(&log);
     assert!((1..=3).contains(&warnings.len()), "{log}");
-    for part in [advice, "exports are right all the same", "partition=", "home="] {
+    for part in [advice, "exports are still correct", "partition=", "home="] {
         assert!(warnings[0].contains(part), "{part}: {}", warnings[0]);
     }
     let has_any = |names: &[&str]| names.iter().any(|name| warnings[0].contains(name));
@@ -114,7 +114,7 @@ fn check(site: &Site, advice: &str) {
 fn another_partitioner_is_reported() {
     let site = site("placement.hash", 7);
     produce_mixed(&site, &[("partitioner", "murmur2_random")], |message| message);
-    check(&site, "give all producers the same partitioner");
+    check(&site, "use the same partitioner in all producers");
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn other_keys_are_reported_and_not_shown() {
         key: Some(key(message.time_ms.unwrap())),
         ..message
     });
-    check(&site, "the message key of some is another than their app's");
+    check(&site, "some have a message key other than the app's");
 }
 
 /// Added partitions change the partition of an app, also if adtrail reads all records later.
@@ -176,7 +176,7 @@ fn added_partitions_are_not_key_mismatches() {
 
 #[test]
 fn unequal_partition_counts_are_reported() {
-    const UNEQUAL: &str = "not as many partitions as each other";
+    const UNEQUAL: &str = "different numbers of partitions";
     let site = site("placement.unequal", 2);
     let start = || site.start().terminate().1;
     assert!(!start().contains(UNEQUAL));

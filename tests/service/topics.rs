@@ -90,7 +90,7 @@ fn a_topic_recreated_after_a_pause_ends_ingest() {
 
 #[test]
 fn a_recreated_topic_is_not_read_as_the_old_one() {
-    let site = site("topics.anew", 1);
+    let site = site("topics.recreated", 1);
     traffic::produce(&site.topics, WORKLOAD.records());
     read_all(&site);
     // An unchanged topic is accepted.
@@ -98,7 +98,7 @@ fn a_recreated_topic_is_not_read_as_the_old_one() {
     recreate(&site, &site.topics.activations);
     let log = site.try_start().map(|adtrail| adtrail.wait().1).unwrap_or_else(|log| log);
     assert!(log.contains(RECREATED) && log.contains(&site.topics.activations), "{log}");
-    assert!(log.contains("begin with a new store"), "{log}");
+    assert!(log.contains("start with a new store"), "{log}");
     // No record of it was read.
     check_equal(
         &traffic::APPS.map(|app| site.download(app, traffic::FROM, traffic::TO, &[])),
