@@ -46,6 +46,7 @@ lint: install-tests tools ## format, dependencies, clippy and documentation with
 	cargo fetch --locked
 	scripts/check-arrows --offline
 	scripts/check-circles
+	scripts/check-words
 	scripts/defects/run --check
 	# Offline; `make advisories` is the check that needs the network.
 	cargo deny --offline --locked --workspace check --hide-inclusion-graph bans licenses sources
