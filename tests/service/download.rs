@@ -261,7 +261,7 @@ fn check_others(filled: &Filled, files: &Files, query: &[u8]) {
     files.cut(whole, 1_000, query);
     refused(
         &["--type", "effect"],
-        &["of another export", "type is none, but \"effect\" is requested"],
+        &["belongs to another export", "type is none, but \"effect\" is requested"],
     );
     refused(
         &["--status", "organic", "--timezone", "Asia/Shanghai"],

@@ -338,7 +338,7 @@ fn unusable_topics_and_refused_letters_are_reported() {
     check(&[], 2, &["TOPIC"]);
     check(&[clicks], 2, &["dead letters", &dlq]);
     check(&[&dlq, "--filter", "bad_values"], 2, &["--filter", "bad_value,", "\"bad_values\""]);
-    check(&["no.such.dlq"], 1, &["no such topic", "no.such.dlq"]);
+    check(&["no.such.dlq"], 1, &["the topic does not exist", "no.such.dlq"]);
 
     // The transaction is larger than the topic's limit, and so is one record by itself.
     kafka.set_topic(clicks, &[("max.message.bytes", "2000")]);

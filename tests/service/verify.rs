@@ -82,7 +82,7 @@ fn a_store_is_verified_beside_the_service_and_after_damage() {
     bytes[middle] ^= 1;
     fs::write(&wal, bytes).unwrap();
     let name = wal.file_name().unwrap().to_str().unwrap();
-    check(&site.run(&["verify"]), 1, &[name, "the log", "--repair"]);
+    check(&site.run(&["verify"]), 1, &[name, "the write-ahead log", "--repair"]);
     let report: Value = serde_json::from_slice(&site.run(&["verify", "--json"]).stdout).unwrap();
     assert_eq!(
         (&report["whole"], &report["problems"][0]["problem"]),

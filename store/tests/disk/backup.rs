@@ -196,12 +196,12 @@ fn damage_is_found_and_named() {
             let mut damaged = whole.clone();
             damaged[offset] ^= 1;
             fs::write(&file, damaged).expect("a file");
-            check(&fixture, &file, "not");
+            check(&fixture, &file, "checksum mismatch");
         }
         for damaged in [[&whole[..], b"more"].concat(), whole[whole.len().min(1)..].to_vec()] {
             if damaged != whole {
                 fs::write(&file, damaged).expect("a file");
-                check(&fixture, &file, if is_manifest { "not" } else { "bytes" });
+                check(&fixture, &file, if is_manifest { "checksum mismatch" } else { "bytes" });
             }
         }
         if !is_manifest {
