@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::action::{Action, CheckAndMutate, Get, Mutation, Outcome};
 use crate::admin::Admin;
 use crate::batch;
 use crate::cluster::Cluster;
 use crate::config::Config;
+use crate::connection::transport::{self, Transport};
 use crate::error::Error;
 use crate::names::TableName;
-use crate::rows::Row;
+use crate::rows::{Action, CheckAndMutate, Get, Mutation, Outcome, Row};
 use crate::scan::{Rows, Scan};
-use crate::transport::{self, Transport};
 
 /// A client of one cluster. Clones share connections and cached region locations; use one per program.
 #[derive(Debug, Clone)]

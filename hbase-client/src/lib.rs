@@ -17,9 +17,7 @@
 //!
 //! [`wire`] and [`proto`] are public for the tests' server; they may change with any version.
 
-mod action;
 mod admin;
-mod backoff;
 mod batch;
 mod client;
 mod cluster;
@@ -29,24 +27,19 @@ mod error;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzz;
-mod location;
-mod multi;
 mod names;
 pub mod proto;
-mod remote_exception;
 mod rows;
 mod scan;
-pub mod transport;
 pub mod wire;
 
-pub use action::{CheckAndMutate, Delete, Get, Mutation, Put, Selection};
 pub use admin::{Admin, Family, Load, RegionStatus, TableSpec};
 pub use client::{Client, Table};
 pub use config::{Config, Identity, Tls};
-pub use error::{Error, RetryAdvice};
+pub use connection::transport;
+pub use error::{Error, RemoteException, RetryAction, RetryAdvice};
 pub use names::{InvalidName, Server, TableName};
-pub use remote_exception::{RemoteException, RetryAction};
-pub use rows::Row;
+pub use rows::{CheckAndMutate, Delete, Get, Mutation, Put, Row, Selection};
 pub use scan::{Rows, Scan};
 pub use wire::cell::{Cell, Kind};
 

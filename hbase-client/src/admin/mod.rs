@@ -7,10 +7,10 @@ use bytes::Bytes;
 use prost::Message;
 use tokio::time::{Instant, sleep};
 
-use crate::backoff::{self, POLLING};
 use crate::cluster::Cluster;
 use crate::connection::{Call, Service};
-use crate::error::Error;
+use crate::error::backoff::{self, POLLING};
+use crate::error::{Error, RemoteException, RetryAction};
 use crate::names::{Server, TableName};
 use crate::proto::admin::{
     CreateTableRequest, GetProcedureResultRequest, GetProcedureResultResponse,
@@ -19,7 +19,6 @@ use crate::proto::admin::{
 };
 use crate::proto::common::TableState;
 use crate::proto::rpc::{Empty, ForeignException};
-use crate::remote_exception::{RemoteException, RetryAction};
 
 mod regions;
 mod schema;

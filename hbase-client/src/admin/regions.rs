@@ -8,7 +8,7 @@ use prost::Message;
 use super::{Admin, nonces};
 use crate::cluster::MetaRow;
 use crate::connection::{Call, Service};
-use crate::error::Error;
+use crate::error::{Error, RetryAction};
 use crate::names::{Server, TableName};
 use crate::proto::admin::{
     FlushRegionRequest, GetClusterStatusRequest, GetClusterStatusResponse, GetRegionLoadRequest,
@@ -17,7 +17,6 @@ use crate::proto::admin::{
 };
 use crate::proto::common::{RegionInfo, RegionSpecifier, ServerName};
 use crate::proto::rpc::Empty;
-use crate::remote_exception::RetryAction;
 
 /// The current state of a region.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,17 +9,18 @@ use bytes::Bytes;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::action::{Action, Outcome};
-use crate::backoff;
 use crate::cluster::Cluster;
+use crate::cluster::Region;
 use crate::connection::{Call, Service};
 use crate::error::Error;
-use crate::location::Region;
-use crate::multi::{Group, Multi};
+use crate::error::backoff;
 use crate::names::{Server, TableName};
 use crate::proto::data::MultiResponse;
+use crate::rows::{Action, Outcome};
 
+pub(crate) mod multi;
 mod tracker;
+use multi::{Group, Multi};
 use tracker::{Retry, Sent, Tracker};
 
 /// Results of actions, with the index of each action in the batch. Errors are boxed because they are large and rare.

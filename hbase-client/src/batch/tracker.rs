@@ -5,10 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::ActionResults;
-use crate::action::{Action, Outcome};
-use crate::error::Error;
+use crate::error::{Error, RetryAction};
 use crate::names::Server;
-use crate::remote_exception::RetryAction;
+use crate::rows::{Action, Outcome};
 
 /// Actions to retry.
 #[derive(Debug, PartialEq, Eq)]
@@ -189,9 +188,9 @@ fn add_distinct(errors: &mut Vec<Error>, error: &Error) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::action::{CheckAndMutate, Mutation, Put};
+    use crate::error::RemoteException;
     use crate::proto::rpc::ExceptionResponse;
-    use crate::remote_exception::RemoteException;
+    use crate::rows::{CheckAndMutate, Mutation, Put};
 
     fn server() -> Server {
         "h:1".parse().unwrap()

@@ -10,9 +10,9 @@ use tokio::time::Instant;
 
 use super::Cluster;
 use super::meta::{self, MetaRow};
+use crate::cluster::Region;
 use crate::connection::{Call, Service};
 use crate::error::Error;
-use crate::location::Region;
 use crate::names::{Server, TableName};
 use crate::proto::common::{RegionSpecifier, TableState};
 use crate::proto::scan::{Scan, ScanRequest, ScanResponse};

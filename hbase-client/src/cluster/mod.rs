@@ -10,17 +10,18 @@ use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use crate::config::Config;
+use crate::connection::transport::Transport;
 use crate::connection::{Call, Connection, Service};
-use crate::error::Error;
-use crate::location::{Locations, Region};
+use crate::error::{Error, RetryAction};
 use crate::names::{Server, TableName};
-use crate::remote_exception::RetryAction;
-use crate::transport::Transport;
 
 mod locate;
+mod location;
 mod meta;
 mod registry;
 use locate::Lookups;
+use location::Locations;
+pub(crate) use location::Region;
 pub(crate) use meta::MetaRow;
 
 /// A connection, or the error of opening it. Concurrent callers share one attempt.

@@ -7,17 +7,16 @@ use prost::Message;
 use tokio::time::{Instant, sleep};
 
 use super::Cluster;
-use crate::backoff;
+use crate::cluster::Region;
 use crate::connection::{Call, Service};
-use crate::error::Error;
-use crate::location::Region;
+use crate::error::backoff;
+use crate::error::{Error, RetryAction};
 use crate::names::Server;
 use crate::proto::common::ServerName;
 use crate::proto::rpc::{
     Empty, GetActiveMasterResponse, GetBootstrapNodesResponse, GetClusterIdResponse,
     GetMetaRegionLocationsResponse,
 };
-use crate::remote_exception::RetryAction;
 
 /// The fixed name of the region of `hbase:meta`.
 const META_REGION: &[u8] = b"hbase:meta,,1";

@@ -15,11 +15,12 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::names::Server;
 use crate::proto::rpc::{ConnectionHeader, UserInformation};
-use crate::transport::Transport;
 use crate::wire::frame::{self, LENGTH_BYTES, Payload, Response};
 
 mod pending;
+pub mod transport;
 use pending::Pending;
+use transport::Transport;
 
 /// A service of a server. Each has its own connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -7,9 +7,8 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::SendPermit;
-use crate::error::Error;
+use crate::error::{Error, RemoteException};
 use crate::names::Server;
-use crate::remote_exception::RemoteException;
 use crate::wire::WireError;
 use crate::wire::frame::{Payload, Response};
 

@@ -7,11 +7,10 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::action::Selection;
 use crate::cluster::Cluster;
 use crate::error::Error;
 use crate::names::TableName;
-use crate::rows::Row;
+use crate::rows::{Row, Selection};
 
 pub(crate) mod cursor;
 mod reader;

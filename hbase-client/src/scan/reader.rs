@@ -9,15 +9,14 @@ use tokio::time::{Instant, sleep};
 
 use super::cursor::Cursor;
 use super::{Batch, Scan};
-use crate::backoff;
 use crate::cluster::Cluster;
+use crate::cluster::Region;
 use crate::connection::{Call, Service};
-use crate::error::Error;
-use crate::location::Region;
+use crate::error::backoff;
+use crate::error::{Error, RetryAction};
 use crate::names::TableName;
 use crate::proto::common::RegionSpecifier;
 use crate::proto::scan::{self as proto, ScanRequest, ScanResponse};
-use crate::remote_exception::RetryAction;
 use crate::rows::{self, Row};
 use crate::wire::WireError;
 

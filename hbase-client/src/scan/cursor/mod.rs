@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use crate::location::Region;
+use crate::cluster::Region;
 use crate::rows::Row;
 use crate::wire::WireError;
 use crate::wire::cell::Cell;

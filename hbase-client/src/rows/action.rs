@@ -2,12 +2,9 @@
 
 use bytes::Bytes;
 
+use super::{Row, Selection};
 use crate::error::Error;
-use crate::rows::Row;
 use crate::wire::cell::{FAMILY_BYTES_MAX, Kind, LATEST, Parts, ROW_BYTES_MAX};
-
-mod selection;
-pub use selection::Selection;
 
 /// A cell to write.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::action::{Action, Outcome};
-use crate::location::Region;
+use crate::cluster::Region;
+use crate::error::RemoteException;
 use crate::proto::data::{MultiResponse, RegionActionResult};
 use crate::proto::write::Written;
-use crate::remote_exception::RemoteException;
-use crate::rows::{self, Row};
+use crate::rows::{self, Action, Outcome, Row};
 use crate::wire::WireError;
 
 mod request;

@@ -1,9 +1,9 @@
 //! Encodes the request directly: building thousands of small nested messages first took most of the time.
 
 use super::{Group, Part};
-use crate::action::{Action, Change, CheckAndMutate, Get, NewCell, Selection};
 use crate::proto::common::RegionSpecifier;
 use crate::proto::write::{bytes, nested, number};
+use crate::rows::{Action, Change, CheckAndMutate, Get, NewCell, Selection};
 use crate::wire::cell::Kind;
 
 const EQUAL: u64 = 2;

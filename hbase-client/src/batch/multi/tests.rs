@@ -2,11 +2,11 @@ use bytes::Bytes;
 use prost::Message;
 
 use super::*;
-use crate::action::{CheckAndMutate, Delete, Get, Mutation, NewCell, Put, Selection};
 use crate::proto::common::{NameBytesPair, RegionSpecifier};
 use crate::proto::data::{
     self, BinaryComparator, Column, ColumnRangeFilter, MultiRequest, ResultOrException,
 };
+use crate::rows::{CheckAndMutate, Delete, Get, Mutation, NewCell, Put, Selection};
 use crate::wire::cell::{Cell, Kind};
 
 fn region(name: &'static str) -> Arc<Region> {

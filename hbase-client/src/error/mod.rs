@@ -1,4 +1,5 @@
-//! Errors, with messages that say what to do.
+//! Errors, with messages that say what to do. Start with [`Error`]; `remote_exception` decides how to retry after an
+//! exception of HBase, and `backoff` when.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,8 +8,11 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::names::{InvalidName, Server, TableName};
-use crate::remote_exception::{RemoteException, RetryAction};
 use crate::wire::WireError;
+
+pub mod backoff;
+mod remote_exception;
+pub use remote_exception::{RemoteException, RetryAction};
 
 /// An error of this crate. It can be cloned, since one failure may end many calls.
 #[derive(Debug, Clone, thiserror::Error)]
