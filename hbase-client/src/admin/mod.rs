@@ -1,4 +1,4 @@
-//! Administration of tables and regions.
+//! Administration of tables and regions. Start with [`Admin`]; `schema` describes tables, `regions` their parts.
 
 use std::sync::Arc;
 

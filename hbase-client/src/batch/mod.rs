@@ -1,4 +1,5 @@
-//! Runs many actions at once: groups them by region and server, and retries only those that failed.
+//! Runs many actions at once: groups them by region and server, and retries only those that failed. Start with [`run`];
+//! `multi` encodes a call, `tracker` decides what is retried.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

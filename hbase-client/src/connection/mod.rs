@@ -1,4 +1,5 @@
-//! A connection to one service of one server. Calls are sent in order; responses arrive in any order.
+//! A connection to one service of one server. Calls are sent in order; responses arrive in any order. Start with
+//! [`Connection::call`]; `pending` has the calls without a response, `transport` opens the stream.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,5 +1,5 @@
 //! The messages of HBase's protocol, with only the fields that this crate uses. Other fields are not sent, and are
-//! skipped when received.
+//! skipped when received. `rpc` has the headers of every call; `data` reads and writes rows.
 //!
 //! Written by hand, so that no protobuf compiler is needed. Byte fields are [`Bytes`], which share the buffer in which
 //! they were received.

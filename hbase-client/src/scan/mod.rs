@@ -1,4 +1,5 @@
-//! Scans: read a range of rows across regions, ahead of the consumer.
+//! Scans: read a range of rows across regions, ahead of the consumer. Start with [`Rows`]; `reader` is the task that
+//! fills it, `cursor` its position.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

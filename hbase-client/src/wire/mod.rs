@@ -1,4 +1,5 @@
-//! The bytes of a connection: preamble, frames of requests and responses, cell blocks. No I/O.
+//! The bytes of a connection: preamble, frames of requests and responses, cell blocks. No I/O. Start with
+//! [`frame`].
 
 pub mod cell;
 pub mod frame;

@@ -1,4 +1,4 @@
-//! Scans.
+//! Scans: the request; the decoder of the response is in `response`.
 
 mod response;
 use bytes::Bytes;
