@@ -29,7 +29,7 @@ pub type Target = (&'static str, fn(&[u8]));
 pub const TARGETS: &[Target] = &[
     ("hbase-answer", response),
     ("hbase-cells", cells),
-    ("hbase-fault", fault),
+    ("hbase-fault", exception),
     ("hbase-meta", meta),
     ("hbase-multi", multi),
     ("hbase-scan", scan),
@@ -63,16 +63,16 @@ fn cells(input: &[u8]) {
 }
 
 /// Decodes an exception: a class, a line break, and the text.
-fn fault(input: &[u8]) {
+fn exception(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let (class, rest) = text.split_once('\n').unwrap_or((&text, ""));
-    let fault = RemoteException::from_exception(&ExceptionResponse {
+    let exception = RemoteException::from_exception(&ExceptionResponse {
         exception_class_name: Some(class.to_owned()),
         stack_trace: Some(rest.to_owned()),
         ..ExceptionResponse::default()
     });
-    assert!(fault.message.chars().count() <= 500 && !fault.message.contains('\n'));
-    let _ = (fault.retry_action(), fault.to_string());
+    assert!(exception.message.chars().count() <= 500 && !exception.message.contains('\n'));
+    let _ = (exception.retry_action(), exception.to_string());
 }
 
 /// Decodes a region info.

@@ -203,8 +203,8 @@ mod tests {
 
     #[test]
     fn only_temporary_hbase_errors_are_passing() {
-        let what = "a scan";
-        let late = Error::Deadline { what, limit: Duration::from_secs(30), last: None };
+        let operation = "a scan";
+        let late = Error::Deadline { operation, limit: Duration::from_secs(30), last: None };
         assert!(StoreError::from(late).is_passing());
         assert!(StoreError::from(Error::NoMaster).is_passing());
         let disabled = Error::Disabled { table: "adtrail_events".parse().unwrap() };

@@ -28,7 +28,7 @@ impl Archive {
     }
 
     /// The option for a JVM that must not pause for as long as [`Archive::make`] takes.
-    pub fn option_of_others(&self) -> String {
+    pub fn read_only_option(&self) -> String {
         match self.exists() {
             true => self.option(),
             false => "-Xshare:auto".to_owned(),

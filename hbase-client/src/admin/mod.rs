@@ -194,7 +194,7 @@ impl Admin {
             match (state.state, state.exception) {
                 (FINISHED, None) => return Ok(()),
                 (FINISHED, Some(exception)) => {
-                    return Err(Error::Refused { server, fault: remote_exception(exception) });
+                    return Err(Error::Refused { server, exception: remote_exception(exception) });
                 }
                 (RUNNING, _) => {}
                 _ => {
@@ -204,7 +204,7 @@ impl Admin {
             }
             if Instant::now() + delay >= deadline {
                 let limit = self.cluster.config.operation_timeout;
-                return Err(Error::Deadline { what: method, limit, last: None });
+                return Err(Error::Deadline { operation: method, limit, last: None });
             }
             sleep(delay).await;
         }
@@ -241,7 +241,7 @@ impl Admin {
     /// Waits before a retry, or fails if the deadline is sooner.
     async fn wait_to_retry(
         &self,
-        what: &'static str,
+        operation: &'static str,
         failed: u32,
         error: Error,
         deadline: Instant,
@@ -249,7 +249,7 @@ impl Admin {
         let delay = backoff::delay(failed);
         if Instant::now() + delay >= deadline {
             let limit = self.cluster.config.operation_timeout;
-            return Err(Error::Deadline { what, limit, last: Some(Arc::new(error)) });
+            return Err(Error::Deadline { operation, limit, last: Some(Arc::new(error)) });
         }
         sleep(delay).await;
         Ok(())
@@ -278,8 +278,8 @@ fn nonces() -> (Option<u64>, Option<u64>) {
 /// Returns the state that a method leads to (an inner `None`: no table), if the error says that the table already has
 /// it or is changing to it.
 fn target_state(method: &str, error: &Error) -> Option<Option<TableState>> {
-    let Error::Refused { fault, .. } = error else { return None };
-    match (method, fault.name()) {
+    let Error::Refused { exception, .. } = error else { return None };
+    match (method, exception.name()) {
         ("CreateTable", "TableExistsException") | ("EnableTable", "TableNotDisabledException") => {
             Some(Some(TableState::ENABLED))
         }

@@ -272,7 +272,7 @@ impl Batch {
         let results = multi.read(&response, cells);
         let results =
             results.map_err(|source| Error::Protocol { server: server.clone(), source })?;
-        let refused = |fault| Box::new(Error::Refused { server: server.clone(), fault });
+        let refused = |exception| Box::new(Error::Refused { server: server.clone(), exception });
         Ok(results.into_iter().map(|(id, outcome)| (id, outcome.map_err(refused))).collect())
     }
 }

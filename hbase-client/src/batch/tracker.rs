@@ -165,8 +165,8 @@ impl Entry {
 
     /// Returns the outcome of an action without a result at the deadline. A call in flight may still be executed.
     fn time_out(&mut self, limit: Duration) -> Result<Outcome, Box<Error>> {
-        let what = "a batch of rows";
-        let error = Error::Deadline { what, limit, last: self.last_error.take() };
+        let operation = "a batch of rows";
+        let error = Error::Deadline { operation, limit, last: self.last_error.take() };
         if self.sent.take().is_some_and(|sent| sent.0.load(Ordering::Relaxed)) {
             self.in_doubt = Some(Arc::new(error.clone()));
         }
@@ -177,7 +177,7 @@ impl Entry {
 /// Adds an error unless there is one of its class: thousands of rows may fail alike.
 fn add_distinct(errors: &mut Vec<Error>, error: &Error) {
     let kind = |error: &Error| match error {
-        Error::Refused { fault, .. } => fault.class.clone(),
+        Error::Refused { exception, .. } => exception.class.clone(),
         _ => String::new(),
     };
     if !errors.iter().any(|known| kind(known) == kind(error)) {
@@ -201,7 +201,7 @@ mod tests {
             exception_class_name: Some(class.to_owned()),
             ..ExceptionResponse::default()
         };
-        Error::Refused { server: server(), fault: RemoteException::from_exception(&exception) }
+        Error::Refused { server: server(), exception: RemoteException::from_exception(&exception) }
     }
 
     fn reset() -> Error {
@@ -239,8 +239,8 @@ mod tests {
         let outcomes: Vec<_> = tracker.into_outcomes(Duration::from_secs(1)).collect();
         assert!(matches!(outcomes[0], Ok(Outcome::Row(None))));
         assert!(matches!(outcomes[1], Err(Error::Deadline { last: Some(_), .. })));
-        assert!(matches!(&outcomes[2], Err(Error::Refused { fault, .. })
-            if fault.name() == "NoSuchColumnFamilyException"));
+        assert!(matches!(&outcomes[2], Err(Error::Refused { exception, .. })
+            if exception.name() == "NoSuchColumnFamilyException"));
     }
 
     #[test]

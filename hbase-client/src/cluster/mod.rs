@@ -117,7 +117,7 @@ impl Cluster {
     /// Replaces the cached location if the error has the new one, and removes it otherwise.
     fn relocate(&self, table: &TableName, region: &Region, error: &Error) {
         let moved_to = match error {
-            Error::Refused { fault, .. } => fault.moved_to.clone(),
+            Error::Refused { exception, .. } => exception.moved_to.clone(),
             _ => None,
         };
         let Some(mut locations) = self.tables.get_mut(table) else { return };

@@ -126,9 +126,9 @@ impl Cluster {
         let call = Call::new(method, &Empty {}, deadline);
         let outcome = self.call(server, Service::Registry, call).await;
         outcome.map(|(response, _)| response).map_err(|error| match error {
-            Error::Deadline { what, .. } => {
+            Error::Deadline { operation, .. } => {
                 let limit = self.config.connect_timeout;
-                let reason = format!("no response to {what} within {limit:?}");
+                let reason = format!("no response to {operation} within {limit:?}");
                 Error::Connection { server: server.clone(), reason }
             }
             error => error,
@@ -147,7 +147,7 @@ impl Cluster {
 }
 
 fn is_unknown_method(error: &Error) -> bool {
-    let Error::Refused { fault, .. } = error else { return false };
-    fault.name() == "UnsupportedOperationException"
-        || fault.message.contains("UnsupportedOperationException")
+    let Error::Refused { exception, .. } = error else { return false };
+    exception.name() == "UnsupportedOperationException"
+        || exception.message.contains("UnsupportedOperationException")
 }

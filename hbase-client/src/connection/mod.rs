@@ -157,7 +157,8 @@ impl Connection {
     ) -> Result<(R, Bytes), Error> {
         let (started, deadline, method) = (Instant::now(), call.deadline, call.method);
         let responses_before = self.pending.responses();
-        let timed_out = || Error::Deadline { what: method, limit: deadline - started, last: None };
+        let timed_out =
+            || Error::Deadline { operation: method, limit: deadline - started, last: None };
         let outcome = timeout_at(deadline, self.exchange(call)).await;
         let Ok(outcome) = outcome else {
             if self.pending.responses() == responses_before

@@ -109,8 +109,8 @@ impl Pending {
         self.responses.fetch_add(1, Ordering::Relaxed);
         let known = self.calls.lock().in_flight.remove(&response.call_id);
         let outcome = response.outcome.map_err(|exception| {
-            let fault = RemoteException::from_exception(&exception);
-            Error::Refused { server: self.server.clone(), fault }
+            let exception = RemoteException::from_exception(&exception);
+            Error::Refused { server: self.server.clone(), exception }
         });
         match (known, outcome) {
             (Some(InFlight { caller, permit }), outcome) => {

@@ -49,12 +49,12 @@ pub enum Error {
     Protocol { server: Server, source: WireError },
 
     /// HBase returned an exception.
-    #[error("{server}: {fault}")]
-    Refused { server: Server, fault: RemoteException },
+    #[error("{server}: {exception}")]
+    Refused { server: Server, exception: RemoteException },
 
-    #[error("{what} timed out after {limit:?}{}", last_error(last))]
+    #[error("{operation} timed out after {limit:?}{}", last_error(last))]
     Deadline {
-        what: &'static str,
+        operation: &'static str,
         limit: Duration,
         /// The last error of an attempt, if any failed.
         last: Option<Arc<Error>>,
@@ -138,7 +138,7 @@ impl Error {
     pub fn advice(&self) -> RetryAdvice {
         match self {
             Self::Uncertain { .. } => RetryAdvice::ReadAgain,
-            Self::Refused { fault, .. } if fault.retry_action() == RetryAction::Fail => {
+            Self::Refused { exception, .. } if exception.retry_action() == RetryAction::Fail => {
                 RetryAdvice::Change
             }
             Self::OldServer { .. }
@@ -163,7 +163,7 @@ impl Error {
     /// Returns how the client itself retries after this error.
     pub(crate) fn retry_action(&self) -> RetryAction {
         match self {
-            Self::Refused { fault, .. } => fault.retry_action(),
+            Self::Refused { exception, .. } => exception.retry_action(),
             Self::Unreachable { .. }
             | Self::Connection { .. }
             | Self::Unanswered { .. }
@@ -192,8 +192,8 @@ impl Error {
             | Self::Protocol { .. }
             | Self::Deadline { .. } => true,
             // A plain Java exception may have been thrown after the write.
-            Self::Refused { fault, .. } => {
-                fault.retry_action() == RetryAction::BackOff && !is_before_execution(fault)
+            Self::Refused { exception, .. } => {
+                exception.retry_action() == RetryAction::BackOff && !is_before_execution(exception)
             }
             _ => false,
         }
@@ -201,9 +201,9 @@ impl Error {
 }
 
 /// Returns whether a server throws this exception before it executes a request.
-fn is_before_execution(fault: &RemoteException) -> bool {
+fn is_before_execution(exception: &RemoteException) -> bool {
     matches!(
-        fault.name(),
+        exception.name(),
         "RegionOpeningException"
             | "CallQueueTooBigException"
             | "CallDroppedException"
@@ -220,11 +220,11 @@ mod tests {
     use crate::proto::rpc::ExceptionResponse;
 
     fn refused(class: &str) -> Error {
-        let fault = RemoteException::from_exception(&ExceptionResponse {
+        let exception = RemoteException::from_exception(&ExceptionResponse {
             exception_class_name: Some(class.to_owned()),
             ..ExceptionResponse::default()
         });
-        Error::Refused { server: Server::new("h", 1).unwrap(), fault }
+        Error::Refused { server: Server::new("h", 1).unwrap(), exception }
     }
 
     #[track_caller]
@@ -246,7 +246,7 @@ mod tests {
         let uncertain = Error::Uncertain { last: Arc::new(reset.clone()) };
         check(&uncertain, RetryAdvice::ReadAgain, false);
         let last = Some(Arc::new(reset));
-        let deadline = Error::Deadline { what: "Multi", limit: Duration::from_secs(1), last };
+        let deadline = Error::Deadline { operation: "Multi", limit: Duration::from_secs(1), last };
         check(&deadline, RetryAdvice::TryLater, true);
         assert_eq!(deadline.to_string(), "Multi timed out after 1s; last error: h:1: reset");
     }

@@ -182,7 +182,7 @@ fn moved_to(class: &str, text: &str) -> Option<Server> {
 mod tests {
     use super::*;
 
-    fn fault(class: &str, text: &str, do_not_retry: bool) -> RemoteException {
+    fn exception(class: &str, text: &str, do_not_retry: bool) -> RemoteException {
         RemoteException::from_exception(&ExceptionResponse {
             exception_class_name: Some(class.to_owned()),
             stack_trace: Some(text.to_owned()),
@@ -193,7 +193,11 @@ mod tests {
 
     #[track_caller]
     fn check(class: &str, text: &str, do_not_retry: bool, expected: RetryAction) {
-        assert_eq!(fault(class, text, do_not_retry).retry_action(), expected, "{class}: {text}");
+        assert_eq!(
+            exception(class, text, do_not_retry).retry_action(),
+            expected,
+            "{class}: {text}"
+        );
     }
 
     #[test]
@@ -276,9 +280,9 @@ mod tests {
     fn call_with_too_many_rows_is_not_retried() {
         let text = "java.io.IOException: Rejecting large batch operation for current batch with \
                     firstRegionName: t,,1.a. , Requested Number of Rows: 1001 , Size Threshold: 1000";
-        let fault = fault("java.io.IOException", text, false);
-        assert_eq!(fault.retry_action(), RetryAction::Fail);
-        assert!(fault.to_string().contains("call_actions_max"), "{fault}");
+        let exception = exception("java.io.IOException", text, false);
+        assert_eq!(exception.retry_action(), RetryAction::Fail);
+        assert!(exception.to_string().contains("call_actions_max"), "{exception}");
     }
 
     #[test]
@@ -298,19 +302,19 @@ mod tests {
             ..ExceptionResponse::default()
         };
         assert_eq!(RemoteException::from_exception(&exception).moved_to, Server::new("h3", 1));
-        assert_eq!(fault("java.io.IOException", &text, false).moved_to, None);
-        assert_eq!(fault(class, "Region moved to: hostname=h2 port=x", false).moved_to, None);
+        assert_eq!(exception("java.io.IOException", &text, false).moved_to, None);
+        assert_eq!(exception(class, "Region moved to: hostname=h2 port=x", false).moved_to, None);
     }
 
     #[test]
     fn message_is_the_first_line_without_the_class() {
-        let fault = fault("a.B", "a.B: went wrong\n\tat c.D\n", false);
-        assert_eq!(fault.to_string(), "a.B: went wrong");
+        let exception = exception("a.B", "a.B: went wrong\n\tat c.D\n", false);
+        assert_eq!(exception.to_string(), "a.B: went wrong");
     }
 
     #[test]
     fn message_ends_with_a_hint() {
         let class = "org.apache.hadoop.hbase.regionserver.NoSuchColumnFamilyException";
-        assert!(fault(class, "", true).to_string().contains("use a family"));
+        assert!(exception(class, "", true).to_string().contains("use a family"));
     }
 }

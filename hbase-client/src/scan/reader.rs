@@ -211,7 +211,7 @@ impl Reader {
             let last = Some(Arc::new(error.clone()));
             let final_error = match error.retry_action() {
                 RetryAction::Fail => error,
-                _ => Error::Deadline { what: "a scan without progress", limit, last },
+                _ => Error::Deadline { operation: "a scan without progress", limit, last },
             };
             let _ = self.batches.send(Err(final_error)).await;
             return Err(Ended);

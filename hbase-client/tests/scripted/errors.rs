@@ -133,7 +133,10 @@ async fn exception_with_do_not_retry_is_final() {
     });
     let started = Instant::now();
     let error = table.get(Get::new("a")).await.unwrap_err();
-    assert!(matches!(&error, Error::Refused { fault, .. } if fault.do_not_retry), "{error}");
+    assert!(
+        matches!(&error, Error::Refused { exception, .. } if exception.do_not_retry),
+        "{error}"
+    );
     assert_eq!(error.advice(), RetryAdvice::Change);
     assert!(started.elapsed() < Duration::from_millis(10), "{:?}", started.elapsed());
     assert_eq!(servers.count(is_multi), 1);

@@ -78,14 +78,14 @@ impl Processes {
     }
 
     pub fn start_master(&mut self) {
-        let mut command = java(&self.dir, "-Xmx384m", &archive().option_of_others());
+        let mut command = java(&self.dir, "-Xmx384m", &archive().read_only_option());
         command.arg(format!("{PACKAGE}.master.HMaster"));
         command.args(["-conf", &site_file(&self.dir), "start"]);
         self.master = Some(ChildGuard::spawn(&self.part("master"), &command));
     }
 
     pub fn start_server(&mut self, server: usize) {
-        let mut command = java(&self.dir, "-Xmx384m", &archive().option_of_others());
+        let mut command = java(&self.dir, "-Xmx384m", &archive().read_only_option());
         command.arg(format!("{PACKAGE}.regionserver.HRegionServer"));
         command.args(["-conf", &site_file(&self.dir)]);
         command.args(["-D", &format!("hbase.regionserver.port={}", self.ports[server]), "start"]);
@@ -158,7 +158,7 @@ fn start_files(dir: &Path, port: u16) -> ChildGuard {
     let part = dir.join("files");
     fs::create_dir_all(&part).expect("the folder is created");
     let started = part.join("started");
-    let mut files = java(dir, "-Xmx256m", &archive().option_of_others());
+    let mut files = java(dir, "-Xmx256m", &archive().read_only_option());
     files.arg(format!("-Dtest.build.data={}", part.join("data").display()));
     files.args(["org.apache.hadoop.test.MiniDFSClusterManager", "-format", "-datanodes", "1"]);
     files.args(["-nnport", &port.to_string(), "-writeDetails"]).arg(&started);

@@ -121,12 +121,12 @@ impl Cluster {
     /// Like [`Cluster::wait`], with a short timeout, for results that are optional.
     pub fn wait_briefly<T>(
         &self,
-        what: &'static str,
+        operation: &'static str,
         work: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
         let limit = self.timing.hbase_optional_answer_timeout;
         let done = self.wait(async { tokio::time::timeout(limit, work).await });
-        done.unwrap_or(Err(Error::Deadline { what, limit, last: None }))
+        done.unwrap_or(Err(Error::Deadline { operation, limit, last: None }))
     }
 
     /// Returns the state of a table, by a read of a row that does not exist; this needs no master.
@@ -138,7 +138,9 @@ impl Cluster {
             Ok(_) => Ok(State::Available),
             Err(Error::NoTable { .. }) => Ok(State::Missing),
             Err(Error::Disabled { .. }) => Ok(State::Disabled),
-            Err(Error::Refused { fault, .. }) if fault.name() == "NoSuchColumnFamilyException" => {
+            Err(Error::Refused { exception, .. })
+                if exception.name() == "NoSuchColumnFamilyException" =>
+            {
                 Ok(State::Foreign)
             }
             Err(error) if error.advice() == RetryAdvice::Change => Err(error.into()),
@@ -368,8 +370,8 @@ mod tests {
     fn an_outcome_that_is_uncertain_after_the_timeout_is_retried_later() {
         let timeout = OPERATION_TIMEOUT;
         let uncertain = |last| Error::Uncertain { last: Arc::new(last) };
-        let late = Error::Deadline { what: "a batch of rows", limit: timeout, last: None };
-        let of_a_call = Error::Deadline { what: "Multi", limit: timeout / 3, last: None };
+        let late = Error::Deadline { operation: "a batch of rows", limit: timeout, last: None };
+        let of_a_call = Error::Deadline { operation: "Multi", limit: timeout / 3, last: None };
         assert!(has_run_out_of_time(&uncertain(late.clone())));
         // Another attempt was answered: the row is read again at once.
         assert!(!has_run_out_of_time(&uncertain(Error::NoMaster)));

@@ -84,8 +84,8 @@ impl Part {
         results: &mut MultiResults,
     ) -> Result<(), WireError> {
         if let Some(exception) = &result.exception {
-            let fault = RemoteException::from_pair(exception);
-            results.extend(self.ids.iter().map(|&id| (id, Err(fault.clone()))));
+            let exception = RemoteException::from_pair(exception);
+            results.extend(self.ids.iter().map(|&id| (id, Err(exception.clone()))));
             return Ok(());
         }
         if self.is_check

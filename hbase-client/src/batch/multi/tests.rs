@@ -214,7 +214,7 @@ fn each_action_has_its_own_outcome() {
             Ok(Outcome::Checked(is_applied)) => format!("{id} {is_applied}"),
             Ok(Outcome::Row(Some(row))) => format!("{id} {}", row.key().escape_ascii()),
             Ok(_) => format!("{id} done"),
-            Err(fault) => format!("{id} {}", fault.class),
+            Err(exception) => format!("{id} {}", exception.class),
         })
         .collect();
     assert_eq!(shown, ["1 false", "2 c", "0 a.RegionTooBusyException", "3 done"]);
