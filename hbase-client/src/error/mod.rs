@@ -102,6 +102,10 @@ pub enum Error {
     /// The client or its runtime was shut down.
     #[error("the client is closed")]
     Closed,
+
+    /// A task of the client panicked.
+    #[error("{operation} panicked, which is a bug in hbase-client: see the panic message")]
+    Panicked { operation: &'static str },
 }
 
 fn escaped(row: &[u8]) -> String {
@@ -138,25 +142,8 @@ impl Error {
     pub fn advice(&self) -> RetryAdvice {
         match self {
             Self::Uncertain { .. } => RetryAdvice::ReadAgain,
-            Self::Refused { exception, .. } if exception.retry_action() == RetryAction::Fail => {
-                RetryAdvice::Change
-            }
-            Self::OldServer { .. }
-            | Self::NoTable { .. }
-            | Self::Disabled { .. }
-            | Self::RowTooLong { .. }
-            | Self::Input(_)
-            | Self::Closed => RetryAdvice::Change,
-            Self::Bootstrap { .. }
-            | Self::Unreachable { .. }
-            | Self::Connection { .. }
-            | Self::Unanswered { .. }
-            | Self::Protocol { .. }
-            | Self::Refused { .. }
-            | Self::Deadline { .. }
-            | Self::NoServer { .. }
-            | Self::Unfinished { .. }
-            | Self::NoMaster => RetryAdvice::TryLater,
+            _ if self.retry_action() == RetryAction::Fail => RetryAdvice::Change,
+            _ => RetryAdvice::TryLater,
         }
     }
 
@@ -180,7 +167,8 @@ impl Error {
             | Self::Uncertain { .. }
             | Self::RowTooLong { .. }
             | Self::Input(_)
-            | Self::Closed => RetryAction::Fail,
+            | Self::Closed
+            | Self::Panicked { .. } => RetryAction::Fail,
         }
     }
 

@@ -139,7 +139,10 @@ impl Rows {
         // A reader that panicked or was cancelled must not look like the end of the scan.
         let ended = self.reader.as_mut()?.await;
         self.reader = None;
-        ended.err().map(|_| Err(Error::Closed))
+        ended.err().map(|error| match error.is_panic() {
+            true => Err(Error::Panicked { operation: "a scan" }),
+            false => Err(Error::Closed),
+        })
     }
 
     /// Returns the ordinal, from 1, of the scanner that the last row or batch came from. Rows of one scanner are of one
@@ -160,5 +163,17 @@ mod tests {
         assert_eq!(stop(b"a\xff\xff"), &b"b"[..]);
         assert_eq!(stop(b"\xff"), &b""[..]);
         assert_eq!(stop(b""), &b""[..]);
+    }
+
+    #[tokio::test]
+    async fn panic_of_the_reader_is_reported_as_one() {
+        async fn panic() {
+            panic!("as the test wants");
+        }
+        let (batches, reader) = (mpsc::channel(1).1, Some(tokio::spawn(panic())));
+        let mut rows = Rows { batches, buffered: VecDeque::new(), scanner: 0, reader };
+        let error = rows.next().await.unwrap().unwrap_err().to_string();
+        assert!(error.contains("a scan panicked"), "{error}");
+        assert!(rows.next().await.is_none());
     }
 }
