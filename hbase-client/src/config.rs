@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::error::Error;
 use crate::names::Server;
 
@@ -54,6 +56,16 @@ impl Config {
             call_bytes_max: 2 << 20,
             row_bytes_max: 256 << 20,
         })
+    }
+
+    /// Returns the deadline of an operation that starts now.
+    pub(crate) fn operation_deadline(&self) -> Instant {
+        Instant::now() + self.operation_timeout
+    }
+
+    /// Returns the deadline of a call that starts now, within an operation.
+    pub(crate) fn call_deadline(&self, operation: Instant) -> Instant {
+        operation.min(Instant::now() + self.call_timeout)
     }
 }
 

@@ -14,9 +14,8 @@ use prost::Message;
 use crate::batch::multi::{Group, Multi};
 use crate::cluster::{MetaRow, Region};
 use crate::error::RemoteException;
-use crate::names::Server;
+use crate::proto::common::NameBytesPair;
 use crate::proto::data::MultiResponse;
-use crate::proto::rpc::ExceptionResponse;
 use crate::proto::scan::ScanResponse;
 use crate::rows::{self, Action, CheckAndMutate, Get, Mutation, Put, Row};
 use crate::scan::cursor::Cursor;
@@ -66,11 +65,8 @@ fn cells(input: &[u8]) {
 fn exception(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let (class, rest) = text.split_once('\n').unwrap_or((&text, ""));
-    let exception = RemoteException::from_exception(&ExceptionResponse {
-        exception_class_name: Some(class.to_owned()),
-        stack_trace: Some(rest.to_owned()),
-        ..ExceptionResponse::default()
-    });
+    let value = Some(rest.to_owned().into());
+    let exception = RemoteException::from_pair(&NameBytesPair { name: class.to_owned(), value });
     assert!(exception.message.chars().count() <= 500 && !exception.message.contains('\n'));
     let _ = (exception.retry_action(), exception.to_string());
 }
@@ -91,12 +87,6 @@ fn meta(input: &[u8]) {
         // The row has no server.
         assert!(read.region().is_none());
     }
-}
-
-fn region() -> Region {
-    let (name, start, end) = (Bytes::from("r"), Bytes::new(), Bytes::new());
-    let server = Server { host: "h".into(), port: 1 };
-    Region { name, id: 1, start, end, server }
 }
 
 /// Splits the input into a message, with its length in two bytes before it, and a cell block.
@@ -120,7 +110,7 @@ fn multi(input: &[u8]) {
         Action::Get(Get::new("b")),
         Action::Check(CheckAndMutate::where_absent("d", "q", put("c"))),
     ];
-    let group = Group { region: Arc::new(region()), ids: vec![0, 1, 2] };
+    let group = Group { region: Arc::new(Region::example("", "")), ids: vec![0, 1, 2] };
     let Ok(results) = Multi::build(&actions, &[group]).read(&response, cells) else { return };
     let ids: HashSet<_> = results.iter().map(|(id, _)| *id).collect();
     assert!(ids.len() == results.len() && ids.iter().all(|&id| id < 3));
@@ -134,8 +124,10 @@ fn scan(input: &[u8]) {
     let mut returned: Vec<Row> = Vec::new();
     for _ in 0..2 {
         let Ok(results) = rows::from_scan(&response, cells.clone()) else { return };
-        assert!(results.len() <= cells.len() && results.iter().all(|(cells, _)| !cells.is_empty()));
-        match cursor.take(&region(), results, cells.len()) {
+        assert!(
+            results.len() <= cells.len() && results.iter().all(|result| !result.cells.is_empty())
+        );
+        match cursor.take(&Region::example("", ""), results, cells.len()) {
             Ok(rows) => returned.extend(rows),
             Err(_) => cursor.reset(),
         }

@@ -112,7 +112,7 @@ impl Admin {
 
     /// Starts a procedure and waits for its end.
     async fn procedure(&self, method: &'static str, request: &impl Message) -> Result<(), Error> {
-        let deadline = self.cluster.operation_deadline();
+        let deadline = self.cluster.config.operation_deadline();
         let (_, started) = self.ask_master(method, request, deadline).await?;
         self.await_procedure(method, started, deadline).await
     }
@@ -125,9 +125,10 @@ impl Admin {
         table: &TableName,
         request: &impl Message,
     ) -> Result<(), Error> {
-        let deadline = self.cluster.operation_deadline();
+        let deadline = self.cluster.config.operation_deadline();
         let mut may_be_executed = false;
-        for failed in 0.. {
+        let mut failed = 0;
+        loop {
             let error = match self.ask_once(method, request, deadline).await {
                 Ok((_, started)) => {
                     return self.await_procedure(method, started, deadline).await;
@@ -144,8 +145,8 @@ impl Admin {
                 _ => may_be_executed |= error.may_be_executed(),
             }
             self.wait_to_retry(method, failed, error, deadline).await?;
+            failed += 1;
         }
-        Err(Error::Closed)
     }
 
     /// Waits until a change of the table's state, possibly by another client, is complete. Returns whether the table
@@ -157,20 +158,17 @@ impl Admin {
         state: Option<TableState>,
         deadline: Instant,
     ) -> Result<bool, Error> {
-        for failed in 0.. {
-            let error = match self.cluster.state(table, deadline).await {
-                Ok(found) if found == state => return Ok(true),
-                Ok(Some(TableState::ENABLING | TableState::DISABLING)) => {
-                    Error::Unfinished { table: table.clone() }
+        let has_state = || async {
+            match self.cluster.state(table, deadline).await? {
+                found if found == state => Ok(true),
+                Some(TableState::ENABLING | TableState::DISABLING) => {
+                    Err(Error::Unfinished { table: table.clone() })
                 }
                 // A change by another client is complete.
-                Ok(_) => return Ok(false),
-                Err(error) if error.retry_action() == RetryAction::Fail => return Err(error),
-                Err(error) => error,
-            };
-            self.wait_to_retry(method, failed, error, deadline).await?;
-        }
-        Err(Error::Closed)
+                _ => Ok(false),
+            }
+        };
+        self.retry(method, deadline, has_state).await
     }
 
     /// Polls a procedure until it has finished.
@@ -184,13 +182,8 @@ impl Admin {
         let request = GetProcedureResultRequest { proc_id };
         for delay in POLLING.build() {
             // Unlike all other methods, this one starts with a lowercase letter.
-            let (server, state) = self
-                .ask_master::<_, GetProcedureResultResponse>(
-                    "getProcedureResult",
-                    &request,
-                    deadline,
-                )
-                .await?;
+            let polled = self.ask_master("getProcedureResult", &request, deadline).await?;
+            let (server, state): (Server, GetProcedureResultResponse) = polled;
             match (state.state, state.exception) {
                 (FINISHED, None) => return Ok(()),
                 (FINISHED, Some(exception)) => {
@@ -216,7 +209,7 @@ impl Admin {
         method: &'static str,
         request: &M,
     ) -> Result<R, Error> {
-        let deadline = self.cluster.operation_deadline();
+        let deadline = self.cluster.config.operation_deadline();
         Ok(self.ask_master(method, request, deadline).await?.1)
     }
 
@@ -227,15 +220,26 @@ impl Admin {
         request: &M,
         deadline: Instant,
     ) -> Result<(Server, R), Error> {
-        for failed in 0.. {
-            let error = match self.ask_once(method, request, deadline).await {
-                Ok(response) => return Ok(response),
-                Err(error) if error.retry_action() == RetryAction::Fail => return Err(error),
-                Err(error) => error,
-            };
-            self.wait_to_retry(method, failed, error, deadline).await?;
+        self.retry(method, deadline, || self.ask_once(method, request, deadline)).await
+    }
+
+    /// Repeats an attempt until it succeeds or the same attempt would fail again.
+    async fn retry<T, F: Future<Output = Result<T, Error>>>(
+        &self,
+        operation: &'static str,
+        deadline: Instant,
+        attempt: impl Fn() -> F,
+    ) -> Result<T, Error> {
+        let mut failed = 0;
+        loop {
+            match attempt().await {
+                Err(error) if error.retry_action() != RetryAction::Fail => {
+                    self.wait_to_retry(operation, failed, error, deadline).await?;
+                }
+                outcome => return outcome,
+            }
+            failed += 1;
         }
-        Err(Error::Closed)
     }
 
     /// Waits before a retry, or fails if the deadline is sooner.
@@ -261,10 +265,9 @@ impl Admin {
         request: &M,
         deadline: Instant,
     ) -> Result<(Server, R), Error> {
-        let master = self.cluster.master(deadline).await?;
-        let master = master.ok_or(Error::NoMaster)?;
-        let call = Call::new(method, request, self.cluster.call_deadline(deadline));
-        let (response, _) = self.cluster.call(&master, Service::Master, call).await?;
+        let master = self.cluster.registry.master(deadline).await?.ok_or(Error::NoMaster)?;
+        let call = Call::new(method, request, self.cluster.config.call_deadline(deadline));
+        let (response, _) = self.cluster.connections.call(&master, Service::Master, call).await?;
         Ok((master, response))
     }
 }

@@ -8,7 +8,7 @@ use prost::Message;
 use super::{Admin, nonces};
 use crate::cluster::MetaRow;
 use crate::connection::{Call, Service};
-use crate::error::{Error, RetryAction};
+use crate::error::Error;
 use crate::names::{Server, TableName};
 use crate::proto::admin::{
     FlushRegionRequest, GetClusterStatusRequest, GetClusterStatusResponse, GetRegionLoadRequest,
@@ -31,7 +31,7 @@ pub struct RegionStatus {
     pub server: Option<Server>,
     /// Load since the server started; `None` if the server did not return it.
     pub load: Option<Load>,
-    info: Info,
+    info: RegionInfo,
 }
 
 /// Size and request counts of a region, from its server.
@@ -43,12 +43,6 @@ pub struct Load {
     pub write_requests: u64,
 }
 
-/// Adds `Eq`, which prost does not derive.
-#[derive(Debug, Clone, PartialEq)]
-struct Info(RegionInfo);
-
-impl Eq for Info {}
-
 impl Admin {
     /// Returns all regions of a table in row order. Does not need a master.
     ///
@@ -56,7 +50,9 @@ impl Admin {
     /// Fails if the table does not exist.
     pub async fn regions(&self, table: &str) -> Result<Vec<RegionStatus>, Error> {
         let table: TableName = table.parse()?;
-        let rows = self.meta_rows(&table).await?;
+        let deadline = self.cluster.config.operation_deadline();
+        let list = || self.cluster.list(&table, deadline);
+        let rows = self.retry("listing regions", deadline, list).await?;
         let mut regions: Vec<_> = rows.into_iter().map(RegionStatus::new).collect();
         if regions.is_empty() {
             return Err(Error::NoTable { table });
@@ -64,20 +60,6 @@ impl Admin {
         regions.sort_by(|a, b| a.start.cmp(&b.start));
         self.add_loads(&table, &mut regions).await;
         Ok(regions)
-    }
-
-    /// Returns the rows of a table in `hbase:meta`, with retries.
-    async fn meta_rows(&self, table: &TableName) -> Result<Vec<MetaRow>, Error> {
-        let deadline = self.cluster.operation_deadline();
-        for failed in 0.. {
-            let error = match self.cluster.list(table, deadline).await {
-                Ok(regions) => return Ok(regions),
-                Err(error) if error.retry_action() == RetryAction::Fail => return Err(error),
-                Err(error) => error,
-            };
-            self.wait_to_retry("listing regions", failed, error, deadline).await?;
-        }
-        Err(Error::Closed)
     }
 
     /// Adds the load of each region. Regions on servers that do not respond have none.
@@ -115,7 +97,7 @@ impl Admin {
     /// Fails if the row is not within the region, or the region cannot be split now.
     pub async fn split(&self, region: &RegionStatus, at: impl Into<Bytes>) -> Result<(), Error> {
         let (nonce_group, nonce) = nonces();
-        let (region_info, split_row) = (region.info.0.clone(), Some(at.into()));
+        let (region_info, split_row) = (region.info.clone(), Some(at.into()));
         let request = SplitRegionRequest { region_info, split_row, nonce_group, nonce };
         self.procedure("SplitRegion", &request).await
     }
@@ -164,9 +146,10 @@ impl Admin {
         method: &'static str,
         request: &M,
     ) -> Result<R, Error> {
-        let deadline = self.cluster.call_deadline(self.cluster.operation_deadline());
+        let config = &self.cluster.config;
+        let deadline = config.call_deadline(config.operation_deadline());
         let call = Call::new(method, request, deadline);
-        Ok(self.cluster.call(server, Service::Region, call).await?.0)
+        Ok(self.cluster.connections.call(server, Service::Region, call).await?.0)
     }
 }
 
@@ -174,7 +157,7 @@ impl RegionStatus {
     fn new(row: MetaRow) -> Self {
         let (start, end) = (row.start(), row.end());
         let MetaRow { name, server, info } = row;
-        Self { name, start, end, server, load: None, info: Info(info) }
+        Self { name, start, end, server, load: None, info }
     }
 
     /// Returns the encoded part of the name, which is a hash of the rest.

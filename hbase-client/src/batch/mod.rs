@@ -10,11 +10,9 @@ use bytes::Bytes;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::cluster::Cluster;
-use crate::cluster::Region;
+use crate::cluster::{Cluster, range_contains};
 use crate::connection::{Call, Service};
-use crate::error::Error;
-use crate::error::backoff;
+use crate::error::{Error, backoff};
 use crate::names::{Server, TableName};
 use crate::proto::data::MultiResponse;
 use crate::rows::{Action, Outcome};
@@ -56,16 +54,12 @@ struct Unlocated {
 impl Unlocated {
     /// A region without a server does not affect other regions. Any other error applies to all rows of the table,
     /// because it would occur again.
-    fn new(error: Error) -> Self {
+    fn new(error: Error, id: u32) -> Self {
         let range = match &error {
             Error::NoServer { region, .. } => region.clone(),
             _ => Range::default(),
         };
-        Self { range, ids: Vec::new(), error }
-    }
-
-    fn contains(&self, row: &[u8]) -> bool {
-        self.range.start <= row && (self.range.end.is_empty() || row < &self.range.end[..])
+        Self { range, ids: vec![id], error }
     }
 }
 
@@ -75,7 +69,7 @@ pub(crate) async fn run(
     table: &TableName,
     actions: Vec<Action>,
 ) -> impl Iterator<Item = Result<Outcome, Error>> {
-    let deadline = cluster.operation_deadline();
+    let deadline = cluster.config.operation_deadline();
     let mut tracker = Tracker::new(&actions);
     let bytes_max = cluster.config.in_flight_bytes_max;
     let mut valid_ids = Vec::with_capacity(actions.len());
@@ -111,7 +105,8 @@ impl Batch {
     async fn locate(&self, ids: Vec<u32>) -> Step {
         let mut groups: Vec<Group> = Vec::new();
         let mut by_start: BTreeMap<Bytes, usize> = BTreeMap::new();
-        let (mut unlocated, mut last) = (Vec::<Unlocated>::new(), None::<usize>);
+        let mut unlocated: Vec<Unlocated> = Vec::new();
+        let mut last: Option<usize> = None;
         for id in ids {
             let row = self.actions[id as usize].row();
             let has_row = |index: &usize| groups[*index].region.contains(row);
@@ -123,38 +118,25 @@ impl Batch {
                 last = Some(index);
                 continue;
             }
-            let region = match self.find(row, &unlocated).await {
-                Ok(region) => region,
-                Err(index) => {
-                    let index = index.unwrap_or_else(|error| {
-                        unlocated.push(Unlocated::new(error));
-                        unlocated.len() - 1
-                    });
-                    unlocated[index].ids.push(id);
-                    continue;
-                }
+            let has_failed = |failed: &&mut Unlocated| {
+                range_contains(&failed.range.start, &failed.range.end, row)
             };
-            by_start.insert(region.start.clone(), groups.len());
-            last = Some(groups.len());
-            groups.push(Group { region, ids: vec![id] });
+            if let Some(failed) = unlocated.iter_mut().find(has_failed)
+                && self.cluster.known(&self.table, row).is_none()
+            {
+                failed.ids.push(id);
+                continue;
+            }
+            match self.cluster.locate(&self.table, row, self.deadline).await {
+                Ok(region) => {
+                    by_start.insert(region.start.clone(), groups.len());
+                    last = Some(groups.len());
+                    groups.push(Group { region, ids: vec![id] });
+                }
+                Err(error) => unlocated.push(Unlocated::new(error, id)),
+            }
         }
         Step::Located { groups, unlocated }
-    }
-
-    /// Returns the region of a row; else the index of the unlocated range that contains it, or the error if it is in
-    /// none of them yet.
-    async fn find(
-        &self,
-        row: &[u8],
-        unlocated: &[Unlocated],
-    ) -> Result<Arc<Region>, Result<usize, Error>> {
-        if let Some(region) = self.cluster.known(&self.table, row) {
-            return Ok(region);
-        }
-        if let Some(index) = unlocated.iter().position(|range| range.contains(row)) {
-            return Err(Ok(index));
-        }
-        self.cluster.locate(&self.table, row, self.deadline).await.map_err(Err)
     }
 
     /// Records the result of a task, and spawns the next calls and retries.
@@ -168,7 +150,10 @@ impl Batch {
                 for (server, groups) in self.calls(groups) {
                     let (batch, sent) = (self.clone(), Sent::default());
                     groups.iter().for_each(|group| tracker.start_call(&group.ids, &sent));
-                    steps.spawn(async move { batch.call(server, groups, &sent).await });
+                    steps.spawn(async move {
+                        let outcome = batch.call(&server, &groups, &sent).await;
+                        Step::Called { server, groups, outcome }
+                    });
                 }
             }
             Step::Called { server, groups, outcome: Err(error) } => {
@@ -246,24 +231,19 @@ impl Batch {
         calls
     }
 
-    async fn call(&self, server: Server, groups: Vec<Group>, sent: &Sent) -> Step {
-        let outcome = self.exchange(&server, &groups, sent).await;
-        Step::Called { server, groups, outcome }
-    }
-
-    async fn exchange(
+    async fn call(
         &self,
         server: &Server,
         groups: &[Group],
         sent: &Sent,
     ) -> Result<ActionResults, Error> {
-        let connection = self.cluster.connection(server, Service::Rows).await?;
+        let connection = self.cluster.connections.get(server, Service::Rows).await?;
         // Acquired before the request is built and the call's deadline starts: waiting takes no memory and none of
         // the call's time.
         let ids = groups.iter().flat_map(|group| &group.ids);
         let bytes = ids.map(|&id| self.actions[id as usize].bytes()).sum();
         let permit = Some(connection.acquire(bytes).await?);
-        let deadline = self.cluster.call_deadline(self.deadline);
+        let deadline = self.cluster.config.call_deadline(self.deadline);
         let mut multi = Multi::build(&self.actions, groups);
         let cells = std::mem::take(&mut multi.cells);
         let call = Call { cells, permit, ..Call::new("Multi", &multi.request, deadline) };

@@ -9,8 +9,8 @@ use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use super::Cluster;
+use super::location::{Region, range_contains};
 use super::meta::{self, MetaRow};
-use crate::cluster::Region;
 use crate::connection::{Call, Service};
 use crate::error::Error;
 use crate::names::{Server, TableName};
@@ -82,7 +82,7 @@ impl Cluster {
         deadline: Instant,
     ) -> Result<Arc<Region>, Error> {
         if table.is_meta() {
-            let region = self.meta_region(deadline).await?;
+            let region = self.registry.meta_region(deadline).await?;
             self.remember(table, region.clone());
             return Ok(region);
         }
@@ -90,9 +90,7 @@ impl Cluster {
         let mut found = None;
         for row_of_meta in &back.rows {
             let parsed = back.parse(row_of_meta)?;
-            let contains_row = |meta: &MetaRow| {
-                meta.start() <= row && (meta.end().is_empty() || row < &meta.end()[..])
-            };
+            let contains_row = |meta: &MetaRow| range_contains(&meta.start(), &meta.end(), row);
             found = found.or(parsed.filter(contains_row));
         }
         let Some(region) = found.as_ref().and_then(MetaRow::region) else {
@@ -133,7 +131,7 @@ impl Cluster {
     pub async fn list(&self, table: &TableName, deadline: Instant) -> Result<Vec<MetaRow>, Error> {
         if table.is_meta() {
             // Its only region has no row in `hbase:meta`.
-            return Ok(vec![MetaRow::for_meta(&*self.meta_region(deadline).await?)]);
+            return Ok(vec![MetaRow::for_meta(&*self.registry.meta_region(deadline).await?)]);
         }
         let mut regions = Vec::new();
         let mut scan = meta::scan_from(table, b"");
@@ -192,23 +190,18 @@ impl Cluster {
             limit_of_rows: Some(rows),
             ..ScanRequest::default()
         };
-        let deadline = self.call_deadline(deadline);
+        let deadline = self.config.call_deadline(deadline);
         let call = Call { priority: META_PRIORITY, ..Call::new("Scan", &request, deadline) };
-        let response = self.call::<_, ScanResponse>(&region.server, Service::Rows, call).await;
-        let read = response.and_then(|(response, cells)| {
-            let server = region.server.clone();
-            let results = rows::from_scan(&response, cells);
-            results.map_err(|source| Error::Protocol { server, source })
-        });
-        match read {
-            Ok(results) => Ok(Found {
-                server: region.server.clone(),
-                rows: results.into_iter().filter_map(|(cells, _)| Row::new(cells)).collect(),
-            }),
-            Err(error) => {
-                self.handle_error(&table, &region, &error);
-                Err(error)
-            }
-        }
+        let server = region.server.clone();
+        let response = self.connections.call::<_, ScanResponse>(&server, Service::Rows, call).await;
+        let found =
+            response.and_then(|(response, cells)| match rows::from_scan(&response, cells) {
+                Ok(results) => {
+                    let rows = results.into_iter().filter_map(|result| Row::new(result.cells));
+                    Ok(Found { server, rows: rows.collect() })
+                }
+                Err(source) => Err(Error::Protocol { server, source }),
+            });
+        found.inspect_err(|error| self.handle_error(&table, &region, error))
     }
 }

@@ -23,14 +23,26 @@ pub struct Region {
 }
 
 impl Region {
+    /// Returns a region with this range and any name, for tests.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub fn example(start: &'static str, end: &'static str) -> Self {
+        let server = Server { host: "h".into(), port: 1 };
+        Self { name: "r".into(), id: 1, start: start.into(), end: end.into(), server }
+    }
+
     pub fn contains(&self, row: &[u8]) -> bool {
-        self.start <= row && (self.end.is_empty() || row < &self.end[..])
+        range_contains(&self.start, &self.end, row)
     }
 
     fn overlaps(&self, other: &Self) -> bool {
         let starts_before_end = |a: &Self, b: &Self| b.end.is_empty() || a.start < b.end;
         starts_before_end(self, other) && starts_before_end(other, self)
     }
+}
+
+/// Returns whether a range of rows contains a row. An empty end is the end of the table.
+pub fn range_contains(start: &[u8], end: &[u8], row: &[u8]) -> bool {
+    start <= row && (end.is_empty() || row < end)
 }
 
 /// Regions of one table that do not overlap.
@@ -60,19 +72,14 @@ impl Locations {
     pub fn insert(&mut self, found: Arc<Region>) {
         let stop =
             if found.end.is_empty() { Bound::Unbounded } else { Bound::Excluded(&found.end[..]) };
-        let mut overlapped: Vec<_> = self
-            .by_start
-            .range::<[u8], _>((Bound::Unbounded, stop))
-            .rev()
-            .map(|(_, region)| region)
-            .take_while(|region| region.overlaps(&found))
-            .collect();
+        let before_stop = self.by_start.range::<[u8], _>((Bound::Unbounded, stop)).rev();
+        let overlapped = before_stop.take_while(|(_, region)| region.overlaps(&found));
+        let overlapped: Vec<_> = overlapped.map(|(_, region)| region.clone()).collect();
         if overlapped.iter().any(|known| known.id > found.id) {
             return;
         }
-        let starts: Vec<_> = overlapped.drain(..).map(|region| region.start.clone()).collect();
-        for start in starts {
-            self.by_start.remove(&start);
+        for region in overlapped {
+            self.by_start.remove(&region.start);
         }
         self.by_start.insert(found.start.clone(), found);
     }
@@ -111,9 +118,8 @@ mod tests {
         Arc::new(Region {
             name: format!("t,{start},{id}").into(),
             id,
-            start: start.into(),
-            end: end.into(),
             server: Server::new("h", port).unwrap(),
+            ..Region::example(start, end)
         })
     }
 

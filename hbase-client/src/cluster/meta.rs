@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use prost::Message;
 
-use crate::cluster::Region;
+use super::location::Region;
 use crate::names::{Server, TableName};
 use crate::proto::common::{RegionInfo, TableState};
 use crate::proto::data::Column;

@@ -1,41 +1,34 @@
-//! A cluster as this client knows it: connections, the registry, and region locations.
+//! A cluster as this client knows it: its connections, its registry, and the locations of its regions. Start with
+//! [`Cluster`].
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use dashmap::DashMap;
-use parking_lot::Mutex;
-use prost::Message;
-use tokio::sync::OnceCell;
-use tokio::time::Instant;
 
 use crate::config::Config;
 use crate::connection::transport::Transport;
-use crate::connection::{Call, Connection, Service};
 use crate::error::{Error, RetryAction};
 use crate::names::{Server, TableName};
 
+mod connections;
 mod locate;
 mod location;
 mod meta;
 mod registry;
+use connections::Connections;
 use locate::Lookups;
 use location::Locations;
-pub(crate) use location::Region;
+pub(crate) use location::{Region, range_contains};
 pub(crate) use meta::MetaRow;
-
-/// A connection, or the error of opening it. Concurrent callers share one attempt.
-type Slot = Arc<OnceCell<Result<Arc<Connection>, Error>>>;
+use registry::Registry;
 
 #[derive(Debug)]
 pub(crate) struct Cluster {
-    pub config: Config,
-    transport: Box<dyn Transport>,
-    connections: DashMap<(Server, Service), Slot>,
+    pub config: Arc<Config>,
+    pub connections: Arc<Connections>,
+    pub registry: Registry,
     tables: DashMap<TableName, Locations>,
     lookups: Lookups,
-    /// Servers with a registry, found in addition to the configured ones.
-    nodes: Mutex<Vec<Server>>,
 }
 
 impl Cluster {
@@ -44,62 +37,11 @@ impl Cluster {
     /// # Errors
     /// Fails if none of them responds as HBase 2.5 or later.
     pub async fn connect(config: Config, transport: Box<dyn Transport>) -> Result<Self, Error> {
-        let cluster = Self {
-            config,
-            transport,
-            connections: DashMap::new(),
-            tables: DashMap::new(),
-            lookups: Lookups::new(),
-            nodes: Mutex::default(),
-        };
-        cluster.bootstrap().await?;
-        Ok(cluster)
-    }
-
-    /// Returns the deadline of an operation that starts now.
-    pub fn operation_deadline(&self) -> Instant {
-        Instant::now() + self.config.operation_timeout
-    }
-
-    /// Returns the deadline of a call that starts now, within an operation.
-    pub fn call_deadline(&self, operation: Instant) -> Instant {
-        operation.min(Instant::now() + self.config.call_timeout)
-    }
-
-    pub async fn call<M: Message, R: Message + Default>(
-        &self,
-        server: &Server,
-        service: Service,
-        call: Call<'_, M>,
-    ) -> Result<(R, Bytes), Error> {
-        self.connection(server, service).await?.call(call).await
-    }
-
-    pub async fn connection(
-        &self,
-        server: &Server,
-        service: Service,
-    ) -> Result<Arc<Connection>, Error> {
-        let key = (server.clone(), service);
-        let slot = self.slot(&key);
-        let opened = slot.get_or_init(|| async {
-            let transport = &*self.transport;
-            Connection::open(&self.config, transport, server, service).await.map(Arc::new)
-        });
-        let opened = opened.await.clone();
-        if opened.is_err() {
-            self.connections.remove_if(&key, |_, known| Arc::ptr_eq(known, &slot));
-        }
-        opened
-    }
-
-    /// Returns the slot of a connection, which is empty if the connection has closed.
-    fn slot(&self, key: &(Server, Service)) -> Slot {
-        let mut slot = self.connections.entry(key.clone()).or_default();
-        if matches!(slot.get(), Some(Ok(connection)) if connection.is_closed()) {
-            *slot = Slot::default();
-        }
-        slot.clone()
+        let config = Arc::new(config);
+        let connections = Arc::new(Connections::new(config.clone(), transport));
+        let registry = Registry::connect(config.clone(), connections.clone()).await?;
+        let (tables, lookups) = (DashMap::new(), Lookups::new());
+        Ok(Self { config, connections, registry, tables, lookups })
     }
 
     /// Updates cached locations and connections after an error of a call to a region.
@@ -139,25 +81,7 @@ impl Cluster {
         // A connection that has ended is not reused anyway, and by now there may be a new one to a restarted server.
         // A connection on which the server responded that it stops is closed for all callers.
         if matches!(error, Error::Refused { .. } | Error::Protocol { .. }) {
-            self.close_all(server, error);
-        }
-    }
-
-    fn close_all(&self, server: &Server, error: &Error) {
-        let mut dropped = Vec::new();
-        self.connections.retain(|(known, _), slot| {
-            let is_kept = known != server || slot.get().is_none();
-            if !is_kept {
-                dropped.push(slot.clone());
-            }
-            is_kept
-        });
-        for slot in dropped {
-            if let Some(Ok(connection)) = slot.get() {
-                // Other calls on the connection may have been executed, whatever the error says about this one.
-                let (server, reason) = (server.clone(), error.to_string());
-                connection.close(Error::Connection { server, reason });
-            }
+            self.connections.close_all(server, error);
         }
     }
 }

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use prost::Message;
 use tokio::time::{Instant, sleep};
 
-use super::Cluster;
-use crate::cluster::Region;
+use super::connections::Connections;
+use super::location::Region;
+use crate::config::Config;
 use crate::connection::{Call, Service};
-use crate::error::backoff;
-use crate::error::{Error, RetryAction};
-use crate::names::Server;
-use crate::proto::common::ServerName;
+use crate::error::{Error, RetryAction, backoff};
+use crate::names::{Server, TableName};
 use crate::proto::rpc::{
     Empty, GetActiveMasterResponse, GetBootstrapNodesResponse, GetClusterIdResponse,
     GetMetaRegionLocationsResponse,
@@ -23,33 +23,38 @@ const META_REGION: &[u8] = b"hbase:meta,,1";
 /// A method that exists since HBase 2.5.
 const NEW_METHOD: &str = "GetBootstrapNodes";
 
-impl Cluster {
+#[derive(Debug)]
+pub struct Registry {
+    config: Arc<Config>,
+    connections: Arc<Connections>,
+    /// Servers with a registry, found in addition to the configured ones.
+    nodes: Mutex<Vec<Server>>,
+}
+
+impl Registry {
     /// Finds a server that responds, and through it others, so that the configured ones may leave the cluster.
-    pub(super) async fn bootstrap(&self) -> Result<(), Error> {
-        let deadline = self.operation_deadline();
-        let _: GetClusterIdResponse = self.ask("GetClusterId", deadline).await?;
-        self.find_nodes(deadline).await
+    ///
+    /// # Errors
+    /// Fails if no configured server responds as HBase 2.5 or later.
+    pub async fn connect(
+        config: Arc<Config>,
+        connections: Arc<Connections>,
+    ) -> Result<Self, Error> {
+        let deadline = config.operation_deadline();
+        let registry = Self { config, connections, nodes: Mutex::default() };
+        let _: GetClusterIdResponse = registry.ask("GetClusterId", deadline).await?;
+        registry.remember_nodes(&registry.ask(NEW_METHOD, deadline).await?);
+        Ok(registry)
     }
 
-    async fn find_nodes(&self, deadline: Instant) -> Result<(), Error> {
-        let nodes = self.region_servers(deadline).await?;
-        self.remember_nodes(&nodes);
-        Ok(())
-    }
-
-    fn remember_nodes(&self, nodes: &[ServerName]) {
-        let mut nodes: Vec<_> = nodes.iter().filter_map(Server::from_proto).collect();
+    /// Replaces the known servers: only some of the region servers in a large cluster.
+    fn remember_nodes(&self, found: &GetBootstrapNodesResponse) {
+        let mut nodes: Vec<_> = found.server_name.iter().filter_map(Server::from_proto).collect();
         // A region server lists none in its first seconds.
         if !nodes.is_empty() {
             fastrand::shuffle(&mut nodes);
             *self.nodes.lock() = nodes;
         }
-    }
-
-    /// Returns region servers: only some of them in a large cluster.
-    async fn region_servers(&self, deadline: Instant) -> Result<Vec<ServerName>, Error> {
-        let nodes: GetBootstrapNodesResponse = self.ask(NEW_METHOD, deadline).await?;
-        Ok(nodes.server_name)
     }
 
     /// Returns the active master, or `None` while the cluster has none: reads and writes continue without it.
@@ -58,7 +63,7 @@ impl Cluster {
         Ok(response.server_name.as_ref().and_then(Server::from_proto))
     }
 
-    pub(super) async fn meta_region(&self, deadline: Instant) -> Result<Arc<Region>, Error> {
+    pub async fn meta_region(&self, deadline: Instant) -> Result<Arc<Region>, Error> {
         let response: GetMetaRegionLocationsResponse =
             self.ask("GetMetaRegionLocations", deadline).await?;
         let first = response.meta_locations.iter().find(|location| {
@@ -67,7 +72,7 @@ impl Cluster {
         });
         let server = first.and_then(|location| location.server_name.as_ref());
         let server = server.and_then(Server::from_proto).ok_or_else(|| Error::NoServer {
-            table: crate::names::TableName::meta(),
+            table: TableName::meta(),
             region: Bytes::new()..Bytes::new(),
         })?;
         let (start, end) = (Bytes::new(), Bytes::new());
@@ -87,7 +92,9 @@ impl Cluster {
                 match self.ask_server(&server, method, deadline).await {
                     Ok(response) => {
                         if !errors.is_empty() {
-                            self.renew_nodes(&server, deadline).await;
+                            // Over time all known servers may leave the cluster.
+                            let nodes = self.ask_server(&server, NEW_METHOD, deadline).await;
+                            self.remember_nodes(&nodes.unwrap_or_default());
                         }
                         return Ok(response);
                     }
@@ -109,25 +116,17 @@ impl Cluster {
         }
     }
 
-    /// Refreshes the list of servers after one did not respond: over time all known servers may leave the cluster.
-    async fn renew_nodes(&self, server: &Server, deadline: Instant) {
-        let nodes =
-            self.ask_server::<GetBootstrapNodesResponse>(server, NEW_METHOD, deadline).await;
-        self.remember_nodes(&nodes.unwrap_or_default().server_name);
-    }
-
     async fn ask_server<R: Message + Default>(
         &self,
         server: &Server,
         method: &'static str,
         deadline: Instant,
     ) -> Result<R, Error> {
-        let deadline = deadline.min(Instant::now() + self.config.connect_timeout);
-        let call = Call::new(method, &Empty {}, deadline);
-        let outcome = self.call(server, Service::Registry, call).await;
+        let limit = self.config.connect_timeout;
+        let call = Call::new(method, &Empty {}, deadline.min(Instant::now() + limit));
+        let outcome = self.connections.call(server, Service::Registry, call).await;
         outcome.map(|(response, _)| response).map_err(|error| match error {
             Error::Deadline { operation, .. } => {
-                let limit = self.config.connect_timeout;
                 let reason = format!("no response to {operation} within {limit:?}");
                 Error::Connection { server: server.clone(), reason }
             }

@@ -11,7 +11,7 @@ pub struct TableName {
     pub qualifier: Bytes,
 }
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Eq, Message)]
 pub struct RegionInfo {
     #[prost(uint64, required, tag = "1")]
     pub region_id: u64,

@@ -5,7 +5,7 @@ use prost::Message;
 
 use super::common::{NameBytesPair, RegionSpecifier};
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Eq, Message)]
 pub struct Column {
     #[prost(bytes = "bytes", required, tag = "1")]
     pub family: Bytes,
@@ -56,8 +56,6 @@ pub struct Result {
     pub cell: Vec<Cell>,
     #[prost(int32, optional, tag = "2")]
     pub associated_cell_count: Option<i32>,
-    #[prost(bool, optional, tag = "5")]
-    pub partial: Option<bool>,
 }
 
 #[derive(Clone, PartialEq, Message)]

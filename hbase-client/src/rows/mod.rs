@@ -8,5 +8,5 @@ mod selection;
 pub(crate) use action::{Action, Change, NewCell, Outcome};
 pub use action::{CheckAndMutate, Delete, Get, Mutation, Put};
 pub use row::Row;
-pub(crate) use row::{from_result, from_scan};
+pub(crate) use row::{ScanResult, from_result, from_scan};
 pub use selection::Selection;

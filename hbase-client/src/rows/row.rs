@@ -56,14 +56,23 @@ pub(crate) fn from_result(
     Ok(cells)
 }
 
-/// Returns the results of a scan that have cells, each with whether more of its row may follow.
+/// A result of a scan: a row or a part of one.
+#[derive(Debug, PartialEq)]
+pub(crate) struct ScanResult {
+    /// At least one cell.
+    pub cells: Vec<Cell>,
+    /// True if more cells of the row may follow.
+    pub is_partial: bool,
+}
+
+/// Returns the results of a scan that have cells.
 ///
 /// # Errors
 /// Fails if the block has another number of cells than announced.
 pub(crate) fn from_scan(
     response: &scan::ScanResponse,
     mut block: Bytes,
-) -> Result<Vec<(Vec<Cell>, bool)>, WireError> {
+) -> Result<Vec<ScanResult>, WireError> {
     if let Some(reason) = response.malformed {
         return Err(WireError::Malformed(reason));
     }
@@ -76,7 +85,7 @@ pub(crate) fn from_scan(
             continue;
         }
         let is_partial = flags.get(index).copied().unwrap_or(false);
-        results.push((take(count as usize, &mut block)?, is_partial));
+        results.push(ScanResult { cells: take(count as usize, &mut block)?, is_partial });
     }
     if !block.is_empty() {
         return Err(WireError::Malformed("the response has more cells than announced"));
@@ -142,9 +151,9 @@ mod tests {
             from_scan(&response(&[1, 2], &[false, true]), block(&[b"a", b"b", b"b"])).unwrap();
         let shown: Vec<_> = results
             .iter()
-            .map(|(cells, partial)| (cells[0].row().to_vec(), cells.len(), *partial))
+            .map(|result| (result.cells[0].row(), result.cells.len(), result.is_partial))
             .collect();
-        assert_eq!(shown, [(b"a".to_vec(), 1, false), (b"b".to_vec(), 2, true)]);
+        assert_eq!(shown, [(&b"a"[..], 1, false), (b"b", 2, true)]);
     }
 
     #[test]
@@ -160,7 +169,9 @@ mod tests {
         let flags: Vec<_> = counts.iter().map(|&count| count == 1).collect();
         let results = from_scan(&response(&counts, &flags), block(&[b"a"])).unwrap();
         assert!(results.capacity() < 10, "{}", results.capacity());
-        assert!(matches!(&results[..], [(cells, true)] if cells.len() == 1));
+        assert!(
+            matches!(&results[..], [ScanResult { is_partial: true, cells }] if cells.len() == 1)
+        );
     }
 
     #[test]

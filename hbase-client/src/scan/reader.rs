@@ -7,13 +7,11 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, Start};
 use super::{Batch, Scan};
-use crate::cluster::Cluster;
-use crate::cluster::Region;
+use crate::cluster::{Cluster, Region};
 use crate::connection::{Call, Service};
-use crate::error::backoff;
-use crate::error::{Error, RetryAction};
+use crate::error::{Error, RetryAction, backoff};
 use crate::names::TableName;
 use crate::proto::common::RegionSpecifier;
 use crate::proto::scan::{self as proto, ScanRequest, ScanResponse};
@@ -98,19 +96,14 @@ impl Reader {
             Some(open) => open.region.clone(),
             None => self.cluster.locate(&self.table, &self.cursor.next_row(), deadline).await?,
         };
-        let request = self.request(&region, open.as_ref());
-        let call = Call::new("Scan", &request, self.cluster.call_deadline(deadline));
-        let response =
-            self.cluster.call::<_, ScanResponse>(&region.server, Service::Rows, call).await;
-        let read = response.and_then(|(response, cells)| {
-            let server = region.server.clone();
+        let (server, request) = (&region.server, self.request(&region, open.as_ref()));
+        let call = Call::new("Scan", &request, self.cluster.config.call_deadline(deadline));
+        let response = self.cluster.connections.call(server, Service::Rows, call).await;
+        let rows = response.and_then(|(response, cells)| {
             let rows = self.take(open, &region, &response, cells);
-            rows.map_err(|source| Error::Protocol { server, source })
+            rows.map_err(|source| Error::Protocol { server: server.clone(), source })
         });
-        if let Err(error) = &read {
-            self.cluster.handle_error(&self.table, &region, error);
-        }
-        read
+        rows.inspect_err(|error| self.cluster.handle_error(&self.table, &region, error))
     }
 
     fn request(&self, region: &Region, open: Option<&OpenScanner>) -> ScanRequest {
@@ -125,18 +118,18 @@ impl Reader {
             let next_call_seq = Some(*next_call_seq);
             return ScanRequest { scanner_id: Some(*id), next_call_seq, ..common };
         }
-        let (start, includes_start) = self.cursor.start();
+        let Start { row, is_included } = self.cursor.start();
         let (stop, selection) = (self.cursor.stop(), &self.scan.selection);
         let scan = proto::Scan {
             column: selection.columns.clone(),
             filter: selection.filter(),
             store_limit: selection.columns_max,
-            start_row: Some(start.clone()),
+            start_row: Some(row.clone()),
             stop_row: (!stop.is_empty()).then(|| stop.clone()),
             max_versions: Some(selection.versions),
             max_result_size: Some(self.scan.call_bytes_max),
             caching: Some(self.scan.call_rows_max),
-            include_start_row: Some(includes_start),
+            include_start_row: Some(*is_included),
             ..proto::Scan::default()
         };
         let region = Some(RegionSpecifier::name(&region.name));
@@ -164,7 +157,7 @@ impl Reader {
         let results = rows::from_scan(response, cells)?;
         let is_empty = results.is_empty();
         let is_heartbeat = response.heartbeat_message.unwrap_or(false);
-        let before = (self.cursor.start().0.clone(), self.cursor.start().1);
+        let before = self.cursor.start().clone();
         let mut rows = self.cursor.take(region, results, bytes)?;
         let region_has_more = response.more_results_in_region.unwrap_or(!is_empty || is_heartbeat);
         if response.more_results == Some(false) {
@@ -178,7 +171,7 @@ impl Reader {
         // A heartbeat is progress too, because the server continues to search. But that progress is lost with the
         // scanner: only rows and the end of a region advance the cursor.
         self.progress = Instant::now();
-        if self.cursor.start() != (&before.0, before.1) {
+        if *self.cursor.start() != before {
             (self.stuck_since, self.failed) = (None, 0);
         }
         Ok(rows)
@@ -188,11 +181,11 @@ impl Reader {
         if rows.is_empty() {
             return Ok(());
         }
-        let sent =
-            self.batches.send(Ok(Batch { rows, scanner: self.scanner })).await.map_err(|_| Ended);
+        let batch = Batch { rows, scanner: self.scanner };
+        self.batches.send(Ok(batch)).await.map_err(|_| Ended)?;
         // The time that the consumer takes does not count against the servers.
         self.progress = Instant::now();
-        sent
+        Ok(())
     }
 
     /// Waits before the next scanner after a failure, or ends the scan with the error.
@@ -201,17 +194,18 @@ impl Reader {
         if let Some(open) = open.take()
             && error.retry_action() != RetryAction::DropServer
         {
-            self.close_later(open);
+            let cluster = self.cluster.clone();
+            tokio::spawn(async move { close(&cluster, &open).await });
         }
         let limit = self.cluster.config.operation_timeout;
         let delay = backoff::delay(self.failed);
         let since = *self.stuck_since.get_or_insert(self.progress);
         let is_late = since.elapsed() + delay >= limit;
         if error.retry_action() == RetryAction::Fail || is_late {
-            let last = Some(Arc::new(error.clone()));
+            let operation = "a scan without progress";
             let final_error = match error.retry_action() {
                 RetryAction::Fail => error,
-                _ => Error::Deadline { operation: "a scan without progress", limit, last },
+                _ => Error::Deadline { operation, limit, last: Some(Arc::new(error)) },
             };
             let _ = self.batches.send(Err(final_error)).await;
             return Err(Ended);
@@ -228,11 +222,6 @@ impl Reader {
             () = self.batches.closed() => Err(Ended),
         }
     }
-
-    fn close_later(&self, open: OpenScanner) {
-        let cluster = self.cluster.clone();
-        tokio::spawn(async move { close(&cluster, &open).await });
-    }
 }
 
 /// Closes a scanner, which would otherwise stay open on the server until its lease expires, after a minute by default.
@@ -245,5 +234,6 @@ async fn close(cluster: &Cluster, open: &OpenScanner) {
     };
     let deadline = Instant::now() + cluster.config.connect_timeout;
     let call = Call::new("Scan", &request, deadline);
-    let _ = cluster.call::<_, ScanResponse>(&open.region.server, Service::Rows, call).await;
+    let server = &open.region.server;
+    let _ = cluster.connections.call::<_, ScanResponse>(server, Service::Rows, call).await;
 }

@@ -10,8 +10,7 @@ use crate::rows::{CheckAndMutate, Delete, Get, Mutation, NewCell, Put, Selection
 use crate::wire::cell::{Cell, Kind};
 
 fn region(name: &'static str) -> Arc<Region> {
-    let server = "h:1".parse().unwrap();
-    Arc::new(Region { name: name.into(), id: 1, start: "".into(), end: "".into(), server })
+    Arc::new(Region { name: name.into(), ..Region::example("", "") })
 }
 
 fn put(row: &'static str) -> Action {
@@ -65,9 +64,9 @@ fn read(results: Vec<RegionActionResult>, cells: Bytes) -> Result<MultiResults, 
 fn cells_of_puts_are_in_the_block_and_those_of_checks_in_the_message() {
     let mut multi = multi();
     let rows: Vec<_> = std::iter::from_fn(|| Cell::take(&mut multi.cells).ok())
-        .map(|cell| cell.row_bytes())
+        .map(|cell| cell.row().to_vec())
         .collect();
-    assert_eq!(rows, ["a", "z"]);
+    assert_eq!(rows, [b"a", b"z"]);
     let request = request(&multi);
     let regions: Vec<_> = request.region_action.iter().collect();
     // The check has a region action of its own.

@@ -32,9 +32,6 @@ pub struct Scan {
     pub include_start_row: Option<bool>,
     #[prost(bool, optional, tag = "22")]
     pub include_stop_row: Option<bool>,
-    /// 0: the server's choice, 1: stream, 2: positional reads.
-    #[prost(int32, optional, tag = "23")]
-    pub read_type: Option<i32>,
 }
 
 #[derive(Clone, PartialEq, Message)]

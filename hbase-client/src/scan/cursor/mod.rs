@@ -4,16 +4,21 @@
 use bytes::Bytes;
 
 use crate::cluster::Region;
-use crate::rows::Row;
+use crate::rows::{Row, ScanResult};
 use crate::wire::WireError;
 use crate::wire::cell::Cell;
 
+/// The row from which to continue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Start {
+    pub row: Bytes,
+    /// False if the row itself was returned already.
+    pub is_included: bool,
+}
+
 #[derive(Debug)]
 pub(crate) struct Cursor {
-    /// The row from which to continue.
-    start: Bytes,
-    /// False if `start` itself was returned already.
-    includes_start: bool,
+    start: Start,
     /// The row before which the scan ends; empty for the end of the table.
     stop: Bytes,
     /// Rows that may still be returned; `None` for no limit.
@@ -30,17 +35,17 @@ impl Cursor {
         // HBase would read the start row if start and stop are equal.
         let is_empty = !stop.is_empty() && start >= stop;
         let is_done = is_empty || limit == Some(0);
+        let start = Start { row: start, is_included: true };
         let (partial, partial_bytes, remaining) = (Vec::new(), 0, limit);
-        Self { start, includes_start: true, stop, remaining, partial, partial_bytes, is_done }
+        Self { start, stop, remaining, partial, partial_bytes, is_done }
     }
 
     pub fn is_done(&self) -> bool {
         self.is_done
     }
 
-    /// Returns the row from which to continue, and whether to read that row itself.
-    pub fn start(&self) -> (&Bytes, bool) {
-        (&self.start, self.includes_start)
+    pub fn start(&self) -> &Start {
+        &self.start
     }
 
     pub fn stop(&self) -> &Bytes {
@@ -53,10 +58,8 @@ impl Cursor {
 
     /// Returns the least row that may follow, which determines the next region.
     pub fn next_row(&self) -> Bytes {
-        if self.includes_start {
-            return self.start.clone();
-        }
-        [&self.start[..], b"\0"].concat().into()
+        let Start { row, is_included } = &self.start;
+        if *is_included { row.clone() } else { [&row[..], b"\0"].concat().into() }
     }
 
     /// Assembles rows from the results of a response of `bytes` bytes, and returns the complete ones.
@@ -66,11 +69,11 @@ impl Cursor {
     pub fn take(
         &mut self,
         region: &Region,
-        results: Vec<(Vec<Cell>, bool)>,
+        results: Vec<ScanResult>,
         bytes: usize,
     ) -> Result<Vec<Row>, WireError> {
         let mut rows = Vec::with_capacity(results.len());
-        for (cells, is_partial) in results {
+        for ScanResult { cells, is_partial } in results {
             let Some(first) = cells.first() else { continue };
             if self.is_returned(first.row()) {
                 continue;
@@ -105,7 +108,7 @@ impl Cursor {
     pub fn end_region(&mut self, region: &Region) -> Option<Row> {
         let row = self.last_of_region();
         self.is_done |= region.end.is_empty() || (!self.stop.is_empty() && region.end >= self.stop);
-        (self.start, self.includes_start) = (region.end.clone(), true);
+        self.start = Start { row: region.end.clone(), is_included: true };
         row
     }
 
@@ -129,7 +132,8 @@ impl Cursor {
     }
 
     fn is_returned(&self, row: &[u8]) -> bool {
-        if self.includes_start { row < &self.start[..] } else { row <= &self.start[..] }
+        let Start { row: start, is_included } = &self.start;
+        row < &start[..] || (!is_included && row == &start[..])
     }
 
     /// Completes the row in progress if it is not this row: a row also ends where another one starts.
@@ -157,7 +161,7 @@ impl Cursor {
     fn advance(&mut self, rows: &[Row]) {
         let Some(last) = rows.last() else { return };
         // A copy, because the row would keep its whole response in memory.
-        (self.start, self.includes_start) = (Bytes::copy_from_slice(last.key()), false);
+        self.start = Start { row: Bytes::copy_from_slice(last.key()), is_included: false };
         if let Some(remaining) = &mut self.remaining {
             *remaining -= rows.len() as u64;
             self.is_done |= *remaining == 0;

@@ -1,13 +1,8 @@
 use super::*;
 use crate::wire::cell::{Kind, Parts};
 
-fn region(start: &'static str, end: &'static str) -> Region {
-    let server = "h:1".parse().unwrap();
-    Region { name: "r".into(), id: 1, start: start.into(), end: end.into(), server }
-}
-
 /// Parses `row:qualifiers`, with a `+` at the end if more cells of the row may follow.
-fn result(text: &str) -> (Vec<Cell>, bool) {
+fn result(text: &str) -> ScanResult {
     let (text, is_partial) = text.strip_suffix('+').map_or((text, false), |text| (text, true));
     let (row, qualifiers) = text.split_once(':').unwrap_or((text, "q"));
     let cell = |qualifier: char| {
@@ -16,7 +11,7 @@ fn result(text: &str) -> (Vec<Cell>, bool) {
         let (family, value, kind) = (&b"f"[..], &b""[..], Kind::Put);
         Cell::from_parts(&Parts { row, family, qualifier, timestamp: 1, kind, value }, 4).unwrap()
     };
-    (qualifiers.chars().map(cell).collect(), is_partial)
+    ScanResult { cells: qualifiers.chars().map(cell).collect(), is_partial }
 }
 
 /// The size of every response in these tests.
@@ -29,7 +24,7 @@ fn show(row: &Row) -> String {
 
 fn take(cursor: &mut Cursor, results: &[&str]) -> Vec<String> {
     let results = results.iter().map(|text| result(text)).collect();
-    cursor.take(&region("", ""), results, BYTES).unwrap().iter().map(show).collect()
+    cursor.take(&Region::example("", ""), results, BYTES).unwrap().iter().map(show).collect()
 }
 
 fn whole() -> Cursor {
@@ -37,8 +32,8 @@ fn whole() -> Cursor {
 }
 
 fn start(cursor: &Cursor) -> (String, bool) {
-    let (row, includes) = cursor.start();
-    (row.escape_ascii().to_string(), includes)
+    let Start { row, is_included } = cursor.start();
+    (row.escape_ascii().to_string(), *is_included)
 }
 
 #[test]
@@ -62,7 +57,10 @@ fn parts_of_a_row_are_assembled_across_responses() {
     assert_eq!(take(&mut cursor, &["b:3", "c:1+"]), ["b:123"]);
     // Another row, the end of the region and the end of the scan complete a row as well.
     assert_eq!(take(&mut cursor, &["d:1+"]), ["c:1"]);
-    assert_eq!(cursor.end_region(&region("", "m")).as_ref().map(show), Some("d:1".to_owned()));
+    assert_eq!(
+        cursor.end_region(&Region::example("", "m")).as_ref().map(show),
+        Some("d:1".to_owned())
+    );
     assert_eq!(take(&mut cursor, &["n:1+"]), [""; 0]);
     assert_eq!(cursor.end().as_ref().map(show), Some("n:1".to_owned()));
 }
@@ -80,10 +78,10 @@ fn failure_within_a_row_restarts_that_row() {
 fn next_region_is_read_from_its_first_row() {
     let mut cursor = whole();
     assert_eq!(take(&mut cursor, &["a"]), ["a:q"]);
-    assert_eq!(cursor.end_region(&region("", "m")), None);
+    assert_eq!(cursor.end_region(&Region::example("", "m")), None);
     assert_eq!((start(&cursor), cursor.is_done()), (("m".to_owned(), true), false));
     assert_eq!(take(&mut cursor, &["m"]), ["m:q"]);
-    cursor.end_region(&region("m", ""));
+    cursor.end_region(&Region::example("m", ""));
     assert!(cursor.is_done());
 }
 
@@ -91,7 +89,7 @@ fn next_region_is_read_from_its_first_row() {
 fn scan_ends_with_the_region_that_contains_its_stop_row() {
     let check = |stop: &'static str, end: &'static str, is_done| {
         let mut cursor = Cursor::new("a".into(), stop.into(), None);
-        cursor.end_region(&region("", end));
+        cursor.end_region(&Region::example("", end));
         assert_eq!(cursor.is_done(), is_done, "stop {stop:?}, end {end:?}");
     };
     check("m", "m", true);
@@ -122,11 +120,11 @@ fn scan_of_an_empty_range_is_done_at_once() {
 #[test]
 fn rows_out_of_order_or_of_another_region_are_errors() {
     let mut cursor = whole();
-    assert!(cursor.take(&region("", ""), vec![result("b"), result("a")], BYTES).is_err());
+    assert!(cursor.take(&Region::example("", ""), vec![result("b"), result("a")], BYTES).is_err());
     let mut cursor = whole();
-    assert!(cursor.take(&region("", ""), vec![result("b"), result("b")], BYTES).is_err());
+    assert!(cursor.take(&Region::example("", ""), vec![result("b"), result("b")], BYTES).is_err());
     let mut cursor = whole();
-    assert!(cursor.take(&region("", "m"), vec![result("z")], BYTES).is_err());
+    assert!(cursor.take(&Region::example("", "m"), vec![result("z")], BYTES).is_err());
 }
 
 #[test]
