@@ -64,10 +64,6 @@ pub struct Table {
 }
 
 impl Table {
-    pub fn name(&self) -> &TableName {
-        &self.name
-    }
-
     /// Reads one row, like [`Table::get_many`].
     ///
     /// # Errors

@@ -22,7 +22,7 @@ pub struct Tracker {
     entries: Vec<Entry>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Default)]
 struct Entry {
     is_repeatable: bool,
     failed: u32,
@@ -49,7 +49,9 @@ impl Sent {
 
 impl Tracker {
     pub fn new(actions: &[Action]) -> Self {
-        Self { entries: actions.iter().map(Entry::new).collect() }
+        let entry =
+            |action: &Action| Entry { is_repeatable: action.is_repeatable(), ..Entry::default() };
+        Self { entries: actions.iter().map(entry).collect() }
     }
 
     pub fn set_outcome(&mut self, id: u32, outcome: Result<Outcome, Box<Error>>) {
@@ -136,13 +138,6 @@ impl Tracker {
 }
 
 impl Entry {
-    fn new(action: &Action) -> Self {
-        let is_repeatable = action.is_repeatable();
-        let (in_doubt, sent, last_error) = (None, None, None);
-        let (response, outcome) = (None, None);
-        Self { is_repeatable, failed: 0, in_doubt, sent, last_error, response, outcome }
-    }
-
     fn record_failure(&mut self, error: Error) {
         self.failed += 1;
         let error = Arc::new(error);
@@ -188,20 +183,10 @@ fn add_distinct(errors: &mut Vec<Error>, error: &Error) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::RemoteException;
-    use crate::proto::rpc::ExceptionResponse;
     use crate::rows::{CheckAndMutate, Mutation, Put};
 
     fn server() -> Server {
         "h:1".parse().unwrap()
-    }
-
-    fn refused(class: &str) -> Error {
-        let exception = ExceptionResponse {
-            exception_class_name: Some(class.to_owned()),
-            ..ExceptionResponse::default()
-        };
-        Error::Refused { server: server(), exception: RemoteException::from_exception(&exception) }
     }
 
     fn reset() -> Error {
@@ -227,8 +212,8 @@ mod tests {
         let mut tracker = Tracker::new(&puts(4));
         tracker.record(vec![
             (0, Ok(Outcome::Row(None))),
-            (1, Err(refused("a.RegionTooBusyException").into())),
-            (2, Err(refused("a.NoSuchColumnFamilyException").into())),
+            (1, Err(Error::refused("a.RegionTooBusyException").into())),
+            (2, Err(Error::refused("a.NoSuchColumnFamilyException").into())),
         ]);
         let (retried, errors) = tracker.finish_call(&[0, 1, 2, 3], &server());
         // The response has no result for 3.
@@ -246,7 +231,7 @@ mod tests {
     #[test]
     fn rest_of_a_large_response_is_requested_at_once_while_each_response_has_some_rows() {
         let mut tracker = Tracker::new(&puts(2));
-        let rest = || Err(refused("a.MultiActionResultTooLarge").into());
+        let rest = || Err(Error::refused("a.MultiActionResultTooLarge").into());
         tracker.record(vec![(0, Ok(Outcome::Row(None))), (1, rest())]);
         assert_eq!(tracker.finish_call(&[0, 1], &server()).0, retry(&[1], None));
         tracker.record(vec![(1, rest())]);
@@ -270,13 +255,17 @@ mod tests {
         let (applied, failed) = (Outcome::Checked(true), Outcome::Checked(false));
         check_doubt(&reset(), failed.clone(), Err(()));
         check_doubt(&reset(), applied.clone(), Ok(applied));
-        check_doubt(&refused("a.NotServingRegionException"), failed.clone(), Ok(failed.clone()));
-        check_doubt(&refused("java.io.IOException"), failed, Err(()));
+        check_doubt(
+            &Error::refused("a.NotServingRegionException"),
+            failed.clone(),
+            Ok(failed.clone()),
+        );
+        check_doubt(&Error::refused("java.io.IOException"), failed, Err(()));
     }
 
     #[test]
     fn error_after_a_lost_response_makes_a_check_uncertain_and_a_put_not() {
-        let refused = refused("a.NoSuchColumnFamilyException");
+        let refused = Error::refused("a.NoSuchColumnFamilyException");
         let outcome = |actions: &[Action], lost: &Error| {
             let mut tracker = Tracker::new(actions);
             tracker.fail(&[0], lost);

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-use crate::config::{Config, Tls};
+use crate::config::{Config, Identity, Tls};
 use crate::error::Error;
 use crate::names::Server;
 
@@ -16,12 +16,6 @@ use crate::names::Server;
 pub struct Stream {
     pub read: Box<dyn AsyncRead + Send + Unpin>,
     pub write: Box<dyn AsyncWrite + Send + Unpin>,
-}
-
-impl fmt::Debug for Stream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Stream")
-    }
 }
 
 pub type Opening<'a> = Pin<Box<dyn Future<Output = io::Result<Stream>> + Send + 'a>>;
@@ -57,14 +51,9 @@ impl Transport for Tcp {
     }
 }
 
+#[derive(Debug)]
 struct TlsTransport {
     connector: tokio_native_tls::TlsConnector,
-}
-
-impl fmt::Debug for TlsTransport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TlsTransport")
-    }
 }
 
 impl TlsTransport {
@@ -83,11 +72,11 @@ impl TlsTransport {
             }
         }
         if let Some(identity) = &tls.identity {
-            let pems = (&identity.certificates_pem, &identity.key_pem);
-            let read = native_tls::Identity::from_pkcs8(pems.0, pems.1).map_err(|error| {
+            let Identity { certificates_pem, key_pem } = identity;
+            let read = native_tls::Identity::from_pkcs8(certificates_pem, key_pem);
+            builder.identity(read.map_err(|error| {
                 input_error("cannot read the client certificate and key (PKCS#8)", error)
-            })?;
-            builder.identity(read);
+            })?);
         }
         let connector = builder.build().map_err(|error| input_error("cannot set up TLS", error))?;
         Ok(Self { connector: connector.into() })

@@ -134,6 +134,14 @@ impl From<InvalidName> for Error {
 }
 
 impl Error {
+    /// Returns an exception of this class, without a text.
+    #[cfg(test)]
+    pub(crate) fn refused(class: &str) -> Self {
+        let pair = crate::proto::common::NameBytesPair { name: class.to_owned(), value: None };
+        let exception = RemoteException::from_pair(&pair);
+        Self::Refused { server: Server { host: "h".into(), port: 1 }, exception }
+    }
+
     pub(crate) fn input(reason: impl Into<String>) -> Self {
         Self::Input(reason.into())
     }
@@ -205,15 +213,6 @@ fn is_before_execution(exception: &RemoteException) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::rpc::ExceptionResponse;
-
-    fn refused(class: &str) -> Error {
-        let exception = RemoteException::from_exception(&ExceptionResponse {
-            exception_class_name: Some(class.to_owned()),
-            ..ExceptionResponse::default()
-        });
-        Error::Refused { server: Server::new("h", 1).unwrap(), exception }
-    }
 
     #[track_caller]
     fn check(error: &Error, advice: RetryAdvice, may_be_executed: bool) {
@@ -222,10 +221,10 @@ mod tests {
 
     #[test]
     fn each_error_has_its_advice() {
-        check(&refused("a.NoSuchColumnFamilyException"), RetryAdvice::Change, false);
-        check(&refused("a.NotServingRegionException"), RetryAdvice::TryLater, false);
-        check(&refused("a.RegionTooBusyException"), RetryAdvice::TryLater, false);
-        check(&refused("java.io.IOException"), RetryAdvice::TryLater, true);
+        check(&Error::refused("a.NoSuchColumnFamilyException"), RetryAdvice::Change, false);
+        check(&Error::refused("a.NotServingRegionException"), RetryAdvice::TryLater, false);
+        check(&Error::refused("a.RegionTooBusyException"), RetryAdvice::TryLater, false);
+        check(&Error::refused("java.io.IOException"), RetryAdvice::TryLater, true);
         let server = Server::new("h", 1).unwrap();
         let refused = Error::Unreachable { server: server.clone(), reason: "refused".to_owned() };
         check(&refused, RetryAdvice::TryLater, false);

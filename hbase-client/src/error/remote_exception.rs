@@ -182,6 +182,8 @@ fn moved_to(class: &str, text: &str) -> Option<Server> {
 mod tests {
     use super::*;
 
+    const HBASE: &str = "org.apache.hadoop.hbase";
+
     fn exception(class: &str, text: &str, do_not_retry: bool) -> RemoteException {
         RemoteException::from_exception(&ExceptionResponse {
             exception_class_name: Some(class.to_owned()),
@@ -191,89 +193,70 @@ mod tests {
         })
     }
 
+    /// Checks classes in the package of HBase.
     #[track_caller]
-    fn check(class: &str, text: &str, do_not_retry: bool, expected: RetryAction) {
-        assert_eq!(
-            exception(class, text, do_not_retry).retry_action(),
-            expected,
-            "{class}: {text}"
-        );
+    fn check(classes: &[&str], do_not_retry: bool, expected: RetryAction) {
+        for class in classes {
+            let exception = exception(&format!("{HBASE}.{class}"), "", do_not_retry);
+            assert_eq!(exception.retry_action(), expected, "{class}");
+        }
     }
 
     #[test]
     fn regions_on_another_server_are_located_again() {
-        let hbase = "org.apache.hadoop.hbase";
-        check(&format!("{hbase}.NotServingRegionException"), "", false, RetryAction::Relocate);
-        check(
-            &format!("{hbase}.exceptions.RegionMovedException"),
-            "",
-            false,
-            RetryAction::Relocate,
-        );
-        let wrong = format!("{hbase}.regionserver.WrongRegionException");
-        check(&wrong, "", false, RetryAction::Relocate);
-        let sanity = format!("{hbase}.exceptions.FailedSanityCheckException");
-        let text = format!("{sanity}: Requested row out of range for doMiniBatchMutate on HRegion");
-        check(&sanity, &text, false, RetryAction::Relocate);
-        check(&sanity, "timestamp too far in the future", false, RetryAction::Fail);
+        let classes = [
+            "NotServingRegionException",
+            "exceptions.RegionMovedException",
+            "regionserver.WrongRegionException",
+        ];
+        check(&classes, false, RetryAction::Relocate);
+        let sanity = |text| exception("a.FailedSanityCheckException", text, false).retry_action();
+        let range = "Requested row out of range for doMiniBatchMutate on HRegion";
+        assert_eq!(sanity(range), RetryAction::Relocate);
+        assert_eq!(sanity("timestamp too far in the future"), RetryAction::Fail);
     }
 
     #[test]
     fn temporary_and_unknown_exceptions_are_retried_later() {
-        for class in [
-            "org.apache.hadoop.hbase.exceptions.RegionOpeningException",
-            "org.apache.hadoop.hbase.CallQueueTooBigException",
-            "org.apache.hadoop.hbase.CallDroppedException",
-            "org.apache.hadoop.hbase.RegionTooBusyException",
-            "org.apache.hadoop.hbase.quotas.RpcThrottlingException",
-            "org.apache.hadoop.hbase.PleaseHoldException",
-            "org.apache.hadoop.hbase.ipc.ServerNotRunningYetException",
-            "java.io.IOException",
-            "com.example.NeverHeardOf",
-        ] {
-            check(class, "", false, RetryAction::BackOff);
-        }
-        check("org.apache.hadoop.hbase.MultiActionResultTooLarge", "", false, RetryAction::AtOnce);
+        let classes = [
+            "exceptions.RegionOpeningException",
+            "CallQueueTooBigException",
+            "CallDroppedException",
+            "RegionTooBusyException",
+            "quotas.RpcThrottlingException",
+            "PleaseHoldException",
+            "ipc.ServerNotRunningYetException",
+            "NeverHeardOf",
+        ];
+        check(&classes, false, RetryAction::BackOff);
+        let java = |do_not_retry| exception("java.io.IOException", "", do_not_retry).retry_action();
+        assert_eq!([java(false), java(true)], [RetryAction::BackOff, RetryAction::Fail]);
+        check(&["MultiActionResultTooLarge"], false, RetryAction::AtOnce);
     }
 
     #[test]
     fn stopped_servers_are_dropped() {
-        let package = "org.apache.hadoop.hbase.regionserver";
-        check(
-            &format!("{package}.RegionServerAbortedException"),
-            "",
-            false,
-            RetryAction::DropServer,
-        );
-        check(
-            &format!("{package}.RegionServerStoppedException"),
-            "",
-            true,
-            RetryAction::DropServer,
-        );
+        check(&["regionserver.RegionServerAbortedException"], false, RetryAction::DropServer);
+        check(&["regionserver.RegionServerStoppedException"], true, RetryAction::DropServer);
     }
 
     #[test]
     fn closed_scanners_are_reopened_despite_do_not_retry() {
-        for class in [
-            "org.apache.hadoop.hbase.UnknownScannerException",
-            "org.apache.hadoop.hbase.exceptions.OutOfOrderScannerNextException",
-            "org.apache.hadoop.hbase.exceptions.ScannerResetException",
-            "org.apache.hadoop.hbase.regionserver.LeaseException",
-        ] {
-            check(class, "", true, RetryAction::Reopen);
-        }
+        let classes = [
+            "UnknownScannerException",
+            "exceptions.OutOfOrderScannerNextException",
+            "exceptions.ScannerResetException",
+            "regionserver.LeaseException",
+        ];
+        check(&classes, true, RetryAction::Reopen);
     }
 
     #[test]
     fn final_exceptions_fail_with_and_without_do_not_retry() {
-        let family = "org.apache.hadoop.hbase.regionserver.NoSuchColumnFamilyException";
-        check(family, "", false, RetryAction::Fail);
-        let denied = "org.apache.hadoop.hbase.security.AccessDeniedException";
-        check(denied, "", false, RetryAction::Fail);
-        check("org.apache.hadoop.hbase.DoNotRetryIOException", "", true, RetryAction::Fail);
-        check("org.apache.hadoop.hbase.TableExistsException", "", true, RetryAction::Fail);
-        check("java.io.IOException", "", true, RetryAction::Fail);
+        let classes =
+            ["regionserver.NoSuchColumnFamilyException", "security.AccessDeniedException"];
+        check(&classes, false, RetryAction::Fail);
+        check(&["DoNotRetryIOException", "TableExistsException"], true, RetryAction::Fail);
     }
 
     #[test]
@@ -288,33 +271,24 @@ mod tests {
     #[test]
     fn new_server_of_a_moved_region_is_read_from_fields_or_text() {
         let class = "org.apache.hadoop.hbase.exceptions.RegionMovedException";
-        let text = format!(
-            "{class}: Region moved to: hostname=h2 port=16020 startCode=1. As of 5.\n at x"
-        );
-        let pair =
-            NameBytesPair { name: class.to_owned(), value: Some(text.clone().into_bytes().into()) };
-        let wanted = Server::new("h2", 16_020);
-        assert_eq!(RemoteException::from_pair(&pair).moved_to, wanted);
-        let exception = ExceptionResponse {
+        let text = format!("{class}: Region moved to: hostname=h2 port=16020 startCode=1.\n at x");
+        assert_eq!(exception(class, &text, false).moved_to, Server::new("h2", 16_020));
+        let fields = ExceptionResponse {
             exception_class_name: Some(class.to_owned()),
             hostname: Some("h3".to_owned()),
             port: Some(1),
             ..ExceptionResponse::default()
         };
-        assert_eq!(RemoteException::from_exception(&exception).moved_to, Server::new("h3", 1));
+        assert_eq!(RemoteException::from_exception(&fields).moved_to, Server::new("h3", 1));
         assert_eq!(exception("java.io.IOException", &text, false).moved_to, None);
         assert_eq!(exception(class, "Region moved to: hostname=h2 port=x", false).moved_to, None);
     }
 
     #[test]
-    fn message_is_the_first_line_without_the_class() {
-        let exception = exception("a.B", "a.B: went wrong\n\tat c.D\n", false);
-        assert_eq!(exception.to_string(), "a.B: went wrong");
-    }
-
-    #[test]
-    fn message_ends_with_a_hint() {
-        let class = "org.apache.hadoop.hbase.regionserver.NoSuchColumnFamilyException";
-        assert!(exception(class, "", true).to_string().contains("use a family"));
+    fn message_is_the_first_line_without_the_class_with_a_hint() {
+        let unknown = exception("a.B", "a.B: went wrong\n\tat c.D\n", false);
+        assert_eq!(unknown.to_string(), "a.B: went wrong");
+        let family = exception("a.NoSuchColumnFamilyException", "", true);
+        assert!(family.to_string().contains("use a family"), "{family}");
     }
 }

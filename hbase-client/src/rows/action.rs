@@ -151,12 +151,6 @@ impl From<Delete> for Mutation {
     }
 }
 
-impl Mutation {
-    pub fn row(&self) -> &Bytes {
-        &self.change.row
-    }
-}
-
 /// A change that is applied only if a column has the expected value, atomically.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckAndMutate {

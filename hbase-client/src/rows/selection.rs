@@ -9,20 +9,12 @@ use prost::Message;
 use crate::proto::data::{Column, ColumnRangeFilter, Filter};
 
 /// The families, columns and versions to read.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selection {
     pub(crate) columns: Vec<Column>,
     pub(crate) versions: u32,
     pub(crate) columns_between: Option<Range<Bytes>>,
     pub(crate) columns_max: Option<u32>,
-}
-
-impl Eq for Selection {}
-
-impl Default for Selection {
-    fn default() -> Self {
-        Self::all()
-    }
 }
 
 impl Selection {

@@ -137,11 +137,6 @@ impl Cell {
         &self.bytes[self.key_end()..]
     }
 
-    /// Returns the row without copying it.
-    pub fn row_bytes(&self) -> Bytes {
-        self.bytes.slice(LENGTHS + 2..self.row_end())
-    }
-
     /// Returns the value without copying it.
     pub fn value_bytes(&self) -> Bytes {
         self.bytes.slice(self.key_end()..)
