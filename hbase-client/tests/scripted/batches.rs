@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use hbase_client::proto::data::MultiResponse;
-use hbase_client::{Get, Mutation, Put, Table};
+use hbase_client::{Cell, Get, Mutation, Put, Table};
 use prost::Message;
 use tokio::time::Instant;
 
 use crate::is_multi;
-use crate::support::fake::{Model, Reply, Servers, pair};
+use crate::support::fake::{Call, Model, Reply, Servers, pair};
 
 fn rows() -> Vec<String> {
     ('a'..='z')
@@ -26,21 +27,24 @@ pub async fn write_all(table: &Table) {
     }
 }
 
+fn is_on_s1(call: &Call) -> bool {
+    is_multi(call) && call.server == "s1:1"
+}
+
+/// Returns the response of the model, and its cells.
+fn reply(call: &Call, model: &mut Model) -> (MultiResponse, Bytes) {
+    let Reply::Response { message, cells } = model.reply(call) else { panic!("a response") };
+    (MultiResponse::decode(&message[..]).unwrap(), cells)
+}
+
 #[tokio::test(start_paused = true)]
 async fn batch_with_a_response_to_another_request_is_retried() {
     let servers = Servers::new();
     let table = servers.table().await;
-    let mut is_first = true;
-    servers.script(move |call, model| {
-        let hits = is_multi(call) && std::mem::take(&mut is_first);
-        hits.then(|| {
-            let Reply::Response { message, cells } = model.reply(call) else {
-                panic!("a response")
-            };
-            let mut response = MultiResponse::decode(&message[..]).unwrap();
-            response.region_action_result[0].result_or_exception[0].index = Some(7_000);
-            Reply::Response { message: response.encode_to_vec(), cells }
-        })
+    servers.script_first(is_multi, |call, model| {
+        let (mut response, cells) = reply(call, model);
+        response.region_action_result[0].result_or_exception[0].index = Some(7_000);
+        Reply::Response { message: response.encode_to_vec(), cells }
     });
     write_all(&table).await;
     let twice = servers.model(|model| model.writes.values().filter(|&&count| count == 2).count());
@@ -51,25 +55,15 @@ async fn batch_with_a_response_to_another_request_is_retried() {
 async fn batch_continues_when_a_server_dies() {
     let servers = Servers::new();
     let table = servers.table().await;
-    let mut calls = 0;
-    servers.script(move |call, model| {
-        let hits = is_multi(call) && call.server == "s1:1";
-        calls += usize::from(hits);
-        (hits && calls == 1).then(|| {
-            model.down.insert("s1:1".to_owned());
-            // Another server takes over the region after five seconds.
-            Reply::Close
-        })
+    servers.script_first(is_on_s1, |_, model| {
+        model.down.insert("s1:1".to_owned());
+        Reply::Close
     });
-    let taken_over = servers.clone();
-    tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_secs(5)).await;
-        taken_over.model(|model| model.move_region(0, "s2:1"));
-    });
+    // Another server takes over the region.
+    servers.model_after(5, |model| model.move_region(0, "s2:1"));
     let started = Instant::now();
     write_all(&table).await;
-    let waited = started.elapsed();
-    assert!(waited >= Duration::from_secs(5) && waited < Duration::from_secs(8), "{waited:?}");
+    assert!((5..8).contains(&started.elapsed().as_secs()), "{:?}", started.elapsed());
     servers.model(|model| assert_eq!(model.rows.len(), 520));
     // The rows of other servers were not sent again.
     servers.model(|model| assert!(model.writes.values().all(|&count| count == 1)));
@@ -80,41 +74,30 @@ async fn slow_server_delays_only_its_own_rows() {
     let servers = Servers::new();
     let table = servers.table().await;
     servers.script(move |call, model| {
-        let hits = is_multi(call) && call.server == "s1:1";
         // Rows on s2 fail at first, and are written before the slow server replies.
         if is_multi(call) && call.server == "s2:1" && !model.writes.contains_key(&b"h00"[..]) {
             model.writes.insert("h00".into(), 0);
-            return Some(Reply::exception("org.apache.hadoop.hbase.RegionTooBusyException"));
+            return Some(Reply::exception("RegionTooBusyException"));
         }
-        let reply = hits.then(|| Box::new(model.reply(call)))?;
-        Some(Reply::After(Duration::from_secs(3), reply))
+        is_on_s1(call).then(|| Reply::after(Duration::from_secs(3), model.reply(call)))
     });
-    let observed = servers.clone();
-    let observing = tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        observed.model(|model| model.writes.get(&b"h00"[..]).copied())
-    });
+    let retried = servers.model_after(1, |model| model.writes.get(&b"h00"[..]).copied());
     write_all(&table).await;
-    assert_eq!(observing.await.unwrap(), Some(1));
+    assert_eq!(retried.await.unwrap(), Some(1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn rest_of_a_too_large_response_is_requested_at_once() {
-    let servers = Servers::new();
-    servers.model(Model::fill);
+    let servers = Servers::filled();
     let table = servers.table().await;
     servers.script(|call, model| {
         is_multi(call).then(|| {
-            let Reply::Response { message, cells } = model.reply(call) else {
-                panic!("a response")
-            };
-            let mut response = MultiResponse::decode(&message[..]).unwrap();
+            let (mut response, cells) = reply(call, model);
             let rows = &mut response.region_action_result[0].result_or_exception;
             // Each row has three cells.
             let kept = first_cells(&cells, 3 * rows.len().min(10));
             for row in rows.iter_mut().skip(10) {
-                let class = "org.apache.hadoop.hbase.MultiActionResultTooLarge";
-                (row.result, row.exception) = (None, Some(pair(class)));
+                (row.result, row.exception) = (None, Some(pair("MultiActionResultTooLarge")));
             }
             Reply::Response { message: response.encode_to_vec(), cells: kept }
         })
@@ -130,8 +113,8 @@ async fn rest_of_a_too_large_response_is_requested_at_once() {
 }
 
 /// Returns the first cells of a block.
-fn first_cells(block: &bytes::Bytes, count: usize) -> bytes::Bytes {
+fn first_cells(block: &Bytes, count: usize) -> Bytes {
     let mut rest = block.clone();
-    (0..count).for_each(|_| drop(hbase_client::wire::cell::Cell::take(&mut rest).unwrap()));
+    (0..count).for_each(|_| drop(Cell::take(&mut rest).unwrap()));
     block.slice(..block.len() - rest.len())
 }

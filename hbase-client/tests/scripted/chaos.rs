@@ -12,7 +12,6 @@ use crate::{is_multi, read_all};
 
 /// The default number of seeds. `HBASE_CLIENT_SEEDS` sets another number, and `HBASE_CLIENT_SEED` the first seed.
 const SEEDS: u64 = 150;
-const HBASE: &str = "org.apache.hadoop.hbase";
 const CLASSES: [&str; 9] = [
     "NotServingRegionException",
     "exceptions.RegionOpeningException",
@@ -36,7 +35,7 @@ fn fault(random: &mut fastrand::Rng, call: &Call, model: &mut Model) -> Option<R
     let reply = match random.u32(..9) {
         0 | 1 => {
             let count = CLASSES.len() - if is_multi(call) { scanner_classes } else { 0 };
-            return Some(Reply::exception(&format!("{HBASE}.{}", CLASSES[random.usize(..count)])));
+            return Some(Reply::exception(CLASSES[random.usize(..count)]));
         }
         2 => return Some(Reply::Close),
         3 => {
@@ -48,12 +47,12 @@ fn fault(random: &mut fastrand::Rng, call: &Call, model: &mut Model) -> Option<R
             return None;
         }
         // The call is executed, and its response is lost, late or truncated.
-        _ => Box::new(model.reply(call)),
+        _ => model.reply(call),
     };
     Some(match random.u32(..4) {
         0 => Reply::Never,
-        1 => Reply::Truncated(random.usize(..40), reply),
-        2 => Reply::After(Duration::from_secs(random.u64(1..15)), reply),
+        1 => Reply::Truncated(random.usize(..40), Box::new(reply)),
+        2 => Reply::after(Duration::from_secs(random.u64(1..15)), reply),
         _ => Reply::Close,
     })
 }
@@ -171,8 +170,7 @@ async fn scan(table: Table) {
 }
 
 async fn check(seed: u64) {
-    let servers = Servers::new();
-    servers.model(Model::fill);
+    let servers = Servers::filled();
     let mut config = Servers::config();
     // Long enough for any sequence of faults.
     config.operation_timeout = Duration::from_secs(36_000);

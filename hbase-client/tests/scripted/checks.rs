@@ -22,15 +22,11 @@ async fn outcome_after_a_lost_response_is_true() {
     for is_applied in [true, false] {
         let servers = Servers::new();
         let table = servers.table().await;
-        let mut is_first = true;
-        servers.script(move |call, model| {
-            if !is_multi(call) || !std::mem::take(&mut is_first) {
-                return None;
-            }
+        servers.script_first(is_multi, move |call, model| {
             if is_applied {
                 model.reply(call);
             }
-            Some(Reply::Close)
+            Reply::Close
         });
         let outcome = table.check_and_mutate(check("a", None, "1")).await;
         match is_applied {
@@ -71,17 +67,17 @@ async fn after_a_lost_response(
 async fn any_later_error_leaves_a_check_with_a_lost_response_uncertain() {
     let hung = after_a_lost_response(|_, _| Reply::Never).await.to_string();
     assert!(hung.contains("timed out after 60s"), "{hung}");
-    let class = "org.apache.hadoop.hbase.RegionTooBusyException";
+    let class = "RegionTooBusyException";
     let busy = after_a_lost_response(|_, _| Reply::exception(class)).await.to_string();
     assert!(busy.contains("timed out after 60s") && busy.contains(class), "{busy}");
     let disabled = after_a_lost_response(|_, model| {
         model.state = Some(1);
         model.regions.iter_mut().for_each(|region| region.listed.clear());
-        Reply::exception("org.apache.hadoop.hbase.NotServingRegionException")
+        Reply::exception("NotServingRegionException")
     });
     let disabled = disabled.await.to_string();
     assert!(disabled.contains("table t is disabled"), "{disabled}");
-    let class = "org.apache.hadoop.hbase.security.AccessDeniedException";
+    let class = "security.AccessDeniedException";
     let denied = after_a_lost_response(|_, _| Reply::exception(class)).await.to_string();
     assert!(denied.contains(class), "{denied}");
 }
@@ -123,10 +119,7 @@ async fn check_that_was_not_sent_by_the_deadline_is_not_uncertain() {
     // This call closes the open connection.
     table.mutate(put("a")).await.unwrap_err();
     let unreached = table.check_and_mutate(check("a", None, "1")).await;
-    assert!(
-        matches!(unreached, Err(Error::Deadline { .. })),
-        "the servers are down: {unreached:?}"
-    );
+    assert!(matches!(unreached, Err(Error::Deadline { .. })), "servers are down: {unreached:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -134,16 +127,10 @@ async fn check_that_could_not_be_sent_is_not_uncertain() {
     let servers = Servers::new();
     let table = servers.table().await;
     table.mutate(put("a")).await.unwrap();
-    servers.model(|model| {
-        model.down.insert("s1:1".to_owned());
-    });
+    servers.model(|model| model.down.insert("s1:1".to_owned()));
     // This call closes the open connection. The server is down for two seconds.
     let _ = tokio::time::timeout(Duration::from_secs(1), table.mutate(put("a"))).await;
-    let restarting = servers.clone();
-    tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        restarting.model(|model| model.down.clear());
-    });
+    servers.model_after(2, |model| model.down.clear());
     assert!(!table.check_and_mutate(check("a", None, "1")).await.unwrap());
 }
 
@@ -154,11 +141,7 @@ async fn check_that_waited_for_a_permit_when_the_connection_ended_is_not_uncerta
     config.in_flight_bytes_max = 300;
     let table = servers.table_of(config).await;
     table.mutate(put("a")).await.unwrap();
-    let mut is_first = true;
-    servers.script(move |call, _| {
-        let hits = is_multi(call) && std::mem::take(&mut is_first);
-        hits.then(|| Reply::After(Duration::from_secs(1), Box::new(Reply::Close)))
-    });
+    servers.script_first(is_multi, |_, _| Reply::after(Duration::from_secs(1), Reply::Close));
     let large = Put::new("b").cell("d", "q", vec![0; 150]);
     let (written, checked) = tokio::join!(table.mutate(large), async {
         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -181,11 +164,8 @@ async fn check_on_a_server_that_stops_during_another_call_is_uncertain() {
         calls += 1;
         match calls {
             // The change is applied, and its response is too late.
-            1 => Some(Reply::After(Duration::from_secs(5), Box::new(model.reply(call)))),
-            2 => {
-                let package = "org.apache.hadoop.hbase.regionserver";
-                Some(Reply::exception(&format!("{package}.RegionServerStoppedException")))
-            }
+            1 => Some(Reply::after(Duration::from_secs(5), model.reply(call))),
+            2 => Some(Reply::exception("regionserver.RegionServerStoppedException")),
             _ => None,
         }
     });
@@ -205,11 +185,9 @@ async fn failed_check_does_not_shift_the_cells_of_other_rows() {
     write_all(&table).await;
     // The middle region has moved when checks arrive for it, together with puts for the first one.
     servers.model(|model| model.move_region(1, "s3:1"));
+    let checks = vec![check("h00", Some("h00"), "new"), check("a00", None, "no")];
     let (checks, puts) = tokio::join!(
-        table.check_and_mutate_many(vec![
-            check("h00", Some("h00"), "new"),
-            check("a00", None, "no")
-        ]),
+        table.check_and_mutate_many(checks),
         table.mutate_many(vec![put("a01"), put("k01"), put("a02")]),
     );
     let applied: Vec<_> = checks.into_iter().map(|outcome| outcome.unwrap()).collect();

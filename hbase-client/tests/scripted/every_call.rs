@@ -8,19 +8,11 @@ use hbase_client::{RetryAdvice, Scan};
 use tokio::time::Instant;
 
 use crate::support::fake::{Call, FakeRegion, Model, Reply, Servers};
-use crate::{check_all, is_meta_scan, is_scan, read_all};
-
-const HBASE: &str = "org.apache.hadoop.hbase";
-
-async fn filled() -> Servers {
-    let servers = Servers::new();
-    servers.model(Model::fill);
-    servers
-}
+use crate::{check_all, is_meta_scan, is_scan, read_all, rows_before_error};
 
 /// Returns the number of calls of a scan without faults.
 async fn calls() -> usize {
-    let servers = filled().await;
+    let servers = Servers::filled();
     read_all(&servers.table().await).await.unwrap();
     let calls = servers.count(is_scan);
     assert!(calls >= 12, "{calls} calls");
@@ -28,11 +20,11 @@ async fn calls() -> usize {
 }
 
 /// Returns servers with a fault at this call of a scan, and the counter of its calls.
-async fn with_fault(
+fn with_fault(
     at: usize,
     fault: impl Fn(&Call, &mut Model) -> Reply + Send + 'static,
 ) -> (Servers, Arc<AtomicUsize>) {
-    let servers = filled().await;
+    let servers = Servers::filled();
     let counted = Arc::new(AtomicUsize::new(0));
     let counter = counted.clone();
     servers.script(move |call, model| {
@@ -61,7 +53,7 @@ async fn check_at_every_call(
     let calls = calls().await;
     let mut reactions = Vec::new();
     for at in 0..calls {
-        let (servers, counted) = with_fault(at, fault.clone()).await;
+        let (servers, counted) = with_fault(at, fault.clone());
         let (table, started) = (servers.table().await, Instant::now());
         let found = read_all(&table).await;
         let found = found.unwrap_or_else(|error| panic!("{name} at call {at}: {error}"));
@@ -77,10 +69,8 @@ async fn check_at_every_call(
     reactions
 }
 
-async fn check_class(class: &str, expected: Reaction) {
-    let class = format!("{HBASE}.{class}");
-    let thrown = class.clone();
-    let reactions = check_at_every_call(&class, move |_, _| Reply::exception(&thrown)).await;
+async fn check_class(class: &'static str, expected: Reaction) {
+    let reactions = check_at_every_call(class, move |_, _| Reply::exception(class)).await;
     assert!(reactions.iter().all(|&reaction| reaction == expected), "{class}: {reactions:?}");
 }
 
@@ -98,13 +88,11 @@ async fn moved_regions_and_busy_or_stopped_servers_lose_no_row() {
 async fn lost_scanners_are_reopened() {
     for class in ["UnknownScannerException", "regionserver.LeaseException"] {
         check_class(class, Reaction::Reopen).await;
-        let class = format!("{HBASE}.{class}");
         // The scanner has advanced, the client does not know how far, and the server has closed it.
-        let thrown = class.clone();
-        let reactions = check_at_every_call(&class, move |call, model| {
-            executed(call, model);
+        let reactions = check_at_every_call(class, move |call, model| {
+            model.reply(call);
             model.scanners.forget_all();
-            Reply::exception(&thrown)
+            Reply::exception(class)
         });
         assert!(reactions.await.iter().all(|&reaction| reaction == Reaction::Reopen), "{class}");
     }
@@ -112,16 +100,15 @@ async fn lost_scanners_are_reopened() {
 
 #[tokio::test(start_paused = true)]
 async fn moved_region_is_followed_without_reading_meta() {
-    let class = format!("{HBASE}.exceptions.RegionMovedException");
-    let text = format!("{class}: Region moved to: hostname=s3 port=1 startCode=1. As of 2.");
+    let text = "Region moved to: hostname=s3 port=1 startCode=1. As of 2.";
     // The new server is in the fields of the exception, or in its text only.
-    for (text, moved_to) in [(String::new(), Some(("s3".to_owned(), 1))), (text, None)] {
-        let class = class.clone();
+    for (text, moved_to) in [("", Some(("s3".to_owned(), 1))), (text, None)] {
         let reactions = check_at_every_call("moved", move |call, model| {
             // `hbase:meta` is not updated yet.
             let moved = model.regions.iter_mut().find(|region| region.server == call.server);
             moved.unwrap().server = "s3:1".to_owned();
-            let (class, text, moved_to) = (class.clone(), text.clone(), moved_to.clone());
+            let class = "org.apache.hadoop.hbase.exceptions.RegionMovedException".to_owned();
+            let (text, moved_to) = (text.to_owned(), moved_to.clone());
             Reply::Exception { class, text, do_not_retry: false, moved_to }
         });
         let reactions = reactions.await;
@@ -135,102 +122,73 @@ async fn moved_region_is_followed_without_reading_meta() {
 
 #[tokio::test(start_paused = true)]
 async fn final_error_follows_the_rows_before_it() {
-    let refused = |class: &str, do_not_retry| Reply::Exception {
-        class: class.to_owned(),
-        text: format!("{class}: as the test wants"),
-        do_not_retry,
-        moved_to: None,
-    };
-    let family = "org.apache.hadoop.hbase.regionserver.NoSuchColumnFamilyException";
-    for reply in [
-        refused(family, true),
-        // `do_not_retry` applies to a class that says nothing about retries.
-        refused("java.io.IOException", true),
-    ] {
+    // `do_not_retry` applies to a class that says nothing about retries.
+    let (class, text) = ("java.io.IOException".to_owned(), "as the test wants".to_owned());
+    let refused = Reply::Exception { class, text, do_not_retry: true, moved_to: None };
+    for reply in [Reply::exception("regionserver.NoSuchColumnFamilyException"), refused] {
         let mut counts = Vec::new();
         for at in 0..calls().await {
             let fault = reply.clone();
-            let (servers, _) = with_fault(at, move |_, _| fault.clone()).await;
+            let (servers, _) = with_fault(at, move |_, _| fault.clone());
             let (mut rows, started) = (servers.table().await.scan(Scan::all()), Instant::now());
-            let mut count = 0;
-            let error = loop {
-                match rows.next().await {
-                    Some(Ok(_)) => count += 1,
-                    Some(Err(error)) => break error,
-                    None => panic!("{reply:?} at call {at}: the scan ended without the error"),
-                }
-            };
+            let (count, error) = rows_before_error(&mut rows).await;
             assert!(error.to_string().contains("as the test wants"), "{error}");
             assert_eq!(error.advice(), RetryAdvice::Change, "{error}");
             assert!(started.elapsed() < Duration::from_millis(10), "{:?}", started.elapsed());
             assert!(rows.next().await.is_none());
             counts.push(count);
         }
-        let (first, last) = (counts[0], counts[counts.len() - 1]);
-        assert!(counts.is_sorted() && first == 0 && last > 2_000, "{counts:?}");
+        // Each response has 700 cells, three per row.
+        assert_eq!(counts[..3], [0, 700 / 3, 1_400 / 3]);
+        assert!(counts.is_sorted() && counts[counts.len() - 1] > 2_000, "{counts:?}");
     }
 }
 
-type Fault = fn(&Call, &mut Model) -> Reply;
-
-/// Executes a call on the model, whose reply is then lost, late or truncated.
-fn executed(call: &Call, model: &mut Model) -> Box<Reply> {
-    Box::new(model.reply(call))
-}
+/// Replaces the reply of an executed call.
+type Loss = fn(Reply) -> Reply;
+/// Changes the regions before a call.
+type Change = fn(&mut Model);
 
 #[tokio::test(start_paused = true)]
 async fn lost_responses_at_any_call_lose_no_row() {
-    let faults: [(&str, Fault); 7] = [
-        ("closed", |call, model| {
-            executed(call, model);
-            Reply::Close
-        }),
-        ("truncated length", |call, model| Reply::Truncated(2, executed(call, model))),
-        ("truncated header", |call, model| Reply::Truncated(7, executed(call, model))),
-        ("truncated cells", |call, model| Reply::Truncated(3_000, executed(call, model))),
-        ("never", |call, model| {
-            executed(call, model);
-            Reply::Never
-        }),
-        ("too late", |call, model| Reply::After(Duration::from_secs(11), executed(call, model))),
-        ("another protocol", |call, model| {
-            executed(call, model);
-            Reply::Raw(b"HTTP/1.1 200 OK".to_vec())
-        }),
+    let losses: [(&str, Loss); 7] = [
+        ("closed", |_| Reply::Close),
+        ("truncated length", |reply| Reply::Truncated(2, Box::new(reply))),
+        ("truncated header", |reply| Reply::Truncated(7, Box::new(reply))),
+        ("truncated cells", |reply| Reply::Truncated(3_000, Box::new(reply))),
+        ("never", |_| Reply::Never),
+        ("too late", |reply| Reply::after(Duration::from_secs(11), reply)),
+        ("another protocol", |_| Reply::Raw(b"HTTP/1.1 200 OK".to_vec())),
     ];
-    for (name, fault) in faults {
-        check_at_every_call(name, fault).await;
+    for (name, loss) in losses {
+        check_at_every_call(name, move |call, model| loss(model.reply(call))).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn region_changes_at_any_call_lose_no_row() {
-    let faults: [(&str, Fault); 3] = [
-        ("moved", |call, model| {
+    let changes: [(&str, Change); 3] = [
+        ("moved", |model| {
             model.move_region(0, "s2:1");
             model.move_region(1, "s3:1");
             model.move_region(2, "s1:1");
             model.scanners.forget_all();
-            model.reply(call)
         }),
-        ("split", |call, model| {
-            for region in &mut model.regions {
-                region.is_parent = true;
-            }
+        ("split", |model| {
+            model.regions.iter_mut().for_each(|region| region.is_parent = true);
             let daughters = [("", "c"), ("c", "h"), ("h", "j"), ("j", "p"), ("p", "w"), ("w", "")];
-            let server = ["s1:1", "s2:1", "s3:1"].into_iter().cycle();
-            let daughters = daughters.into_iter().zip(server);
-            model.regions.extend(
-                daughters.map(|((start, end), server)| FakeRegion::new(start, end, 2, server)),
-            );
-            model.reply(call)
+            let servers = ["s1:1", "s2:1", "s3:1"].into_iter().cycle();
+            for ((start, end), server) in daughters.into_iter().zip(servers) {
+                model.regions.push(FakeRegion::new(start, end, 2, server));
+            }
         }),
-        ("merged", |call, model| {
-            model.regions = vec![FakeRegion::new("", "", 2, "s3:1")];
-            model.reply(call)
-        }),
+        ("merged", |model| model.regions = vec![FakeRegion::new("", "", 2, "s3:1")]),
     ];
-    for (name, fault) in faults {
+    for (name, change) in changes {
+        let fault = move |call: &Call, model: &mut Model| {
+            change(model);
+            model.reply(call)
+        };
         check_at_every_call(name, fault).await;
     }
 }

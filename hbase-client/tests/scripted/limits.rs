@@ -11,14 +11,11 @@ use hbase_client::{Error, Get, Mutation, Put, RetryAdvice, Scan, Table};
 use prost::Message;
 use tokio::time::Instant;
 
-use crate::support::fake::{Call, Model, Reply, Servers};
-use crate::{check_all, is_multi, is_scan, read_all};
+use crate::support::fake::{Call, Reply, Servers};
+use crate::{check_scan, is_multi, is_scan, rows_before_error};
 
-fn connections(servers: &Servers) -> usize {
-    connections_of(servers, is_multi)
-}
-
-fn connections_of(servers: &Servers, matches: fn(&Call) -> bool) -> usize {
+/// Returns the number of connections with matching calls.
+fn connections(servers: &Servers, matches: fn(&Call) -> bool) -> usize {
     servers.with(|fake| {
         let calls = fake.calls.iter().filter(|call| matches(call));
         calls.map(|call| call.connection).collect::<HashSet<_>>().len()
@@ -37,11 +34,8 @@ async fn timeouts_are_sent_to_servers() {
     assert!(error.to_string().contains("timed out after 25s"), "{error}");
     assert_eq!(started.elapsed().as_secs(), 25);
     let timeouts: Vec<_> = servers.with(|fake| {
-        fake.calls
-            .iter()
-            .filter(|call| is_multi(call))
-            .map(|call| call.timeout_ms / 1_000)
-            .collect()
+        let calls = fake.calls.iter().filter(|call| is_multi(call));
+        calls.map(|call| call.timeout_ms / 1_000).collect()
     });
     // The call timeout of 10 s, and in the end the rest of the 25 s.
     assert_eq!(timeouts, [10, 10, 4], "seconds");
@@ -62,18 +56,15 @@ async fn silent_connection_is_replaced() {
     let started = Instant::now();
     table.get(Get::new("a")).await.unwrap();
     assert!((10..12).contains(&started.elapsed().as_secs()), "{:?}", started.elapsed());
-    assert_eq!(connections(&servers), 2);
+    assert_eq!(connections(&servers, is_multi), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn late_response_does_not_affect_other_calls() {
-    let servers = Servers::new();
-    servers.model(Model::fill);
+    let servers = Servers::filled();
     let table = servers.table().await;
-    let mut is_first = true;
-    servers.script(move |call, model| {
-        let hits = is_multi(call) && std::mem::take(&mut is_first);
-        hits.then(|| Reply::After(Duration::from_secs(12), Box::new(model.reply(call))))
+    servers.script_first(is_multi, |call, model| {
+        Reply::after(Duration::from_secs(12), model.reply(call))
     });
     let row = |name: &'static str| {
         let table = table.clone();
@@ -87,18 +78,17 @@ async fn late_response_does_not_affect_other_calls() {
     assert_eq!(slow, b"a00");
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(row("c00").await, b"c00");
-    assert_eq!(connections(&servers), 1);
+    assert_eq!(connections(&servers, is_multi), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn responses_in_any_order_reach_their_callers() {
-    let servers = Servers::new();
-    servers.model(Model::fill);
+    let servers = Servers::filled();
     let table = servers.table().await;
     let mut random = fastrand::Rng::with_seed(7);
     servers.script(move |call, model| {
         let delay = Duration::from_millis(random.u64(..1_000));
-        is_multi(call).then(|| Reply::After(delay, Box::new(model.reply(call))))
+        is_multi(call).then(|| Reply::after(delay, model.reply(call)))
     });
     let mut reading = tokio::task::JoinSet::new();
     for number in 0..300 {
@@ -122,14 +112,9 @@ async fn bytes_in_flight_to_a_server_are_limited() {
     (config.in_flight_bytes_max, config.call_bytes_max) = (100_000, 20_000);
     let table = servers.table_of(config).await;
     servers.script(|call, model| {
-        let reply = is_multi(call).then(|| Box::new(model.reply(call)));
-        reply.map(|reply| Reply::After(Duration::from_secs(1), reply))
+        is_multi(call).then(|| Reply::after(Duration::from_secs(1), model.reply(call)))
     });
-    let put =
-        |row: u32| Mutation::from(Put::new(format!("a{row:04}")).cell("d", "q", vec![7; 1_000]));
-    let writing = table.clone();
-    let writing =
-        tokio::spawn(async move { writing.mutate_many((0..1_000).map(put).collect()).await });
+    let writing = tokio::spawn(async move { table.mutate_many(large_puts(0..1_000)).await });
     let bytes = |call: &Call| call.param.len() + call.cells.len();
     let mut before = 0;
     for _ in 0..8 {
@@ -146,15 +131,13 @@ async fn bytes_in_flight_to_a_server_are_limited() {
 
 #[tokio::test(start_paused = true)]
 async fn cancelled_calls_release_their_bytes() {
-    let servers = Servers::new();
-    servers.model(Model::fill);
+    let servers = Servers::filled();
     let mut config = Servers::config();
     config.in_flight_bytes_max = 1_000;
     let table = servers.table_of(config).await;
     table.get(Get::new("a00")).await.unwrap();
     servers.script(|call, model| {
-        let reply = is_multi(call).then(|| Box::new(model.reply(call)));
-        reply.map(|reply| Reply::After(Duration::from_millis(100), reply))
+        is_multi(call).then(|| Reply::after(Duration::from_millis(100), model.reply(call)))
     });
     // If the cancelled calls kept their part of the budget, the last one would wait forever.
     for _ in 0..100 {
@@ -223,13 +206,12 @@ async fn connection_full_of_abandoned_calls_is_replaced() {
     assert!(outcomes.iter().all(Result::is_ok));
     // The call timeout, and half of it until the missing permit is noticed.
     assert!((15..17).contains(&started.elapsed().as_secs()), "{:?}", started.elapsed());
-    assert_eq!(connections(&servers), 2);
+    assert_eq!(connections(&servers, is_multi), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn row_that_never_ends_fails_the_scan() {
-    let servers = Servers::new();
-    servers.model(Model::fill);
+    let servers = Servers::filled();
     let mut config = Servers::config();
     config.row_bytes_max = 50_000;
     let table = servers.table_of(config).await;
@@ -253,42 +235,28 @@ async fn row_that_never_ends_fails_the_scan() {
         Some(Reply::Response { message: response.encode_to_vec(), cells: cells.into() })
     });
     let mut rows = table.scan(Scan::all());
-    let (mut count, started) = (0, Instant::now());
-    let error = loop {
-        match rows.next().await {
-            Some(Ok(_)) => count += 1,
-            Some(Err(error)) => break error,
-            None => panic!("the scan ended without the error"),
-        }
-    };
+    let started = Instant::now();
+    let (count, error) = rows_before_error(&mut rows).await;
     assert!(matches!(&error, Error::RowTooLong { row, .. } if row == "c33"), "{error}");
     assert_eq!((error.advice(), count), (RetryAdvice::Change, 233));
     assert!(started.elapsed() < Duration::from_millis(10), "{:?}", started.elapsed());
     let calls = servers.count(is_scan);
-    assert!(
-        (10..25).contains(&calls),
-        "{calls} responses of 2,000 bytes, after a first one of 25,000"
-    );
+    // Responses of 2,000 bytes, after a first one of 25,000.
+    assert!((10..25).contains(&calls), "{calls} calls");
 }
 
 /// Each result takes a byte on the wire, and would take much more in memory.
 #[tokio::test(start_paused = true)]
 async fn response_with_impossibly_many_results_is_rejected() {
-    let servers = Servers::new();
-    servers.model(Model::fill);
+    let servers = Servers::filled();
     let table = servers.table().await;
-    let mut calls = 0;
-    servers.script(move |call, _| {
-        calls += usize::from(is_scan(call));
-        (is_scan(call) && calls == 3).then(|| {
-            let zeros = 20 << 20;
-            let mut message = vec![1 << 3 | 2];
-            prost::encoding::encode_varint(zeros, &mut message);
-            message.resize(message.len() + zeros as usize, 0);
-            Reply::Response { message, cells: Bytes::new() }
-        })
+    servers.script_first(is_scan, |_, _| {
+        let zeros = 20 << 20;
+        let mut message = vec![1 << 3 | 2];
+        prost::encoding::encode_varint(zeros, &mut message);
+        message.resize(message.len() + zeros as usize, 0);
+        Reply::Response { message, cells: Bytes::new() }
     });
-    let found = read_all(&table).await.unwrap();
-    servers.model(|model| check_all(&found, model));
-    assert_eq!(connections_of(&servers, is_scan), 4, "its connection is replaced");
+    check_scan(&servers, &table).await;
+    assert_eq!(connections(&servers, is_scan), 4, "its connection is replaced");
 }

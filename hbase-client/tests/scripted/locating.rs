@@ -1,12 +1,11 @@
 //! Locating regions, and locating them again after changes.
 
-use std::time::Duration;
-
 use hbase_client::{Error, Get, Put, Table};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
-use crate::support::fake::{FakeRegion, Model, Reply, Servers};
-use crate::{check_all, is_meta_scan, is_multi, read_all};
+use crate::support::fake::{FakeRegion, Reply, Servers};
+use crate::{check_scan, is_meta_scan, is_multi};
 
 async fn get_all(table: &Table, rows: impl Iterator<Item = String>) {
     let mut reading = JoinSet::new();
@@ -25,8 +24,7 @@ fn rows(letters: std::ops::RangeInclusive<char>) -> impl Iterator<Item = String>
 
 #[tokio::test(start_paused = true)]
 async fn concurrent_lookups_of_a_region_are_shared() {
-    let servers = Servers::new();
-    servers.model(Model::fill);
+    let servers = Servers::filled();
     let table = servers.table().await;
     get_all(&table, rows('a'..='z')).await;
     // One scan back to the region, and one forward to the regions after it.
@@ -41,9 +39,8 @@ async fn concurrent_lookups_of_a_region_are_shared() {
 
 /// Returns servers with rows, whose first region was split into daughters on these servers.
 fn split(daughters: [&str; 2]) -> Servers {
-    let servers = Servers::new();
+    let servers = Servers::filled();
     servers.model(|model| {
-        model.fill();
         model.regions[0].is_parent = true;
         for ((start, end), server) in [("", "d"), ("d", "h")].into_iter().zip(daughters) {
             model.regions.push(FakeRegion::new(start, end, 2, server));
@@ -53,32 +50,19 @@ fn split(daughters: [&str; 2]) -> Servers {
 }
 
 #[tokio::test(start_paused = true)]
-async fn split_parent_that_is_still_listed_is_skipped() {
-    let servers = split(["s2:1", "s3:1"]);
-    let table = servers.table().await;
-    get_all(&table, rows('a'..='z')).await;
-    let found = read_all(&table).await.unwrap();
-    servers.model(|model| check_all(&found, model));
-}
-
-#[tokio::test(start_paused = true)]
 async fn outdated_response_of_meta_does_not_replace_newer_regions() {
     let servers = split(["s2:1", "s3:1"]);
     let table = servers.table().await;
     get_all(&table, rows('a'..='z')).await;
     // One daughter moves, and the first lookup of it returns the parent as before the split.
     servers.model(|model| model.move_region(4, "s1:1"));
-    let mut is_outdated = true;
-    servers.script(move |call, model| {
-        let hits = is_meta_scan(call) && std::mem::take(&mut is_outdated);
-        hits.then(|| {
-            let now = model.regions.clone();
-            model.regions.truncate(3);
-            model.regions[0].is_parent = false;
-            let reply = model.reply(call);
-            model.regions = now;
-            reply
-        })
+    servers.script_first(is_meta_scan, |call, model| {
+        let now = model.regions.clone();
+        model.regions.truncate(3);
+        model.regions[0].is_parent = false;
+        let reply = model.reply(call);
+        model.regions = now;
+        reply
     });
     let lookups = servers.count(is_meta_scan);
     let calls_before = servers.with(|fake| fake.calls.len());
@@ -100,17 +84,11 @@ async fn daughter_without_a_server_is_waited_for() {
     let servers = split(["s2:1", "s2:1"]);
     servers.model(|model| model.regions[3..].iter_mut().for_each(|region| region.listed.clear()));
     let table = servers.table().await;
-    let opening = servers.clone();
-    tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_secs(3)).await;
-        opening.model(|model| (3..5).for_each(|index| model.move_region(index, "s2:1")));
-    });
-    let started = tokio::time::Instant::now();
+    servers.model_after(3, |model| (3..5).for_each(|index| model.move_region(index, "s2:1")));
+    let started = Instant::now();
     get_all(&table, rows('a'..='b')).await;
-    let waited = started.elapsed();
-    assert!(waited >= Duration::from_secs(3) && waited < Duration::from_secs(6), "{waited:?}");
-    let found = read_all(&table).await.unwrap();
-    servers.model(|model| check_all(&found, model));
+    assert!((3..6).contains(&started.elapsed().as_secs()), "{:?}", started.elapsed());
+    check_scan(&servers, &table).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,14 +96,8 @@ async fn region_without_a_server_delays_only_its_own_rows() {
     let servers = Servers::new();
     servers.model(|model| model.regions[0].listed.clear());
     let table = servers.table().await;
-    let opening = servers.clone();
-    let others = tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        let others = opening.model(|model| model.rows.len());
-        tokio::time::sleep(Duration::from_secs(29)).await;
-        opening.model(|model| model.regions[0].listed = "s1:1".to_owned());
-        others
-    });
+    let others = servers.model_after(1, |model| model.rows.len());
+    servers.model_after(30, |model| model.regions[0].listed = "s1:1".to_owned());
     // The client has no locations yet, and locates the rows of the closed region first.
     let puts = rows('a'..='z').map(|row| Put::new(row).cell("d", "q", "1").into());
     assert!(table.mutate_many(puts.collect()).await.iter().all(Result::is_ok));
@@ -152,8 +124,7 @@ async fn disabled_table_is_distinguished_from_a_region_without_a_server() {
 
 #[tokio::test(start_paused = true)]
 async fn failures_of_the_server_of_meta_are_retried() {
-    let servers = Servers::new();
-    servers.model(Model::fill);
+    let servers = Servers::filled();
     let table = servers.table().await;
     let mut failures = 0;
     servers.script(move |call, _| {
@@ -163,9 +134,9 @@ async fn failures_of_the_server_of_meta_are_retried() {
         failures += 1;
         match failures {
             1 => Some(Reply::Close),
-            2 => Some(Reply::exception("org.apache.hadoop.hbase.NotServingRegionException")),
+            2 => Some(Reply::exception("NotServingRegionException")),
             3 => Some(Reply::Never),
-            4 => Some(Reply::exception("org.apache.hadoop.hbase.CallQueueTooBigException")),
+            4 => Some(Reply::exception("CallQueueTooBigException")),
             _ => None,
         }
     });
@@ -176,10 +147,8 @@ async fn failures_of_the_server_of_meta_are_retried() {
 async fn failing_lookups_are_not_a_storm() {
     let servers = Servers::new();
     let table = servers.table().await;
-    servers.script(|call, _| {
-        let class = "org.apache.hadoop.hbase.CallQueueTooBigException";
-        is_meta_scan(call).then(|| Reply::exception(class))
-    });
+    servers
+        .script(|call, _| is_meta_scan(call).then(|| Reply::exception("CallQueueTooBigException")));
     let puts = rows('a'..='z').map(|row| Put::new(row).cell("d", "q", "1").into());
     let outcomes = table.mutate_many(puts.collect()).await;
     assert!(outcomes.iter().all(Result::is_err));

@@ -21,8 +21,8 @@ mod masters;
 mod scans;
 
 use bytes::Bytes;
-use hbase_client::{Error, Row, Scan, Table};
-use support::fake::{Call, Model};
+use hbase_client::{Error, Row, Rows, Scan, Table};
+use support::fake::{Call, Model, Servers};
 
 /// Returns whether a call is a scan of the table, not of `hbase:meta`.
 fn is_scan(call: &Call) -> bool {
@@ -48,6 +48,23 @@ fn check_all(found: &[Row], model: &Model) {
         let expected: Vec<_> =
             cells.iter().map(|(q, v): (&Bytes, &Bytes)| (&q[..], &v[..])).collect();
         assert_eq!(read, expected, "row {}", key.escape_ascii());
+    }
+}
+
+/// Checks that a scan returns all rows of the model.
+async fn check_scan(servers: &Servers, table: &Table) {
+    let found = read_all(table).await.unwrap();
+    servers.model(|model| check_all(&found, model));
+}
+
+/// Reads until a scan fails. Returns the number of rows before the error.
+async fn rows_before_error(rows: &mut Rows) -> (usize, Error) {
+    let mut count = 0;
+    loop {
+        match rows.next().await.expect("the scan ends with an error") {
+            Ok(_) => count += 1,
+            Err(error) => return (count, error),
+        }
     }
 }
 

@@ -14,7 +14,6 @@ use tokio::time::Instant;
 
 use crate::support::fake::{Call, Model, Reply, Servers, TABLE};
 
-const HBASE: &str = "org.apache.hadoop.hbase";
 const UNKNOWN: i32 = 0;
 const RUNNING: i32 = 1;
 const FINISHED: i32 = 2;
@@ -112,7 +111,7 @@ async fn creation_returns_once_its_procedure_has_finished() {
 #[tokio::test(start_paused = true)]
 async fn exception_of_a_failed_procedure_is_returned() {
     let generic = GenericException {
-        class_name: Some(format!("{HBASE}.DoNotRetryIOException")),
+        class_name: Some("a.DoNotRetryIOException".to_owned()),
         message: Some("as the test wants".to_owned()),
     };
     let exception = Some(ForeignException { generic: Some(generic) });
@@ -188,22 +187,17 @@ async fn change_of_the_active_master_is_followed() {
     // The called server is not the active master any more, or not yet.
     check_at_every_call(|_, model, _| {
         model.master = Some("s2:1".to_owned());
-        Reply::exception("org.apache.hadoop.hbase.ipc.ServerNotRunningYetException")
+        Reply::exception("ipc.ServerNotRunningYetException")
     })
     .await;
-    check_at_every_call(|_, _, _| Reply::exception("org.apache.hadoop.hbase.PleaseHoldException"))
-        .await;
+    check_at_every_call(|_, _, _| Reply::exception("PleaseHoldException")).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn cluster_without_a_master_is_waited_for() {
     let (servers, client, procedures) = masters(Procedures::default(), |_, _, _| None).await;
     servers.model(|model| model.master = None);
-    let electing = servers.clone();
-    tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_secs(5)).await;
-        electing.model(|model| model.master = Some("s2:1".to_owned()));
-    });
+    servers.model_after(5, |model| model.master = Some("s2:1".to_owned()));
     let started = Instant::now();
     create(&client).await.unwrap();
     assert!((5..8).contains(&started.elapsed().as_secs()), "{:?}", started.elapsed());
@@ -231,10 +225,7 @@ async fn then_refused(
         Some(if calls == 1 { first.clone() } else { Reply::exception(class) })
     })
     .await;
-    tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_secs(5)).await;
-        servers.model(|model| model.state = state);
-    });
+    servers.model_after(5, move |model| model.state = state);
     let admin = client.admin();
     match what {
         "create" => create(&client).await,
@@ -247,10 +238,10 @@ async fn then_refused(
 #[tokio::test(start_paused = true)]
 async fn target_state_reached_by_a_lost_attempt_is_a_success() {
     for (what, class, state) in [
-        ("create", "org.apache.hadoop.hbase.TableExistsException", ENABLED),
-        ("delete", "org.apache.hadoop.hbase.TableNotFoundException", None),
-        ("enable", "org.apache.hadoop.hbase.TableNotDisabledException", ENABLED),
-        ("disable", "org.apache.hadoop.hbase.TableNotEnabledException", DISABLED),
+        ("create", "TableExistsException", ENABLED),
+        ("delete", "TableNotFoundException", None),
+        ("enable", "TableNotDisabledException", ENABLED),
+        ("disable", "TableNotEnabledException", DISABLED),
     ] {
         // The master has forgotten the nonce. The client waits for the change of state.
         let started = Instant::now();
@@ -258,19 +249,17 @@ async fn target_state_reached_by_a_lost_attempt_is_a_success() {
         assert!((5..8).contains(&started.elapsed().as_secs()), "{what}: {:?}", started.elapsed());
         // The change of state never ends.
         let error = then_refused(what, Reply::Close, class, DISABLING).await.unwrap_err();
-        assert!(
-            error.to_string().contains("is still being enabled or disabled"),
-            "{what}: {error}"
-        );
+        let expected = "is still being enabled or disabled";
+        assert!(error.to_string().contains(expected), "{what}: {error}");
         // An attempt that was certainly not executed, or refused at once, did not change the state.
-        let not_executed = Reply::exception("org.apache.hadoop.hbase.PleaseHoldException");
+        let not_executed = Reply::exception("PleaseHoldException");
         for first in [not_executed, Reply::exception(class)] {
             let error = then_refused(what, first, class, state).await.unwrap_err();
             assert!(error.to_string().contains(class), "{error}");
             assert_eq!(error.advice(), RetryAdvice::Change);
         }
         // Any other exception is returned.
-        let denied = "org.apache.hadoop.hbase.security.AccessDeniedException";
+        let denied = "security.AccessDeniedException";
         let error = then_refused(what, Reply::Close, denied, state).await.unwrap_err();
         assert!(error.to_string().contains(denied), "{error}");
     }
@@ -287,17 +276,12 @@ async fn change_by_another_client_is_waited_for_before_a_retry() {
                 model.state = DISABLING;
                 Some(Reply::Close)
             }
-            _ if model.state == DISABLING => {
-                Some(Reply::exception("org.apache.hadoop.hbase.TableNotDisabledException"))
-            }
+            _ if model.state == DISABLING => Some(Reply::exception("TableNotDisabledException")),
             _ => None,
         }
     })
     .await;
-    tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_secs(5)).await;
-        servers.model(|model| model.state = DISABLED);
-    });
+    servers.model_after(5, |model| model.state = DISABLED);
     let started = Instant::now();
     client.admin().enable(TABLE).await.unwrap();
     assert!((5..10).contains(&started.elapsed().as_secs()), "{:?}", started.elapsed());

@@ -7,51 +7,37 @@ use hbase_client::{Error, Scan};
 use prost::Message;
 use tokio::time::Instant;
 
-use crate::support::fake::{Call, Model, Reply, Servers};
-use crate::support::rows::read;
-use crate::{check_all, is_meta_scan, is_scan, read_all};
-
-async fn filled() -> Servers {
-    let servers = Servers::new();
-    servers.model(Model::fill);
-    servers
-}
-
-/// Executes a call on the model, whose reply is delayed.
-fn executed(call: &Call, model: &mut Model) -> Box<Reply> {
-    Box::new(model.reply(call))
-}
+use crate::support::fake::{Call, Reply, Servers};
+use crate::support::rows::{collect, read};
+use crate::{check_all, check_scan, is_meta_scan, is_scan, read_all, rows_before_error};
 
 #[tokio::test(start_paused = true)]
 async fn rows_are_assembled_from_responses_of_any_size() {
     for response_cells in [1, 2, 3, 4, 7, 100_000] {
-        let servers = filled().await;
+        let servers = Servers::filled();
         servers.model(|model| model.scanners.response_cells = response_cells);
-        let found = read_all(&servers.table().await).await.unwrap();
-        servers.model(|model| check_all(&found, model));
+        check_scan(&servers, &servers.table().await).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn heartbeats_are_progress() {
-    let servers = filled().await;
+    let servers = Servers::filled();
     servers.model(|model| (model.scanners.heartbeats, model.scanners.response_cells) = (20, 3_000));
     // Each takes 9 s, which is less than the call timeout. Together they take many times the operation timeout.
     servers.script(|call, model| {
-        let reply = is_scan(call).then(|| model.reply(call));
-        reply.map(|reply| Reply::After(Duration::from_secs(9), Box::new(reply)))
+        is_scan(call).then(|| Reply::after(Duration::from_secs(9), model.reply(call)))
     });
     let started = Instant::now();
-    let found = read_all(&servers.table().await).await.unwrap();
-    servers.model(|model| check_all(&found, model));
+    check_scan(&servers, &servers.table().await).await;
     assert!(started.elapsed() > Duration::from_secs(400), "{:?}", started.elapsed());
     assert_eq!(servers.count(is_meta_scan), 2, "no region is located again");
 }
 
 /// Scans with scanners that send this number of heartbeats, `each` apart, and are then lost, without any row. Returns
-/// the error, the time, and the number of calls.
-async fn scan_without_rows(heartbeats: usize, each: Duration) -> (Error, Duration, usize) {
-    let servers = filled().await;
+/// the time until the scan fails, and the number of calls.
+async fn scan_without_rows(heartbeats: usize, each: Duration) -> (Duration, usize) {
+    let servers = Servers::filled();
     servers.model(|model| model.scanners.heartbeats = usize::MAX);
     let mut calls = 0;
     servers.script(move |call, model| {
@@ -61,14 +47,16 @@ async fn scan_without_rows(heartbeats: usize, each: Duration) -> (Error, Duratio
         calls += 1;
         let is_lost = calls % (heartbeats + 1) == 0;
         Some(match is_lost {
-            true => Reply::exception("org.apache.hadoop.hbase.exceptions.ScannerResetException"),
-            false => Reply::After(each, executed(call, model)),
+            true => Reply::exception("exceptions.ScannerResetException"),
+            false => Reply::after(each, model.reply(call)),
         })
     });
     let (table, started) = (servers.table().await, Instant::now());
     let outcome = tokio::time::timeout(Duration::from_secs(3_600), read_all(&table)).await;
     let error = outcome.expect("the scan ends").unwrap_err();
-    (error, started.elapsed(), servers.count(|call| is_scan(call) && !is_close(call)))
+    assert!(matches!(error, Error::Deadline { .. }), "{error}");
+    assert!(error.to_string().contains("ScannerResetException"), "{error}");
+    (started.elapsed(), servers.count(|call| is_scan(call) && !is_close(call)))
 }
 
 fn is_close(call: &Call) -> bool {
@@ -78,24 +66,20 @@ fn is_close(call: &Call) -> bool {
 #[tokio::test(start_paused = true)]
 async fn scanners_lost_repeatedly_at_one_position_are_not_progress() {
     let millisecond = Duration::from_millis(1);
-    let (error, waited, calls) = scan_without_rows(1, millisecond).await;
-    assert!(matches!(error, Error::Deadline { .. }), "{error}");
-    assert!(error.to_string().contains("ScannerResetException"), "{error}");
+    let (waited, calls) = scan_without_rows(1, millisecond).await;
     assert!((55..=61).contains(&waited.as_secs()), "{waited:?}");
     // Two calls per scanner, with at most 2 s between scanners.
     assert!((70..200).contains(&calls), "{calls} calls");
-    let (error, waited, _) = scan_without_rows(5, millisecond).await;
-    assert!(matches!(error, Error::Deadline { .. }), "{error}");
+    let (waited, _) = scan_without_rows(5, millisecond).await;
     assert!((55..=61).contains(&waited.as_secs()), "{waited:?}");
     // Heartbeats do not extend the timeout: the scan ends when the second scanner is lost.
-    let (error, waited, calls) = scan_without_rows(20, Duration::from_secs(9)).await;
-    assert!(matches!(error, Error::Deadline { .. }), "{error}");
+    let (waited, calls) = scan_without_rows(20, Duration::from_secs(9)).await;
     assert_eq!((waited.as_secs() / 100, calls), (3, 42), "{waited:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn scanner_lost_after_a_long_time_without_rows_is_reopened() {
-    let servers = filled().await;
+    let servers = Servers::filled();
     servers.model(|model| (model.scanners.heartbeats, model.scanners.response_cells) = (20, 3_000));
     let mut calls = 0;
     servers.script(move |call, model| {
@@ -106,83 +90,29 @@ async fn scanner_lost_after_a_long_time_without_rows_is_reopened() {
         // Once in each of the three regions, at different calls.
         Some(match [15, 52, 80].contains(&calls) {
             true => Reply::Close,
-            false => Reply::After(Duration::from_secs(9), executed(call, model)),
+            false => Reply::after(Duration::from_secs(9), model.reply(call)),
         })
     });
-    let found = read_all(&servers.table().await).await.unwrap();
-    servers.model(|model| check_all(&found, model));
+    check_scan(&servers, &servers.table().await).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn scan_without_progress_ends_at_its_deadline() {
-    let servers = filled().await;
+    let servers = Servers::filled();
     servers.script(|call, _| is_scan(call).then_some(Reply::Never));
     let started = Instant::now();
     let error = read_all(&servers.table().await).await.unwrap_err();
     assert!(matches!(error, Error::Deadline { .. }), "{error}");
-    assert!(
-        error.to_string().contains("a scan without progress timed out after 60s; last error: "),
-        "{error}"
-    );
+    let expected = "a scan without progress timed out after 60s; last error: ";
+    assert!(error.to_string().contains(expected), "{error}");
     let waited = started.elapsed();
     assert!(waited > Duration::from_secs(50) && waited <= Duration::from_secs(61), "{waited:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn rows_before_an_error_are_returned() {
-    let servers = filled().await;
-    let mut calls = 0;
-    servers.script(move |call, _| {
-        calls += usize::from(is_scan(call));
-        let class = "org.apache.hadoop.hbase.DoNotRetryIOException";
-        (is_scan(call) && calls > 2).then(|| Reply::exception(class))
-    });
-    let mut rows = servers.table().await.scan(Scan::all());
-    let mut count = 0;
-    let error = loop {
-        match rows.next().await {
-            Some(Ok(_)) => count += 1,
-            Some(Err(error)) => break error,
-            None => panic!("the scan ended without the error"),
-        }
-    };
-    // Two responses of 700 cells.
-    assert_eq!(count, 1_400 / 3);
-    assert!(error.to_string().contains("DoNotRetryIOException"), "{error}");
-    assert!(rows.next().await.is_none());
-}
-
-#[tokio::test(start_paused = true)]
-async fn repeated_rows_are_returned_once() {
-    let servers = filled().await;
-    let mut last = None;
-    // Every fifth call gets the previous response again, and loses its scanner.
-    let mut calls = 0;
-    servers.script(move |call, model| {
-        if !is_scan(call) {
-            return None;
-        }
-        calls += 1;
-        match last.take() {
-            Some(repeated) if calls % 5 == 0 => {
-                model.scanners.forget_all();
-                Some(repeated)
-            }
-            _ => {
-                let reply = model.reply(call);
-                last = matches!(reply, Reply::Response { .. }).then(|| reply.clone());
-                Some(reply)
-            }
-        }
-    });
-    let found = read_all(&servers.table().await).await.unwrap();
-    servers.model(|model| check_all(&found, model));
-}
-
-#[tokio::test(start_paused = true)]
 async fn limit_applies_across_regions_and_faults() {
     for limit in [1, 699, 700, 701, 1_500, 2_600, 5_000] {
-        let servers = filled().await;
+        let servers = Servers::filled();
         let mut calls = 0;
         servers.script(move |call, _| {
             calls += usize::from(is_scan(call));
@@ -195,7 +125,7 @@ async fn limit_applies_across_regions_and_faults() {
 
 #[tokio::test(start_paused = true)]
 async fn dropping_the_rows_closes_the_scanner() {
-    let servers = filled().await;
+    let servers = Servers::filled();
     let mut rows = servers.table().await.scan(Scan::all());
     rows.next().await.unwrap().unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -209,13 +139,13 @@ async fn dropping_the_rows_closes_the_scanner() {
 
 #[tokio::test(start_paused = true)]
 async fn scanner_that_expired_during_a_pause_of_the_reader_is_reopened() {
-    let servers = filled().await;
+    let servers = Servers::filled();
     let mut rows = servers.table().await.scan(Scan::all());
     let mut found = vec![rows.next().await.unwrap().unwrap()];
     // Longer than the operation timeout, which does not include pauses of the reader.
     tokio::time::sleep(Duration::from_secs(300)).await;
     servers.model(|model| model.scanners.forget_all());
-    found.extend(crate::support::rows::collect(rows).await.unwrap());
+    found.extend(collect(rows).await.unwrap());
     servers.model(|model| check_all(&found, model));
 }
 
@@ -224,18 +154,11 @@ fn scan_whose_runtime_ends_does_not_look_complete() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let reading = runtime();
     let mut rows = reading.block_on(async {
-        let mut rows = filled().await.table().await.scan(Scan::all());
+        let mut rows = Servers::filled().table().await.scan(Scan::all());
         rows.next().await.unwrap().unwrap();
         rows
     });
     drop(reading);
-    let last = runtime().block_on(async {
-        loop {
-            match rows.next().await {
-                Some(Ok(_)) => {}
-                other => break other,
-            }
-        }
-    });
-    assert!(matches!(last, Some(Err(Error::Closed))), "{last:?}");
+    let (_, error) = runtime().block_on(rows_before_error(&mut rows));
+    assert!(matches!(error, Error::Closed), "{error}");
 }

@@ -134,12 +134,6 @@ pub async fn create(client: &Client, name: &str, splits: &[&str]) {
     client.admin().create(&spec, &splits).await.expect("the table is created");
 }
 
-impl Drop for HBase {
-    fn drop(&mut self) {
-        drop(self.running.take());
-    }
-}
-
 /// Writes the configuration of a JVM to `conf` in its folder.
 pub fn configure(dir: &Path, site: &Site) {
     let conf = dir.join("conf");
@@ -212,8 +206,7 @@ async fn check_started(servers: &[String]) -> Result<(), Error> {
     let mut config = Config::new(servers)?;
     config.operation_timeout = Duration::from_secs(5);
     let client = Client::connect(config).await?;
-    let names = client.admin().list().await?;
-    drop(names);
+    client.admin().list().await?;
     let regions = client.admin().regions("hbase:namespace").await?;
     match regions.iter().all(|region| region.server.is_some()) {
         true => Ok(()),

@@ -1,12 +1,6 @@
 //! Test support: a real HBase, which tests start and stop, and an in-memory server with scripted responses. No test is
 //! skipped if a program is missing: Java 17 or later and Maven are required.
 #![allow(dead_code, unused_imports, reason = "each test binary uses only parts of it")]
-#![allow(
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "test support fails loudly, as clippy.toml allows in tests"
-)]
 
 mod bed;
 #[path = "../../../testbed/src/child_guard.rs"]

@@ -29,7 +29,7 @@ pub struct Processes {
     master: Option<ChildGuard>,
     servers: Vec<Option<ChildGuard>>,
     _files: ChildGuard,
-    /// Stopped last, because it removes the folder.
+    /// Fields are dropped in order: this process ends last, and removes the folder.
     _zookeeper: ChildGuard,
 }
 
@@ -171,11 +171,4 @@ fn start_files(dir: &Path, port: u16) -> ChildGuard {
         Err(fs::read_to_string(part.join("log")).unwrap_or_default())
     });
     files
-}
-
-impl Drop for Processes {
-    fn drop(&mut self) {
-        drop(self.master.take());
-        self.servers.clear();
-    }
 }

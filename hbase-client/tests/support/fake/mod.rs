@@ -14,10 +14,14 @@ use hbase_client::{Client, Config, Error, Server, Table};
 use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 mod model;
 mod scanning;
 pub use model::{FakeRegion, Model, TABLE, pair};
+
+/// The package of HBase's exceptions.
+const HBASE: &str = "org.apache.hadoop.hbase";
 
 /// A received call.
 #[derive(Debug, Clone)]
@@ -58,13 +62,18 @@ impl Reply {
         Self::Response { message: message.encode_to_vec(), cells: Bytes::new() }
     }
 
+    /// Returns an exception of this class, in the package of HBase.
     pub fn exception(class: &str) -> Self {
-        let (class, text) =
-            (class.to_owned(), format!("{class}: as the test wants\n\tat some.place"));
+        let class = format!("{HBASE}.{class}");
+        let text = format!("{class}: as the test wants\n\tat some.place");
         // The classes for which HBase sets it.
         let do_not_retry =
             ["Scanner", "NoSuch", "DoNotRetry"].iter().any(|part| class.contains(part));
         Self::Exception { class, text, do_not_retry, moved_to: None }
+    }
+
+    pub fn after(delay: Duration, reply: Self) -> Self {
+        Self::After(delay, Box::new(reply))
     }
 }
 
@@ -97,9 +106,42 @@ impl Servers {
         Self(Arc::new(Mutex::new(Fake { model, script, connections: 0, calls: Vec::new() })))
     }
 
+    /// Returns the same servers with rows `a00` to `z99`.
+    pub fn filled() -> Self {
+        let servers = Self::new();
+        servers.model(Model::fill);
+        servers
+    }
+
     /// Sets a script that runs before the model replies. It can change the model, or return another reply.
     pub fn script(&self, script: impl FnMut(&Call, &mut Model) -> Option<Reply> + Send + 'static) {
         self.with(|fake| fake.script = Some(Box::new(script)));
+    }
+
+    /// Sets a script for the first call that matches.
+    pub fn script_first(
+        &self,
+        matches: impl Fn(&Call) -> bool + Send + 'static,
+        reply: impl FnOnce(&Call, &mut Model) -> Reply + Send + 'static,
+    ) {
+        let mut reply = Some(reply);
+        self.script(move |call, model| {
+            let is_first = matches(call);
+            reply.take_if(|_| is_first).map(|reply| reply(call, model))
+        });
+    }
+
+    /// Reads or changes the model after a delay.
+    pub fn model_after<T: Send + 'static>(
+        &self,
+        seconds: u64,
+        change: impl FnOnce(&mut Model) -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        let servers = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            servers.model(change)
+        })
     }
 
     pub fn with<T>(&self, change: impl FnOnce(&mut Fake) -> T) -> T {

@@ -19,11 +19,11 @@ use hbase_client::wire::cell::{Cell, Kind, Parts};
 use prost::Message;
 
 use super::scanning::Scanners;
-use super::{Call, Reply};
+use super::{Call, HBASE, Reply};
 
 pub const TABLE: &str = "t";
 pub const META: &[u8] = b"hbase:meta,,1";
-const NOT_SERVING: &str = "org.apache.hadoop.hbase.NotServingRegionException";
+pub const NOT_SERVING: &str = "NotServingRegionException";
 
 #[derive(Debug, Clone)]
 pub struct FakeRegion {
@@ -167,11 +167,8 @@ impl Model {
                 Some(false) => RowResult::default(),
                 _ => self.act(action, cells, out),
             };
-            result.result_or_exception.push(ResultOrException {
-                index,
-                result: Some(done),
-                exception: None,
-            });
+            let done = ResultOrException { index, result: Some(done), exception: None };
+            result.result_or_exception.push(done);
         }
         result
     }
@@ -249,9 +246,10 @@ pub fn put_cell(row: &[u8], family: &[u8], qualifier: &[u8], value: &[u8], out: 
     Parts { row, family, qualifier, timestamp: 1, kind: Kind::Put, value }.put(out);
 }
 
+/// Returns an exception of this class, in the package of HBase, for a region or a row.
 pub fn pair(class: &str) -> NameBytesPair {
-    let text = format!("{class}: as the test wants");
-    NameBytesPair { name: class.to_owned(), value: Some(text.into()) }
+    let name = format!("{HBASE}.{class}");
+    NameBytesPair { value: Some(format!("{name}: as the test wants").into()), name }
 }
 
 pub fn server_name(name: &str) -> ServerName {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use hbase_client::proto::scan::{Scan, ScanRequest, ScanResponse};
 use prost::Message;
 
-use super::model::{META, Model, put_cell};
+use super::model::{META, Model, NOT_SERVING, put_cell};
 use super::{Call, Reply};
 
 #[derive(Debug)]
@@ -74,26 +74,21 @@ impl Model {
         request: &ScanRequest,
         region: Bytes,
     ) -> Result<u64, &'static str> {
-        let Some(served) = self.serving(&call.server, &region) else {
-            return Err("org.apache.hadoop.hbase.NotServingRegionException");
-        };
+        let served = self.serving(&call.server, &region).ok_or(NOT_SERVING)?;
         let scan = request.scan.clone().expect("a scan");
         let rows = in_range(&self.rows, &scan).filter(|(row, _)| served.contains(row));
         let cell = |(row, cells): (&Bytes, &BTreeMap<Bytes, Bytes>)| {
-            let row = row.clone();
-            let cells = cells.clone();
+            let (row, cells) = (row.clone(), cells.clone());
             cells.into_iter().map(move |(qualifier, value)| (row.clone(), qualifier, value))
         };
         let cells = rows.flat_map(cell).collect();
+        let limit = request.limit_of_rows.filter(|&rows| rows > 0);
         self.scanners.opened += 1;
         let scanner = Scanner {
             region,
             next_call_seq: 0,
             cells,
-            remaining_rows: request
-                .limit_of_rows
-                .filter(|&rows| rows > 0)
-                .map(|rows| rows as usize),
+            remaining_rows: limit.map(|rows| rows as usize),
             remaining_heartbeats: self.scanners.heartbeats,
         };
         self.scanners.open.insert(self.scanners.opened, scanner);
@@ -106,15 +101,13 @@ impl Model {
         let is_served =
             region.as_ref().is_some_and(|region| self.serving(server, region).is_some());
         let Some(scanner) = self.scanners.open.get_mut(&id) else {
-            return Reply::exception("org.apache.hadoop.hbase.UnknownScannerException");
+            return Reply::exception("UnknownScannerException");
         };
         if !is_served {
-            return Reply::exception("org.apache.hadoop.hbase.NotServingRegionException");
+            return Reply::exception(NOT_SERVING);
         }
         if request.next_call_seq != Some(scanner.next_call_seq) {
-            return Reply::exception(
-                "org.apache.hadoop.hbase.exceptions.OutOfOrderScannerNextException",
-            );
+            return Reply::exception("exceptions.OutOfOrderScannerNextException");
         }
         scanner.next_call_seq += 1;
         let mut response =
