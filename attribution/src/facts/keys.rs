@@ -1,5 +1,9 @@
 //! The keys under which facts are stored and found.
 
+use std::collections::{HashMap, HashSet};
+
+use foldhash::fast::FixedState;
+
 use super::event::{Family, Pid};
 
 /// A hash of a key's kind and value.
@@ -15,3 +19,7 @@ pub struct FactKey {
     /// 48 bits.
     pub tag: u64,
 }
+
+/// A map by fact key; its order is the same in every run.
+pub type FactKeyMap<V> = HashMap<FactKey, V, FixedState>;
+pub type FactKeySet = HashSet<FactKey, FixedState>;

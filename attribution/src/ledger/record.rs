@@ -117,6 +117,13 @@ impl FactRecord {
         }
     }
 
+    pub fn activation(&self) -> Option<&ActivationRecord> {
+        match self {
+            Self::Activation(record) => Some(record),
+            Self::Touch(_) | Self::Effect(_) => None,
+        }
+    }
+
     pub fn current_row_mut(&mut self) -> Option<&mut CurrentRow> {
         match self {
             Self::Touch(_) => None,

@@ -29,6 +29,14 @@ pub enum Tier {
 }
 
 impl Tier {
+    /// The least first.
+    pub const ALL: [Self; 4] = [
+        Self::ImpressionProbabilistic,
+        Self::ImpressionById,
+        Self::ClickProbabilistic,
+        Self::ClickById,
+    ];
+
     pub fn of(kind: TouchKind, is_probabilistic: bool) -> Self {
         match (kind, is_probabilistic) {
             (TouchKind::Click, false) => Self::ClickById,

@@ -6,7 +6,7 @@
 
 use super::candidate::{self, Tier};
 use super::policy::{AppPolicy, LOOKBACK_MAX_MS, Policy};
-use crate::facts::event::{EventTime, Family, TouchKind};
+use crate::facts::event::{EventTime, Family};
 
 /// Tolerance for out-of-order broker timestamps within a partition: producers set the timestamp and send the record a
 /// little later.
@@ -25,12 +25,10 @@ pub struct Needed {
 impl Needed {
     /// `late_ms` is the correction horizon of the app, or its substitute if the horizon is off.
     pub fn new(policy: &Policy, app: &AppPolicy, late_ms: u64) -> Self {
-        let kinds = [TouchKind::Click, TouchKind::Impression];
-        let tiers = kinds.into_iter().flat_map(|kind| [false, true].map(|is| Tier::of(kind, is)));
-        let windows = tiers.map(|tier| candidate::window_max_ms(policy, app, tier, false));
+        let window_ms = |tier| candidate::window_max_ms(policy, app, tier, false);
         let counts = app.fraud.clicks_per_device_max > 0;
         let click_cap = counts.then(|| candidate::click_cap_horizon_ms(policy, app));
-        let touch_ms = windows.chain(click_cap).max().unwrap_or(0);
+        let touch_ms = Tier::ALL.map(window_ms).into_iter().chain(click_cap).max().unwrap_or(0);
         Self {
             touch_ms,
             // An effect at the end of the window of a reinstall can carry the install's credit.

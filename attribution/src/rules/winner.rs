@@ -51,14 +51,6 @@ impl Evidence<'_> {
     }
 }
 
-/// All tiers, the least first.
-const TIERS: [Tier; 4] = [
-    Tier::ImpressionProbabilistic,
-    Tier::ImpressionById,
-    Tier::ClickProbabilistic,
-    Tier::ClickById,
-];
-
 /// Per tier, the greatest possible time of an unread touch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unread([Option<EventTime>; 4]);
@@ -79,7 +71,7 @@ impl Unread {
 
     /// Returns the highest tier with unread touches, and the greatest possible time of one.
     pub fn strongest(&self) -> Option<(Tier, EventTime)> {
-        TIERS.into_iter().rev().find_map(|tier| Some((tier, self.of(tier)?)))
+        Tier::ALL.into_iter().rev().find_map(|tier| Some((tier, self.of(tier)?)))
     }
 }
 
@@ -196,7 +188,7 @@ fn is_settled(winner: &Candidate<'_>, others: &[&Candidate<'_>], unread: Unread)
         Some(time) => tier > winner.tier || (tier == winner.tier && time >= winner.touch.time),
         None => false,
     };
-    if TIERS.into_iter().any(can_win) {
+    if Tier::ALL.into_iter().any(can_win) {
         return false;
     }
     match (unread.any(), others.get(CONTRIBUTORS_MAX - 1)) {

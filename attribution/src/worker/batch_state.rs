@@ -10,7 +10,9 @@ use crate::ledger::record::Cause;
 pub struct BatchState {
     /// The ranges of activations that the batch's touches can change.
     pub windows: MatchWindows,
+    /// Activations to decide.
     pub activations: Vec<FactKey>,
+    /// Effects to decide.
     pub effects: Vec<FactKey>,
     /// Activations that were replaced, as they were before.
     pub superseded_activations: Vec<(FactKey, Activation)>,
@@ -23,6 +25,12 @@ pub struct BatchState {
 }
 
 impl BatchState {
+    /// `windows` is a buffer to reuse.
+    pub fn new(mut windows: MatchWindows, must_redecide_all: bool) -> Self {
+        windows.clear();
+        Self { windows, must_redecide_all, ..Self::default() }
+    }
+
     /// Adds a fact to `arrived` and returns its index. A fact that is reconciled again keeps its index.
     pub fn add_arrival(&mut self, fact: FactKey, time: EventTime, is_update: bool) -> u32 {
         let cause = Cause { fact, time, is_update };
@@ -49,9 +57,9 @@ impl BatchState {
         }
     }
 
-    /// Requests another decision on these events.
-    pub fn revisit(&mut self, events: impl Iterator<Item = FactKey>) {
-        for key in events {
+    /// Adds the activations and effects among these facts to those to decide.
+    pub fn add_undecided(&mut self, facts: impl IntoIterator<Item = FactKey>) {
+        for key in facts {
             match key.family {
                 Family::Touch => {}
                 Family::Activation => self.activations.push(key),

@@ -8,28 +8,23 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use foldhash::fast::FixedState;
 
-use super::BatchContext;
 use super::batch_state::BatchState;
+use super::decisions::Decisions;
+use super::fact_cache::FactCache;
 use super::match_windows::{MatchWindow, ProbabilisticWindow};
 use crate::facts::device_ids::{self, DeviceId, DeviceIds};
 use crate::facts::event::{Activation, Family, Pid};
-use crate::facts::keys::{FactKey, MatchKey};
+use crate::facts::keys::{FactKey, FactKeySet, MatchKey};
 use crate::facts::match_keys;
-use crate::ledger::Ledger;
+use crate::ledger::Facts;
 use crate::ledger::record::{ActivationRecord, CAUSES_MAX, Cause, Causes, FactRecord};
 use crate::rules::candidate::Tier;
 use crate::rules::classify::ActivationKey;
+use crate::rules::policy::Policy;
 use crate::rules::winner::{self, Decision};
 
 /// Maximum number of newest touches that are considered per key and tier.
 const NEWEST_PER_KEY: usize = 16;
-
-const TIERS: [Tier; 4] = [
-    Tier::ClickById,
-    Tier::ClickProbabilistic,
-    Tier::ImpressionById,
-    Tier::ImpressionProbabilistic,
-];
 
 /// Maximum number of earlier activations that are followed from one activation.
 const FOLLOWED_MAX: usize = 64;
@@ -59,89 +54,50 @@ struct Redecided<'a> {
     previous: &'a Decision,
 }
 
-impl<L: Ledger> BatchContext<'_, L> {
-    /// Stores the causes of the change with each activation whose decision changed.
-    pub fn note_causes(&mut self, state: &BatchState) {
-        let redecided = std::mem::take(&mut self.redecided);
-        let mut links = None;
-        for key in redecided {
-            let Some(causes) = self.causes(key, state, &mut links) else { continue };
-            self.set_causes(&key, causes);
-        }
-    }
-
-    fn causes(
-        &self,
-        key: FactKey,
-        state: &BatchState,
-        links: &mut Option<Links>,
-    ) -> Option<Causes> {
-        let Some(FactRecord::Activation(record)) = self.record(&key) else { return None };
-        let (decision, previous) = (record.decision.as_ref()?, record.previous.as_ref()?);
-        let ids = DeviceIds::new(&record.fact.ids);
-        let redecided = Redecided { key, record, ids, decision, previous };
-        let mut found = Found::default();
-        found.facts.extend(arrival(state, &key));
-        let class = |decision: &Decision| (decision.install_type, decision.original.clone());
-        // If its device ids changed, the activation can have the same class for another reason.
-        if class(decision) != class(previous) || !found.facts.is_empty() {
-            let links = links.get_or_insert_with(|| self.links(state));
-            found.add_history(&redecided, links);
-        }
-        for credited in
-            [decision, previous].into_iter().filter_map(|decision| decision.credit.touch.as_ref())
+/// Stores the causes of the change with each activation whose decision changed.
+pub fn note_causes<L: Facts>(
+    facts: &mut FactCache<'_, L>,
+    policy: &Policy,
+    decisions: &mut Decisions,
+    state: &BatchState,
+) {
+    let mut links = None;
+    for key in std::mem::take(&mut decisions.redecided) {
+        let causes = causes(facts, policy, &decisions.changed_chains, state, key, &mut links);
+        if let (Some(causes), Some(FactRecord::Activation(record))) =
+            (causes, facts.record_mut(&key))
         {
-            let touch = match_keys::fact_key(Family::Touch, key.pid, &credited.click_id);
-            found.facts.extend(arrival(state, &touch));
+            record.changed_by = causes;
         }
-        self.add_touches(&redecided, state, &mut found);
-        Some(found.into_causes())
     }
+}
 
-    fn links(&self, state: &BatchState) -> Links {
-        let arrived = state.arrived.iter().filter(|cause| cause.fact.family == Family::Activation);
-        let arrived = arrived.map(|cause| (cause.fact, Some(*cause)));
-        let changed = self.changed_chains.iter().filter(|key| arrival(state, key).is_none());
-        let current = arrived.chain(changed.map(|key| (*key, None)));
-        let current =
-            current.filter_map(|(key, cause)| Some(Link::new(key, self.activation(&key)?, cause)));
-        let superseded = state.superseded_activations.iter();
-        let superseded =
-            superseded.map(|(key, activation)| Link::new(*key, activation, arrival(state, key)));
-        Links::of(current.chain(superseded).collect())
+fn causes<L: Facts>(
+    facts: &FactCache<'_, L>,
+    policy: &Policy,
+    changed_chains: &FactKeySet,
+    state: &BatchState,
+    key: FactKey,
+    links: &mut Option<Links>,
+) -> Option<Causes> {
+    let record = facts.activation(&key)?;
+    let (decision, previous) = (record.decision.as_ref()?, record.previous.as_ref()?);
+    let ids = DeviceIds::new(&record.fact.ids);
+    let redecided = Redecided { key, record, ids, decision, previous };
+    let mut found = Found::default();
+    found.facts.extend(arrival(state, &key));
+    let class = |decision: &Decision| (decision.install_type, decision.original.clone());
+    // If its device ids changed, the activation can have the same class for another reason.
+    if class(decision) != class(previous) || !found.facts.is_empty() {
+        let links = links.get_or_insert_with(|| Links::new(facts, changed_chains, state));
+        found.add_history(&redecided, links);
     }
-
-    fn add_touches(&self, redecided: &Redecided<'_>, state: &BatchState, found: &mut Found) {
-        let Some(app) = self.app(&redecided.key) else { return };
-        let activation = &redecided.record.fact;
-        let can_change = |window: &MatchWindow| {
-            window.newest >= activation.time
-                && [redecided.previous, redecided.decision].into_iter().any(|decision| {
-                    winner::can_change(app, decision, window.tier, window.touch_time)
-                })
-        };
-        let mut near: Vec<&MatchWindow> = Vec::new();
-        let named = device_ids::click_id(&activation.click_id).map(match_keys::by_click_id);
-        for key in redecided.ids.iter().map(match_keys::by_id).chain(named) {
-            found.has_more |= newest(&state.windows.by_key, |it| it, redecided, key, &mut near);
-        }
-        if app.probabilistic {
-            let mut probabilistic: Vec<&ProbabilisticWindow> = Vec::new();
-            for key in match_keys::probabilistic_keys(&activation.device) {
-                let windows = &state.windows.by_probabilistic_key;
-                found.has_more |=
-                    newest(windows, |it| &it.window, redecided, key, &mut probabilistic);
-            }
-            // Touches with ids of the activation's kinds are found by equal ids, or contradict it.
-            probabilistic.retain(|it| !it.kinds.overlaps(redecided.ids.kinds()));
-            near.extend(probabilistic.into_iter().map(|it| &it.window));
-        }
-        near.retain(|window| can_change(window));
-        near.sort_by_key(|window| Reverse(window.touch_time));
-        let arrived =
-            near.into_iter().filter_map(|window| state.arrived.get(window.arrival_index as usize));
-        found.facts.extend(arrived);
-    }
+    let credited = [decision, previous].into_iter().filter_map(|it| it.credit.touch.as_ref());
+    found.facts.extend(credited.filter_map(|credited| {
+        arrival(state, &match_keys::fact_key(Family::Touch, key.pid, &credited.click_id))
+    }));
+    found.add_touches(&redecided, policy, state);
+    Some(found.into_causes())
 }
 
 /// Possible causes of a change, the likeliest first; may contain duplicates.
@@ -176,6 +132,38 @@ impl Found {
         }
     }
 
+    /// Adds the touches of the batch that can match the activation and change its decision, newest first.
+    fn add_touches(&mut self, redecided: &Redecided<'_>, policy: &Policy, state: &BatchState) {
+        let Some(app) = policy.app(redecided.key.pid) else { return };
+        let activation = &redecided.record.fact;
+        let mut near: Vec<&MatchWindow> = Vec::new();
+        let named = device_ids::click_id(&activation.click_id).map(match_keys::by_click_id);
+        for key in redecided.ids.iter().map(match_keys::by_id).chain(named) {
+            self.has_more |= newest(&state.windows.by_key, |it| it, redecided, key, &mut near);
+        }
+        if app.probabilistic {
+            let mut probabilistic: Vec<&ProbabilisticWindow> = Vec::new();
+            for key in match_keys::probabilistic_keys(&activation.device) {
+                let windows = &state.windows.by_probabilistic_key;
+                self.has_more |=
+                    newest(windows, |it| &it.window, redecided, key, &mut probabilistic);
+            }
+            // Touches with ids of the activation's kinds are found by equal ids, or contradict it.
+            probabilistic.retain(|it| !it.kinds.overlaps(redecided.ids.kinds()));
+            near.extend(probabilistic.into_iter().map(|it| &it.window));
+        }
+        near.retain(|window| {
+            let can_change =
+                |decision| winner::can_change(app, decision, window.tier, window.touch_time);
+            window.newest >= activation.time
+                && (can_change(redecided.previous) || can_change(redecided.decision))
+        });
+        near.sort_by_key(|window| Reverse(window.touch_time));
+        let arrived =
+            near.into_iter().filter_map(|window| state.arrived.get(window.arrival_index as usize));
+        self.facts.extend(arrived);
+    }
+
     fn into_causes(self) -> Causes {
         let Self { facts: found, mut has_more } = self;
         let mut facts: Vec<Cause> = Vec::new();
@@ -202,7 +190,21 @@ impl Link {
 }
 
 impl Links {
-    fn of(mut all: Vec<Link>) -> Self {
+    fn new<L: Facts>(
+        facts: &FactCache<'_, L>,
+        changed_chains: &FactKeySet,
+        state: &BatchState,
+    ) -> Self {
+        let arrived = state.arrived.iter().filter(|cause| cause.fact.family == Family::Activation);
+        let arrived = arrived.map(|cause| (cause.fact, Some(*cause)));
+        let changed = changed_chains.iter().filter(|key| arrival(state, key).is_none());
+        let current = arrived.chain(changed.map(|key| (*key, None)));
+        let current = current
+            .filter_map(|(key, cause)| Some(Link::new(key, &facts.activation(&key)?.fact, cause)));
+        let superseded = state.superseded_activations.iter();
+        let superseded =
+            superseded.map(|(key, activation)| Link::new(*key, activation, arrival(state, key)));
+        let mut all: Vec<Link> = current.chain(superseded).collect();
         all.sort_unstable_by(|a, b| (&a.activation_key, a.key).cmp(&(&b.activation_key, b.key)));
         let mut by_id: HashMap<_, Vec<usize>, FixedState> = HashMap::default();
         for (index, link) in all.iter().enumerate() {
@@ -245,7 +247,7 @@ fn newest<'s, T>(
     near: &mut Vec<&'s T>,
 ) -> bool {
     let mut has_more = false;
-    for tier in TIERS {
+    for tier in Tier::ALL.into_iter().rev() {
         let group = (key, redecided.key.pid, tier);
         let end = windows.partition_point(|it| {
             (window(it).group(), window(it).touch_time) < (group, redecided.record.fact.time)

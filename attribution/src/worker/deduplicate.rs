@@ -1,200 +1,205 @@
 //! Decides which message is the fact (the contract's identity rule), and makes facts readable.
 
-use std::collections::HashSet;
-
-use foldhash::fast::FixedState;
-
+use super::Report;
 use super::batch_state::BatchState;
+use super::fact_cache::FactCache;
 use super::match_windows::{MatchWindows, add_windows};
-use super::{BatchContext, Report};
 use crate::facts::device_ids::DeviceIds;
-use crate::facts::event::Fact;
-use crate::facts::keys::{FactKey, MatchKey};
+use crate::facts::event::{EventTime, Fact, Family};
+use crate::facts::keys::{FactKey, FactKeySet, MatchKey};
 use crate::facts::{canonical, match_keys};
 use crate::ledger::index::IndexEntry;
 use crate::ledger::record::{ActivationRecord, EffectRecord, FactRecord, Lookup};
-use crate::ledger::{FactWrite, Ledger};
+use crate::ledger::{FactWrite, Facts, Ledger};
 use crate::rules::classify::InstallChains;
 use crate::rules::policy::{AppPolicy, Policy};
 
-/// Messages of a batch, with the keys of their fact records.
-type Unreconciled = Vec<(FactKey, Fact)>;
-
-impl<L: Ledger> BatchContext<'_, L> {
-    /// Deduplicates the facts against each other and the ledger, and records the new ones. `windows` is a buffer to
-    /// reuse.
-    pub fn deduplicate(
-        &mut self,
-        facts: Vec<Fact>,
-        mut windows: MatchWindows,
-        report: &mut Report,
-    ) -> Result<BatchState, L::Error> {
-        windows.clear();
-        let mut state =
-            BatchState { windows, must_redecide_all: L::SHARED, ..BatchState::default() };
-        let mut pending = self.canonical_messages(facts, report);
-        while !pending.is_empty() {
-            let keys: Vec<FactKey> = pending.iter().map(|(key, _)| *key).collect();
-            let known = self.ledger().lookup(&keys)?;
-            let is_known: Vec<bool> = known.iter().map(|known| *known != Lookup::Missing).collect();
-            let mut conflicting = Vec::new();
-            let mut writes = Vec::with_capacity(keys.len());
-            for ((key, fact), known) in pending.into_iter().zip(known) {
-                let Some(app) = self.app(&key) else { continue };
-                let known = match known {
-                    Lookup::Missing => None,
-                    Lookup::Found(record) => Some((record, Vec::new())),
-                    Lookup::Superseded(record, superseded) => Some((record, superseded)),
-                    Lookup::Tombstone => continue,
-                };
-                if known.as_ref().is_some_and(|(record, _)| !is_same_fact(record, &fact, app)) {
-                    conflicting.push(key);
-                }
-                writes.extend(self.reconcile((key, fact), known, app, &mut state));
-            }
-            let rejected = self.ledger().record(writes)?;
-            let rejected_keys: HashSet<FactKey, FixedState> =
-                rejected.iter().map(|write| write.key).collect();
-            let is_recorded =
-                |key: &FactKey| rejected_keys.is_empty() || !rejected_keys.contains(key);
-            for (key, is_known) in keys.into_iter().zip(is_known) {
-                if is_recorded(&key) {
-                    count(key, is_known, report);
-                }
-            }
-            for key in conflicting.into_iter().filter(is_recorded) {
-                report.admitted_mut(key.family).conflicting += 1;
-            }
-            pending = rejected.into_iter().map(|write| (write.key, write.record.into())).collect();
-        }
-        Ok(state)
-    }
-
-    /// Returns the least message of each id, in key order; the others are counted as redelivered.
-    fn canonical_messages(&self, facts: Vec<Fact>, report: &mut Report) -> Unreconciled {
-        let mut messages: Unreconciled = Vec::with_capacity(facts.len());
-        let of_known_apps = facts.into_iter().filter(|fact| self.policy.app(fact.pid()).is_some());
-        messages.extend(
-            of_known_apps
-                .map(|fact| (match_keys::fact_key(fact.family(), fact.pid(), fact.id()), fact)),
-        );
-        messages.sort_unstable_by_key(|(key, _)| *key);
-        messages.dedup_by(|(key, fact), (kept_key, kept)| {
-            let is_same = key == kept_key;
-            if is_same {
-                let app_key = self.app(key).map_or("", |app| &app.key);
-                let order = canonical::compare(fact, kept, app_key);
-                let admitted = report.admitted_mut(key.family);
-                admitted.redelivered += 1;
-                admitted.conflicting += u64::from(order.is_ne());
-                if order.is_lt() {
-                    std::mem::swap(fact, kept);
-                }
-            }
-            is_same
-        });
-        messages
-    }
-
-    /// Compares a message with the known fact of its id. On a shared store known facts are decided again: if a worker
-    /// crashed between fact and decision, the redelivery completes it.
-    fn reconcile(
-        &mut self,
-        (key, fact): (FactKey, Fact),
-        known: Option<(FactRecord, Vec<Fact>)>,
-        app: &AppPolicy,
-        state: &mut BatchState,
-    ) -> Option<FactWrite> {
-        let Some((known, superseded)) = known else {
-            let arrival_index = state.add_arrival(key, fact.time(), false);
-            let windows = (&mut state.windows, arrival_index, false);
-            let index = index(&fact, self.policy, app, windows);
-            let record = FactRecord::from(fact);
-            self.add_undecided(key, &record, state);
-            return Some(FactWrite {
-                key,
-                bucket_markers: bucket_markers(&record, app),
-                record,
-                index,
-                stale: Vec::new(),
-                outgoing: None,
-            });
-        };
-        let known_fact = Fact::from(known.clone());
-        let is_canonical = self.is_changeable(&key, known_fact.time())
-            && canonical::compare(&fact, &known_fact, &app.key).is_lt();
-        if !is_canonical && !L::SHARED {
-            return None;
-        }
-        let accepted = if is_canonical { &fact } else { &known_fact };
-        let arrival_index = state.add_arrival(key, accepted.time(), true);
-        for fact in superseded {
-            index(&fact, self.policy, app, (&mut state.windows, arrival_index, true));
-            state.add_superseded(key, fact);
-        }
-        let before =
-            index(&known_fact, self.policy, app, (&mut state.windows, arrival_index, true));
-        if !is_canonical {
-            // It is read again after recording: another worker may be deciding on it.
-            state.revisit(std::iter::once(key));
-            return None;
-        }
-        let after = index(&fact, self.policy, app, (&mut state.windows, arrival_index, false));
-        let is_stale =
-            |index_key: &MatchKey| known_fact.time() != fact.time() || !after.contains(index_key);
-        let stale =
-            before.into_iter().filter(is_stale).map(|key| (key, known_fact.time())).collect();
-        let outgoing = L::SHARED.then(|| known_fact.clone());
-        state.add_superseded(key, known_fact);
-        let record = replace(known, fact);
-        self.add_undecided(key, &record, state);
-        Some(FactWrite {
-            key,
-            bucket_markers: bucket_markers(&record, app),
-            record,
-            index: after,
-            stale,
-            outgoing,
-        })
-    }
-
-    /// Adds an activation or effect to the events to decide.
-    fn add_undecided(&mut self, key: FactKey, record: &FactRecord, state: &mut BatchState) {
-        match record {
-            FactRecord::Touch(_) => return,
-            FactRecord::Activation(_) => state.activations.push(key),
-            FactRecord::Effect(_) => state.effects.push(key),
-        }
-        self.insert_record(key, record.clone());
-    }
+/// The known fact of an id.
+struct Known {
+    record: FactRecord,
+    fact: Fact,
+    /// The facts that it replaced in uncommitted batches.
+    superseded: Vec<Fact>,
 }
 
-/// Checks whether the fact of a record equals this one.
-fn is_same_fact(record: &FactRecord, fact: &Fact, app: &AppPolicy) -> bool {
-    canonical::compare(fact, &record.clone().into(), &app.key).is_eq()
+/// Deduplicates the messages against each other and the ledger, and records the new facts.
+pub fn deduplicate<L: Ledger>(
+    facts: &mut FactCache<'_, L>,
+    policy: &Policy,
+    messages: Vec<Fact>,
+    state: &mut BatchState,
+    report: &mut Report,
+) -> Result<(), L::Error> {
+    let mut pending = canonical_messages(policy, messages, report);
+    while !pending.is_empty() {
+        let keys: Vec<FactKey> = pending.iter().map(|(key, _)| *key).collect();
+        let lookups = facts.ledger().lookup(&keys)?;
+        let is_known: Vec<bool> = lookups.iter().map(|found| *found != Lookup::Missing).collect();
+        let mut conflicting = Vec::new();
+        let mut writes = Vec::with_capacity(keys.len());
+        for ((key, message), found) in pending.into_iter().zip(lookups) {
+            let Some(app) = policy.app(key.pid) else { continue };
+            let known = match found {
+                Lookup::Missing => None,
+                Lookup::Found(record) => Some(Known::new(record, Vec::new())),
+                Lookup::Superseded(record, superseded) => Some(Known::new(record, superseded)),
+                Lookup::Tombstone => continue,
+            };
+            let Some(mut known) = known else {
+                writes.push(add_new(facts, policy, app, key, message, state));
+                continue;
+            };
+            let order = canonical::compare(&message, &known.fact, &app.key);
+            conflicting.extend(order.is_ne().then_some(key));
+            if order.is_lt() && facts.is_changeable(app, known.fact.time()) {
+                writes.push(replace(facts, policy, app, key, message, known, state));
+            } else if L::SHARED {
+                // If a worker crashed between fact and decision, the redelivery completes it. The record is read again
+                // after recording: another worker may be deciding on it.
+                add_redelivered(policy, app, key, known.fact.time(), &mut known, state);
+                state.add_undecided([key]);
+            }
+        }
+        let rejected = facts.ledger().record(writes)?;
+        let rejected_keys: FactKeySet = rejected.iter().map(|write| write.key).collect();
+        let is_recorded = |key: &FactKey| rejected_keys.is_empty() || !rejected_keys.contains(key);
+        for (key, is_known) in keys.into_iter().zip(is_known).filter(|(key, _)| is_recorded(key)) {
+            let counts = report.counts_mut(key.family);
+            let count = if is_known { &mut counts.redelivered } else { &mut counts.accepted };
+            *count += 1;
+        }
+        for key in conflicting.into_iter().filter(is_recorded) {
+            report.counts_mut(key.family).conflicting += 1;
+        }
+        pending = rejected.into_iter().map(|write| (write.key, write.record.into())).collect();
+    }
+    Ok(())
 }
 
-fn count(key: FactKey, is_known: bool, report: &mut Report) {
-    let admitted = report.admitted_mut(key.family);
-    if is_known {
-        admitted.redelivered += 1;
-    } else {
-        admitted.accepted += 1;
+/// Returns the least message of each id, in key order; the others are counted as redelivered.
+fn canonical_messages(
+    policy: &Policy,
+    messages: Vec<Fact>,
+    report: &mut Report,
+) -> Vec<(FactKey, Fact)> {
+    let mut keyed = Vec::with_capacity(messages.len());
+    let of_known_apps = messages.into_iter().filter(|fact| policy.app(fact.pid()).is_some());
+    keyed.extend(
+        of_known_apps
+            .map(|fact| (match_keys::fact_key(fact.family(), fact.pid(), fact.id()), fact)),
+    );
+    keyed.sort_unstable_by_key(|(key, _)| *key);
+    keyed.dedup_by(|(key, fact), (kept_key, kept)| {
+        let is_same = key == kept_key;
+        if is_same {
+            let app_key = policy.app(key.pid).map_or("", |app| &app.key);
+            let order = canonical::compare(fact, kept, app_key);
+            let counts = report.counts_mut(key.family);
+            counts.redelivered += 1;
+            counts.conflicting += u64::from(order.is_ne());
+            if order.is_lt() {
+                std::mem::swap(fact, kept);
+            }
+        }
+        is_same
+    });
+    keyed
+}
+
+fn add_new<L: Facts>(
+    facts: &mut FactCache<'_, L>,
+    policy: &Policy,
+    app: &AppPolicy,
+    key: FactKey,
+    message: Fact,
+    state: &mut BatchState,
+) -> FactWrite {
+    let arrival_index = state.add_arrival(key, message.time(), false);
+    let index = index(&message, policy, app, &mut state.windows, arrival_index, false);
+    fact_write(facts, app, key, message.into(), index, state)
+}
+
+/// Replaces the known fact of an id by a lesser message. The current row stays until the new decision; the install
+/// chains are cleared, so that no other activation continues them.
+fn replace<L: Ledger>(
+    facts: &mut FactCache<'_, L>,
+    policy: &Policy,
+    app: &AppPolicy,
+    key: FactKey,
+    message: Fact,
+    mut known: Known,
+    state: &mut BatchState,
+) -> FactWrite {
+    let (arrival_index, before) =
+        add_redelivered(policy, app, key, message.time(), &mut known, state);
+    let after = index(&message, policy, app, &mut state.windows, arrival_index, false);
+    let time = known.fact.time();
+    let is_stale = |key: &MatchKey| time != message.time() || !after.contains(key);
+    let stale = before.into_iter().filter(is_stale).map(|key| (key, time)).collect();
+    let outgoing = L::SHARED.then(|| known.fact.clone());
+    state.add_superseded(key, known.fact);
+    let record = match (known.record, message) {
+        (FactRecord::Activation(record), Fact::Activation(fact)) => {
+            let chains = InstallChains::default();
+            FactRecord::Activation(Box::new(ActivationRecord { fact: *fact, chains, ..*record }))
+        }
+        (FactRecord::Effect(record), Fact::Effect(fact)) => {
+            FactRecord::Effect(Box::new(EffectRecord { fact: *fact, ..*record }))
+        }
+        (_, fact) => FactRecord::from(fact),
+    };
+    FactWrite { stale, outgoing, ..fact_write(facts, app, key, record, after, state) }
+}
+
+/// Adds the arrival of a message with a known id, and everything that the known facts of that id can change. Returns
+/// the index in [`BatchState::arrived`], and the keys of the current fact.
+fn add_redelivered(
+    policy: &Policy,
+    app: &AppPolicy,
+    key: FactKey,
+    time: EventTime,
+    known: &mut Known,
+    state: &mut BatchState,
+) -> (u32, Vec<MatchKey>) {
+    let arrival_index = state.add_arrival(key, time, true);
+    for fact in std::mem::take(&mut known.superseded) {
+        index(&fact, policy, app, &mut state.windows, arrival_index, true);
+        state.add_superseded(key, fact);
     }
+    (arrival_index, index(&known.fact, policy, app, &mut state.windows, arrival_index, true))
+}
+
+/// Returns the write of a new fact, and adds an activation or effect to the events to decide.
+fn fact_write<L: Facts>(
+    facts: &mut FactCache<'_, L>,
+    app: &AppPolicy,
+    key: FactKey,
+    record: FactRecord,
+    index: Vec<MatchKey>,
+    state: &mut BatchState,
+) -> FactWrite {
+    state.add_undecided([key]);
+    if key.family != Family::Touch {
+        facts.insert(key, record.clone());
+    }
+    let bucket_markers = bucket_markers(&record, app);
+    FactWrite { key, record, index, bucket_markers, stale: Vec::new(), outgoing: None }
 }
 
 /// Returns the keys under which a fact is indexed. For a touch, also adds the match windows in which it can change
-/// activations, with its index in `arrived` and whether it is removed; one too many does no harm.
+/// activations; one too many does no harm.
 fn index(
     fact: &Fact,
     policy: &Policy,
     app: &AppPolicy,
-    (windows, arrival_index, is_removed): (&mut MatchWindows, u32, bool),
+    windows: &mut MatchWindows,
+    arrival_index: u32,
+    is_removed: bool,
 ) -> Vec<MatchKey> {
     match fact {
         Fact::Touch(touch) => {
             let ids = DeviceIds::new(&touch.ids);
-            add_windows(windows, (touch, &ids), policy, app, (arrival_index, is_removed));
+            add_windows(windows, touch, &ids, policy, app, arrival_index, is_removed);
             match_keys::touch_index(touch, &ids, app.probabilistic)
         }
         Fact::Activation(activation) => {
@@ -218,17 +223,8 @@ fn bucket_markers(record: &FactRecord, app: &AppPolicy) -> Vec<(MatchKey, IndexE
     }
 }
 
-/// Returns the record with another fact. The current row stays until the new decision; the install chains are
-/// cleared, so that no other activation continues them.
-fn replace(known: FactRecord, fact: Fact) -> FactRecord {
-    match (known, fact) {
-        (FactRecord::Activation(record), Fact::Activation(fact)) => {
-            let chains = InstallChains::default();
-            FactRecord::Activation(Box::new(ActivationRecord { fact: *fact, chains, ..*record }))
-        }
-        (FactRecord::Effect(record), Fact::Effect(fact)) => {
-            FactRecord::Effect(Box::new(EffectRecord { fact: *fact, ..*record }))
-        }
-        (_, fact) => FactRecord::from(fact),
+impl Known {
+    fn new(record: FactRecord, superseded: Vec<Fact>) -> Self {
+        Self { fact: record.clone().into(), record, superseded }
     }
 }

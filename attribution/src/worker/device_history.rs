@@ -4,28 +4,27 @@ use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
 
-use super::BatchContext;
-use super::batch_context::{NEXT_PAGE, scan};
+use super::fact_cache::{FactCache, NEXT_PAGE, scan};
 use crate::facts::device_ids::{DeviceId, DeviceIds};
 use crate::facts::event::{Activation, EventTime, Family, Pid};
-use crate::facts::keys::FactKey;
+use crate::facts::keys::{FactKey, FactKeyMap};
 use crate::facts::match_keys;
 use crate::ledger::Facts;
 use crate::ledger::index::{IndexEntry, Scan};
 use crate::ledger::record::FactRecord;
-use crate::rules::classify::{ActivationKey, InstallChain};
+use crate::rules::classify::ActivationKey;
 
 /// The device ids whose activations were requested, and what was read of each.
 #[derive(Default)]
 pub struct DeviceHistory {
     lists: HashMap<ListKey, List, FixedState>,
-    ids: HashMap<FactKey, DeviceIds, FixedState>,
+    ids: FactKeyMap<DeviceIds>,
 }
 
 pub type ListKey = (Pid, DeviceId);
 
 /// The activations with one device id, as far as they are read.
-pub struct List {
+struct List {
     scan: Scan,
     /// Newest first.
     found: Vec<HistoryEntry>,
@@ -44,9 +43,9 @@ pub struct HistoryEntry {
 
 impl DeviceHistory {
     /// Requests the activations that follow one on a device, and the last one before it.
-    pub fn request_followers(&mut self, key: &FactKey, activation: &Activation) {
+    pub fn request_followers(&mut self, activation: &Activation) {
         let ids = DeviceIds::new(&activation.ids);
-        self.request(key.pid, &ids, EventTime::MAX, activation.time);
+        self.request(activation.pid, &ids, EventTime::MAX, activation.time);
     }
 
     /// Requests the activations before one.
@@ -78,14 +77,48 @@ impl DeviceHistory {
         }
     }
 
-    pub fn request_page(&mut self, key: &ListKey) {
-        if let Some(list) = self.lists.get_mut(key) {
-            list.is_requested = !list.is_read;
+    /// Requests the next page of each list.
+    pub fn request_pages(&mut self, keys: &[ListKey]) {
+        for key in keys {
+            if let Some(list) = self.lists.get_mut(key) {
+                list.is_requested = !list.is_read;
+            }
         }
     }
 
-    pub fn list(&self, pid: Pid, id: &DeviceId) -> Option<&List> {
-        self.lists.get(&(pid, id.clone()))
+    /// Reads pages of all requested lists until no request is open.
+    pub fn read<L: Facts>(&mut self, facts: &mut FactCache<'_, L>) -> Result<(), L::Error> {
+        loop {
+            let mut lists: Vec<(&ListKey, &mut List)> =
+                self.lists.iter_mut().filter(|(_, list)| list.is_requested).collect();
+            if lists.is_empty() {
+                return Ok(());
+            }
+            let scans: Vec<Scan> = lists.iter().map(|(_, list)| list.scan).collect();
+            let pages = facts.ledger().scan(&scans)?;
+            facts.load(pages.iter().flatten().map(|entry| entry.fact))?;
+            for (((_, id), list), page) in lists.iter_mut().zip(pages) {
+                let found = page.iter().filter_map(|entry| {
+                    let activation = &facts.at(entry).and_then(FactRecord::activation)?.fact;
+                    let new = || DeviceIds::new(&activation.ids);
+                    let has_id = self.ids.entry(entry.fact).or_insert_with(new).contains(id);
+                    has_id.then(|| HistoryEntry {
+                        activation_key: ActivationKey::of(activation),
+                        key: entry.fact,
+                    })
+                });
+                let found = found.collect();
+                list.add_page(&page, found);
+            }
+        }
+    }
+
+    /// Returns the activations with an id before another one, newest first, as far as none is missing.
+    pub fn before(&self, pid: Pid, id: &DeviceId, than: &ActivationKey) -> EntriesBefore<'_> {
+        match self.lists.get(&(pid, id.clone())) {
+            Some(list) => list.before(than),
+            None => EntriesBefore { known: &[], is_complete: true },
+        }
     }
 
     pub fn ids(&self, key: &FactKey) -> Option<&DeviceIds> {
@@ -104,9 +137,8 @@ impl DeviceHistory {
 }
 
 impl List {
-    /// Returns the entries before an activation, newest first, as far as none is missing.
-    pub fn before(&self, activation_key: &ActivationKey) -> EntriesBefore<'_> {
-        let start = self.found.partition_point(|entry| entry.activation_key >= *activation_key);
+    fn before(&self, than: &ActivationKey) -> EntriesBefore<'_> {
+        let start = self.found.partition_point(|entry| entry.activation_key >= *than);
         let end = match self.read_down_to() {
             Some(floor) => self.found.partition_point(|entry| entry.activation_key.time > floor),
             None => self.found.len(),
@@ -137,59 +169,8 @@ impl List {
 }
 
 /// The part of a list before an activation.
-#[derive(Clone, Copy)]
 pub struct EntriesBefore<'a> {
     pub known: &'a [HistoryEntry],
     /// No older activations exist beyond `known`.
     pub is_complete: bool,
-}
-
-impl<L: Facts> BatchContext<'_, L> {
-    /// Reads pages of all requested lists until no request is open.
-    pub fn read_history(&mut self, history: &mut DeviceHistory) -> Result<(), L::Error> {
-        loop {
-            let mut lists: Vec<(&ListKey, &mut List)> =
-                history.lists.iter_mut().filter(|(_, list)| list.is_requested).collect();
-            if lists.is_empty() {
-                return Ok(());
-            }
-            let scans: Vec<Scan> = lists.iter().map(|(_, list)| list.scan).collect();
-            let pages = self.ledger().scan(&scans)?;
-            self.load(pages.iter().flatten().map(|entry| entry.fact))?;
-            for ((key, list), page) in lists.iter_mut().zip(pages) {
-                let found = page.iter().filter_map(|entry| {
-                    let entry = self.history_entry(entry)?;
-                    let ids =
-                        history.ids.entry(entry.key).or_insert_with(|| self.ids_of(&entry.key));
-                    ids.contains(&key.1).then_some(entry)
-                });
-                let found = found.collect();
-                list.add_page(&page, found);
-            }
-        }
-    }
-
-    fn history_entry(&self, entry: &IndexEntry) -> Option<HistoryEntry> {
-        let FactRecord::Activation(record) = self.at(entry)? else { return None };
-        Some(HistoryEntry { activation_key: ActivationKey::of(&record.fact), key: entry.fact })
-    }
-
-    fn ids_of(&self, key: &FactKey) -> DeviceIds {
-        match self.record(key) {
-            Some(FactRecord::Activation(record)) => DeviceIds::new(&record.fact.ids),
-            _ => DeviceIds::default(),
-        }
-    }
-
-    /// Returns the index and the chain of one id of an activation that end with that activation; `None` if it was
-    /// never decided.
-    pub fn chain_at(
-        &self,
-        history: &DeviceHistory,
-        key: &FactKey,
-        id: &DeviceId,
-    ) -> Option<(u8, &InstallChain)> {
-        let FactRecord::Activation(record) = self.record(key)? else { return None };
-        record.chains.at(history.ids(key)?.position(id)?)
-    }
 }

@@ -10,21 +10,21 @@ use crate::rules::policy::{AppPolicy, Policy};
 /// The ranges of activations that can be credited to the batch's touches.
 #[derive(Debug, Default)]
 pub struct MatchWindows {
-    pub(super) by_key: Vec<MatchWindow>,
-    pub(super) by_probabilistic_key: Vec<ProbabilisticWindow>,
+    pub by_key: Vec<MatchWindow>,
+    pub by_probabilistic_key: Vec<ProbabilisticWindow>,
 }
 
 /// The activations that a touch can match by one key.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct MatchWindow {
+pub struct MatchWindow {
     pub pid: Pid,
     /// The index of the touch in `BatchState::arrived`.
-    pub(super) arrival_index: u32,
+    pub arrival_index: u32,
     pub key: MatchKey,
     /// The tier of the touch if it matches an activation by this key.
-    pub(super) tier: Tier,
-    pub(super) touch_time: EventTime,
-    pub(super) newest: EventTime,
+    pub tier: Tier,
+    pub touch_time: EventTime,
+    pub newest: EventTime,
     /// The time of the last activation that can be credited to this touch or an older one of its group, or that a
     /// removed touch frees for another. For later activations the touch only counts as a click.
     pub candidate_until: EventTime,
@@ -32,10 +32,10 @@ pub(super) struct MatchWindow {
 
 /// The activations that a touch can match by a probabilistic key: those that have ids of none of its kinds.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ProbabilisticWindow {
+pub struct ProbabilisticWindow {
     /// The window, with the probabilistic key as its key.
-    pub(super) window: MatchWindow,
-    pub(super) kinds: IdKindSet,
+    pub window: MatchWindow,
+    pub kinds: IdKindSet,
 }
 
 impl MatchWindows {
@@ -46,7 +46,7 @@ impl MatchWindows {
 }
 
 impl MatchWindow {
-    pub(super) fn group(&self) -> (MatchKey, Pid, Tier) {
+    pub fn group(&self) -> (MatchKey, Pid, Tier) {
         (self.key, self.pid, self.tier)
     }
 }
@@ -63,10 +63,12 @@ impl ProbabilisticWindow {
 /// `arrival_index` is the touch's index in `BatchState::arrived`.
 pub fn add_windows(
     windows: &mut MatchWindows,
-    (touch, ids): (&Touch, &DeviceIds),
+    touch: &Touch,
+    ids: &DeviceIds,
     policy: &Policy,
     app: &AppPolicy,
-    (arrival_index, is_removed): (u32, bool),
+    arrival_index: u32,
+    is_removed: bool,
 ) {
     let window = |key, (candidate_until, newest), is_probabilistic| {
         let tier = Tier::of(touch.kind, is_probabilistic);

@@ -4,22 +4,28 @@
 //! facts, and written if it differs. So the outcome depends on the set of facts alone, and if two workers receive two
 //! facts of one device at the same time, at least one of them sees both.
 //!
-//! The steps, one module each: `deduplicate` decides which message is the fact, `affected` finds what can change,
-//! `classify_batch` classifies activations (over `device_history`), `decide_activations` (over `touch_search`) and
-//! `decide_effects` decide, and `change_causes` finds what can have changed a decision. `recompute` decides stored
-//! events again. `batch_context` holds what the batch has loaded, `batch_state` what the steps pass on.
+//! The steps are functions, one module each: `deduplicate` decides which message is the fact, `affected` finds what
+//! can change, `classify_batch` classifies activations (`continue_chains` over `device_history`), `decide_activations`
+//! (`pending_decision` over `touch_search`, and `prune_touches`) and `decide_effects` decide, and `change_causes` finds
+//! what can have changed a decision. `recompute` decides stored events again.
+//!
+//! They work on three values: the `FactCache` has the records that were loaded, the `BatchState` what the facts of the
+//! batch can change, and the `Decisions` what is to be written. A signature shows which of them a step changes.
 
 mod affected;
-pub(crate) mod batch_context;
 mod batch_state;
 mod change_causes;
-mod classify_batch;
+pub(crate) mod classify_batch;
+mod continue_chains;
 mod decide_activations;
 mod decide_effects;
+mod decisions;
 mod deduplicate;
 mod device_history;
+pub(crate) mod fact_cache;
 mod match_windows;
-mod prune_touches;
+pub(crate) mod pending_decision;
+pub(crate) mod prune_touches;
 mod recompute;
 pub(crate) mod touch_search;
 
@@ -27,13 +33,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::facts::event::{Fact, Family};
-use crate::facts::keys::FactKey;
 use crate::ledger::record::CurrentRow;
 use crate::ledger::{DecisionWrite, Ledger, Progress};
 use crate::rules::policy::Policy;
 use crate::rules::row::Status;
-pub(crate) use batch_context::BatchContext;
+use affected::{affected_effects, touched_activations};
 use batch_state::BatchState;
+use change_causes::note_causes;
+use classify_batch::classify;
+use decide_activations::decide_activations;
+use decide_effects::{decide_effects, decide_effects_with_fresh_activations};
+use decisions::Decisions;
+use deduplicate::deduplicate;
+use fact_cache::FactCache;
 use match_windows::MatchWindows;
 pub use recompute::{Recomputed, recompute, recompute_with_followers};
 
@@ -92,17 +104,17 @@ impl<L: Ledger> Worker<L> {
     /// are skipped; the caller must not pass them.
     pub fn process(&mut self, batch: Batch) -> Result<Report, L::Error> {
         let (mut report, nothing) = (Report::default(), Progress::default());
-        let windows = std::mem::take(&mut self.windows);
-        let mut context = BatchContext::new(&mut self.ledger, &self.policy);
-        let mut state = context.deduplicate(batch.facts, windows, &mut report)?;
-        context.concurrent.covers_all = state.must_redecide_all;
+        let mut state = BatchState::new(std::mem::take(&mut self.windows), L::SHARED);
+        let mut decisions = Decisions::new(L::SHARED);
+        let facts = &mut FactCache::new(&mut self.ledger);
+        deduplicate(facts, &self.policy, batch.facts, &mut state, &mut report)?;
         loop {
-            let writes = context.decide_all(&mut state)?;
+            let writes = decide_all(facts, &self.policy, &mut decisions, &mut state)?;
             let is_last = !L::SHARED || writes.is_empty();
             let changes: Vec<_> =
                 writes.iter().map(|write| (write.key, status_change(write))).collect();
-            let conflicts =
-                context.commit(writes, if is_last { &batch.progress } else { &nothing })?;
+            let progress = if is_last { &batch.progress } else { &nothing };
+            let conflicts = decisions.commit(facts, writes, progress)?;
             for (key, change) in &changes {
                 if let Some(change) = change
                     && !conflicts.contains(key)
@@ -114,10 +126,35 @@ impl<L: Ledger> Worker<L> {
                 self.windows = state.windows;
                 return Ok(report);
             }
-            state.revisit(changes.into_iter().map(|(key, _)| key));
-            context.clear();
+            state.add_undecided(changes.into_iter().map(|(key, _)| key));
+            facts.clear();
+            decisions.clear();
         }
     }
+}
+
+/// Decides everything that the recorded facts can change.
+fn decide_all<L: Ledger>(
+    facts: &mut FactCache<'_, L>,
+    policy: &Policy,
+    decisions: &mut Decisions,
+    state: &mut BatchState,
+) -> Result<Vec<DecisionWrite>, L::Error> {
+    let touched = touched_activations(facts, policy, state)?;
+    let classified = classify(facts, policy, decisions, state)?;
+    let changed = decide_activations(facts, policy, decisions, state, &classified, touched)?;
+    note_causes(facts, policy, decisions, state);
+    if L::SHARED && !decisions.is_empty() {
+        // Effects follow after these are committed: a commit that lost a race would leave them outdated.
+        return Ok(decisions.take(facts));
+    }
+    let effects = affected_effects(facts, policy, state, &classified, &changed)?;
+    if L::SHARED {
+        decide_effects_with_fresh_activations(facts, policy, decisions, &effects)?;
+    } else {
+        decide_effects(facts, policy, decisions, &effects)?;
+    }
+    Ok(decisions.take(facts))
 }
 
 /// Returns the status before and after, if the row differs from the one that it replaces.
@@ -139,46 +176,11 @@ impl Report {
         }
     }
 
-    fn admitted_mut(&mut self, family: Family) -> &mut Admitted {
+    fn counts_mut(&mut self, family: Family) -> &mut Admitted {
         match family {
             Family::Touch => &mut self.touches,
             Family::Activation => &mut self.activations,
             Family::Effect => &mut self.effects,
         }
-    }
-}
-
-impl<L: Ledger> BatchContext<'_, L> {
-    fn decide_all(&mut self, state: &mut BatchState) -> Result<Vec<DecisionWrite>, L::Error> {
-        let touched = self.touched_activations(state)?;
-        let classified = self.classify(state)?;
-        let changed = self.decide_activations(state, &classified, touched)?;
-        self.note_causes(state);
-        if L::SHARED && self.has_decided() {
-            // Effects follow after these are committed: a commit that lost a race would leave them outdated.
-            return Ok(self.take_decisions());
-        }
-        let effects = self.affected_effects(state, &classified, &changed)?;
-        if L::SHARED {
-            self.decide_effects_with_fresh_activations(effects)?;
-        } else {
-            self.decide_effects(effects)?;
-        }
-        Ok(self.take_decisions())
-    }
-
-    /// Reads the activations of each effect after the effect itself. So a decision from activations that another
-    /// worker has changed in between is compared with an effect record from before that change, and is rejected at
-    /// commit.
-    fn decide_effects_with_fresh_activations(
-        &mut self,
-        effects: Vec<FactKey>,
-    ) -> Result<(), L::Error> {
-        for chunk in effects.chunks(decide_effects::BATCH_SIZE) {
-            self.load(chunk.iter().copied())?;
-            self.retain_records(|key| key.family == Family::Effect);
-            self.decide_effects(chunk.to_vec())?;
-        }
-        Ok(())
     }
 }

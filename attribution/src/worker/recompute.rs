@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::BatchContext;
 use super::batch_state::BatchState;
-use super::classify_batch::Classified;
+use super::classify_batch::{classify, classify_alone};
+use super::decide_activations::{decide_pending, pending_decisions};
+use super::decide_effects::decide_effects;
+use super::decisions::Decisions;
+use super::fact_cache::FactCache;
 use crate::facts::keys::FactKey;
 use crate::ledger::record::{Causes, FactRecord};
 use crate::ledger::{DecisionWrite, Facts};
@@ -46,7 +49,7 @@ pub fn recompute<L: Facts>(
     policy: &Policy,
     events: &[FactKey],
 ) -> Result<Vec<Recomputed>, L::Error> {
-    decide(facts, policy, events, |context, state| context.classify_alone(&state.activations))
+    decide(facts, policy, events, false)
 }
 
 /// Like [`recompute`], and also recomputes the activations that follow these on a device and get another class.
@@ -55,30 +58,45 @@ pub fn recompute_with_followers<L: Facts>(
     policy: &Policy,
     events: &[FactKey],
 ) -> Result<Vec<Recomputed>, L::Error> {
-    decide(facts, policy, events, |context, state| context.classify(state))
+    decide(facts, policy, events, true)
 }
 
-fn decide<'a, L: Facts>(
-    facts: &'a mut L,
-    policy: &'a Policy,
+fn decide<L: Facts>(
+    facts: &mut L,
+    policy: &Policy,
     events: &[FactKey],
-    classify: impl FnOnce(&mut BatchContext<'a, L>, &BatchState) -> Result<Vec<Classified>, L::Error>,
+    with_followers: bool,
 ) -> Result<Vec<Recomputed>, L::Error> {
-    let mut context = BatchContext::new(facts, policy);
-    let known = events.iter().copied().filter(|key| policy.app(key.pid).is_some());
-    let mut state = BatchState::default();
-    state.revisit(known);
-    context.load(state.activations.iter().chain(&state.effects).copied())?;
+    let facts = &mut FactCache::new(facts);
+    let (mut state, mut decisions) = (BatchState::default(), Decisions::default());
+    state.add_undecided(events.iter().copied().filter(|key| policy.app(key.pid).is_some()));
+    facts.load(state.activations.iter().chain(&state.effects).copied())?;
     let mut stored: BTreeMap<FactKey, FactRecord> = BTreeMap::new();
     for key in state.activations.iter().chain(&state.effects) {
-        stored.extend(context.forget_decision(key).map(|record| (*key, record)));
+        stored.extend(forget_decision(facts, key).map(|record| (*key, record)));
     }
-    let classified = classify(&mut context, &state)?;
-    let pending_decisions = context.pending_decisions(&state, &classified, Vec::new());
-    context.decide_pending(pending_decisions)?;
-    context.decide_effects(std::mem::take(&mut state.effects))?;
-    let decided = context.take_decisions().into_iter();
+    let classified = if with_followers {
+        classify(facts, policy, &mut decisions, &state)?
+    } else {
+        classify_alone(facts, policy, &mut decisions, &state.activations)?
+    };
+    let pending = pending_decisions(facts, policy, &mut decisions, &state, &classified, Vec::new());
+    decide_pending(facts, &mut decisions, pending)?;
+    decide_effects(facts, policy, &mut decisions, &state.effects)?;
+    let decided = decisions.take(facts).into_iter();
     Ok(decided.map(|write| with_stored(stored.remove(&write.key), write)).collect())
+}
+
+/// Makes a loaded event undecided. Returns its record as stored.
+fn forget_decision<L: Facts>(facts: &mut FactCache<'_, L>, key: &FactKey) -> Option<FactRecord> {
+    let record = facts.record_mut(key)?;
+    let stored = record.clone();
+    match record {
+        FactRecord::Touch(_) => return None,
+        FactRecord::Activation(record) => record.current_row = None,
+        FactRecord::Effect(record) => record.current_row = None,
+    }
+    Some(stored)
 }
 
 fn with_stored(stored: Option<FactRecord>, mut write: DecisionWrite) -> Recomputed {

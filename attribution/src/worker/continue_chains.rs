@@ -1,0 +1,224 @@
+//! Continues the install chains of a device with one more activation.
+//!
+//! Every activation keeps the install chains that end with it, one per device id, so the next activation of the
+//! device continues from the last one, however many there were. Only if the ids of one activation have different
+//! chains must these be merged: from the oldest activation that the largest chain lacks.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::device_history::{DeviceHistory, EntriesBefore, HistoryEntry, ListKey};
+use super::fact_cache::FactCache;
+use crate::facts::device_ids::{DeviceId, DeviceIds};
+use crate::facts::keys::{FactKey, FactKeySet};
+use crate::ledger::Facts;
+use crate::rules::classify::{ActivationKey, Class, InstallChain, InstallChains};
+use crate::rules::policy::{AppPolicy, Policy};
+
+/// An activation that is being classified.
+pub struct PendingActivation<'a, L> {
+    facts: &'a FactCache<'a, L>,
+    history: &'a DeviceHistory,
+    /// Activations that are blocked themselves.
+    waiting: &'a FactKeySet,
+    app: &'a AppPolicy,
+    ids: &'a DeviceIds,
+    activation_key: ActivationKey,
+}
+
+/// Why an activation cannot be classified yet.
+#[derive(Default)]
+pub struct Blocked {
+    /// Lists of which the next page must be read.
+    pub lists: Vec<ListKey>,
+    /// Earlier activations of the device that another worker has recorded and not decided yet.
+    pub undecided: Vec<FactKey>,
+}
+
+/// The last activation before another one with one of its ids, and the index of that id's chain.
+type Source = (FactKey, u8);
+
+impl<'a, L: Facts> PendingActivation<'a, L> {
+    /// Returns `None` if the activation is not loaded, or not requested from the history.
+    pub fn new(
+        facts: &'a FactCache<'a, L>,
+        policy: &'a Policy,
+        history: &'a DeviceHistory,
+        waiting: &'a FactKeySet,
+        key: FactKey,
+    ) -> Option<Self> {
+        let activation_key = ActivationKey::of(&facts.activation(&key)?.fact);
+        let (app, ids) = (policy.app(key.pid)?, history.ids(&key)?);
+        Some(Self { facts, history, waiting, app, ids, activation_key })
+    }
+
+    /// Returns the class of the activation and the chains that end with it.
+    pub fn classify(&self) -> Result<(Class, InstallChains), Blocked> {
+        let sources = self.sources()?;
+        let before = self.chain_after(&sources)?;
+        Ok((self.step(before.as_ref()).1, self.chains(&sources)?))
+    }
+
+    /// Returns the chain over all earlier activations with any of its ids.
+    pub fn chain_before(&self) -> Result<Option<InstallChain>, Blocked> {
+        self.chain_after(&self.sources()?)
+    }
+
+    fn step(&self, before: Option<&InstallChain>) -> (InstallChain, Class) {
+        InstallChain::step(before, self.app, self.activation_key.clone())
+    }
+
+    /// Returns, per id of the activation, the activation just before it.
+    fn sources(&self) -> Result<Vec<Option<Source>>, Blocked> {
+        let (mut sources, mut blocked) = (Vec::new(), None::<Blocked>);
+        for id in self.ids.iter() {
+            match self.source(id) {
+                Ok(source) => sources.push(source),
+                Err(other) => blocked.get_or_insert_default().add(other),
+            }
+        }
+        blocked.map_or(Ok(sources), Err)
+    }
+
+    fn source(&self, id: &DeviceId) -> Result<Option<Source>, Blocked> {
+        let last = self.last_before(id, &self.activation_key)?;
+        last.map(|last| Ok((last.key, self.chain(&last.key, id)?.0))).transpose()
+    }
+
+    /// Returns the chain over the activations of all sources.
+    fn chain_after(&self, sources: &[Option<Source>]) -> Result<Option<InstallChain>, Blocked> {
+        let mut distinct: Vec<(Source, &DeviceId)> = Vec::new();
+        for (source, id) in sources.iter().zip(self.ids.iter()) {
+            if let Some(source) = source
+                && !distinct.iter().any(|(known, _)| known == source)
+            {
+                distinct.push((*source, id));
+            }
+        }
+        match distinct.as_slice() {
+            [] => Ok(None),
+            [(source, id)] => Ok(Some(self.chain(&source.0, id)?.1.clone())),
+            _ => self.merged_chain(distinct.into_iter().map(|(_, id)| id).collect()),
+        }
+    }
+
+    /// Returns each id's chain with the activation added.
+    fn chains(&self, sources: &[Option<Source>]) -> Result<InstallChains, Blocked> {
+        let mut chains = InstallChains::default();
+        let mut indexes: BTreeMap<Option<Source>, u8> = BTreeMap::new();
+        for (source, id) in sources.iter().zip(self.ids.iter()) {
+            let next = u8::try_from(chains.chains.len()).unwrap_or(u8::MAX);
+            let index = *indexes.entry(*source).or_insert(next);
+            if index == next {
+                let before = match source {
+                    Some((last, _)) => Some(self.chain(last, id)?.1),
+                    None => None,
+                };
+                chains.chains.push(self.step(before).0);
+            }
+            chains.places.push(index);
+        }
+        if chains.chains.len() < 2 {
+            chains.places.clear();
+        }
+        Ok(chains)
+    }
+
+    /// Returns the chain over the activations of several ids together.
+    fn merged_chain(&self, mut ids: Vec<&DeviceId>) -> Result<Option<InstallChain>, Blocked> {
+        // The id with the most activations most likely has all of them.
+        ids.sort_by_key(|id| Reverse(self.before(id, &self.activation_key).known.len()));
+        let mut blocked = Blocked::default();
+        for main_id in &ids {
+            match self.merged_chain_along(main_id, &ids) {
+                Ok(chain) => return Ok(chain),
+                Err(other) => blocked.add(other),
+            }
+        }
+        Err(blocked)
+    }
+
+    /// Merges the activations of the other ids into the chain of the main id.
+    fn merged_chain_along(
+        &self,
+        main_id: &DeviceId,
+        ids: &[&DeviceId],
+    ) -> Result<Option<InstallChain>, Blocked> {
+        let mut entries: Vec<&HistoryEntry> = Vec::new();
+        for id in ids.iter().filter(|id| **id != main_id) {
+            self.add_missing(main_id, id, &mut entries)?;
+        }
+        let start = entries.iter().map(|missing| &missing.activation_key).min().cloned();
+        let start = start.unwrap_or_else(|| self.activation_key.clone());
+        let mut chain = match self.last_before(main_id, &start)? {
+            Some(last) => Some(self.chain(&last.key, main_id)?.1.clone()),
+            None => None,
+        };
+        let along = self.before(main_id, &self.activation_key).known;
+        entries.extend(along.iter().take_while(|entry| entry.activation_key > start));
+        entries.sort_unstable();
+        entries.dedup();
+        for entry in entries {
+            let key = entry.activation_key.clone();
+            chain = Some(InstallChain::step(chain.as_ref(), self.app, key).0);
+        }
+        Ok(chain)
+    }
+
+    /// Adds the activations that have `id` but not the main id.
+    fn add_missing(
+        &self,
+        main_id: &DeviceId,
+        id: &DeviceId,
+        missing: &mut Vec<&'a HistoryEntry>,
+    ) -> Result<(), Blocked> {
+        let before = self.before(id, &self.activation_key);
+        for entry in before.known {
+            if !self.history.ids(&entry.key).is_some_and(|ids| ids.contains(main_id)) {
+                missing.push(entry);
+            } else if self.chain(&entry.key, main_id)?.0 == self.chain(&entry.key, id)?.0 {
+                // From here back both ids have the same activations.
+                return Ok(());
+            }
+        }
+        if before.is_complete { Ok(()) } else { Err(self.unread(id)) }
+    }
+
+    /// Returns the chain of an id that ends with an activation, and its index.
+    fn chain(&self, key: &FactKey, id: &DeviceId) -> Result<(u8, &'a InstallChain), Blocked> {
+        if self.waiting.contains(key) {
+            return Err(Blocked::default());
+        }
+        let position = self.history.ids(key).and_then(|ids| ids.position(id));
+        let chains = self.facts.activation(key).map(|record| &record.chains);
+        let chain = chains.zip(position).and_then(|(chains, position)| chains.at(position));
+        chain.ok_or_else(|| Blocked { undecided: vec![*key], ..Blocked::default() })
+    }
+
+    fn before(&self, id: &DeviceId, than: &ActivationKey) -> EntriesBefore<'a> {
+        self.history.before(self.app.pid, id, than)
+    }
+
+    fn last_before(
+        &self,
+        id: &DeviceId,
+        than: &ActivationKey,
+    ) -> Result<Option<&'a HistoryEntry>, Blocked> {
+        let before = self.before(id, than);
+        match before.known.first() {
+            None if !before.is_complete => Err(self.unread(id)),
+            last => Ok(last),
+        }
+    }
+
+    fn unread(&self, id: &DeviceId) -> Blocked {
+        Blocked { lists: vec![(self.app.pid, id.clone())], ..Blocked::default() }
+    }
+}
+
+impl Blocked {
+    fn add(&mut self, other: Self) {
+        self.lists.extend(other.lists);
+        self.undecided.extend(other.undecided);
+    }
+}

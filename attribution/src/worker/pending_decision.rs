@@ -1,0 +1,260 @@
+//! Activations that are being decided: the touches read so far, and the searches for more.
+//!
+//! Touches are read newest first, page by page, for many activations at once, until each decision is final.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::fact_cache::{FactCache, PAGE};
+use super::touch_search::{
+    TouchSearch, id_searches, marker_scans, probabilistic_search, read_pages,
+};
+use crate::facts::device_ids::{self, DeviceIds};
+use crate::facts::event::{EventTime, Family, Touch};
+use crate::facts::keys::{FactKey, MatchKey};
+use crate::facts::match_keys::{self, PlacedClass};
+use crate::ledger::Facts;
+use crate::rules::candidate::Subject;
+use crate::rules::classify::Class;
+use crate::rules::policy::{AppPolicy, Policy};
+use crate::rules::winner::{self, Decision, Evidence};
+
+/// `read_newest` reads one in this many open searches at a time: those that have reached least far back.
+const OPEN_SEARCHES_PER_READ: usize = 8;
+/// Maximum number of probabilistic searches of an activation that is read together with others.
+const PROBABILISTIC_SEARCHES_MAX: usize = 32;
+/// Size of the first pages of an activation's probabilistic searches together; each reads at least one entry.
+const PROBABILISTIC_FIRST_READ: usize = 256;
+
+/// An activation that is being decided.
+pub struct PendingDecision<'p> {
+    policy: &'p Policy,
+    app: &'p AppPolicy,
+    pub key: FactKey,
+    pub class: Class,
+    pub has_new_chains: bool,
+    pub ids: DeviceIds,
+    /// The decision, if no touch can matter.
+    pub without_touches: Option<Decision>,
+    searches: Vec<TouchSearch>,
+    /// The touches read so far, with their ids.
+    pub touches: BTreeMap<FactKey, DeviceIds>,
+}
+
+impl<'p> PendingDecision<'p> {
+    pub fn new<L: Facts>(
+        facts: &FactCache<'_, L>,
+        policy: &'p Policy,
+        key: FactKey,
+        class: Class,
+        has_new_chains: bool,
+    ) -> Option<Self> {
+        let (activation, app) = (&facts.activation(&key)?.fact, policy.app(key.pid)?);
+        let ids = DeviceIds::new(&activation.ids);
+        let subject = Subject { policy, app, activation, ids: &ids };
+        let without_touches = winner::without_touches(&subject, &class);
+        let searches = match without_touches {
+            Some(_) => Vec::new(),
+            None => id_searches(&subject, &class),
+        };
+        let touches = BTreeMap::new();
+        Some(Self {
+            policy,
+            app,
+            key,
+            class,
+            has_new_chains,
+            ids,
+            without_touches,
+            searches,
+            touches,
+        })
+    }
+
+    pub fn subject<'a, L: Facts>(&'a self, facts: &'a FactCache<'_, L>) -> Option<Subject<'a>> {
+        let activation = &facts.activation(&self.key)?.fact;
+        Some(Subject { policy: self.policy, app: self.app, activation, ids: &self.ids })
+    }
+
+    /// Returns the touches read so far, as far as they are loaded.
+    pub fn loaded_touches<'a, L: Facts>(
+        &'a self,
+        facts: &'a FactCache<'_, L>,
+    ) -> impl Iterator<Item = (FactKey, &'a Touch, &'a DeviceIds)> {
+        self.touches.iter().filter_map(|(key, ids)| Some((*key, facts.touch(key)?, ids)))
+    }
+
+    pub fn evidence<'a, L: Facts>(&'a self, facts: &'a FactCache<'_, L>) -> Evidence<'a> {
+        let touches = self.loaded_touches(facts).map(|(_, touch, ids)| (touch, ids)).collect();
+        let mut evidence = Evidence { touches, ..Evidence::default() };
+        for search in &self.searches {
+            search.add_unread(&mut evidence);
+        }
+        evidence
+    }
+
+    /// Returns the decision if no unread touch can change it.
+    pub fn decision<L: Facts>(&self, facts: &FactCache<'_, L>) -> Option<Decision> {
+        self.without_touches.clone().or_else(|| {
+            winner::attribute(&self.subject(facts)?, &self.class, &self.evidence(facts))
+        })
+    }
+
+    /// Returns the greatest possible time of an unread touch.
+    pub fn newest_unread(&self) -> Option<EventTime> {
+        self.searches.iter().filter_map(TouchSearch::unread).max()
+    }
+
+    /// Checks whether nothing is left to read, not even clicks that only count.
+    pub fn is_read(&self) -> bool {
+        self.searches.iter().all(TouchSearch::is_complete)
+    }
+
+    /// Adds a loaded touch.
+    pub fn add_touch<L: Facts>(&mut self, facts: &FactCache<'_, L>, key: FactKey) {
+        if let Some(touch) = facts.touch(&key) {
+            self.touches.entry(key).or_insert_with(|| DeviceIds::new(&touch.ids));
+        }
+    }
+
+    /// Adds the touches of the last pages.
+    fn add_found<L: Facts>(&mut self, facts: &FactCache<'_, L>) {
+        let found = self.searches.iter_mut().flat_map(|search| std::mem::take(&mut search.found));
+        let found: Vec<_> =
+            found.filter(|entry| facts.at(entry).is_some()).map(|entry| entry.fact).collect();
+        for key in found.into_iter().chain(self.named_click(facts)) {
+            self.add_touch(facts, key);
+        }
+    }
+
+    /// Returns the key of the touch that the activation names by its click id.
+    fn named_click<L: Facts>(&self, facts: &FactCache<'_, L>) -> Option<FactKey> {
+        let click_id = device_ids::click_id(&facts.activation(&self.key)?.fact.click_id)?;
+        Some(match_keys::fact_key(Family::Touch, self.key.pid, click_id))
+    }
+
+    /// If all searches are complete, extends them to older clicks that only count.
+    fn extend_lookback(&mut self) {
+        if self.searches.iter().all(|search| search.is_read) {
+            self.searches.iter_mut().for_each(TouchSearch::extend_lookback);
+        }
+    }
+
+    fn open_searches(&mut self) -> impl Iterator<Item = &mut TouchSearch> {
+        self.searches.iter_mut().filter(|search| !search.is_read)
+    }
+}
+
+/// Prepares to read several decisions together. Returns those to read together, and those with so many probabilistic
+/// searches that each must be read alone.
+pub fn start_reading<'p, L: Facts>(
+    facts: &mut FactCache<'_, L>,
+    mut pending_decisions: Vec<PendingDecision<'p>>,
+) -> Result<[Vec<PendingDecision<'p>>; 2], L::Error> {
+    let crowded =
+        add_probabilistic_searches(facts, &mut pending_decisions, PROBABILISTIC_SEARCHES_MAX)?;
+    let mut together = Vec::with_capacity(pending_decisions.len());
+    let mut alone = Vec::with_capacity(crowded.len());
+    for (index, pending) in pending_decisions.into_iter().enumerate() {
+        if crowded.contains(&index) { &mut alone } else { &mut together }.push(pending);
+    }
+    let named: Vec<_> = together.iter().filter_map(|pending| pending.named_click(facts)).collect();
+    facts.load(named)?;
+    Ok([together, alone])
+}
+
+/// Prepares to read one decision alone.
+pub fn start_reading_alone<L: Facts>(
+    facts: &mut FactCache<'_, L>,
+    pending: &mut PendingDecision<'_>,
+) -> Result<(), L::Error> {
+    add_probabilistic_searches(facts, std::slice::from_mut(pending), usize::MAX)?;
+    facts.load(pending.named_click(facts))
+}
+
+/// Adds to each decision the probabilistic searches for touches that the markers list and that can match. Decisions
+/// with more than `searches_max` get none; their indexes are returned.
+fn add_probabilistic_searches<L: Facts>(
+    facts: &mut FactCache<'_, L>,
+    pending_decisions: &mut [PendingDecision<'_>],
+    searches_max: usize,
+) -> Result<BTreeSet<usize>, L::Error> {
+    let mut scans = Vec::new();
+    let mut owners = Vec::new();
+    for (index, pending) in pending_decisions.iter().enumerate() {
+        let subject = pending.subject(facts).filter(|_| pending.without_touches.is_none());
+        let Some(subject) = subject else { continue };
+        for (key, scan) in marker_scans(&subject) {
+            scans.push(scan);
+            owners.push((index, key, pending.ids.kinds()));
+        }
+    }
+    let mut found: BTreeMap<usize, BTreeSet<(MatchKey, PlacedClass)>> = BTreeMap::new();
+    let mut crowded = BTreeSet::new();
+    facts.scan_all(&scans, |scan, entry| {
+        let Some((index, key, kinds)) = owners.get(scan) else { return };
+        let marked = PlacedClass::of_marker(&entry);
+        if marked.kinds.overlaps(*kinds) || crowded.contains(index) {
+            return;
+        }
+        let classes = found.entry(*index).or_default();
+        classes.insert((*key, marked));
+        if classes.len() > searches_max {
+            found.remove(index);
+            crowded.insert(*index);
+        }
+    })?;
+    for (index, classes) in found {
+        let pending = &mut pending_decisions[index];
+        let Some(subject) = pending.subject(facts) else { continue };
+        let mut searches: Vec<_> = classes
+            .into_iter()
+            .filter_map(|(key, marked)| probabilistic_search(&subject, &pending.class, key, marked))
+            .collect();
+        let limit = PROBABILISTIC_FIRST_READ / searches.len().max(1);
+        searches.iter_mut().for_each(|search| search.scan.limit = limit.clamp(1, PAGE));
+        pending.searches.extend(searches);
+    }
+    Ok(crowded)
+}
+
+/// Reads the next page of every open search. If all searches of an undecided activation are complete, extends them.
+pub fn read_touches<L: Facts>(
+    facts: &mut FactCache<'_, L>,
+    pending_decisions: &mut [PendingDecision<'_>],
+) -> Result<(), L::Error> {
+    pending_decisions.iter_mut().for_each(PendingDecision::extend_lookback);
+    let open = pending_decisions.iter_mut().flat_map(PendingDecision::open_searches);
+    read_pages(facts, open.collect())?;
+    pending_decisions.iter_mut().for_each(|pending| pending.add_found(facts));
+    Ok(())
+}
+
+/// Reads the next page of the searches that have reached least far back. So the searches of one decision stay about
+/// equally far, however many touches each has per time, and clicks that count need not be kept until a slow search
+/// catches up.
+pub fn read_newest<L: Facts>(
+    facts: &mut FactCache<'_, L>,
+    pending: &mut PendingDecision<'_>,
+) -> Result<(), L::Error> {
+    pending.extend_lookback();
+    let mut open: Vec<_> = pending.open_searches().collect();
+    let mut reached: Vec<_> = open.iter().map(|search| Reverse(search.reached())).collect();
+    if !reached.is_empty() {
+        let last = reached.len().div_ceil(OPEN_SEARCHES_PER_READ) - 1;
+        let (_, Reverse(threshold), _) = reached.select_nth_unstable(last);
+        open.retain(|search| search.reached() >= *threshold);
+    }
+    read_pages(facts, open)?;
+    pending.add_found(facts);
+    Ok(())
+}
+
+/// Loads the touches again that were dropped since the decision was last evaluated.
+pub fn reload<L: Facts>(
+    facts: &mut FactCache<'_, L>,
+    pending: &PendingDecision<'_>,
+) -> Result<(), L::Error> {
+    let named = pending.named_click(facts);
+    facts.load(pending.touches.keys().copied().chain(named))
+}
