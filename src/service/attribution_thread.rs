@@ -10,7 +10,7 @@ use anyhow::Context;
 use attribution::facts::event::{EventTime, Family};
 use attribution::ledger::{Ledger, Position};
 use attribution::rules::row::Status;
-use attribution::worker::{self, Report, Worker};
+use attribution::worker::{self, BatchReport, Worker};
 use ingest::{Health, TopicKind, TopicNames};
 use jiff::Timestamp;
 use metrics::{counter, gauge, histogram};
@@ -137,7 +137,7 @@ impl PipelineMetrics {
     fn count(
         &self,
         (intake, consumed_until): (&ingest::Intake, Option<EventTime>),
-        report: &Report,
+        report: &BatchReport,
         start: Instant,
         store: &impl Counting,
     ) {
@@ -146,13 +146,13 @@ impl PipelineMetrics {
         self.batch(report, start, store);
     }
 
-    fn batch(&self, report: &Report, start: Instant, store: &impl Counting) {
+    fn batch(&self, report: &BatchReport, start: Instant, store: &impl Counting) {
         for topic in TopicKind::ALL {
-            let admitted = report.admitted(family(topic));
+            let counts = report.counts(family(topic));
             let name = || self.topics.of(topic).to_owned();
-            counter!(ACCEPTED, "topic" => name()).increment(admitted.accepted);
-            counter!(REDELIVERED, "topic" => name()).increment(admitted.redelivered);
-            counter!(CONFLICTING, "topic" => name()).increment(admitted.conflicting);
+            counter!(ACCEPTED, "topic" => name()).increment(counts.accepted);
+            counter!(REDELIVERED, "topic" => name()).increment(counts.redelivered);
+            counter!(CONFLICTING, "topic" => name()).increment(counts.conflicting);
         }
         let decided: &BTreeMap<(Option<Status>, Status), u64> = &report.decided;
         for ((left, entered), count) in decided {

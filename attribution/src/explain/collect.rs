@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::explanation::{self, ChangeCause, Evaluated, Explanation, Verdict, consider};
 use crate::facts::event::{Family, Pid};
 use crate::facts::keys::{FactKey, MatchKey};
-use crate::facts::match_keys::{self, BUCKET_MS, PlacedClass, TouchClass};
+use crate::facts::match_keys::{self, BUCKET_MS, ProbabilisticClass, TouchClass};
 use crate::ledger::Facts;
 use crate::ledger::index::Scan;
 use crate::ledger::record::{Cause, Causes, FactRecord};
@@ -227,10 +227,10 @@ fn add_ineligible<L: Facts>(
     let marker_times = (time.minus(7 * DAY_MS + BUCKET_MS), time.plus(AFTER_MS));
     let (probabilistic_keys, marker_scans): (Vec<MatchKey>, Vec<Scan>) =
         marker_scans_between(&subject, |_| marker_times).into_iter().unzip();
-    let mut marked: BTreeSet<(MatchKey, PlacedClass)> = BTreeSet::new();
+    let mut marked: BTreeSet<(MatchKey, ProbabilisticClass)> = BTreeSet::new();
     facts.scan_all(&marker_scans, |index, entry| {
         let key = probabilistic_keys.get(index);
-        marked.extend(key.map(|key| (*key, PlacedClass::of_marker(&entry))));
+        marked.extend(key.map(|key| (*key, ProbabilisticClass::of_marker(&entry))));
     })?;
     let by_id = TouchClass::all()
         .flat_map(|class| pending.ids.iter().map(move |id| match_keys::touch_by_id(class, id)));

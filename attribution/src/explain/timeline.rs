@@ -19,7 +19,7 @@ use crate::rules::policy::{AppPolicy, Policy};
 /// A fact of a timeline, and its index entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimelineEntry {
-    pub place: IndexEntry,
+    pub entry: IndexEntry,
     pub record: FactRecord,
 }
 
@@ -82,9 +82,7 @@ pub fn timeline<F: Facts>(
             let is_current = |record: &FactRecord| {
                 record.time() == entry.time && !has_expired(record) && has_any(record, ids)
             };
-            found.extend(
-                record.filter(is_current).map(|record| TimelineEntry { place: entry, record }),
-            );
+            found.extend(record.filter(is_current).map(|record| TimelineEntry { entry, record }));
         }
     }
     let has_more = found.len() > limit;

@@ -135,7 +135,7 @@ pub fn parse_setting(text: &str) -> Option<DeviceIds> {
 }
 
 /// Returns the value that a row shows for a kind: the normalised raw id, or the MD5 if only that was received.
-pub fn shown(received: &Pairs, kind: IdKind) -> Box<str> {
+pub fn display(received: &Pairs, kind: IdKind) -> Box<str> {
     let find = |form: Form| {
         received
             .iter()
@@ -277,8 +277,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_shown(name: &str, value: &str, kind: IdKind, expected: &str) {
-        assert_eq!(&*shown(&vec![(name.into(), value.into())], kind), expected);
+    fn check_display(name: &str, value: &str, kind: IdKind, expected: &str) {
+        assert_eq!(&*display(&vec![(name.into(), value.into())], kind), expected);
     }
 
     #[test]
@@ -333,25 +333,25 @@ mod tests {
 
     #[test]
     fn rows_show_the_normalised_id_or_its_md5() {
-        check_shown(
+        check_display(
             "idfa",
             "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5",
             IdKind::Idfa,
             "1FE9A970-EFBB-29E0-0BDD-F5DBBF751AB5",
         );
         let (dashed, other) = ("1FE9A970-EFBB-29E0-0BDD-F5DBBF751AB5", "1FE9A970EFBB");
-        check_shown("oaid", dashed, IdKind::Oaid, "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5");
+        check_display("oaid", dashed, IdKind::Oaid, "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5");
         for non_uuid in ["Not-A-Uuid", other, &dashed.replace('1', "X"), &dashed.replace('-', "0")]
         {
-            check_shown("oaid", non_uuid, IdKind::Oaid, non_uuid);
+            check_display("oaid", non_uuid, IdKind::Oaid, non_uuid);
         }
-        check_shown(
+        check_display(
             "imei_md5",
             "8D3EBD3654FB46A2832296669CF1B536",
             IdKind::Imei,
             "8d3ebd3654fb46a2832296669cf1b536",
         );
-        check_shown("imei", "null", IdKind::Imei, "");
+        check_display("imei", "null", IdKind::Imei, "");
     }
 
     #[test]

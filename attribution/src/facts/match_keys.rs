@@ -50,12 +50,12 @@ impl TouchClass {
 /// Touches of one class with the same kinds of ids. Under a probabilistic key one scan finds them, and most of those
 /// that contradict an activation are never read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PlacedClass {
+pub struct ProbabilisticClass {
     pub class: TouchClass,
     pub kinds: IdKindSet,
 }
 
-impl PlacedClass {
+impl ProbabilisticClass {
     fn bits(self) -> u64 {
         u64::from(self.class.bits()) << 16 | u64::from(self.kinds.0)
     }
@@ -92,7 +92,7 @@ pub fn touch_index(touch: &Touch, ids: &DeviceIds, probabilistic: bool) -> Vec<M
     let class = TouchClass::of(touch);
     let mut keys: Vec<_> = ids.iter().map(|id| touch_by_id(class, id)).collect();
     if probabilistic {
-        let class = PlacedClass { class, kinds: ids.kinds() };
+        let class = ProbabilisticClass { class, kinds: ids.kinds() };
         keys.extend(
             probabilistic_keys(&touch.device).map(|key| touch_by_probabilistic_key(class, key)),
         );
@@ -102,7 +102,7 @@ pub fn touch_index(touch: &Touch, ids: &DeviceIds, probabilistic: bool) -> Vec<M
 
 /// Returns the markers of a touch: they show which class of touches occurred under its probabilistic keys on its day.
 pub fn touch_bucket_markers(touch: &Touch, ids: &DeviceIds) -> Vec<(MatchKey, IndexEntry)> {
-    let class = PlacedClass { class: TouchClass::of(touch), kinds: ids.kinds() };
+    let class = ProbabilisticClass { class: TouchClass::of(touch), kinds: ids.kinds() };
     let marker = bucket_marker(Family::Touch, touch.pid, touch.time, class.bits());
     let has_lookback = touch.lookback_ms.is_some();
     probabilistic_keys(&touch.device)
@@ -157,7 +157,7 @@ pub fn touch_by_id(class: TouchClass, id: &DeviceId) -> MatchKey {
 }
 
 /// Returns the key of the touches of one class with a probabilistic key.
-pub fn touch_by_probabilistic_key(class: PlacedClass, key: MatchKey) -> MatchKey {
+pub fn touch_by_probabilistic_key(class: ProbabilisticClass, key: MatchKey) -> MatchKey {
     let mut value = [0; 16];
     value[..8].copy_from_slice(&class.bits().to_be_bytes());
     value[8..].copy_from_slice(&key.0.to_be_bytes());
@@ -415,8 +415,9 @@ mod tests {
     fn markers_are_per_day_and_class() {
         for (_, marker) in touch_bucket_markers(&touch(), &oaid()) {
             assert_eq!(marker.time.millis(), 5 * DAY_MS);
-            let expected = PlacedClass { class: TouchClass::of(&touch()), kinds: oaid().kinds() };
-            assert_eq!(PlacedClass::of_marker(&marker), expected);
+            let expected =
+                ProbabilisticClass { class: TouchClass::of(&touch()), kinds: oaid().kinds() };
+            assert_eq!(ProbabilisticClass::of_marker(&marker), expected);
         }
     }
 }

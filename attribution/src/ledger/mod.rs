@@ -108,7 +108,7 @@ pub struct FactWrite {
     pub stale: Vec<(MatchKey, EventTime)>,
     /// On a shared store, the fact that this one replaces. It is stored first, kept at least until the batch is
     /// committed, and returned with the record by [`Ledger::lookup`].
-    pub outgoing: Option<Fact>,
+    pub superseded: Option<Fact>,
 }
 
 /// A decision to make durable.

@@ -75,7 +75,7 @@ pub struct CurrentRow {
     pub status: Status,
     /// Hash of the row and the rest of the decision; an equal hash means no correction.
     pub digest: u64,
-    pub place: RowRef,
+    pub row_ref: RowRef,
 }
 
 /// Data that a ledger attaches to a row at commit, so that it can later delete the row without reading it. The worker

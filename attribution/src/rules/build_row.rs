@@ -102,7 +102,7 @@ fn row(
         }),
         reject_reason: credit.reject_reason,
         contributors: credit.contributors,
-        ids: IdKind::ALL.map(|kind| device_ids::shown(event.ids, kind)),
+        ids: IdKind::ALL.map(|kind| device_ids::display(event.ids, kind)),
         device: event.device.clone(),
         app_version: event.app_version.into(),
         revenue: event.revenue.into(),

@@ -26,7 +26,7 @@ pub struct InstallChain {
     /// The last `install`.
     pub install: ActivationKey,
     /// The last activation that is not a duplicate.
-    pub real: ActivationKey,
+    pub last_counted: ActivationKey,
 }
 
 /// The install chains that end with one activation: one per device id of it, over all activations with that id. Ids
@@ -34,7 +34,7 @@ pub struct InstallChain {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct InstallChains {
     /// Per device id, in their order, the index of its chain; empty if all ids have the first one.
-    pub places: Vec<u8>,
+    pub chain_indexes: Vec<u8>,
     pub chains: Vec<InstallChain>,
 }
 
@@ -55,22 +55,22 @@ impl InstallChain {
         let Some(before) = before else {
             return Self::install(activation_key);
         };
-        let Self { install, real } = before.clone();
-        if since(&real) < app.duplicate_within_ms {
+        let Self { install, last_counted } = before.clone();
+        if since(&last_counted) < app.duplicate_within_ms {
             let class = Class { install_type: InstallType::Duplicate, original: None };
-            return (Self { install, real }, class);
+            return (Self { install, last_counted }, class);
         }
         if since(&install) > app.reattribution_window_ms {
             return Self::install(activation_key);
         }
         let original = Some(install.id.clone());
         let class = Class { install_type: InstallType::Reinstall, original };
-        (Self { install, real: activation_key }, class)
+        (Self { install, last_counted: activation_key }, class)
     }
 
     fn install(activation_key: ActivationKey) -> (Self, Class) {
         let class = Class { install_type: InstallType::Install, original: None };
-        (Self { install: activation_key.clone(), real: activation_key }, class)
+        (Self { install: activation_key.clone(), last_counted: activation_key }, class)
     }
 }
 
@@ -78,16 +78,16 @@ impl InstallChains {
     /// Checks whether the next activation gets the same class from both, whichever id it shares. Which ids share a
     /// chain can differ, because that depends on activations that may have expired since.
     pub fn same_result(&self, other: &Self) -> bool {
-        let ids = self.places.len().max(other.places.len()).max(1);
+        let ids = self.chain_indexes.len().max(other.chain_indexes.len()).max(1);
         let chain = |chains: &Self, position| chains.at(position).map(|(_, chain)| chain.clone());
         (0..ids).all(|position| chain(self, position) == chain(other, position))
     }
 
     /// Returns the chain of the device id at this position, and the chain's index.
     pub fn at(&self, position: usize) -> Option<(u8, &InstallChain)> {
-        let index = match self.places.get(position) {
+        let index = match self.chain_indexes.get(position) {
             Some(index) => *index,
-            None if self.places.is_empty() => 0,
+            None if self.chain_indexes.is_empty() => 0,
             None => return None,
         };
         Some((index, self.chains.get(usize::from(index))?))

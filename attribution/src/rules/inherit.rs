@@ -60,12 +60,14 @@ pub fn inherit<'a>(
     original: Option<&Decision>,
 ) -> Inheritance<'a> {
     let Some((activation, decision)) = attribution_at else {
-        let credit = Credit::nobody(Status::Orphan, None);
+        let credit = Credit::uncredited(Status::Orphan, None);
         return Inheritance { activation: None, credit, credit_of: None };
     };
     let mut credit_of = None;
     let credit = match (decision.credit.status, app.reinstall_effects) {
-        (Status::Unattributed, ReinstallEffects::Organic) => Credit::nobody(Status::Organic, None),
+        (Status::Unattributed, ReinstallEffects::Organic) => {
+            Credit::uncredited(Status::Organic, None)
+        }
         (Status::Unattributed, ReinstallEffects::Original) => {
             credit_of = original.and(decision.original.as_deref());
             original.unwrap_or(decision).credit.clone()

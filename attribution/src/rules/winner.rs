@@ -88,7 +88,7 @@ impl Decision {
 }
 
 impl Credit {
-    pub fn nobody(status: Status, reject_reason: Option<RejectReason>) -> Self {
+    pub fn uncredited(status: Status, reject_reason: Option<RejectReason>) -> Self {
         Self {
             status,
             spreadid: SpreadId::default(),
@@ -102,9 +102,9 @@ impl Credit {
 /// Decides without touches if none can matter (a block-listed activation or a duplicate); else returns `None`.
 pub fn without_touches(subject: &Subject<'_>, class: &Class) -> Option<Decision> {
     let credit = if candidate::is_activation_blocked(subject.app, subject.activation, subject.ids) {
-        Credit::nobody(Status::Rejected, Some(RejectReason::Blocked))
+        Credit::uncredited(Status::Rejected, Some(RejectReason::Blocked))
     } else if class.install_type == InstallType::Duplicate {
-        Credit::nobody(Status::Duplicate, None)
+        Credit::uncredited(Status::Duplicate, None)
     } else {
         return None;
     };
@@ -125,7 +125,7 @@ pub fn attribute(
     let accepted: Vec<_> =
         candidates.filter(|found| subject.reject_reason(found, &clicks).is_none()).collect();
     let Some(winner) = accepted.iter().max_by_key(|candidate| strength(candidate)) else {
-        return evidence.unread.any().is_none().then(|| decision(class, nobody(class)));
+        return evidence.unread.any().is_none().then(|| decision(class, uncredited(class)));
     };
     let mut others: Vec<_> =
         accepted.iter().filter(|other| other.touch.id != winner.touch.id).collect();
@@ -204,12 +204,12 @@ fn is_counted(touch: &Touch, uncounted: Option<EventTime>) -> bool {
     uncounted.is_none_or(is_too_old)
 }
 
-fn nobody(class: &Class) -> Credit {
+fn uncredited(class: &Class) -> Credit {
     let status = match class.install_type {
         InstallType::Reinstall => Status::Unattributed,
         InstallType::Install | InstallType::Duplicate => Status::Organic,
     };
-    Credit::nobody(status, None)
+    Credit::uncredited(status, None)
 }
 
 fn details(subject: &Subject<'_>, winner: &Candidate<'_>) -> TouchDetails {

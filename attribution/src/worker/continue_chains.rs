@@ -116,10 +116,10 @@ impl<'a, L: Facts> PendingActivation<'a, L> {
                 };
                 chains.chains.push(self.step(before).0);
             }
-            chains.places.push(index);
+            chains.chain_indexes.push(index);
         }
         if chains.chains.len() < 2 {
-            chains.places.clear();
+            chains.chain_indexes.clear();
         }
         Ok(chains)
     }

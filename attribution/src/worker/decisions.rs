@@ -111,7 +111,7 @@ impl Decisions {
                 spreadid: row.spreadid,
                 status: row.status,
                 digest,
-                place: RowRef::default(),
+                row_ref: RowRef::default(),
             });
             self.rows.insert(key, (row, replaced));
         } else if self.concurrent.has(&key) {

@@ -1,6 +1,6 @@
 //! Decides which message is the fact (the contract's identity rule), and makes facts readable.
 
-use super::Report;
+use super::BatchReport;
 use super::batch_state::BatchState;
 use super::fact_cache::FactCache;
 use super::match_windows::{MatchWindows, add_windows};
@@ -28,7 +28,7 @@ pub fn deduplicate<L: Ledger>(
     policy: &Policy,
     messages: Vec<Fact>,
     state: &mut BatchState,
-    report: &mut Report,
+    report: &mut BatchReport,
 ) -> Result<(), L::Error> {
     let mut pending = canonical_messages(policy, messages, report);
     while !pending.is_empty() {
@@ -80,7 +80,7 @@ pub fn deduplicate<L: Ledger>(
 fn canonical_messages(
     policy: &Policy,
     messages: Vec<Fact>,
-    report: &mut Report,
+    report: &mut BatchReport,
 ) -> Vec<(FactKey, Fact)> {
     let mut keyed = Vec::with_capacity(messages.len());
     let of_known_apps = messages.into_iter().filter(|fact| policy.app(fact.pid()).is_some());
@@ -136,7 +136,7 @@ fn replace<L: Ledger>(
     let time = known.fact.time();
     let is_stale = |key: &MatchKey| time != message.time() || !after.contains(key);
     let stale = before.into_iter().filter(is_stale).map(|key| (key, time)).collect();
-    let outgoing = L::SHARED.then(|| known.fact.clone());
+    let superseded = L::SHARED.then(|| known.fact.clone());
     state.add_superseded(key, known.fact);
     let record = match (known.record, message) {
         (FactRecord::Activation(record), Fact::Activation(fact)) => {
@@ -148,7 +148,7 @@ fn replace<L: Ledger>(
         }
         (_, fact) => FactRecord::from(fact),
     };
-    FactWrite { stale, outgoing, ..fact_write(facts, app, key, record, after, state) }
+    FactWrite { stale, superseded, ..fact_write(facts, app, key, record, after, state) }
 }
 
 /// Adds the arrival of a message with a known id, and everything that the known facts of that id can change. Returns
@@ -183,7 +183,7 @@ fn fact_write<L: Facts>(
         facts.insert(key, record.clone());
     }
     let bucket_markers = bucket_markers(&record, app);
-    FactWrite { key, record, index, bucket_markers, stale: Vec::new(), outgoing: None }
+    FactWrite { key, record, index, bucket_markers, stale: Vec::new(), superseded: None }
 }
 
 /// Returns the keys under which a fact is indexed. For a touch, also adds the match windows in which it can change

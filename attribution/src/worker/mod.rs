@@ -67,17 +67,17 @@ pub struct Batch {
 
 /// The outcome of a batch, for counters.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Report {
-    pub touches: Admitted,
-    pub activations: Admitted,
-    pub effects: Admitted,
+pub struct BatchReport {
+    pub touches: MessageCounts,
+    pub activations: MessageCounts,
+    pub effects: MessageCounts,
     /// Rows written, by the status of the row that they replace (`None` for a new event) and their own.
     pub decided: BTreeMap<(Option<Status>, Status), u64>,
 }
 
 /// Message counts of one family.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Admitted {
+pub struct MessageCounts {
     /// New facts.
     pub accepted: u64,
     /// Messages with a known id, including those that replace the fact.
@@ -102,8 +102,8 @@ impl<L: Ledger> Worker<L> {
 
     /// Decides everything that the facts can change, and commits it together with the progress. Facts of unknown apps
     /// are skipped; the caller must not pass them.
-    pub fn process(&mut self, batch: Batch) -> Result<Report, L::Error> {
-        let (mut report, nothing) = (Report::default(), Progress::default());
+    pub fn process(&mut self, batch: Batch) -> Result<BatchReport, L::Error> {
+        let (mut report, nothing) = (BatchReport::default(), Progress::default());
         let mut state = BatchState::new(std::mem::take(&mut self.windows), L::SHARED);
         let mut decisions = Decisions::new(L::SHARED);
         let facts = &mut FactCache::new(&mut self.ledger);
@@ -167,8 +167,8 @@ fn status_change(write: &DecisionWrite) -> Option<(Option<Status>, Status)> {
     Some((write.replaced.map(|current_row| current_row.status), write.row.status))
 }
 
-impl Report {
-    pub fn admitted(&self, family: Family) -> Admitted {
+impl BatchReport {
+    pub fn counts(&self, family: Family) -> MessageCounts {
         match family {
             Family::Touch => self.touches,
             Family::Activation => self.activations,
@@ -176,7 +176,7 @@ impl Report {
         }
     }
 
-    fn counts_mut(&mut self, family: Family) -> &mut Admitted {
+    fn counts_mut(&mut self, family: Family) -> &mut MessageCounts {
         match family {
             Family::Touch => &mut self.touches,
             Family::Activation => &mut self.activations,

@@ -12,7 +12,7 @@ use super::touch_search::{
 use crate::facts::device_ids::{self, DeviceIds};
 use crate::facts::event::{EventTime, Family, Touch};
 use crate::facts::keys::{FactKey, MatchKey};
-use crate::facts::match_keys::{self, PlacedClass};
+use crate::facts::match_keys::{self, ProbabilisticClass};
 use crate::ledger::Facts;
 use crate::rules::candidate::Subject;
 use crate::rules::classify::Class;
@@ -189,11 +189,11 @@ fn add_probabilistic_searches<L: Facts>(
             owners.push((index, key, pending.ids.kinds()));
         }
     }
-    let mut found: BTreeMap<usize, BTreeSet<(MatchKey, PlacedClass)>> = BTreeMap::new();
+    let mut found: BTreeMap<usize, BTreeSet<(MatchKey, ProbabilisticClass)>> = BTreeMap::new();
     let mut crowded = BTreeSet::new();
     facts.scan_all(&scans, |scan, entry| {
         let Some((index, key, kinds)) = owners.get(scan) else { return };
-        let marked = PlacedClass::of_marker(&entry);
+        let marked = ProbabilisticClass::of_marker(&entry);
         if marked.kinds.overlaps(*kinds) || crowded.contains(index) {
             return;
         }

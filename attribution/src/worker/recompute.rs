@@ -17,26 +17,25 @@ use crate::rules::policy::Policy;
 #[derive(Debug, Clone)]
 pub struct Recomputed {
     /// The stored record; `None` for an activation that is only written because an earlier one changed.
-    pub standing: Option<FactRecord>,
+    pub stored: Option<FactRecord>,
     /// The write that replaces it. If the row is the same, it keeps its revision.
     pub write: DecisionWrite,
 }
 
 impl Recomputed {
     /// Checks whether the row differs or does not exist yet.
-    pub fn has_other_row(&self) -> bool {
+    pub fn has_row_change(&self) -> bool {
         let digest =
             |record: &FactRecord| record.current_row().map(|current_row| current_row.digest);
-        self.standing.as_ref().and_then(digest) != digest(&self.write.record)
+        self.stored.as_ref().and_then(digest) != digest(&self.write.record)
     }
 
     /// Checks whether the decision, or the state that later activations continue from, differs.
-    pub fn is_other(&self) -> bool {
-        self.has_other_row()
-            || match (&self.standing, &self.write.record) {
-                (Some(FactRecord::Activation(standing)), FactRecord::Activation(record)) => {
-                    standing.decision != record.decision
-                        || !standing.chains.same_result(&record.chains)
+    pub fn has_changed(&self) -> bool {
+        self.has_row_change()
+            || match (&self.stored, &self.write.record) {
+                (Some(FactRecord::Activation(stored)), FactRecord::Activation(record)) => {
+                    stored.decision != record.decision || !stored.chains.same_result(&record.chains)
                 }
                 _ => false,
             }
@@ -100,7 +99,7 @@ fn forget_decision<L: Facts>(facts: &mut FactCache<'_, L>, key: &FactKey) -> Opt
 }
 
 fn with_stored(stored: Option<FactRecord>, mut write: DecisionWrite) -> Recomputed {
-    let Some(before) = &stored else { return Recomputed { standing: stored, write } };
+    let Some(before) = &stored else { return Recomputed { stored, write } };
     write.replaced = before.current_row().copied();
     let revision = write.replaced.map_or(0, |current_row| current_row.revision);
     let digest = write.replaced.map(|current_row| current_row.digest);
@@ -119,5 +118,5 @@ fn with_stored(stored: Option<FactRecord>, mut write: DecisionWrite) -> Recomput
             record.changed_by = Causes { facts: Vec::new(), has_more: true };
         }
     }
-    Recomputed { standing: stored, write }
+    Recomputed { stored, write }
 }

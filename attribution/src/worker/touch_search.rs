@@ -3,7 +3,7 @@
 use super::fact_cache::{FactCache, scan};
 use crate::facts::event::{Activation, EventTime, Family, Purpose, TouchKind};
 use crate::facts::keys::MatchKey;
-use crate::facts::match_keys::{self, BUCKET_MS, PlacedClass, TouchClass};
+use crate::facts::match_keys::{self, BUCKET_MS, ProbabilisticClass, TouchClass};
 use crate::ledger::Facts;
 use crate::ledger::index::{IndexEntry, Scan};
 use crate::rules::candidate::{CLICK_COUNT_MS, Subject, Tier, click_cap_horizon_ms, window_max_ms};
@@ -148,7 +148,7 @@ pub fn probabilistic_search(
     subject: &Subject<'_>,
     class: &Class,
     probabilistic_key: MatchKey,
-    touches: PlacedClass,
+    touches: ProbabilisticClass,
 ) -> Option<TouchSearch> {
     if !can_win(class, touches.class) || touches.kinds.overlaps(subject.ids.kinds()) {
         return None;

@@ -41,7 +41,7 @@ pub fn json(explanation: &Explanation, policy: &Policy) -> Value {
         "changed_by_more": explanation.changed_by_more,
         "revision": explanation.revision,
         "last_install": before.as_ref().map(|walk| member(&walk.install)),
-        "last_not_duplicate": before.as_ref().map(|walk| member(&walk.real)),
+        "last_not_duplicate": before.as_ref().map(|walk| member(&walk.last_counted)),
         "touches": touches.map(|one| catalog.touch(one, activation.time)).collect::<Vec<_>>(),
         "touches_unlisted": explanation.unlisted,
         "has_uncounted_touches": explanation.has_more,

@@ -94,7 +94,7 @@ impl Renderer<'_> {
             InstallType::Duplicate => format!(
                 "It is closer than duplicate_within ({}) to the device's activation {}.",
                 span(self.app.duplicate_within_ms),
-                since(&walk.real),
+                since(&walk.last_counted),
             ),
             InstallType::Reinstall => format!(
                 "The device's last install, {}, is within reattribution_window ({}).",

@@ -9,7 +9,7 @@ use attribution::facts::event::{EventTime, Fact, Family};
 use attribution::facts::match_keys::fact_key;
 use attribution::ledger::{Facts as _, Progress};
 use attribution::rules::policy::{AppPolicy, DAY_MS, Policy};
-use attribution::worker::{Batch, Report, Worker};
+use attribution::worker::{Batch, BatchReport, Worker};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
@@ -27,7 +27,11 @@ use support::traffic::{
 use crate::support;
 
 /// Processes a batch after which everything is consumed up to a time.
-fn process_until(worker: &mut Worker<Embedded>, facts: Vec<Draft>, until: EventTime) -> Report {
+fn process_until(
+    worker: &mut Worker<Embedded>,
+    facts: Vec<Draft>,
+    until: EventTime,
+) -> BatchReport {
     process(worker, identified(facts), Some(until))
 }
 
@@ -35,7 +39,7 @@ fn process<L: LedgerUnderTest>(
     worker: &mut Worker<L>,
     facts: Vec<Fact>,
     consumed_until: Option<EventTime>,
-) -> Report {
+) -> BatchReport {
     let progress = Progress { positions: Vec::new(), consumed_until };
     worker.process(Batch { facts, progress }).expect("the ledger works")
 }

@@ -46,7 +46,7 @@ fn put((seq, ms): (u64, i64), spreadid: u32, revision: u32) -> Put {
     let key = RowKey { partition: 0, pid: PID, event_time, spreadid, seq };
     let fact = Fact::from(activation("a", event_time).prop("long", &"x".repeat(ROW_BYTES)));
     let Fact::Activation(fact) = fact else { panic!("the fact is an activation") };
-    let credit = Credit::nobody(Status::Organic, None);
+    let credit = Credit::uncredited(Status::Organic, None);
     let decision = Decision { install_type: InstallType::Install, original: None, credit };
     let mut row = build_row::activation_row(&fact, &decision);
     row.revision = revision;

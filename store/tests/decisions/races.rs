@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use adtrail_store::StoreError;
 use adtrail_store::memory::Memory;
 use attribution::facts::event::Fact;
-use attribution::worker::{Admitted, Batch, Worker};
+use attribution::worker::{Batch, MessageCounts, Worker};
 use support::cells::{
     BeforeStep, Conflicts, HookedClient, Model, Operation, Step, StepClient, SteppedCells, ledger,
 };
@@ -37,7 +37,7 @@ fn check<const N: usize>(batches: [Vec<Draft>; N], meanwhile: Vec<Draft>) -> Con
         turns.resize(pause_at + 10_000, Side::Right);
         let outcome = race(&rules(), [left.clone(), right.clone()], &turns);
         assert_same_rows(&outcome.rows, &expected, &format!("paused after {pause_at} steps"));
-        let Admitted { accepted, redelivered, .. } = outcome.admitted;
+        let MessageCounts { accepted, redelivered, .. } = outcome.counts;
         assert_eq!((accepted, redelivered), (events as u64, (messages - events) as u64));
         conflicts.facts += outcome.conflicts.facts;
         conflicts.decisions += outcome.conflicts.decisions;

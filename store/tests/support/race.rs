@@ -10,7 +10,7 @@ use adtrail_store::hbase::ledger::cells::Table as Rows;
 use attribution::facts::event::{Fact, Family};
 use attribution::ledger::Progress;
 use attribution::rules::policy::Policy;
-use attribution::worker::{Admitted, Batch, Report, Worker};
+use attribution::worker::{Batch, BatchReport, MessageCounts, Worker};
 
 use super::cells::{Conflicts, HookedClient, Model, Operation, Step, StepClient, ledger};
 use super::show::{RowText, row_texts};
@@ -23,7 +23,7 @@ pub struct Outcome {
     pub conflicts: Conflicts,
     pub steps: usize,
     /// The sum over both workers and all families.
-    pub admitted: Admitted,
+    pub counts: MessageCounts,
     /// True if the left worker processed all of its batches.
     pub is_complete: bool,
 }
@@ -45,7 +45,7 @@ pub fn race_from(
     let conflicts_before = model.conflicts;
     let state = State { model, turns: turns.to_vec(), steps: 0, is_done: [false; 2] };
     let scheduler = Scheduler { state: Mutex::new(state), turn_changed: Condvar::new() };
-    let counted = Mutex::new((Admitted::default(), true));
+    let counted = Mutex::new((MessageCounts::default(), true));
     std::thread::scope(|scope| {
         for (side, batches) in [Side::Left, Side::Right].into_iter().zip(batches) {
             let crashes_after = left_crashes_after.filter(|_| side == Side::Left);
@@ -65,14 +65,14 @@ pub fn race_from(
             });
         }
     });
-    let (admitted, is_complete) = counted.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (counts, is_complete) = counted.into_inner().unwrap_or_else(PoisonError::into_inner);
     let State { model, steps, .. } =
         scheduler.state.into_inner().unwrap_or_else(PoisonError::into_inner);
     let conflicts = Conflicts {
         facts: model.conflicts.facts - conflicts_before.facts,
         decisions: model.conflicts.decisions - conflicts_before.decisions,
     };
-    Outcome { rows: row_texts(&model.rows()), model, conflicts, steps, admitted, is_complete }
+    Outcome { rows: row_texts(&model.rows()), model, conflicts, steps, counts, is_complete }
 }
 
 /// The store after a single worker has processed the batches.
@@ -88,11 +88,11 @@ pub fn model_after(policy: &Arc<Policy>, batches: Vec<Vec<Fact>>) -> Model {
     model.clone()
 }
 
-fn add(sum: &mut Admitted, report: &Report) {
+fn add(sum: &mut MessageCounts, report: &BatchReport) {
     for family in Family::ALL {
-        let admitted = report.admitted(family);
-        sum.accepted += admitted.accepted;
-        sum.redelivered += admitted.redelivered;
+        let counts = report.counts(family);
+        sum.accepted += counts.accepted;
+        sum.redelivered += counts.redelivered;
     }
 }
 

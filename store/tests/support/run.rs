@@ -13,7 +13,7 @@ use adtrail_store::reader::{Reader, Rows};
 use attribution::facts::event::{EventTime, Fact, Pid};
 use attribution::ledger::{Ledger, Position};
 use attribution::rules::policy::{AppPolicy, Policy};
-use attribution::worker::{Batch, Report, Worker};
+use attribution::worker::{Batch, BatchReport, Worker};
 use tempfile::TempDir;
 
 use super::disk::{Restart, rows_on_disk};
@@ -114,7 +114,7 @@ pub fn worker_after<L: LedgerUnderTest>(
     worker
 }
 
-pub fn process<L: LedgerUnderTest>(worker: &mut Worker<L>, facts: Vec<Fact>) -> Report {
+pub fn process<L: LedgerUnderTest>(worker: &mut Worker<L>, facts: Vec<Fact>) -> BatchReport {
     worker.process(Batch { facts, ..Batch::default() }).expect("the ledger works")
 }
 

@@ -72,7 +72,7 @@ pub(crate) async fn timeline_page(
         let mut facts = reader.clone();
         let found = timeline(&mut facts, (policy, app), &ids, after, limit)?;
         let since = since(reader, policy, app);
-        let last = found.found.last().filter(|_| found.has_more).map(|last| last.place);
+        let last = found.found.last().filter(|_| found.has_more).map(|last| last.entry);
         let next = last.map(|entry| TimelineCursor::after(entry, pid, &ids).to_string());
         Ok((document(&found, since, app, policy, &zone), next))
     })

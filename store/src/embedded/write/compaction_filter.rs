@@ -1,7 +1,7 @@
 //! Decides which entries of the tables of facts a compaction removes.
 
 use attribution::facts::event::{EventTime, Family};
-use attribution::facts::match_keys::{BUCKET_MS, PlacedClass};
+use attribution::facts::match_keys::{BUCKET_MS, ProbabilisticClass};
 use attribution::rules::policy::LOOKBACK_MAX_MS;
 
 use crate::expiry::Expiry;
@@ -33,6 +33,7 @@ fn is_marker_expired(
     tag: u64,
     oldest: impl Fn(Option<u64>) -> EventTime,
 ) -> bool {
-    let has_lookback = family == Family::Touch && PlacedClass::of_tag(tag).class.has_lookback;
+    let has_lookback =
+        family == Family::Touch && ProbabilisticClass::of_tag(tag).class.has_lookback;
     time.plus(BUCKET_MS) < oldest(has_lookback.then_some(LOOKBACK_MAX_MS))
 }

@@ -129,7 +129,7 @@ impl<C: Cells> SharedLedger<C> {
             let (mut replaced, mut entries) = (Vec::new(), Vec::new());
             for write in of_family {
                 let ttl_ms = self.ttls.of(&write.key, &write.record);
-                if let Some(fact) = &write.outgoing {
+                if let Some(fact) = &write.superseded {
                     let (column, value) = fact_record::outgoing(fact);
                     let row = key::record(&write.key).to_vec();
                     replaced.push(Put { row, column, value, time: None, ttl_ms });

@@ -81,7 +81,7 @@ pub fn decode(family: Family, pid: Pid, bytes: &[u8]) -> Result<FactRecord, Stor
 /// The activation itself is written as time 0 only: it ends its chain and often is the whole of it.
 fn put_chains(out: &mut Vec<u8>, chains: &InstallChains, this: &ActivationKey) {
     put_varint(out, chains.chains.len() as u64);
-    for activation in chains.chains.iter().flat_map(|chain| [&chain.install, &chain.real]) {
+    for activation in chains.chains.iter().flat_map(|chain| [&chain.install, &chain.last_counted]) {
         if activation == this {
             put_time(out, None);
         } else {
@@ -89,8 +89,8 @@ fn put_chains(out: &mut Vec<u8>, chains: &InstallChains, this: &ActivationKey) {
             put_text(out, &activation.id);
         }
     }
-    put_varint(out, chains.places.len() as u64);
-    out.extend_from_slice(&chains.places);
+    put_varint(out, chains.chain_indexes.len() as u64);
+    out.extend_from_slice(&chains.chain_indexes);
 }
 
 fn chains(input: &mut Input<'_>, this: &ActivationKey) -> Result<InstallChains, StoreError> {
@@ -100,10 +100,11 @@ fn chains(input: &mut Input<'_>, this: &ActivationKey) -> Result<InstallChains, 
         None => Ok(this.clone()),
     };
     for _ in 0..input.varint()? {
-        chains.chains.push(InstallChain { install: activation(input)?, real: activation(input)? });
+        let (install, last_counted) = (activation(input)?, activation(input)?);
+        chains.chains.push(InstallChain { install, last_counted });
     }
     for _ in 0..input.varint()? {
-        chains.places.push(input.byte()?);
+        chains.chain_indexes.push(input.byte()?);
     }
     Ok(chains)
 }
@@ -115,10 +116,10 @@ fn put_current_row(out: &mut Vec<u8>, current_row: Option<&CurrentRow>) {
     put_varint(out, u64::from(current_row.spreadid.0));
     out.push(code(&Status::ALL, Some(&current_row.status)));
     out.extend_from_slice(&current_row.digest.to_be_bytes());
-    out.push(current_row.place.fanout_bits);
-    put_varint(out, u64::from(current_row.place.bytes));
-    out.push(code(&InstallType::ALL, current_row.place.install_type.as_ref()));
-    out.extend_from_slice(&current_row.place.fact_hash.to_be_bytes());
+    out.push(current_row.row_ref.fanout_bits);
+    put_varint(out, u64::from(current_row.row_ref.bytes));
+    out.push(code(&InstallType::ALL, current_row.row_ref.install_type.as_ref()));
+    out.extend_from_slice(&current_row.row_ref.fact_hash.to_be_bytes());
 }
 
 fn current_row(input: &mut Input<'_>) -> Result<Option<CurrentRow>, StoreError> {
@@ -129,7 +130,7 @@ fn current_row(input: &mut Input<'_>) -> Result<Option<CurrentRow>, StoreError> 
         spreadid: SpreadId(input.varint_u32()?),
         status: chosen(&Status::ALL, input)?,
         digest: input.u64()?,
-        place: RowRef {
+        row_ref: RowRef {
             fanout_bits: input.byte()?,
             bytes: input.varint_u32()?,
             install_type: choose_option(&InstallType::ALL, input.byte()?)?,

@@ -54,7 +54,7 @@ impl Checker<'_> {
             if decision.is_none() && row.is_none() {
                 continue;
             }
-            let keeps_row = intact_row.is_some() && event.has_other_row();
+            let keeps_row = intact_row.is_some() && event.has_row_change();
             let keeps_decision = match decision {
                 Some(Problem::FactAltered) => true,
                 Some(Problem::DecisionDiffers) => {
@@ -176,7 +176,7 @@ impl Checker<'_> {
         if intact_row.is_some_and(|row| !row.is_of(&event.record)) {
             return Some(Problem::FactAltered);
         }
-        let recomputed = event.recomputed.as_ref().filter(|recomputed| recomputed.is_other());
+        let recomputed = event.recomputed.as_ref().filter(|recomputed| recomputed.has_changed());
         if event.row.is_none() || !is_consistent(&event.record, current_row) {
             return Some(Problem::DecisionAltered);
         }
@@ -185,7 +185,7 @@ impl Checker<'_> {
             self.report.otherwise += 1;
             return None;
         }
-        Some(match (event.has_other_row(), intact_row) {
+        Some(match (event.has_row_change(), intact_row) {
             (false, _) => Problem::DecisionAltered,
             (true, Some(_)) => Problem::DecisionDiffers,
             (true, None) => Problem::DecisionLost,
@@ -283,8 +283,7 @@ impl Checker<'_> {
     /// True if a decision that depends on a wrong one would replace an intact row. It is reported and not written,
     /// because the row shows the decision that was right.
     fn has_intact_row(&mut self, recomputed: &Recomputed) -> Result<bool, StoreError> {
-        let Some(record) = recomputed.standing.clone().filter(|_| recomputed.has_other_row())
-        else {
+        let Some(record) = recomputed.stored.clone().filter(|_| recomputed.has_row_change()) else {
             return Ok(false);
         };
         let fact = recomputed.write.key;
@@ -322,7 +321,7 @@ fn is_row_of(
     stored_row::row(key, view).is_some_and(|row| {
         row.revision == current_row.revision
             && row.status == current_row.status
-            && has_row_ref(&row, value, &current_row.place)
+            && has_row_ref(&row, value, &current_row.row_ref)
             && digest(&row, original) == current_row.digest
             && is_encoding_of(&row, value)
     })

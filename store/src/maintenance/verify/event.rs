@@ -21,8 +21,8 @@ pub struct Event {
 
 impl Event {
     /// True if the recomputed decision has another row.
-    pub fn has_other_row(&self) -> bool {
-        self.recomputed.as_ref().is_some_and(Recomputed::has_other_row)
+    pub fn has_row_change(&self) -> bool {
+        self.recomputed.as_ref().is_some_and(Recomputed::has_row_change)
     }
 }
 

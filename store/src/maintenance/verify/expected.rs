@@ -75,7 +75,7 @@ impl Checker<'_> {
         let is_same = replaced
             .is_some_and(|old| (old.event_time, old.spreadid) == (row.event_time, row.spreadid));
         let fanout_bits =
-            record.current_row().map_or(0, |current_row| current_row.place.fanout_bits);
+            record.current_row().map_or(0, |current_row| current_row.row_ref.fanout_bits);
         let fanout_bits =
             if is_same && fanout_bits <= app.fan_bits_max { fanout_bits } else { app.fanout_bits };
         let new = RowKey {
@@ -89,7 +89,7 @@ impl Checker<'_> {
         codec::row::encode(row, &mut value);
         let mut record = record.clone();
         if let Some(current_row) = record.current_row_mut() {
-            current_row.place = row_ref(row, fanout_bits, KEY_BYTES + value.len());
+            current_row.row_ref = row_ref(row, fanout_bits, KEY_BYTES + value.len());
         }
         let mut record_value = Vec::with_capacity(512);
         codec::fact_record::encode(&record, &mut record_value);

@@ -8,7 +8,7 @@ use attribution::facts::event::{EventTime, Fact, Family};
 use attribution::facts::match_keys::{activation_index, by_id, touch_index};
 use attribution::ledger::Facts;
 use attribution::ledger::index::Scan;
-use attribution::worker::{Admitted, Worker};
+use attribution::worker::{MessageCounts, Worker};
 use md5::{Digest, Md5};
 
 use super::support::facts::{
@@ -46,12 +46,12 @@ fn case_29_the_same_activation_delivered_twice_is_one_row_and_counted() {
         let reports: Vec<_> =
             batches.into_iter().map(|facts| process(&mut worker, facts)).collect();
         assert_eq!(worker.ledger().row_texts().len(), 1);
-        let count = |of: fn(&Admitted) -> u64| {
-            reports.iter().map(|report| of(&report.admitted(Family::Activation))).sum::<u64>()
+        let count = |of: fn(&MessageCounts) -> u64| {
+            reports.iter().map(|report| of(&report.counts(Family::Activation))).sum::<u64>()
         };
-        assert_eq!(count(|admitted| admitted.accepted), 1);
-        assert_eq!(count(|admitted| admitted.redelivered), 1);
-        assert_eq!(count(|admitted| admitted.conflicting), 0);
+        assert_eq!(count(|counts| counts.accepted), 1);
+        assert_eq!(count(|counts| counts.redelivered), 1);
+        assert_eq!(count(|counts| counts.conflicting), 0);
     }
 }
 
@@ -65,9 +65,9 @@ fn conflicting_events_with_one_id_are_counted() {
         for batches in [vec![facts.to_vec()], one_by_one] {
             let mut worker = Worker::new(Memory::default(), rules());
             let reports = batches.into_iter().map(|facts| process(&mut worker, facts));
-            let admitted: Vec<_> = reports.map(|report| report.activations).collect();
-            assert_eq!(admitted.iter().map(|admitted| admitted.conflicting).sum::<u64>(), 1);
-            assert_eq!(admitted.iter().map(|admitted| admitted.redelivered).sum::<u64>(), 1);
+            let counts: Vec<_> = reports.map(|report| report.activations).collect();
+            assert_eq!(counts.iter().map(|counts| counts.conflicting).sum::<u64>(), 1);
+            assert_eq!(counts.iter().map(|counts| counts.redelivered).sum::<u64>(), 1);
         }
     }
 }

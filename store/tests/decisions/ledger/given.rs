@@ -25,7 +25,7 @@ pub fn write(fact: impl Into<Fact>, keys: &[u64]) -> FactWrite {
         index: keys.iter().copied().map(MatchKey).collect(),
         bucket_markers: Vec::new(),
         stale: Vec::new(),
-        outgoing: None,
+        superseded: None,
     }
 }
 

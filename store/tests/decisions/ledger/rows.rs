@@ -33,7 +33,7 @@ pub fn decision_write(draft: Draft, spreadid: u32, replaced: Option<CurrentRow>)
     let fact = Fact::from(draft);
     let credit = Credit {
         spreadid: SpreadId(spreadid),
-        ..Credit::nobody(Status::Rejected, Some(RejectReason::CtitTooShort))
+        ..Credit::uncredited(Status::Rejected, Some(RejectReason::CtitTooShort))
     };
     let decision =
         Decision { install_type: InstallType::Reinstall, original: Some("o".into()), credit };
@@ -57,7 +57,7 @@ pub fn decision_write(draft: Draft, spreadid: u32, replaced: Option<CurrentRow>)
         spreadid: row.spreadid,
         status: row.status,
         digest: u64::MAX,
-        place: RowRef::default(),
+        row_ref: RowRef::default(),
     };
     let key = write(fact.clone(), &[]).key;
     let mut record = FactRecord::from(fact);
@@ -77,10 +77,10 @@ pub fn decision_write(draft: Draft, spreadid: u32, replaced: Option<CurrentRow>)
 fn chains(activation: &Activation) -> InstallChains {
     let key = ActivationKey::of(activation);
     let earlier = ActivationKey { time: key.time.minus(1), id: "other".into() };
-    let continued = InstallChain { install: earlier, real: key.clone() };
+    let continued = InstallChain { install: earlier, last_counted: key.clone() };
     InstallChains {
-        places: vec![0, 1, 0],
-        chains: vec![InstallChain { install: key.clone(), real: key }, continued],
+        chain_indexes: vec![0, 1, 0],
+        chains: vec![InstallChain { install: key.clone(), last_counted: key }, continued],
     }
 }
 
@@ -142,7 +142,7 @@ fn decisions_are_read_back_with_their_records(ledger: &mut impl LedgerUnderTest)
     for decision in decisions {
         let mut found = record_of(ledger, decision.key).expect("a record");
         // Each ledger stores its own reference.
-        found.current_row_mut().expect("a current row").place = RowRef::default();
+        found.current_row_mut().expect("a current row").row_ref = RowRef::default();
         assert_eq!(found, decision.record);
     }
 }

@@ -28,7 +28,7 @@ fn read(ledger: &mut impl LedgerUnderTest, ids: &DeviceIds, page: usize) -> Vec<
     let app = policy.app(X).expect("the app");
     let mut all: Vec<TimelineEntry> = Vec::new();
     loop {
-        let after = all.last().map(|found| found.place);
+        let after = all.last().map(|found| found.entry);
         let result = timeline(ledger, (&policy, app), ids, after, page).expect("a timeline");
         assert!(result.found.len() == page || !result.has_more);
         all.extend(result.found);
@@ -54,12 +54,12 @@ fn expected(
         .filter_map(|(fact, record)| {
             let record = record?;
             let has = DeviceIds::new(record.ids()).iter().any(|id| ids.contains(id));
-            has.then(|| TimelineEntry { place: IndexEntry { time: record.time(), fact }, record })
+            has.then(|| TimelineEntry { entry: IndexEntry { time: record.time(), fact }, record })
         })
         .collect();
     all.sort_by_key(|found| {
-        let FactKey { family, tag, id, .. } = found.place.fact;
-        (Reverse(found.place.time), family, tag, id)
+        let FactKey { family, tag, id, .. } = found.entry.fact;
+        (Reverse(found.entry.time), family, tag, id)
     });
     all
 }
@@ -113,7 +113,7 @@ fn index_entries_are_checked_against_the_fact() {
     record_facts(&mut ledger, [write(click("c3", a_plus(5)), &keys)]);
     for page in [1, 2, 10] {
         let found = read(&mut ledger, &ids, page);
-        let times: Vec<_> = found.iter().map(|found| found.place.time).collect();
+        let times: Vec<_> = found.iter().map(|found| found.entry.time).collect();
         assert_eq!(times, [a_plus(6), a_plus(5)], "{page}");
     }
 }
@@ -129,7 +129,7 @@ fn replaced_and_expired_facts_are_not_in_a_timeline() {
     let ids = ids("oaid", D);
     let times = |ledger: &mut Memory| -> Vec<u64> {
         let found = read(ledger, &ids, 2);
-        found.iter().map(|found| found.place.time.millis()).collect()
+        found.iter().map(|found| found.entry.time.millis()).collect()
     };
     let at = |ms| a_plus(ms).millis();
     assert_eq!(times(worker.ledger_mut()), [at(5), at(-5), at(-5)]);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use adtrail_store::memory::Memory;
 use attribution::ledger::{Ledger, Progress};
-use attribution::worker::{Batch, Report, Worker};
+use attribution::worker::{Batch, BatchReport, Worker};
 use fastrand::Rng;
 
 use super::broker::Broker;
@@ -159,7 +159,7 @@ impl Machine<'_> {
         &mut self,
         before: Disk,
         until: Vec<usize>,
-        report: Option<(&Report, usize)>,
+        report: Option<(&BatchReport, usize)>,
     ) -> Verdict {
         self.past.push(before);
         if self.past.len() > UNSYNCED {

@@ -14,7 +14,7 @@ use attribution::ledger::Ledger;
 use attribution::ledger::record::{CurrentRow, Lookup};
 use attribution::rules::policy::Policy;
 use attribution::rules::row::{EventType, Status, seq};
-use attribution::worker::Report;
+use attribution::worker::BatchReport;
 
 use super::broker::Log;
 use super::plan::{Kind, Plan};
@@ -209,12 +209,12 @@ pub struct ReportTotals {
 
 impl ReportTotals {
     /// Adds a report. Checks that every message of the batch is accepted or redelivered.
-    pub fn add(&mut self, report: &Report, messages: usize) -> Verdict {
+    pub fn add(&mut self, report: &BatchReport, messages: usize) -> Verdict {
         let (mut accepted, mut redelivered) = (0, 0);
         for family in Family::ALL {
-            let admitted = report.admitted(family);
-            accepted += admitted.accepted;
-            redelivered += admitted.redelivered;
+            let counts = report.counts(family);
+            accepted += counts.accepted;
+            redelivered += counts.redelivered;
         }
         self.accepted += accepted;
         self.redelivered += redelivered;

@@ -1,7 +1,7 @@
 //! A worker as a member of its group: it joins, reads, commits positions, and crashes.
 
 use attribution::ledger::{Position, Progress};
-use attribution::worker::{Batch, Report};
+use attribution::worker::{Batch, BatchReport};
 
 use super::judge::{self, Verdict};
 use super::world::{SESSION_TIMEOUT, WorkerState, World};
@@ -140,7 +140,7 @@ impl World<'_> {
     }
 
     /// Finishes a batch.
-    pub fn processed(&mut self, me: usize, report: &Report) -> Verdict {
+    pub fn processed(&mut self, me: usize, report: &BatchReport) -> Verdict {
         self.stats.count("batches");
         let worker = &mut self.workers[me];
         let (nexts, messages) = std::mem::take(&mut worker.batch);

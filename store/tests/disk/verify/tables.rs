@@ -87,7 +87,7 @@ fn delete_old_row(raw: &Raw, event_type: EventType) {
 /// Changes the row reference in a record, by which its row would be subtracted from the counts.
 fn alter_row_ref(raw: &Raw, change: fn(&mut RowRef)) {
     let (key, mut record) = credited(raw, true);
-    change(&mut record.current_row.as_mut().expect("a row").place);
+    change(&mut record.current_row.as_mut().expect("a row").row_ref);
     put_activation(raw, &key, FactRecord::Activation(Box::new(record)));
 }
 
@@ -169,7 +169,7 @@ const DECISIONS: &[Damage] = &[
     }),
     ("the install chain for the next activation is altered", &[Problem::DecisionAltered], |raw| {
         let (key, mut record) = credited(raw, true);
-        record.chains.chains[0].real.id = "a-other".into();
+        record.chains.chains[0].last_counted.id = "a-other".into();
         put_activation(raw, &key, FactRecord::Activation(Box::new(record)));
     }),
     ("an index entry leads to no fact", &[Problem::EntryToNowhere], |raw| {
