@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::facts::device_ids::DeviceIds;
 use crate::facts::event::{Activation, EventTime, Family, Purpose, Touch, TouchKind};
-use crate::facts::match_keys::Matches;
+use crate::facts::matches::Matches;
 use crate::rules::candidate::{self, Candidate, ClickCounts, Subject, Tier, Window};
 use crate::rules::classify::InstallChain;
 use crate::rules::row::{CONTRIBUTORS_MAX, InstallType, MatchType, RejectReason};

@@ -1,4 +1,4 @@
-//! Facts, their identity, the device ids in them, and the keys under which they are stored and found.
+//! Facts, their identity, the device ids in them, the keys under which they are stored and found, and how they match.
 
 pub mod canonical;
 pub mod device_ids;
@@ -6,4 +6,5 @@ pub mod event;
 pub mod identity;
 pub mod keys;
 pub mod match_keys;
+pub mod matches;
 pub mod printable;

@@ -6,7 +6,7 @@ use super::policy::{AppPolicy, LOOKBACK_MAX_MS, Origin, PROBABILISTIC_CLICK_MAX_
 use super::row::{InstallType, MatchType, RejectReason};
 use crate::facts::device_ids::DeviceIds;
 use crate::facts::event::{Activation, EventTime, Purpose, SpreadId, Touch, TouchKind};
-use crate::facts::match_keys::{self, Matches};
+use crate::facts::matches::{self, Matches};
 
 /// How long before a click other clicks of the same device count against it.
 pub const CLICK_COUNT_MS: u64 = super::policy::DAY_MS;
@@ -82,7 +82,7 @@ impl<'a> Subject<'a> {
 
     pub fn matches(&self, touch: &Touch, touch_ids: &DeviceIds) -> Matches {
         let activation = (self.activation, self.ids);
-        match_keys::matches((touch, touch_ids), activation, self.app.probabilistic)
+        matches::matches((touch, touch_ids), activation, self.app.probabilistic)
     }
 
     fn window_ms(&self, touch: &Touch, is_probabilistic: bool) -> u64 {
@@ -245,7 +245,7 @@ fn is_blocked(app: &AppPolicy, touch: &Touch) -> bool {
 
 fn is_ip_blocked(app: &AppPolicy, ip: &str) -> bool {
     !app.fraud.block_ips.is_empty()
-        && match_keys::address(ip)
+        && matches::address(ip)
             .is_some_and(|ip| app.fraud.block_ips.iter().any(|range| range.contains(ip)))
 }
 
