@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::facts::device_ids::DeviceIds;
 use crate::facts::event::{Activation, EventTime, Family, Purpose, Touch, TouchKind};
 use crate::facts::matches::Matches;
-use crate::rules::candidate::{self, Candidate, ClickCounts, Subject, Tier, Window};
+use crate::rules::candidate::{Candidate, ClickCounts, Subject, Tier, Window};
 use crate::rules::classify::InstallChain;
 use crate::rules::row::{CONTRIBUTORS_MAX, InstallType, MatchType, RejectReason};
 use crate::rules::winner::{Decision, Evidence};
@@ -132,7 +132,7 @@ pub fn consider(
         .iter()
         .map(|(touch, ids)| Evaluated {
             touch: (*touch).clone(),
-            verdict: verdict(subject, decision, (touch, ids), &clicks),
+            verdict: verdict(subject, decision, touch, ids, &clicks),
             found: found(subject, touch, ids),
         })
         .filter(|it| it.verdict != Verdict::Accepted || evidence.has_counted(subject, &it.touch))
@@ -222,7 +222,8 @@ enum Rank {
 fn verdict(
     subject: &Subject<'_>,
     decision: &Decision,
-    (touch, ids): (&Touch, &DeviceIds),
+    touch: &Touch,
+    ids: &DeviceIds,
     clicks: &ClickCounts<'_>,
 ) -> Verdict {
     let winner = decision.credit.touch.as_ref().map(|winner| &winner.click_id);
@@ -266,7 +267,7 @@ fn found(subject: &Subject<'_>, touch: &Touch, ids: &DeviceIds) -> Option<Match>
         Some(Match {
             match_type: match_type?,
             tier: Tier::of(touch.kind, is_probabilistic),
-            window: candidate::window(subject.policy, subject.app, touch, is_probabilistic),
+            window: subject.window(touch, is_probabilistic),
         })
     };
     let (by_id, probabilistic) = (found(by_id, false), found(probabilistic, true));

@@ -39,7 +39,8 @@ pub type CompleteSince = [EventTime; Family::ALL.len()];
 pub fn complete_since(
     policy: &Policy,
     app: &AppPolicy,
-    (consumed_until, floor): (Option<EventTime>, &ExpiryFloor),
+    consumed_until: Option<EventTime>,
+    floor: &ExpiryFloor,
     rows_from: EventTime,
 ) -> CompleteSince {
     let needed = app.correction_horizon_ms.map(|late_ms| Needed::new(policy, app, late_ms));
@@ -56,7 +57,8 @@ pub fn complete_since(
 /// Returns the errors of the store.
 pub fn timeline<F: Facts>(
     facts: &mut F,
-    (policy, app): (&Policy, &AppPolicy),
+    policy: &Policy,
+    app: &AppPolicy,
     ids: &DeviceIds,
     after: Option<IndexEntry>,
     limit: usize,
@@ -178,7 +180,7 @@ mod tests {
         let now = EventTime::default().plus(1_000 * DAY_MS);
         let from = now.minus(300 * DAY_MS);
         let days_with = |app: &AppPolicy, until, floor: &ExpiryFloor| {
-            let since = complete_since(&policy, app, (until, floor), from);
+            let since = complete_since(&policy, app, until, floor, from);
             since.map(|time| time.millis().div_ceil(DAY_MS))
         };
         let days = |app: &AppPolicy, until| days_with(app, until, &ExpiryFloor::default());

@@ -70,7 +70,7 @@ pub(crate) async fn timeline_page(
     respond::read(state, app, move |reader, policy| {
         let app = policy.app(pid).ok_or(ExportError::UnknownApp(key))?;
         let mut facts = reader.clone();
-        let found = timeline(&mut facts, (policy, app), &ids, after, limit)?;
+        let found = timeline(&mut facts, policy, app, &ids, after, limit)?;
         let since = since(reader, policy, app);
         let last = found.found.last().filter(|_| found.has_more).map(|last| last.entry);
         let next = last.map(|entry| TimelineCursor::after(entry, pid, &ids).to_string());
@@ -131,8 +131,8 @@ pub(crate) fn device_ids(kind: &str, value: &str) -> Result<DeviceIds, ExportErr
 
 fn since(reader: &Reader, policy: &Policy, app: &AppPolicy) -> CompleteSince {
     use attribution::ledger::Facts;
-    let expired = (reader.consumed_until(), &reader.expiry_floor(app.pid));
-    complete_since(policy, app, expired, reader.view().oldest(app.pid))
+    let (until, floor) = (reader.consumed_until(), reader.expiry_floor(app.pid));
+    complete_since(policy, app, until, &floor, reader.view().oldest(app.pid))
 }
 
 fn document(

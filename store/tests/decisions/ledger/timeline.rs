@@ -29,7 +29,7 @@ fn read(ledger: &mut impl LedgerUnderTest, ids: &DeviceIds, page: usize) -> Vec<
     let mut all: Vec<TimelineEntry> = Vec::new();
     loop {
         let after = all.last().map(|found| found.entry);
-        let result = timeline(ledger, (&policy, app), ids, after, page).expect("a timeline");
+        let result = timeline(ledger, &policy, app, ids, after, page).expect("a timeline");
         assert!(result.found.len() == page || !result.has_more);
         all.extend(result.found);
         if !result.has_more {
