@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use md5::{Digest, Md5};
 
 use super::device_ids;
-use super::event::{Activation, Effect, Fact, Pairs, Touch};
+use super::event::{Device, Fact};
 
 const FIELD_END: u8 = 0x1f;
 const PAIR_END: u8 = 0x1e;
@@ -47,11 +47,7 @@ fn content_id(fact: &Fact, app_key: &str) -> Box<str> {
 
 /// Returns the values as received, joined by U+001F, in the contract's order.
 fn content(fact: &Fact, app_key: &str) -> Vec<u8> {
-    let fields = match fact {
-        Fact::Touch(touch) => touch_fields(touch),
-        Fact::Activation(activation) => activation_fields(activation),
-        Fact::Effect(effect) => effect_fields(effect),
-    };
+    let (fields, device) = fields(fact);
     let mut out = Vec::with_capacity(512);
     push_text(&mut out, fields.kind);
     push_text(&mut out, app_key);
@@ -62,7 +58,6 @@ fn content(fact: &Fact, app_key: &str) -> Vec<u8> {
     push_text(&mut out, &fields.lookback_ms);
     push_text(&mut out, &fields.install_begin_time);
     push_text(&mut out, fields.click_id);
-    let device = fields.device;
     for text in [&device.ip, &device.ua, &device.model, &device.os, &device.os_version] {
         push_text(&mut out, text);
     }
@@ -78,84 +73,66 @@ fn content(fact: &Fact, app_key: &str) -> Vec<u8> {
 }
 
 /// The fields of all families; those that a family lacks are empty.
+#[derive(Default)]
 struct Fields<'a> {
-    kind: &'static str,
+    kind: &'a str,
     name: &'a str,
     spreadid: String,
-    purpose: &'static str,
+    purpose: &'a str,
     lookback_ms: String,
     install_begin_time: String,
     click_id: &'a str,
-    device: &'a super::event::Device,
     app_version: &'a str,
     site: &'a str,
     revenue: &'a str,
     currency: &'a str,
-    ids: &'a Pairs,
+    ids: &'a [(Box<str>, Box<str>)],
     params: &'a [(Box<str>, Box<str>)],
     props: &'a [(Box<str>, Box<str>)],
 }
 
-fn touch_fields(touch: &Touch) -> Fields<'_> {
-    Fields {
-        kind: touch.kind.name(),
-        name: "",
-        spreadid: touch.spreadid.0.to_string(),
-        purpose: touch.purpose.name(),
-        lookback_ms: touch.lookback_ms.map(|ms| ms.to_string()).unwrap_or_default(),
-        install_begin_time: String::new(),
-        click_id: &touch.click_id,
-        device: &touch.device,
-        app_version: "",
-        site: &touch.site,
-        revenue: "",
-        currency: "",
-        ids: &touch.ids,
-        params: &touch.params,
-        props: &[],
-    }
-}
-
-fn activation_fields(activation: &Activation) -> Fields<'_> {
-    Fields {
-        kind: "activation",
-        name: "",
-        spreadid: String::new(),
-        purpose: "",
-        lookback_ms: String::new(),
-        install_begin_time: activation
-            .install_begin_time
-            .map(|time| time.millis().to_string())
-            .unwrap_or_default(),
-        click_id: &activation.click_id,
-        device: &activation.device,
-        app_version: &activation.app_version,
-        site: "",
-        revenue: "",
-        currency: "",
-        ids: &activation.ids,
-        params: &[],
-        props: &activation.props,
-    }
-}
-
-fn effect_fields(effect: &Effect) -> Fields<'_> {
-    Fields {
-        kind: "effect",
-        name: &effect.name,
-        spreadid: String::new(),
-        purpose: "",
-        lookback_ms: String::new(),
-        install_begin_time: String::new(),
-        click_id: "",
-        device: &effect.device,
-        app_version: &effect.app_version,
-        site: "",
-        revenue: &effect.revenue,
-        currency: &effect.currency,
-        ids: &effect.ids,
-        params: &[],
-        props: &effect.props,
+fn fields(fact: &Fact) -> (Fields<'_>, &Device) {
+    match fact {
+        Fact::Touch(touch) => {
+            let fields = Fields {
+                kind: touch.kind.name(),
+                spreadid: touch.spreadid.0.to_string(),
+                purpose: touch.purpose.name(),
+                lookback_ms: touch.lookback_ms.map(|ms| ms.to_string()).unwrap_or_default(),
+                click_id: &touch.click_id,
+                site: &touch.site,
+                ids: &touch.ids,
+                params: &touch.params,
+                ..Fields::default()
+            };
+            (fields, &touch.device)
+        }
+        Fact::Activation(activation) => {
+            let begin = activation.install_begin_time;
+            let fields = Fields {
+                kind: "activation",
+                install_begin_time: begin.map(|at| at.millis().to_string()).unwrap_or_default(),
+                click_id: &activation.click_id,
+                app_version: &activation.app_version,
+                ids: &activation.ids,
+                props: &activation.props,
+                ..Fields::default()
+            };
+            (fields, &activation.device)
+        }
+        Fact::Effect(effect) => {
+            let fields = Fields {
+                kind: "effect",
+                name: &effect.name,
+                app_version: &effect.app_version,
+                revenue: &effect.revenue,
+                currency: &effect.currency,
+                ids: &effect.ids,
+                props: &effect.props,
+                ..Fields::default()
+            };
+            (fields, &effect.device)
+        }
     }
 }
 

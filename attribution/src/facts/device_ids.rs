@@ -159,8 +159,7 @@ fn push_raw(ids: &mut Vec<DeviceId>, kind: IdKind, received: &str) {
     let Some(value) = normalise(kind, received) else { return };
     let md5 = |text: &str| DeviceId { kind, value: IdValue::Md5(Md5::digest(text).into()) };
     match kind {
-        IdKind::Idfa => ids.push(md5(&value)),
-        IdKind::Imei => ids.push(md5(&value)),
+        IdKind::Idfa | IdKind::Imei => ids.push(md5(&value)),
         IdKind::Oaid | IdKind::Gaid => {
             ids.push(if is_lower(&value) { md5(&value) } else { md5(&value.to_lowercase()) });
         }
@@ -271,6 +270,10 @@ mod tests {
         DeviceIds::new(&pairs.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect())
     }
 
+    fn md5(text: &str) -> String {
+        hex(&Md5::digest(text))
+    }
+
     #[track_caller]
     fn matches(a: (&str, &str), b: (&str, &str), expected: Option<IdKind>) {
         assert_eq!(ids(&[a]).shared(&ids(&[b])), expected);
@@ -290,29 +293,14 @@ mod tests {
         matches(oaid, ("gaid", "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5"), None);
         let imei = ("imei", "868049039501257");
         matches(imei, ("imei_md5", "8d3ebd3654fb46a2832296669cf1b536"), Some(IdKind::Imei));
-        let upper = ids::hex_md5("9774D56D682E549C");
-        let lower = ids::hex_md5("9774d56d682e549c");
-        matches(
-            ("android_id", "9774d56d682e549C"),
-            ("android_id_md5", &upper),
-            Some(IdKind::AndroidId),
-        );
-        matches(
-            ("android_id", "9774d56d682e549C"),
-            ("android_id_md5", &lower),
-            Some(IdKind::AndroidId),
-        );
+        let android_id = ("android_id", "9774d56d682e549C");
+        for form in ["9774D56D682E549C", "9774d56d682e549c"].map(md5) {
+            matches(android_id, ("android_id_md5", &form), Some(IdKind::AndroidId));
+            matches(("mac_md5", &form), ("mac_md5", &form), Some(IdKind::Mac));
+        }
         matches(("mac", "AA:bb:CC:00:11:22"), ("mac", "aabbcc001122"), Some(IdKind::Mac));
         matches(("mac", "AA bb CC 00 11 22"), ("mac", "aabbcc001122"), Some(IdKind::Mac));
-        matches(("mac_md5", &upper), ("mac_md5", &upper), Some(IdKind::Mac));
         matches(("imei", "ÄÖ"), ("imei", "äö"), Some(IdKind::Imei));
-    }
-
-    mod ids {
-        pub fn hex_md5(text: &str) -> String {
-            use md5::Digest;
-            super::hex(&md5::Md5::digest(text))
-        }
     }
 
     #[test]
@@ -320,46 +308,38 @@ mod tests {
         for value in
             ["", " ", "0", "NULL", "Unknown", "undefined", "none", "0000-0000", "00:00:00:00:00:00"]
         {
-            assert!(super::tests::ids(&[("oaid", value), ("mac", value)]).is_empty(), "{value}");
+            assert!(ids(&[("oaid", value), ("mac", value)]).is_empty(), "{value}");
             assert_eq!(click_id(value), None);
         }
         for value in ["", "none", "NULL", "0", "000000000000000", "00:00:00:00:00:00"] {
-            assert!(super::tests::ids(&[("imei_md5", &ids::hex_md5(value))]).is_empty(), "{value}");
+            assert!(ids(&[("imei_md5", &md5(value))]).is_empty(), "{value}");
         }
-        assert!(super::tests::ids(&[("imei_md5", "83e9158a4fb54c0e1ef0b238639a23a")]).is_empty());
-        assert!(super::tests::ids(&[("imei_md5", "+3e9158a4fb54c0e1ef0b238639a23ae")]).is_empty());
-        assert!(super::tests::ids(&[("serial", "abc")]).is_empty());
+        assert!(ids(&[("imei_md5", "83e9158a4fb54c0e1ef0b238639a23a")]).is_empty());
+        assert!(ids(&[("imei_md5", "+3e9158a4fb54c0e1ef0b238639a23ae")]).is_empty());
+        assert!(ids(&[("serial", "abc")]).is_empty());
     }
 
     #[test]
     fn rows_show_the_normalised_id_or_its_md5() {
-        check_display(
-            "idfa",
-            "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5",
-            IdKind::Idfa,
-            "1FE9A970-EFBB-29E0-0BDD-F5DBBF751AB5",
-        );
-        let (dashed, other) = ("1FE9A970-EFBB-29E0-0BDD-F5DBBF751AB5", "1FE9A970EFBB");
-        check_display("oaid", dashed, IdKind::Oaid, "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5");
-        for non_uuid in ["Not-A-Uuid", other, &dashed.replace('1', "X"), &dashed.replace('-', "0")]
-        {
+        let (lower, upper) =
+            ("1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5", "1FE9A970-EFBB-29E0-0BDD-F5DBBF751AB5");
+        check_display("idfa", lower, IdKind::Idfa, upper);
+        check_display("oaid", upper, IdKind::Oaid, lower);
+        let (letters, digits) = (upper.replace('1', "X"), upper.replace('-', "0"));
+        for non_uuid in ["Not-A-Uuid", "1FE9A970EFBB", &letters, &digits] {
             check_display("oaid", non_uuid, IdKind::Oaid, non_uuid);
         }
-        check_display(
-            "imei_md5",
-            "8D3EBD3654FB46A2832296669CF1B536",
-            IdKind::Imei,
-            "8d3ebd3654fb46a2832296669cf1b536",
-        );
+        let md5 = "8d3ebd3654fb46a2832296669cf1b536";
+        check_display("imei_md5", &md5.to_uppercase(), IdKind::Imei, md5);
         check_display("imei", "null", IdKind::Imei, "");
     }
 
     #[test]
     fn different_values_of_one_kind_contradict() {
-        let a = super::tests::ids(&[("idfa", "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5")]);
-        let b = super::tests::ids(&[("idfa", "2fe9a970-efbb-29e0-0bdd-f5dbbf751ab5")]);
+        let a = ids(&[("idfa", "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5")]);
+        let b = ids(&[("idfa", "2fe9a970-efbb-29e0-0bdd-f5dbbf751ab5")]);
         assert!(a.contradicts(&b));
         assert!(!a.contradicts(&a));
-        assert!(!a.contradicts(&super::tests::ids(&[("idfv", "x")])));
+        assert!(!a.contradicts(&ids(&[("idfv", "x")])));
     }
 }

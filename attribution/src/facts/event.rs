@@ -191,6 +191,12 @@ impl Fact {
     }
 }
 
+/// Returns the value of a key; empty without one.
+pub fn value<'a>(pairs: &'a Pairs, key: &str) -> &'a str {
+    let index = pairs.binary_search_by(|(known, _)| (**known).cmp(key));
+    index.ok().and_then(|index| pairs.get(index)).map_or("", |(_, value)| value)
+}
+
 /// Sorts by key. The last value of a repeated key stays, as in JSON readers.
 pub fn sort_pairs(pairs: &mut Pairs) {
     pairs.sort_by(|a, b| a.0.cmp(&b.0));

@@ -1,10 +1,9 @@
-//! Whether a touch and an activation match, by a click id, a device id or probabilistically.
+//! Compares a touch with an activation: they match by click id, by a device id, or probabilistically.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use super::device_ids::{self, DeviceIds};
 use super::event::{Activation, Device, Touch};
-use crate::rules::policy::IpRange;
 use crate::rules::row::MatchType;
 
 /// The best match by id and the best probabilistic one between a touch and an activation.
@@ -16,19 +15,21 @@ pub struct Matches {
 
 /// Returns how a touch and an activation of one app match; `None` twice if they don't.
 pub fn matches(
-    touch: (&Touch, &DeviceIds),
-    activation: (&Activation, &DeviceIds),
+    touch: &Touch,
+    touch_ids: &DeviceIds,
+    activation: &Activation,
+    activation_ids: &DeviceIds,
     probabilistic: bool,
 ) -> Matches {
-    let by_click_id = device_ids::click_id(&activation.0.click_id)
-        .is_some_and(|click_id| *click_id == *touch.0.id)
+    let by_click_id = device_ids::click_id(&activation.click_id)
+        .is_some_and(|click_id| *click_id == *touch.id)
         .then_some(MatchType::ClickId);
-    let by_device = || touch.1.shared(activation.1).map(MatchType::Device);
-    let may_match = probabilistic && !touch.1.contradicts(activation.1);
+    let by_device = || touch_ids.shared(activation_ids).map(MatchType::Device);
+    let may_match = probabilistic && !touch_ids.contradicts(activation_ids);
     Matches {
         by_id: by_click_id.or_else(by_device),
         probabilistic: may_match
-            .then(|| probabilistic_match(&touch.0.device, &activation.0.device))
+            .then(|| probabilistic_match(&touch.device, &activation.device))
             .flatten(),
     }
 }
@@ -53,29 +54,15 @@ pub fn address(text: &str) -> Option<IpAddr> {
     text.trim().parse::<IpAddr>().ok().map(|ip| ip.to_canonical())
 }
 
-/// Address ranges shared by many devices; no probabilistic key contains such an address.
-const SHARED: [IpRange; 9] = [
-    v4([10, 0, 0, 0], 8),
-    v4([172, 16, 0, 0], 12),
-    v4([192, 168, 0, 0], 16),
-    v4([127, 0, 0, 0], 8),
-    v4([169, 254, 0, 0], 16),
-    v4([100, 64, 0, 0], 10),
-    v6([0, 0, 0, 0, 0, 0, 0, 1], 128),
-    v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10),
-    v6([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7),
-];
-
-const fn v4([a, b, c, d]: [u8; 4], prefix_bits: u8) -> IpRange {
-    IpRange { network: IpAddr::V4(Ipv4Addr::new(a, b, c, d)), prefix_bits }
-}
-
-const fn v6([a, b, c, d, e, f, g, h]: [u16; 8], prefix_bits: u8) -> IpRange {
-    IpRange { network: IpAddr::V6(Ipv6Addr::new(a, b, c, d, e, f, g, h)), prefix_bits }
-}
-
+/// Parses an address; `None` if it is in a range that many devices share.
 pub fn personal_address(text: &str) -> Option<IpAddr> {
-    address(text).filter(|ip| !SHARED.iter().any(|range| range.contains(*ip)))
+    address(text).filter(|ip| match ip {
+        IpAddr::V4(ip) => {
+            let is_carrier_nat = matches!(ip.octets(), [100, 64..128, ..]);
+            !(ip.is_private() || ip.is_loopback() || ip.is_link_local() || is_carrier_nat)
+        }
+        IpAddr::V6(ip) => !(ip.is_loopback() || ip.is_unicast_link_local() || ip.is_unique_local()),
+    })
 }
 
 #[cfg(test)]
@@ -112,36 +99,21 @@ mod tests {
 
     #[test]
     fn addresses_are_compared_parsed() {
-        check(
-            &device("2001:db8::1", "u", ""),
-            &device("2001:0DB8:0:0:0:0:0:1", "u", ""),
-            Some(MatchType::IpUa),
-        );
-        check(
-            &device("::ffff:203.0.113.9", "u", ""),
-            &device("203.0.113.9", "u", ""),
-            Some(MatchType::IpUa),
-        );
-        check(&device("not an ip", "u", ""), &device("not an ip", "u", ""), None);
+        let at = |ip| device(ip, "u", "");
+        check(&at("2001:db8::1"), &at("2001:0DB8:0:0:0:0:0:1"), Some(MatchType::IpUa));
+        check(&at("::ffff:203.0.113.9"), &at("203.0.113.9"), Some(MatchType::IpUa));
+        check(&at("not an ip"), &at("not an ip"), None);
     }
 
     #[test]
     fn shared_addresses_match_nobody() {
-        for ip in [
-            "10.1.2.3",
-            "172.31.0.1",
-            "192.168.1.1",
-            "127.0.0.1",
-            "169.254.3.4",
-            "100.64.3.9",
-            "::1",
-            "fe80::1",
-            "fd00::1",
-            "::ffff:10.0.0.1",
-        ] {
+        let v4 = "10.1.2.3 172.31.0.1 192.168.1.1 127.0.0.1 169.254.3.4 100.64.3.9 100.127.255.255";
+        let v6 = "::1 fe80::1 febf::1 fc00::1 fd00::1 ::ffff:10.0.0.1";
+        for ip in v4.split(' ').chain(v6.split(' ')) {
             check(&device(ip, "u", "m"), &device(ip, "u", "m"), None);
         }
-        for ip in ["172.32.0.1", "100.128.0.1", "11.0.0.1", "2001:db8::1"] {
+        for ip in ["172.32.0.1", "100.63.0.1", "100.128.0.1", "11.0.0.1", "fec0::1", "2001:db8::1"]
+        {
             check(&device(ip, "u", ""), &device(ip, "u", ""), Some(MatchType::IpUa));
         }
     }

@@ -5,51 +5,63 @@ use std::hash::{Hash, Hasher};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::inherit::Inheritance;
-use super::row::{ActivationDetails, ActivationRef, EventType, InstallType, Row, STORE_PROP, seq};
-use super::winner::{Credit, Decision};
+use super::row::{ActivationDetails, ActivationRef, EventType, Row, STORE_PROP, seq};
+use super::winner::Decision;
 use crate::facts::device_ids::{self, IdKind};
-use crate::facts::event::{Activation, Device, Effect, EventTime, Pairs, Pid};
+use crate::facts::event::{Activation, Effect, Pairs, value};
 
 /// Builds the row of an activation, at revision 0.
 pub fn activation_row(activation: &Activation, decision: &Decision) -> Row {
-    row(
-        Event {
-            pid: activation.pid,
-            time: activation.time,
-            event_type: EventType::Activation,
-            name: EventType::Activation.name(),
-            id: &activation.id,
-            ids: &activation.ids,
-            device: &activation.device,
-            app_version: &activation.app_version,
-            revenue: "",
-            currency: "",
-            props: &activation.props,
-        },
-        Some((activation, decision.install_type)),
-        (decision.credit.clone(), None),
-    )
+    let credit = decision.credit.clone();
+    Row {
+        pid: activation.pid,
+        event_time: activation.time,
+        spreadid: credit.spreadid,
+        seq: seq(EventType::Activation, &activation.id),
+        revision: 0,
+        event_type: EventType::Activation,
+        event_name: EventType::Activation.name().into(),
+        event_id: activation.id.clone(),
+        status: credit.status,
+        install_type: Some(decision.install_type),
+        touch: credit.touch,
+        activation: Some(activation_ref(activation, None)),
+        reject_reason: credit.reject_reason,
+        contributors: credit.contributors,
+        ids: ids(&activation.ids),
+        device: activation.device.clone(),
+        app_version: activation.app_version.clone(),
+        revenue: Box::default(),
+        currency: Box::default(),
+        props: activation.props.clone(),
+    }
 }
 
 /// Builds the row of an effect, at revision 0.
 pub fn effect_row(effect: &Effect, inheritance: Inheritance<'_>) -> Row {
-    row(
-        Event {
-            pid: effect.pid,
-            time: effect.time,
-            event_type: EventType::Effect,
-            name: &effect.name,
-            id: &effect.id,
-            ids: &effect.ids,
-            device: &effect.device,
-            app_version: &effect.app_version,
-            revenue: &effect.revenue,
-            currency: &effect.currency,
-            props: &effect.props,
-        },
-        inheritance.activation,
-        (inheritance.credit, inheritance.credit_of),
-    )
+    let Inheritance { activation, credit, credit_of } = inheritance;
+    Row {
+        pid: effect.pid,
+        event_time: effect.time,
+        spreadid: credit.spreadid,
+        seq: seq(EventType::Effect, &effect.id),
+        revision: 0,
+        event_type: EventType::Effect,
+        event_name: effect.name.clone(),
+        event_id: effect.id.clone(),
+        status: credit.status,
+        install_type: activation.map(|(_, install_type)| install_type),
+        touch: credit.touch,
+        activation: activation.map(|(activation, _)| activation_ref(activation, credit_of)),
+        reject_reason: credit.reject_reason,
+        contributors: credit.contributors,
+        ids: ids(&effect.ids),
+        device: effect.device.clone(),
+        app_version: effect.app_version.clone(),
+        revenue: effect.revenue.clone(),
+        currency: effect.currency.clone(),
+        props: effect.props.clone(),
+    }
 }
 
 /// Hashes a decision, to compare it with the current one.
@@ -59,60 +71,18 @@ pub fn digest(decided: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// The fields of a row that come from its event, of either type.
-struct Event<'a> {
-    pid: Pid,
-    time: EventTime,
-    event_type: EventType,
-    name: &'a str,
-    id: &'a str,
-    ids: &'a Pairs,
-    device: &'a Device,
-    app_version: &'a str,
-    revenue: &'a str,
-    currency: &'a str,
-    props: &'a Pairs,
-}
-
-fn row(
-    event: Event<'_>,
-    activation: Option<(&Activation, InstallType)>,
-    (credit, credit_of): (Credit, Option<&str>),
-) -> Row {
-    Row {
-        pid: event.pid,
-        event_time: event.time,
-        spreadid: credit.spreadid,
-        seq: seq(event.event_type, event.id),
-        revision: 0,
-        event_type: event.event_type,
-        event_name: event.name.into(),
-        event_id: event.id.into(),
-        status: credit.status,
-        install_type: activation.map(|(_, install_type)| install_type),
-        touch: credit.touch,
-        activation: activation.map(|(activation, _)| ActivationRef {
-            id: activation.id.clone(),
-            time: activation.time,
-            details: ActivationDetails {
-                install_begin_time: activation.install_begin_time,
-                store: store(activation),
-                credit_of: credit_of.unwrap_or_default().into(),
-            },
-        }),
-        reject_reason: credit.reject_reason,
-        contributors: credit.contributors,
-        ids: IdKind::ALL.map(|kind| device_ids::display(event.ids, kind)),
-        device: event.device.clone(),
-        app_version: event.app_version.into(),
-        revenue: event.revenue.into(),
-        currency: event.currency.into(),
-        props: event.props.clone(),
+fn activation_ref(activation: &Activation, credit_of: Option<&str>) -> ActivationRef {
+    ActivationRef {
+        id: activation.id.clone(),
+        time: activation.time,
+        details: ActivationDetails {
+            install_begin_time: activation.install_begin_time,
+            store: value(&activation.props, STORE_PROP).into(),
+            credit_of: credit_of.unwrap_or_default().into(),
+        },
     }
 }
 
-fn store(activation: &Activation) -> Box<str> {
-    let found = activation.props.binary_search_by(|(key, _)| (**key).cmp(STORE_PROP));
-    let found = found.ok().and_then(|index| activation.props.get(index));
-    found.map(|(_, value)| value.clone()).unwrap_or_default()
+fn ids(received: &Pairs) -> [Box<str>; IdKind::ALL.len()] {
+    IdKind::ALL.map(|kind| device_ids::display(received, kind))
 }

@@ -11,7 +11,7 @@ use crate::facts::matches::{self, Matches};
 /// How long before a click other clicks of the same device count against it.
 pub const CLICK_COUNT_MS: u64 = super::policy::DAY_MS;
 
-/// A touch that matches an activation candidate_within its window; fraud rules may still reject it.
+/// A touch that matches an activation within its window; fraud rules may still reject it.
 #[derive(Debug, Clone)]
 pub struct Candidate<'a> {
     pub touch: &'a Touch,
@@ -57,7 +57,7 @@ pub struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// Returns the touch as a candidate if it matches candidate_within its window.
+    /// Returns the touch as a candidate if it matches within its window.
     pub fn candidate(
         &self,
         touch: &'a Touch,
@@ -69,24 +69,24 @@ impl<'a> Subject<'a> {
             return None;
         }
         let Matches { by_id, probabilistic } = self.matches(touch, touch_ids);
-        let candidate_within = |found: Option<MatchType>, is_probabilistic: bool| {
+        let candidate = |found: Option<MatchType>, is_probabilistic: bool| {
             let found = found?;
-            (age_ms <= self.window_ms(touch, is_probabilistic)).then(|| Candidate {
+            (age_ms <= self.window(touch, is_probabilistic).ms).then(|| Candidate {
                 touch,
                 match_type: found,
                 tier: Tier::of(touch.kind, is_probabilistic),
             })
         };
-        candidate_within(by_id, false).or_else(|| candidate_within(probabilistic, true))
+        candidate(by_id, false).or_else(|| candidate(probabilistic, true))
     }
 
     pub fn matches(&self, touch: &Touch, touch_ids: &DeviceIds) -> Matches {
-        let activation = (self.activation, self.ids);
-        matches::matches((touch, touch_ids), activation, self.app.probabilistic)
+        let probabilistic = self.app.probabilistic;
+        matches::matches(touch, touch_ids, self.activation, self.ids, probabilistic)
     }
 
-    fn window_ms(&self, touch: &Touch, is_probabilistic: bool) -> u64 {
-        window_ms(self.policy, self.app, touch, is_probabilistic)
+    pub fn window(&self, touch: &Touch, is_probabilistic: bool) -> Window {
+        window(self.policy, self.app, touch, is_probabilistic)
     }
 
     /// Returns why the candidate is rejected, if it is; the first rule that applies decides. `clicks` must include
@@ -188,29 +188,29 @@ pub struct Window {
 }
 
 /// Returns the attribution window of a touch.
-pub fn window(policy: &Policy, app: &AppPolicy, touch: &Touch, is_probabilistic: bool) -> Window {
+fn window(policy: &Policy, app: &AppPolicy, touch: &Touch, is_probabilistic: bool) -> Window {
+    let tier = Tier::of(touch.kind, is_probabilistic);
+    // A probabilistic click ignores its own lookback.
+    if let Some(ms) = touch.lookback_ms
+        && tier != Tier::ClickProbabilistic
+    {
+        return Window { ms: ms.min(LOOKBACK_MAX_MS), origin: None };
+    }
     let windows =
         policy.campaign(app.pid, touch.spreadid).map_or(&app.windows, |campaign| &campaign.windows);
-    let own_window =
-        touch.lookback_ms.map(|ms| Window { ms: ms.min(LOOKBACK_MAX_MS), origin: None });
     let [click, click_probabilistic, impression, impression_probabilistic] = windows.origins;
-    let set = |ms, origin| Window { ms, origin: Some(origin) };
-    match Tier::of(touch.kind, is_probabilistic) {
-        Tier::ClickById => own_window.unwrap_or(set(windows.click_ms, click)),
+    let (ms, origin) = match tier {
+        Tier::ClickById => (windows.click_ms, click),
         Tier::ClickProbabilistic => {
             let ms = windows.click_probabilistic_ms.min(PROBABILISTIC_CLICK_MAX_MS);
-            set(ms, click_probabilistic)
+            (ms, click_probabilistic)
         }
-        Tier::ImpressionById => own_window.unwrap_or(set(windows.impression_ms, impression)),
+        Tier::ImpressionById => (windows.impression_ms, impression),
         Tier::ImpressionProbabilistic => {
-            let by_settings = set(windows.impression_probabilistic_ms, impression_probabilistic);
-            own_window.unwrap_or(by_settings)
+            (windows.impression_probabilistic_ms, impression_probabilistic)
         }
-    }
-}
-
-fn window_ms(policy: &Policy, app: &AppPolicy, touch: &Touch, is_probabilistic: bool) -> u64 {
-    window(policy, app, touch, is_probabilistic).ms
+    };
+    Window { ms, origin: Some(origin) }
 }
 
 /// Returns the longest window that a touch of this tier can have, with or without its own lookback.
@@ -260,7 +260,7 @@ pub fn window_end(
     touch: &Touch,
     is_probabilistic: bool,
 ) -> EventTime {
-    touch.time.plus(window_ms(policy, app, touch, is_probabilistic))
+    touch.time.plus(window(policy, app, touch, is_probabilistic).ms)
 }
 
 /// Returns the time of the last activation whose decision the touch can change by counting against another click.

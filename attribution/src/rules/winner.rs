@@ -10,7 +10,7 @@ use super::row::{
     TouchDetails,
 };
 use crate::facts::device_ids::DeviceIds;
-use crate::facts::event::{EventTime, SpreadId, Touch, TouchKind};
+use crate::facts::event::{EventTime, SpreadId, Touch, TouchKind, value};
 
 /// The decision about an activation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,9 +45,10 @@ pub struct Evidence<'a> {
 impl Evidence<'_> {
     /// Checks whether all clicks that count against a touch have been read, if any count.
     pub fn has_counted(&self, subject: &Subject<'_>, touch: &Touch) -> bool {
+        let is_too_old = |click| touch.time.since(click).is_some_and(|ms| ms >= CLICK_COUNT_MS);
         !subject.counts_clicks()
             || touch.kind != TouchKind::Click
-            || is_counted(touch, self.uncounted)
+            || self.uncounted.is_none_or(is_too_old)
     }
 }
 
@@ -76,6 +77,10 @@ impl Unread {
 }
 
 impl Decision {
+    pub fn class(&self) -> Class {
+        Class { install_type: self.install_type, original: self.original.clone() }
+    }
+
     /// Checks whether class and credit are the same. The details of the touch may differ, because its lookback
     /// depends on settings.
     pub fn is_same(&self, other: &Self) -> bool {
@@ -134,7 +139,7 @@ pub fn attribute(
     let is_counted = |candidate: &Candidate<'_>| evidence.has_counted(subject, candidate.touch);
     if !is_settled(winner, &others, evidence.unread)
         || !is_counted(winner)
-        || !others.iter().all(|other| is_counted(other))
+        || !others.iter().copied().all(is_counted)
     {
         return None;
     }
@@ -198,12 +203,6 @@ fn is_settled(winner: &Candidate<'_>, others: &[&Candidate<'_>], unread: Unread)
     }
 }
 
-/// Checks whether all clicks that count against this one have been read.
-fn is_counted(touch: &Touch, uncounted: Option<EventTime>) -> bool {
-    let is_too_old = |time| touch.time.since(time).is_some_and(|age_ms| age_ms >= CLICK_COUNT_MS);
-    uncounted.is_none_or(is_too_old)
-}
-
 fn uncredited(class: &Class) -> Credit {
     let status = match class.install_type {
         InstallType::Reinstall => Status::Unattributed,
@@ -215,16 +214,11 @@ fn uncredited(class: &Class) -> Credit {
 fn details(subject: &Subject<'_>, winner: &Candidate<'_>) -> TouchDetails {
     let touch = winner.touch;
     let is_probabilistic = winner.match_type.is_probabilistic();
-    let window = candidate::window(subject.policy, subject.app, touch, is_probabilistic);
-    let param = |name: &str| {
-        let found = touch.params.binary_search_by(|(key, _)| (**key).cmp(name)).ok();
-        found.and_then(|index| touch.params.get(index)).map(|(_, value)| value.clone())
-    };
     TouchDetails {
         purpose: touch.purpose,
-        lookback_ms: window.ms,
+        lookback_ms: subject.window(touch, is_probabilistic).ms,
         site: touch.site.clone(),
-        subs: SUB_PARAMS.map(|name| param(name).unwrap_or_default()),
+        subs: SUB_PARAMS.map(|name| value(&touch.params, name).into()),
     }
 }
 
