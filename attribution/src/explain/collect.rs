@@ -10,7 +10,7 @@ use crate::facts::match_keys::{self, BUCKET_MS, ProbabilisticClass, TouchClass};
 use crate::ledger::Facts;
 use crate::ledger::index::Scan;
 use crate::ledger::record::{Cause, Causes, FactRecord};
-use crate::rules::classify::{ActivationKey, Class, InstallChain};
+use crate::rules::classify::{ActivationKey, InstallChain};
 use crate::rules::expiry;
 use crate::rules::policy::{DAY_MS, HOUR_MS, Policy};
 use crate::rules::winner::Decision;
@@ -20,7 +20,7 @@ use crate::worker::pending_decision::{
     PendingDecision, read_newest, read_touches, start_reading_alone,
 };
 use crate::worker::prune_touches::prune;
-use crate::worker::touch_search::marker_scans_between;
+use crate::worker::touch_search::marker_scans;
 
 /// Further touches that are evaluated per key and class, besides those of the decision.
 const NEARBY_PER_KEY: usize = 8;
@@ -47,7 +47,7 @@ pub fn explain<L: Facts>(
     facts.load([key])?;
     let Some(record) = facts.activation(&key).cloned() else { return Ok(None) };
     let (Some(decision), Some(app)) = (record.decision, policy.app(pid)) else { return Ok(None) };
-    let class = Class { install_type: decision.install_type, original: decision.original.clone() };
+    let class = decision.class();
     let changed_by = causes(facts, &record.changed_by)?;
     let before = chain_before_activation(facts, policy, key)?;
     let is_class_repeatable =
@@ -226,7 +226,7 @@ fn add_ineligible<L: Facts>(
     let times = [(time.minus(BEFORE_MS), time), (time.plus(1), time.plus(AFTER_MS))];
     let marker_times = (time.minus(7 * DAY_MS + BUCKET_MS), time.plus(AFTER_MS));
     let (probabilistic_keys, marker_scans): (Vec<MatchKey>, Vec<Scan>) =
-        marker_scans_between(&subject, |_| marker_times).into_iter().unzip();
+        marker_scans(&subject, |_| marker_times).into_iter().unzip();
     let mut marked: BTreeSet<(MatchKey, ProbabilisticClass)> = BTreeSet::new();
     facts.scan_all(&marker_scans, |index, entry| {
         let key = probabilistic_keys.get(index);

@@ -84,101 +84,90 @@ fn causes<L: Facts>(
     let (decision, previous) = (record.decision.as_ref()?, record.previous.as_ref()?);
     let ids = DeviceIds::new(&record.fact.ids);
     let redecided = Redecided { key, record, ids, decision, previous };
-    let mut found = Found::default();
-    found.facts.extend(arrival(state, &key));
-    let class = |decision: &Decision| (decision.install_type, decision.original.clone());
+    let mut causes = Causes::default();
+    add(&mut causes, arrival(state, &key));
     // If its device ids changed, the activation can have the same class for another reason.
-    if class(decision) != class(previous) || !found.facts.is_empty() {
+    if decision.class() != previous.class() || !causes.facts.is_empty() {
         let links = links.get_or_insert_with(|| Links::new(facts, changed_chains, state));
-        found.add_history(&redecided, links);
+        add_history(&mut causes, &redecided, links);
     }
     let credited = [decision, previous].into_iter().filter_map(|it| it.credit.touch.as_ref());
-    found.facts.extend(credited.filter_map(|credited| {
-        arrival(state, &match_keys::fact_key(Family::Touch, key.pid, &credited.click_id))
-    }));
-    found.add_touches(&redecided, policy, state);
-    Some(found.into_causes())
+    let credited = credited.map(|it| match_keys::fact_key(Family::Touch, key.pid, &it.click_id));
+    add(&mut causes, credited.filter_map(|touch| arrival(state, &touch)));
+    add_touches(&mut causes, &redecided, policy, state);
+    Some(causes)
 }
 
-/// Possible causes of a change, the likeliest first; may contain duplicates.
-#[derive(Default)]
-struct Found {
-    facts: Vec<Cause>,
-    has_more: bool,
+/// Adds possible causes of a change, the likeliest first.
+fn add(causes: &mut Causes, found: impl IntoIterator<Item = Cause>) {
+    for cause in found {
+        if causes.facts.iter().any(|known| known.fact == cause.fact) {
+            continue;
+        }
+        if causes.facts.len() == CAUSES_MAX {
+            causes.has_more = true;
+            return;
+        }
+        causes.facts.push(cause);
+    }
 }
 
-impl Found {
-    /// Adds the activations that the class can depend on: those before it with one of its ids, and in turn those
-    /// before these.
-    fn add_history(&mut self, redecided: &Redecided<'_>, links: &Links) {
-        let mut seen: HashSet<usize, FixedState> = HashSet::default();
-        let activation_key = ActivationKey::of(&redecided.record.fact);
-        let mut open = VecDeque::from([(&activation_key, &redecided.ids)]);
-        while let Some((activation_key, ids)) = open.pop_front() {
-            for index in
-                ids.iter().flat_map(|id| links.before(redecided.key.pid, id, activation_key))
-            {
-                let Some(link) = links.all.get(index) else { continue };
-                if link.key == redecided.key || !seen.insert(index) {
-                    continue;
-                }
-                self.facts.extend(link.cause);
-                if seen.len() == FOLLOWED_MAX {
-                    self.has_more = true;
-                    return;
-                }
-                open.push_back((&link.activation_key, &link.ids));
-            }
-        }
-    }
-
-    /// Adds the touches of the batch that can match the activation and change its decision, newest first.
-    fn add_touches(&mut self, redecided: &Redecided<'_>, policy: &Policy, state: &BatchState) {
-        let Some(app) = policy.app(redecided.key.pid) else { return };
-        let activation = &redecided.record.fact;
-        let mut near: Vec<&MatchWindow> = Vec::new();
-        let named = device_ids::click_id(&activation.click_id).map(match_keys::by_click_id);
-        for key in redecided.ids.iter().map(match_keys::by_id).chain(named) {
-            self.has_more |= newest(&state.windows.by_key, |it| it, redecided, key, &mut near);
-        }
-        if app.probabilistic {
-            let mut probabilistic: Vec<&ProbabilisticWindow> = Vec::new();
-            for key in match_keys::probabilistic_keys(&activation.device) {
-                let windows = &state.windows.by_probabilistic_key;
-                self.has_more |=
-                    newest(windows, |it| &it.window, redecided, key, &mut probabilistic);
-            }
-            // Touches with ids of the activation's kinds are found by equal ids, or contradict it.
-            probabilistic.retain(|it| !it.kinds.overlaps(redecided.ids.kinds()));
-            near.extend(probabilistic.into_iter().map(|it| &it.window));
-        }
-        near.retain(|window| {
-            let can_change =
-                |decision| winner::can_change(app, decision, window.tier, window.touch_time);
-            window.newest >= activation.time
-                && (can_change(redecided.previous) || can_change(redecided.decision))
-        });
-        near.sort_by_key(|window| Reverse(window.touch_time));
-        let arrived =
-            near.into_iter().filter_map(|window| state.arrived.get(window.arrival_index as usize));
-        self.facts.extend(arrived);
-    }
-
-    fn into_causes(self) -> Causes {
-        let Self { facts: found, mut has_more } = self;
-        let mut facts: Vec<Cause> = Vec::new();
-        for cause in found {
-            if facts.iter().any(|known| known.fact == cause.fact) {
+/// Adds the activations that the class can depend on: those before it with one of its ids, and in turn those
+/// before these.
+fn add_history(causes: &mut Causes, redecided: &Redecided<'_>, links: &Links) {
+    let mut seen: HashSet<usize, FixedState> = HashSet::default();
+    let activation_key = ActivationKey::of(&redecided.record.fact);
+    let mut open = VecDeque::from([(&activation_key, &redecided.ids)]);
+    while let Some((activation_key, ids)) = open.pop_front() {
+        for index in ids.iter().flat_map(|id| links.before(redecided.key.pid, id, activation_key)) {
+            let Some(link) = links.all.get(index) else { continue };
+            if link.key == redecided.key || !seen.insert(index) {
                 continue;
             }
-            if facts.len() == CAUSES_MAX {
-                has_more = true;
-                break;
+            add(causes, link.cause);
+            if seen.len() == FOLLOWED_MAX {
+                causes.has_more = true;
+                return;
             }
-            facts.push(cause);
+            open.push_back((&link.activation_key, &link.ids));
         }
-        Causes { facts, has_more }
     }
+}
+
+/// Adds the touches of the batch that can match the activation and change its decision, newest first.
+fn add_touches(
+    causes: &mut Causes,
+    redecided: &Redecided<'_>,
+    policy: &Policy,
+    state: &BatchState,
+) {
+    let Some(app) = policy.app(redecided.key.pid) else { return };
+    let activation = &redecided.record.fact;
+    let mut near: Vec<&MatchWindow> = Vec::new();
+    let named = device_ids::click_id(&activation.click_id).map(match_keys::by_click_id);
+    for key in redecided.ids.iter().map(match_keys::by_id).chain(named) {
+        causes.has_more |= newest(&state.windows.by_key, |it| it, redecided, key, &mut near);
+    }
+    if app.probabilistic {
+        let mut probabilistic: Vec<&ProbabilisticWindow> = Vec::new();
+        for key in match_keys::probabilistic_keys(&activation.device) {
+            let windows = &state.windows.by_probabilistic_key;
+            causes.has_more |= newest(windows, |it| &it.window, redecided, key, &mut probabilistic);
+        }
+        // Touches with ids of the activation's kinds are found by equal ids, or contradict it.
+        probabilistic.retain(|it| !it.kinds.overlaps(redecided.ids.kinds()));
+        near.extend(probabilistic.into_iter().map(|it| &it.window));
+    }
+    near.retain(|window| {
+        let can_change =
+            |decision| winner::can_change(app, decision, window.tier, window.touch_time);
+        window.newest >= activation.time
+            && (can_change(redecided.previous) || can_change(redecided.decision))
+    });
+    near.sort_by_key(|window| Reverse(window.touch_time));
+    let arrived =
+        near.into_iter().filter_map(|window| state.arrived.get(window.arrival_index as usize));
+    add(causes, arrived.copied());
 }
 
 impl Link {

@@ -20,44 +20,30 @@ pub struct Classified {
     pub has_new_chains: bool,
 }
 
-/// Classifies the batch's activations, and all that follow one of them (or one that it replaced) on a device, in the
-/// order of time.
+/// Classifies the batch's activations in the order of time; with `with_followers`, also those that follow one of them
+/// (or one that it replaced) on a device.
 pub fn classify<L: Facts>(
     facts: &mut FactCache<'_, L>,
     policy: &Policy,
     decisions: &mut Decisions,
     state: &BatchState,
+    with_followers: bool,
 ) -> Result<Vec<Classified>, L::Error> {
-    let mut arrived = state.activations.clone();
+    let mut arrived: BTreeSet<FactKey> = state.activations.iter().copied().collect();
     loop {
         let mut history = DeviceHistory::default();
-        let open = with_followers(facts, policy, &mut history, &arrived, state)?;
-        let (classified, undecided) = classify_all(facts, policy, decisions, &mut history, open)?;
-        if undecided.is_empty() {
-            return Ok(classified);
+        facts.load(arrived.iter().copied())?;
+        let mut keys = arrived.clone();
+        if with_followers {
+            keys.extend(followers(facts, policy, &mut history, &arrived, state)?);
         }
-        arrived.extend(undecided);
-    }
-}
-
-/// Classifies only these activations, each from the stored chains of those before it.
-pub fn classify_alone<L: Facts>(
-    facts: &mut FactCache<'_, L>,
-    policy: &Policy,
-    decisions: &mut Decisions,
-    keys: &[FactKey],
-) -> Result<Vec<Classified>, L::Error> {
-    let mut pending: BTreeSet<FactKey> = keys.iter().copied().collect();
-    loop {
-        let mut history = DeviceHistory::default();
-        facts.load(pending.iter().copied())?;
-        let open = in_order(facts, &mut history, &pending);
+        let open = in_order(facts, &mut history, &keys);
         history.read(facts)?;
         let (classified, undecided) = classify_all(facts, policy, decisions, &mut history, open)?;
         if undecided.is_empty() {
             return Ok(classified);
         }
-        pending.extend(undecided);
+        arrived.extend(undecided);
     }
 }
 
@@ -84,15 +70,14 @@ pub fn chain_before_activation<L: Facts>(
     }
 }
 
-/// Returns the activations and all that follow them, oldest first, and reads the history of each.
-fn with_followers<L: Facts>(
+/// Returns the activations that follow these on a device and can still change.
+fn followers<L: Facts>(
     facts: &mut FactCache<'_, L>,
     policy: &Policy,
     history: &mut DeviceHistory,
-    arrived: &[FactKey],
+    arrived: &BTreeSet<FactKey>,
     state: &BatchState,
 ) -> Result<Vec<FactKey>, L::Error> {
-    facts.load(arrived.iter().copied())?;
     for record in arrived.iter().filter_map(|key| facts.activation(key)) {
         history.request_followers(&record.fact);
     }
@@ -104,11 +89,7 @@ fn with_followers<L: Facts>(
         let time = facts.activation(key).map(|record| record.fact.time);
         time.zip(policy.app(key.pid)).is_some_and(|(time, app)| facts.is_changeable(app, time))
     };
-    let mut keys: BTreeSet<FactKey> = history.followers().filter(is_changeable).collect();
-    keys.extend(arrived);
-    let open = in_order(facts, history, &keys);
-    history.read(facts)?;
-    Ok(open)
+    Ok(history.followers().filter(is_changeable).collect())
 }
 
 /// Sorts loaded activations, oldest first, and requests those before each.

@@ -10,7 +10,6 @@ use super::pending_decision::{
 use super::prune_touches::prune;
 use crate::facts::keys::{FactKey, FactKeySet};
 use crate::ledger::{Facts, Ledger};
-use crate::rules::classify::Class;
 use crate::rules::policy::Policy;
 use crate::rules::winner::Decision;
 
@@ -20,8 +19,7 @@ const BATCH_SIZE: usize = 512;
 /// Pages of touches that are read for all of them together: most activations need no more.
 const BATCH_PAGES: usize = 2;
 
-/// Decides the batch's activations, those whose class has changed, and those that a touch can change. Returns the
-/// activations whose effects can change.
+/// Decides the batch's activations, those whose class has changed, and those that a touch can change.
 pub fn decide_activations<L: Ledger>(
     facts: &mut FactCache<'_, L>,
     policy: &Policy,
@@ -29,16 +27,15 @@ pub fn decide_activations<L: Ledger>(
     state: &BatchState,
     classified: &[Classified],
     touched: Vec<FactKey>,
-) -> Result<FactKeySet, L::Error> {
+) -> Result<(), L::Error> {
     let pending = pending_decisions(facts, policy, decisions, state, classified, touched);
-    // Another worker may have written the same decisions, but not yet their effects.
-    let unconfirmed: Vec<FactKey> =
-        pending.iter().filter(|_| L::SHARED).map(|pending| pending.key).collect();
-    let mut changed = decide_pending(facts, decisions, pending)?;
-    changed.extend(unconfirmed);
+    if L::SHARED {
+        // Another worker may have written the same decisions, but not yet their effects.
+        decisions.changed.extend(pending.iter().map(|pending| pending.key));
+    }
     // A replaced activation may have the same row and still be another fact for its effects.
-    changed.extend(state.superseded_activations.iter().map(|(key, _)| *key));
-    Ok(changed)
+    decisions.changed.extend(state.superseded_activations.iter().map(|(key, _)| *key));
+    decide_pending(facts, decisions, pending)
 }
 
 /// Returns the decisions to make. Of the other activations, writes those with new chains again.
@@ -59,63 +56,54 @@ pub fn pending_decisions<'p, L: Facts>(
         let is_open = state.must_redecide_all
             || arrived.contains(key)
             || touched.contains(key)
-            || current_class(facts, key).as_ref() != Some(class);
+            || decision_on(facts, key).map(Decision::class).as_ref() != Some(class);
         if is_open {
-            let class = class.clone();
-            pending_decisions.extend(PendingDecision::new(
-                facts,
-                policy,
-                *key,
-                class,
-                *has_new_chains,
-            ));
+            let pending = PendingDecision::new(facts, policy, *key, class.clone(), *has_new_chains);
+            pending_decisions.extend(pending);
         } else if let (true, Some(decision)) = (*has_new_chains, decision_on(facts, key)) {
             decisions.decide_activation(facts, *key, decision.clone(), true);
         }
     }
     let unclassified = touched.into_iter().filter(|key| !visited.contains(key));
     pending_decisions.extend(unclassified.filter_map(|key| {
-        PendingDecision::new(facts, policy, key, current_class(facts, &key)?, false)
+        PendingDecision::new(facts, policy, key, decision_on(facts, &key)?.class(), false)
     }));
     pending_decisions
 }
 
-/// Decides each, and returns those whose decision has changed.
 pub fn decide_pending<L: Facts>(
     facts: &mut FactCache<'_, L>,
     decisions: &mut Decisions,
     mut pending_decisions: Vec<PendingDecision<'_>>,
-) -> Result<FactKeySet, L::Error> {
-    let mut changed = FactKeySet::default();
+) -> Result<(), L::Error> {
     while !pending_decisions.is_empty() {
         let remaining = pending_decisions.split_off(pending_decisions.len().min(BATCH_SIZE));
         let batch = std::mem::replace(&mut pending_decisions, remaining);
-        decide_together(facts, decisions, batch, &mut changed)?;
+        decide_together(facts, decisions, batch)?;
         facts.forget_touches();
     }
-    Ok(changed)
+    Ok(())
 }
 
 fn decide_together<L: Facts>(
     facts: &mut FactCache<'_, L>,
     decisions: &mut Decisions,
     pending_decisions: Vec<PendingDecision<'_>>,
-    changed: &mut FactKeySet,
 ) -> Result<(), L::Error> {
     let [mut open, crowded] = start_reading(facts, pending_decisions)?;
     for _ in 0..BATCH_PAGES {
         read_touches(facts, &mut open)?;
-        open.retain(|pending| !decide_if_settled(facts, decisions, pending, changed));
+        open.retain(|pending| !decide_if_settled(facts, decisions, pending));
     }
     for pending in open {
         facts.forget_touches();
         reload(facts, &pending)?;
-        decide_alone(facts, decisions, pending, changed)?;
+        decide_alone(facts, decisions, pending)?;
     }
     for mut pending in crowded {
         facts.forget_touches();
         start_reading_alone(facts, &mut pending)?;
-        decide_alone(facts, decisions, pending, changed)?;
+        decide_alone(facts, decisions, pending)?;
     }
     Ok(())
 }
@@ -125,11 +113,10 @@ fn decide_alone<L: Facts>(
     facts: &mut FactCache<'_, L>,
     decisions: &mut Decisions,
     mut pending: PendingDecision<'_>,
-    changed: &mut FactKeySet,
 ) -> Result<(), L::Error> {
     loop {
         read_newest(facts, &mut pending)?;
-        if decide_if_settled(facts, decisions, &pending, changed) {
+        if decide_if_settled(facts, decisions, &pending) {
             return Ok(());
         }
         prune(facts, &mut pending);
@@ -140,21 +127,12 @@ fn decide_if_settled<L: Facts>(
     facts: &mut FactCache<'_, L>,
     decisions: &mut Decisions,
     pending: &PendingDecision<'_>,
-    changed: &mut FactKeySet,
 ) -> bool {
     let Some(decision) = pending.decision(facts) else { return false };
-    if decisions.decide_activation(facts, pending.key, decision, pending.has_new_chains) {
-        changed.insert(pending.key);
-    }
+    decisions.decide_activation(facts, pending.key, decision, pending.has_new_chains);
     true
 }
 
 fn decision_on<'a, L: Facts>(facts: &'a FactCache<'_, L>, key: &FactKey) -> Option<&'a Decision> {
     facts.activation(key)?.decision.as_ref()
-}
-
-/// Returns the class of the current decision.
-fn current_class<L: Facts>(facts: &FactCache<'_, L>, key: &FactKey) -> Option<Class> {
-    let Decision { install_type, original, .. } = decision_on(facts, key)?;
-    Some(Class { install_type: *install_type, original: original.clone() })
 }

@@ -13,29 +13,23 @@ use crate::rules::winner::Decision;
 pub struct Decisions {
     /// The rows to write, each with the one that it replaces.
     rows: FactKeyMap<(Row, Option<CurrentRow>)>,
+    /// Activations whose row this batch has changed.
+    pub changed: FactKeySet,
     /// Activations whose earlier decision this batch has changed.
     pub redecided: Vec<FactKey>,
     /// Activations whose install chains this batch has changed.
     pub changed_chains: FactKeySet,
-    concurrent: ConcurrentWrites,
-}
-
-/// Events of a shared store whose decision is committed, but whose row the deciding worker may not have written. Their
-/// rows are rewritten even if unchanged.
-#[derive(Default)]
-struct ConcurrentWrites {
-    /// All events that the batch can change, because another worker may have the same messages.
-    covers_all: bool,
+    /// Set on a shared store: another worker may have the same messages, so the row of every committed decision is
+    /// rewritten once, even if unchanged. The worker that decided may not have written it.
+    is_shared: bool,
     /// Events that a worker, possibly this one, has decided since they were read.
     conflicts: FactKeySet,
     written: FactKeySet,
 }
 
 impl Decisions {
-    /// `is_shared` is set if another worker may have the same messages.
     pub fn new(is_shared: bool) -> Self {
-        let concurrent = ConcurrentWrites { covers_all: is_shared, ..ConcurrentWrites::default() };
-        Self { concurrent, ..Self::default() }
+        Self { is_shared, ..Self::default() }
     }
 
     /// Checks whether there is nothing to write.
@@ -58,25 +52,23 @@ impl Decisions {
         self.changed_chains.contains(&key)
     }
 
-    /// Sets the decision on an activation and returns whether it differs from the current one. A decision is written
-    /// if it differs or if `must_write` is set.
+    /// Sets the decision on an activation. It is written if it differs from the current one or if `must_write` is set.
     pub fn decide_activation<L: Facts>(
         &mut self,
         facts: &mut FactCache<'_, L>,
         key: FactKey,
         decision: Decision,
         must_write: bool,
-    ) -> bool {
-        let Some(FactRecord::Activation(record)) = facts.record_mut(&key) else { return false };
+    ) {
+        let Some(FactRecord::Activation(record)) = facts.record_mut(&key) else { return };
         let row = build_row::activation_row(&record.fact, &decision);
         let digest = build_row::digest(&(&row, &decision.original));
         let before = record.decision.replace(decision);
-        let is_new = self.decide(key, row, digest, &mut record.current_row, must_write);
-        if is_new {
+        if self.decide(key, row, digest, &mut record.current_row, must_write) {
+            self.changed.insert(key);
             self.redecided.extend(before.is_some().then_some(key));
             record.previous = before;
         }
-        is_new
     }
 
     /// Sets the row of an effect.
@@ -92,6 +84,7 @@ impl Decisions {
         }
     }
 
+    /// Sets the row of an event and returns whether it differs from the current one.
     fn decide(
         &mut self,
         key: FactKey,
@@ -113,11 +106,16 @@ impl Decisions {
                 digest,
                 row_ref: RowRef::default(),
             });
-            self.rows.insert(key, (row, replaced));
-        } else if self.concurrent.has(&key) {
-            self.rows.insert(key, (row, replaced));
+        } else if !self.may_lack_row(&key) {
+            return false;
         }
+        self.rows.insert(key, (row, replaced));
         is_new
+    }
+
+    /// Checks whether the event is decided but its row may be missing.
+    fn may_lack_row(&self, key: &FactKey) -> bool {
+        self.conflicts.contains(key) || (self.is_shared && !self.written.contains(key))
     }
 
     /// Takes the decisions to be written, in key order, with their records.
@@ -142,22 +140,16 @@ impl Decisions {
         }
         let keys: Vec<_> = writes.iter().map(|write| write.key).collect();
         let conflicting = facts.ledger().commit(writes, progress)?;
-        let ConcurrentWrites { conflicts, written, .. } = &mut self.concurrent;
-        *conflicts = conflicting.iter().copied().collect();
-        written.extend(keys.into_iter().filter(|key| !conflicts.contains(key)));
+        self.conflicts = conflicting.iter().copied().collect();
+        self.written.extend(keys.into_iter().filter(|key| !self.conflicts.contains(key)));
         Ok(conflicting)
     }
 
     /// Forgets what was decided, but not what was written.
     pub fn clear(&mut self) {
         self.rows.clear();
+        self.changed.clear();
         self.redecided.clear();
         self.changed_chains.clear();
-    }
-}
-
-impl ConcurrentWrites {
-    fn has(&self, key: &FactKey) -> bool {
-        self.conflicts.contains(key) || (self.covers_all && !self.written.contains(key))
     }
 }

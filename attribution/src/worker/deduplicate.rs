@@ -46,7 +46,9 @@ pub fn deduplicate<L: Ledger>(
                 Lookup::Tombstone => continue,
             };
             let Some(mut known) = known else {
-                writes.push(add_new(facts, policy, app, key, message, state));
+                let arrival_index = state.add_arrival(key, message.time(), false);
+                let index = index(&message, policy, app, &mut state.windows, arrival_index, false);
+                writes.push(fact_write(facts, app, key, message.into(), index, state));
                 continue;
             };
             let order = canonical::compare(&message, &known.fact, &app.key);
@@ -104,19 +106,6 @@ fn canonical_messages(
         is_same
     });
     keyed
-}
-
-fn add_new<L: Facts>(
-    facts: &mut FactCache<'_, L>,
-    policy: &Policy,
-    app: &AppPolicy,
-    key: FactKey,
-    message: Fact,
-    state: &mut BatchState,
-) -> FactWrite {
-    let arrival_index = state.add_arrival(key, message.time(), false);
-    let index = index(&message, policy, app, &mut state.windows, arrival_index, false);
-    fact_write(facts, app, key, message.into(), index, state)
 }
 
 /// Replaces the known fact of an id by a lesser message. The current row stays until the new decision; the install

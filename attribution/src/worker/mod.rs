@@ -141,14 +141,14 @@ fn decide_all<L: Ledger>(
     state: &mut BatchState,
 ) -> Result<Vec<DecisionWrite>, L::Error> {
     let touched = touched_activations(facts, policy, state)?;
-    let classified = classify(facts, policy, decisions, state)?;
-    let changed = decide_activations(facts, policy, decisions, state, &classified, touched)?;
+    let classified = classify(facts, policy, decisions, state, true)?;
+    decide_activations(facts, policy, decisions, state, &classified, touched)?;
     note_causes(facts, policy, decisions, state);
     if L::SHARED && !decisions.is_empty() {
         // Effects follow after these are committed: a commit that lost a race would leave them outdated.
         return Ok(decisions.take(facts));
     }
-    let effects = affected_effects(facts, policy, state, &classified, &changed)?;
+    let effects = affected_effects(facts, policy, state, &classified, &decisions.changed)?;
     if L::SHARED {
         decide_effects_with_fresh_activations(facts, policy, decisions, &effects)?;
     } else {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::fact_cache::{FactCache, PAGE};
 use super::touch_search::{
-    TouchSearch, id_searches, marker_scans, probabilistic_search, read_pages,
+    TouchSearch, id_searches, marker_scans, marker_times, probabilistic_search, read_pages,
 };
 use crate::facts::device_ids::{self, DeviceIds};
 use crate::facts::event::{EventTime, Family, Touch};
@@ -184,7 +184,8 @@ fn add_probabilistic_searches<L: Facts>(
     for (index, pending) in pending_decisions.iter().enumerate() {
         let subject = pending.subject(facts).filter(|_| pending.without_touches.is_none());
         let Some(subject) = subject else { continue };
-        for (key, scan) in marker_scans(&subject) {
+        let times = |has_lookback| marker_times(&subject, has_lookback);
+        for (key, scan) in marker_scans(&subject, times) {
             scans.push(scan);
             owners.push((index, key, pending.ids.kinds()));
         }

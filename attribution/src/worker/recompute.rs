@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::batch_state::BatchState;
-use super::classify_batch::{classify, classify_alone};
+use super::classify_batch::classify;
 use super::decide_activations::{decide_pending, pending_decisions};
 use super::decide_effects::decide_effects;
 use super::decisions::Decisions;
@@ -74,11 +74,7 @@ fn decide<L: Facts>(
     for key in state.activations.iter().chain(&state.effects) {
         stored.extend(forget_decision(facts, key).map(|record| (*key, record)));
     }
-    let classified = if with_followers {
-        classify(facts, policy, &mut decisions, &state)?
-    } else {
-        classify_alone(facts, policy, &mut decisions, &state.activations)?
-    };
+    let classified = classify(facts, policy, &mut decisions, &state, with_followers)?;
     let pending = pending_decisions(facts, policy, &mut decisions, &state, &classified, Vec::new());
     decide_pending(facts, &mut decisions, pending)?;
     decide_effects(facts, policy, &mut decisions, &state.effects)?;

@@ -158,18 +158,16 @@ pub fn probabilistic_search(
     TouchSearch::new(subject, key, window_ms(subject, touches.class, true), Some(tier))
 }
 
-/// Returns the probabilistic keys of an activation, each with a scan of its markers.
-pub fn marker_scans(subject: &Subject<'_>) -> Vec<(MatchKey, Scan)> {
+/// Returns the times of the markers of touches that can match, without or with their own lookback.
+pub fn marker_times(subject: &Subject<'_>, has_lookback: bool) -> (EventTime, EventTime) {
+    let touches = TouchClass::all().filter(|touches| touches.has_lookback == has_lookback);
+    let window_ms = touches.map(|touches| window_ms(subject, touches, true)).max();
     let time = subject.activation.time;
-    marker_scans_between(subject, |has_lookback| {
-        let touches = TouchClass::all().filter(|touches| touches.has_lookback == has_lookback);
-        let window_ms = touches.map(|touches| window_ms(subject, touches, true)).max();
-        (time.minus(window_ms.unwrap_or(0) + BUCKET_MS), time)
-    })
+    (time.minus(window_ms.unwrap_or(0) + BUCKET_MS), time)
 }
 
-/// Like [`marker_scans`], between given times for touches without or with their own lookback.
-pub fn marker_scans_between(
+/// Returns the probabilistic keys of an activation, each with a scan of its markers between the given times.
+pub fn marker_scans(
     subject: &Subject<'_>,
     times: impl Fn(bool) -> (EventTime, EventTime),
 ) -> Vec<(MatchKey, Scan)> {
