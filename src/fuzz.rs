@@ -1,8 +1,8 @@
 //! Fuzz targets of all crates, run by `fuzz/`. See `docs/fuzzing.md`.
 
 #[cfg(test)]
-#[path = "../fuzz/kept.rs"]
-mod kept;
+#[path = "../fuzz/stored_inputs.rs"]
+mod stored_inputs;
 
 use attribution::facts::event::Pid;
 use attribution::ledger::record::FactRecord;

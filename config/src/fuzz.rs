@@ -7,8 +7,8 @@ use crate::parse::tree::{self, Table, Value};
 use crate::read;
 
 #[cfg(test)]
-#[path = "../../fuzz/kept.rs"]
-mod kept;
+#[path = "../../fuzz/stored_inputs.rs"]
+mod stored_inputs;
 
 /// The name of a target, and the function that it runs on any bytes.
 pub type Target = (&'static str, fn(&[u8]));

@@ -2,8 +2,8 @@
 //! invariant is violated. Tests run them on the stored inputs.
 
 #[cfg(test)]
-#[path = "../../fuzz/kept.rs"]
-mod kept;
+#[path = "../../fuzz/stored_inputs.rs"]
+mod stored_inputs;
 
 use std::collections::HashSet;
 use std::sync::Arc;

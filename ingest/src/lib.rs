@@ -26,7 +26,7 @@ pub mod registry;
 mod tests;
 mod timing;
 
-pub use consumer::batch::{Batch, Intake, TopicIntake};
+pub use consumer::read::batch::{Batch, Intake, TopicIntake};
 pub use consumer::shutdown::Shutdown;
 pub use consumer::{join, start};
 pub use dead_letters::producer::SUFFIX as DEAD_LETTER_SUFFIX;

@@ -5,8 +5,8 @@ mod asked;
 mod rows;
 
 #[cfg(test)]
-#[path = "../../../fuzz/kept.rs"]
-mod kept;
+#[path = "../../../fuzz/stored_inputs.rs"]
+mod stored_inputs;
 
 use std::sync::LazyLock;
 

@@ -5,21 +5,11 @@
 //! group's offsets. While the batch queue is full or dead letters are unacknowledged, nothing is polled; Kafka's log
 //! buffers meanwhile, so producers are never blocked.
 
-pub(crate) mod backpressure;
-pub(crate) mod batch;
-mod emit_batch;
-pub mod group_member;
-mod locate_unreadable;
-pub(crate) mod offset_commits;
-pub(crate) mod open_transactions;
-pub(crate) mod partition_affinity;
-pub(crate) mod paused_partitions;
-pub(crate) mod record_router;
+mod assign;
+mod emit;
+mod open_transactions;
+pub(crate) mod read;
 pub(crate) mod shutdown;
-mod start_position;
-pub(crate) mod topic_identity;
-pub(crate) mod trusted_clock;
-pub(crate) mod watermark;
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender};
@@ -45,14 +35,14 @@ use crate::kafka::topics::{TopicKind, TopicNames};
 use crate::observability::health::Health;
 use crate::registry::Lookup;
 use crate::timing::Timing;
-use batch::{Batch, Limits};
-use offset_commits::Commits;
+use assign::topic_identity::TopicIdentityChecker;
+use emit::offset_commits::Commits;
 use open_transactions::OpenTransactions;
-use paused_partitions::{BadRecordLimiter, PauseReason, PausedPartitions};
-use record_router::RecordRouter;
+use read::batch::{Batch, Limits};
+use read::low_watermark::LowWatermark;
+use read::paused_partitions::{BadRecordLimiter, PauseReason, PausedPartitions};
+use read::record_router::RecordRouter;
 use shutdown::Shutdown;
-use topic_identity::TopicIdentityChecker;
-use watermark::LowWatermark;
 
 /// A broker that just became leader may not know a partition's end yet, so out-of-range offsets are checked again.
 const RANGE_TRIES: usize = 3;
@@ -300,7 +290,7 @@ impl ConsumerThread {
     /// Handles an error that was polled instead of a record. librdkafka itself retries most of them.
     fn handle_error(&mut self, error: &KafkaError) -> Result<(), IngestError> {
         let KafkaError::MessageConsumption(code) = error else {
-            return backpressure::check_fatal(error);
+            return emit::backpressure::check_fatal(error);
         };
         match code {
             RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange => {

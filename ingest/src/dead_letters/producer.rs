@@ -16,7 +16,7 @@ use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, Prod
 use rdkafka::types::RDKafkaErrorCode;
 
 use super::topics;
-use crate::consumer::batch::Source;
+use crate::consumer::read::batch::Source;
 use crate::consumer::shutdown::Shutdown;
 use crate::decode::DecodeError;
 use crate::kafka::assignment;

@@ -7,8 +7,8 @@ mod records;
 mod schemas;
 
 #[cfg(test)]
-#[path = "../../../fuzz/kept.rs"]
-mod kept;
+#[path = "../../../fuzz/stored_inputs.rs"]
+mod stored_inputs;
 
 use std::sync::LazyLock;
 

@@ -13,7 +13,7 @@ use crate::dead_letters::replay::letter::Source;
 use crate::decode::decoder::Decoder;
 use crate::decode::framing::{Framed, HEADER, unframed};
 use crate::kafka::topics::TopicNames;
-use crate::peek::line::{Record, View, line};
+use crate::peek::record_json::{Record, View, line};
 use crate::registry::SchemaKey;
 use crate::timing::Timing;
 

@@ -3,7 +3,6 @@
 //! Start with `clients`.
 
 pub(crate) mod assignment;
-pub(crate) mod callbacks;
 pub(crate) mod clients;
 pub(crate) mod error;
 pub mod group_offsets;
@@ -13,7 +12,6 @@ pub(crate) mod partitions;
 pub(crate) mod rebalance;
 pub(crate) mod retry;
 pub mod settings;
-pub(crate) mod statistics;
 pub(crate) mod topic_admin;
 pub(crate) mod topic_scan;
 pub(crate) mod topics;

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use metrics::{Counter, Gauge, counter, gauge};
 
 use super::health::Health;
-use crate::consumer::batch::Intake;
+use crate::consumer::read::batch::Intake;
 use crate::decode::ErrorCode;
 use crate::kafka::topics::{PerTopic, TopicKind, TopicNames};
 
@@ -141,7 +141,7 @@ mod tests {
     use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
     use super::*;
-    use crate::consumer::batch::{Accumulator, Limits, Source};
+    use crate::consumer::read::batch::{Accumulator, Limits, Source};
     use crate::kafka::watermarks::Watermarks;
 
     const NOW_MS: i64 = 1_773_144_000_000;

@@ -1,9 +1,9 @@
 //! Prints a topic's records as JSON lines, to inspect what producers send.
 //!
-//! `line` formats a record; this module selects the records.
+//! `record_json` formats a record; this module selects the records.
 
 pub(crate) mod event;
-pub(crate) mod line;
+pub(crate) mod record_json;
 
 use std::ops::ControlFlow;
 
@@ -16,7 +16,7 @@ use crate::kafka::headers;
 use crate::kafka::topic_scan::{ScanEnd, ScanEvent, ScanStart, TopicScan};
 use crate::kafka::topics::TopicNames;
 use crate::timing::Timing;
-use line::{Record, View};
+use record_json::{Record, View};
 
 /// The topic and records to print.
 #[derive(Debug, Clone, Copy)]
@@ -69,7 +69,7 @@ impl Peek<'_> {
         let scan = TopicScan::start(&self.config.kafka, self.topic, from, to, self.timing)?;
         scan.run(|event, _| {
             let ScanEvent::Record(message) = event else { return Ok(sink(None)) };
-            let flow = sink(Some(&line::line(&record(message), &mut view)));
+            let flow = sink(Some(&record_json::line(&record(message), &mut view)));
             remaining = remaining.map(|count| count - 1);
             Ok(if remaining == Some(0) { ControlFlow::Break(()) } else { flow })
         })

@@ -6,8 +6,8 @@ mod keys;
 mod values;
 
 #[cfg(test)]
-#[path = "../../../fuzz/kept.rs"]
-mod kept;
+#[path = "../../../fuzz/stored_inputs.rs"]
+mod stored_inputs;
 
 /// A name, and the function that takes any bytes.
 pub type Target = (&'static str, fn(&[u8]));

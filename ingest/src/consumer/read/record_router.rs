@@ -7,10 +7,10 @@ use jiff::Timestamp;
 use rdkafka::message::{BorrowedMessage, Message};
 
 use super::batch::{Accumulator, Batch, Limits, Source};
+use super::low_watermark::LowWatermark;
 use super::partition_affinity::{Key, PartitionAffinity};
 use super::paused_partitions::{BadRecordLimiter, PauseReason};
 use super::trusted_clock::TrustedClock;
-use super::watermark::LowWatermark;
 use crate::dead_letters::producer::DeadLetter;
 use crate::decode::decoder::{Decoded, Decoder};
 use crate::decode::{DecodeError, framing, lateness};

@@ -7,7 +7,7 @@ use rdkafka::error::KafkaError;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaErrorCode;
 
-use super::ConsumerThread;
+use super::super::ConsumerThread;
 use crate::kafka::clients::{self, Consumer};
 use crate::kafka::error::IngestError;
 use crate::kafka::topics::TopicKind;

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::KafkaError;
 
-use super::batch::Batch;
+use super::super::read::batch::Batch;
+use super::super::shutdown::Shutdown;
 use super::offset_commits::Commits;
-use super::shutdown::Shutdown;
 use crate::kafka::clients::Consumer;
+use crate::kafka::clients::statistics::Statistics;
 use crate::kafka::error::IngestError;
-use crate::kafka::statistics::Statistics;
 use crate::timing::Timing;
 
 const SEND_RETRY_MIN: Duration = Duration::from_millis(2);

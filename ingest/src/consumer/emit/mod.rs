@@ -1,19 +1,22 @@
 //! Emits finished batches, and applies librdkafka's statistics.
 
+pub mod backpressure;
+pub mod offset_commits;
+
 use std::time::Instant;
 
 use rdkafka::consumer::Consumer as _;
 
 use super::ConsumerThread;
-use super::backpressure::{self, PollPause};
-use super::batch::Batch;
+use super::read::batch::Batch;
 use crate::kafka::assignment;
 use crate::kafka::clients::Consumer;
+use crate::kafka::clients::statistics::Statistics;
 use crate::kafka::error::IngestError;
-use crate::kafka::statistics::Statistics;
 use crate::kafka::topics::TopicKind;
 use crate::kafka::watermarks::Watermarks;
 use crate::observability::health::Health;
+use backpressure::PollPause;
 
 impl ConsumerThread {
     pub fn observe(&mut self, statistics: &Statistics) {

@@ -11,12 +11,12 @@ use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::topic_partition_list::TopicPartitionList;
 use rdkafka::types::{RDKafkaErrorCode, RDKafkaRespErr};
 
-use super::error::REFUSAL_HELP;
-use super::partitions::Partitions;
-use super::rebalance::Rebalance;
-use super::retry::Throttle;
+use super::super::error::REFUSAL_HELP;
+use super::super::partitions::Partitions;
+use super::super::rebalance::Rebalance;
+use super::super::retry::Throttle;
+use super::super::topics::TopicNames;
 use super::statistics::Statistics;
-use super::topics::TopicNames;
 
 /// Returns true if a broker refused the connection (authentication, TLS): retrying does not help, the operator must
 /// act.

@@ -1,5 +1,8 @@
 //! Creates librdkafka clients, with their settings.
 
+mod callbacks;
+pub mod statistics;
+
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,10 +12,10 @@ use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::KafkaResult;
 use rdkafka::message::BorrowedMessage;
 
-use super::callbacks::Callbacks;
-pub use super::callbacks::{LogOnly, log};
 use super::error::IngestError;
 use crate::timing::Timing;
+use callbacks::Callbacks;
+pub use callbacks::{LogOnly, log};
 
 /// Maximum size of a dead letter. An invalid record that is larger blocks its partition.
 pub const RECORD_BYTES_MAX: &str = "104857600";

@@ -1,19 +1,24 @@
 //! Start positions: finds the topics and their partitions, and checks the positions against the brokers' watermarks.
 
+mod group_member;
+mod locate_unreadable;
+pub mod topic_identity;
+
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::Consumer as _;
 
-use super::topic_identity::RecordState;
-use super::{ConsumerThread, RANGE_RETRY, RANGE_TRIES, partition_affinity};
+use super::read::partition_affinity;
+use super::{ConsumerThread, RANGE_RETRY, RANGE_TRIES};
 use crate::kafka::assignment::{self, LookupError, MissingRecords};
 use crate::kafka::clients;
 use crate::kafka::error::{IngestError, UNREACHABLE_HELP};
 use crate::kafka::partitions::{PartitionWatermarks, Partitions};
 use crate::kafka::retry::{Throttle, delays};
 use crate::kafka::topics::TopicKind;
+use topic_identity::RecordState;
 
 impl ConsumerThread {
     /// Finds the topics and assigns every partition, or joins the group. Breaks on a shutdown request.

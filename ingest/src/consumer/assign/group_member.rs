@@ -5,8 +5,8 @@
 
 use rdkafka::consumer::Consumer as _;
 
-use super::ConsumerThread;
-use super::watermark::LowWatermark;
+use super::super::ConsumerThread;
+use super::super::read::low_watermark::LowWatermark;
 use crate::kafka::assignment;
 use crate::kafka::error::IngestError;
 use crate::kafka::offsets::Offsets;
