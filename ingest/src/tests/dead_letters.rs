@@ -1,0 +1,153 @@
+//! Dead letters: their content, and that reading waits for them.
+
+use super::*;
+
+pub type Letter = (Option<Vec<u8>>, Option<Vec<u8>>, Vec<(String, Option<Vec<u8>>)>);
+
+/// Reads the first `count` dead letters of a topic: key, value and headers.
+pub fn letters(broker: &Broker, topic: &str, count: usize) -> Vec<Letter> {
+    let consumer: BaseConsumer = client(&broker.cluster.bootstrap_servers())
+        .set("group.id", "letters")
+        .create()
+        .expect("a consumer");
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(topic, 0, Offset::Beginning).expect("an offset");
+    consumer.assign(&list).expect("assigned");
+    let (mut found, start) = (Vec::new(), Instant::now());
+    while found.len() < count {
+        assert!(start.elapsed() < PATIENCE, "{} of {count} dead letters", found.len());
+        let Some(Ok(message)) = consumer.poll(Duration::from_millis(100)) else { continue };
+        let header =
+            |header: Header<'_, &[u8]>| (header.key.to_owned(), header.value.map(<[u8]>::to_vec));
+        let headers = message.headers().into_iter().flat_map(|headers| headers.iter());
+        found.push((
+            message.key().map(<[u8]>::to_vec),
+            message.payload().map(<[u8]>::to_vec),
+            headers.map(header).collect(),
+        ));
+    }
+    found
+}
+
+/// Checks that the dead letter of the first invalid click has its value, its headers and the error headers.
+#[track_caller]
+pub fn check_letter(broker: &Broker, bad: &[u8]) {
+    let found = letters(broker, "adtrail.clicks.dlq", 1).remove(0);
+    assert_eq!(found.0.as_deref(), Some(&b"app-x"[..]));
+    assert_eq!(found.1.as_deref(), Some(bad));
+    let header = |key: &str| {
+        let value = found.2.iter().find(|(name, _)| name == key).expect(key).1.clone();
+        value.map(|value| String::from_utf8(value).expect("text"))
+    };
+    assert_eq!(header("own").as_deref(), Some("kept"));
+    assert_eq!(header("null"), None);
+    assert_eq!(header("__connect.errors.topic").as_deref(), Some(CLICKS));
+    assert_eq!(header("__connect.errors.partition").as_deref(), Some("1"));
+    assert_eq!(header("__connect.errors.offset").as_deref(), Some("0"));
+    assert_eq!(header("__connect.errors.stage").as_deref(), Some("VALUE_CONVERTER"));
+    let class = header("__connect.errors.exception.class.name");
+    assert_eq!(class.as_deref(), Some("adtrail.not_json"));
+    assert!(header("__connect.errors.exception.message").is_some());
+    assert_eq!(header("adtrail.error.code").as_deref(), Some("not_json"));
+}
+
+#[test]
+fn no_batch_overtakes_unacknowledged_dead_letters() {
+    let broker = Broker::with_topics();
+    let dlq = "adtrail.clicks.dlq";
+    let denied = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
+    broker.cluster.topic_error(dlq, denied).expect("a topic that fails");
+    broker.produce(CLICKS, 0, Some(&click(0)));
+    broker.produce(CLICKS, 0, Some(b"bad"));
+    broker.flush();
+
+    let running = Running::start_quick(&broker.config(""), &beginnings());
+    wait_until("dead letters wait", || running.health.are_letters_waiting());
+    // The records can be in one batch or in two; the batch of the second waits either way.
+    let emitted: usize = running.batches.try_iter().map(|batch| batch.facts.len()).sum();
+    assert!(emitted <= 1, "{emitted} emitted");
+    let uncommitted = running.stop().expect("a clean stop");
+    assert_eq!(uncommitted, 2 - emitted as u64);
+
+    let running = Running::start_quick(
+        &broker.config(""),
+        &[&[position(CLICKS, 0, 1)], &beginnings()[1..]].concat(),
+    );
+    wait_until("dead letters wait again", || running.health.are_letters_waiting());
+    assert!(running.batches.try_recv().is_err());
+    let fine = RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR;
+    broker.cluster.topic_error(dlq, fine).expect("a topic that works");
+    let batches = running.take(1);
+    let reached = &batches[0].progress.positions[0];
+    assert_eq!(Position { mark: None, last: None, ..reached.clone() }, position(CLICKS, 0, 2));
+    assert_eq!(letters(&broker, dlq, 1)[0].1.as_deref(), Some(&b"bad"[..]));
+    running.stop().expect("a clean stop");
+}
+
+#[test]
+fn large_values_become_complete_dead_letters() {
+    let broker = Broker::with_topics();
+    let large = vec![b'x'; 4 << 20];
+    broker.produce(CLICKS, 0, Some(&large));
+    broker.produce(CLICKS, 0, Some(&click(0)));
+    broker.flush();
+    let running = Running::start(&broker.config(""), &[]);
+    let batches = running.take(2);
+    let too_large =
+        |batch: &Batch| batch.intake.of(TopicKind::Clicks).dead_lettered(ErrorCode::TooLarge);
+    assert_eq!(batches.iter().map(too_large).sum::<u64>(), 1);
+    let found = letters(&broker, "adtrail.clicks.dlq", 1).remove(0);
+    assert!(found.1.as_ref() == Some(&large));
+    running.stop().expect("a clean stop");
+}
+
+/// The client retries for half a minute before it reports a missing topic.
+#[test]
+fn dead_letters_that_wait_for_their_topic_are_reported_early() {
+    let broker = Broker::with_topics();
+    broker.produce(CLICKS, 0, Some(b"bad"));
+    broker.flush();
+    let gone = RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
+    broker.cluster.topic_error("adtrail.clicks.dlq", gone).expect("a missing topic");
+    let running = Running::start_quick(&broker.config(""), &[]);
+    let health = running.health.clone();
+    wait_until("a record is read", || health.last_message_ms().is_some());
+    wait_until("the wait is reported", || health.are_letters_waiting());
+    assert!(!health.is_ready());
+    let fine = RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR;
+    broker.cluster.topic_error("adtrail.clicks.dlq", fine).expect("a topic that works");
+    running.take(1);
+    wait_until("ready again", || health.is_ready());
+    running.stop().expect("a clean stop");
+}
+
+fn invalid_clicks(count: usize) -> Vec<producer::DeadLetter> {
+    (0..count).map(|_| producer::DeadLetter::of_value(TopicKind::Clicks, b"bad")).collect()
+}
+
+/// A rebalance interrupts a delivery whose dead letters are not acknowledged. Their delivery reports arrive later.
+#[test]
+fn delivery_reports_of_an_interrupted_delivery_do_not_count_for_the_next() {
+    const UNACKNOWLEDGED: usize = 5;
+    let broker = Broker::with_topics();
+    let config = broker.config("");
+    let names = TopicNames::new(&config.kafka.topics);
+    let letters_out =
+        producer::DeadLetters::new(&config.kafka, &names, Timing::default()).expect("a producer");
+    let deliver = |count, tries: usize| {
+        let mut tries = 0..tries;
+        letters_out.deliver(&invalid_clicks(count), || Ok(tries.next().is_some()))
+    };
+    assert!(deliver(1, usize::MAX).expect("Kafka accepts it"));
+    broker.cluster.broker_down(1).expect("a broker");
+    assert!(!deliver(UNACKNOWLEDGED, 20).expect("no error while the broker is down"));
+    // Fewer than are in flight, so that counting one of those would be noticed.
+    assert!(
+        !deliver(2, 20).expect("no error while the broker is down"),
+        "nothing is acknowledged yet"
+    );
+    broker.cluster.broker_up(1).expect("a broker");
+    assert!(deliver(3, usize::MAX).expect("Kafka accepts them"));
+    let count = 1 + UNACKNOWLEDGED + 2 + 3;
+    assert_eq!(letters(&broker, "adtrail.clicks.dlq", count).len(), count);
+}

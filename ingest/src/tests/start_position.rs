@@ -1,0 +1,93 @@
+//! Start positions, and what a start does without its topics or brokers.
+
+use super::*;
+
+#[test]
+fn reading_continues_from_the_positions_of_the_store() {
+    let broker = Broker::with_topics();
+    for id in 0..10 {
+        broker.produce(CLICKS, (id % 2) as i32, Some(&click(id)));
+    }
+    broker.flush();
+    let positions = [position(CLICKS, 0, 3), position(CLICKS, 1, 5), position("other", 0, 9)];
+    let running = Running::start(&broker.config(""), &positions);
+    assert_eq!(ids(&running.take(2)), ["c-6", "c-8"]);
+    running.stop().expect("a clean stop");
+}
+
+#[track_caller]
+fn check_out_of_range(wanted: i64) {
+    let broker = Broker::with_topics();
+    for id in 0..4 {
+        broker.produce(CLICKS, 1, Some(&click(id)));
+    }
+    broker.flush();
+    let running = Running::start(&broker.config(""), &[position(CLICKS, 1, wanted)]);
+    match running.thread.join().expect("no panic") {
+        Err(IngestError::OutOfRange { topic, partition: 1, wanted: found, low: 0, high: 4 }) => {
+            assert_eq!((&*topic, found), (CLICKS, wanted));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_position_beyond_the_end_is_fatal() {
+    check_out_of_range(5);
+}
+
+#[test]
+fn a_position_on_a_missing_partition_is_fatal() {
+    let broker = Broker::with_topics();
+    let running = Running::start(&broker.config(""), &[position(CLICKS, 2, 1)]);
+    let outcome = running.thread.join().expect("no panic");
+    assert!(
+        matches!(outcome, Err(IngestError::PartitionGone { partition: 2, partitions: 2, .. })),
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn a_missing_topic_is_named_with_its_setting() {
+    let broker = Broker::new();
+    broker.cluster.create_topic(CLICKS, 1, 1).expect("a topic");
+    let running = Running::start_quick(&broker.config(""), &[]);
+    let error = running.thread.join().expect("no panic").expect_err("no such topic").to_string();
+    assert!(error.contains("kafka.activations"), "{error}");
+    assert!(error.contains("\"adtrail.activations\""), "{error}");
+}
+
+#[test]
+fn an_unreachable_broker_is_retried_until_shutdown() {
+    // Accepts each connection and closes it, like a broker that is shutting down.
+    let broker = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = broker.local_addr().expect("an address").to_string();
+    let running = Running::start_quick(&config(&address, ""), &[]);
+    for _ in 0..3 {
+        broker.accept().expect("another connection");
+    }
+    assert!(!running.health.is_connected());
+    assert!(!running.health.is_ready());
+    assert!(!running.thread.is_finished());
+    running.stop().expect("a clean stop");
+}
+
+/// Without a position, records that Kafka deletes before they are read would be skipped without a warning.
+#[test]
+fn partitions_without_records_get_a_position() {
+    let broker = Broker::with_topics();
+    let running = Running::start(&broker.config(""), &[]);
+    let batch = running.batches.recv_timeout(PATIENCE).expect("a batch");
+    let mut positions = batch.progress.positions.clone();
+    positions.sort();
+    let mut expected = beginnings();
+    expected.sort();
+    assert_eq!(positions, expected);
+    assert!(batch.facts.is_empty() && running.health.last_message_ms().is_none());
+    broker.produce(CLICKS, 0, Some(&click(0)));
+    broker.flush();
+    // The start positions are reported once.
+    let batches = running.take(1);
+    assert_eq!(batches[0].progress.positions.len(), 1);
+    running.stop().expect("a clean stop");
+}
