@@ -6,11 +6,11 @@
 use std::time::Duration;
 
 config::timing! {
-    /// Patience and polling intervals, as a value: tests run with a fraction of the defaults.
+    /// Timeouts and polling intervals, as a value: tests run with a fraction of the defaults.
     pub struct Timing {
         /// How long a start waits for a configured topic that does not exist, since brokers learn of a new topic
         /// one after the other. Then it fails.
-        pub missing_topic_patience: Duration = Duration::from_secs(10),
+        pub missing_topic_timeout: Duration = Duration::from_secs(10),
         /// Longest delay between two metadata requests while brokers do not answer or a topic does not exist.
         pub metadata_retry_delay_max: Duration = Duration::from_secs(1),
         /// Delay before the first retry of any other failed request; it doubles with each retry.
@@ -34,16 +34,16 @@ config::timing! {
         pub record_check_timeout: Duration = Duration::from_secs(5),
         /// How long a start waits for each of its two checks of the last records. Then it starts to read, and a
         /// topic that was recreated is noticed by a later check.
-        pub first_record_check_patience: Duration = Duration::from_secs(20),
+        pub first_record_check_timeout: Duration = Duration::from_secs(20),
         /// How long to wait for the creation of dead-letter topics or for topic configurations. Then the service starts
         /// without them, and `adtrail replay-dlq` fails if its journal topic does not exist.
         pub admin_request_timeout: Duration = Duration::from_secs(10),
         /// How long reading waits for the schema of a record. Then its partition is paused until the schema is known,
         /// while the others are read.
-        pub schema_patience: Duration = Duration::from_millis(250),
+        pub schema_timeout: Duration = Duration::from_millis(250),
         /// How long dead letters may remain unacknowledged before readiness fails and a warning is logged. Reading
         /// waits for them in any case.
-        pub dead_letter_ack_patience: Duration = Duration::from_secs(10),
+        pub dead_letter_ack_warning_delay: Duration = Duration::from_secs(10),
         /// How long records may remain unpolled while a batch or its dead letters wait. Then all partitions are
         /// unassigned, so that polling can serve callbacks; the records are fetched again afterwards.
         pub poll_pause_max: Duration = Duration::from_secs(10),
@@ -51,14 +51,14 @@ config::timing! {
         pub offset_commit_interval: Duration = Duration::from_secs(1),
         /// How long a shutdown waits for dead letters to be acknowledged. Then their batch is dropped, and read
         /// again after the next start.
-        pub last_dead_letters_patience: Duration = Duration::from_secs(2),
+        pub last_dead_letters_timeout: Duration = Duration::from_secs(2),
         /// How long a shutdown or a revocation of partitions waits for the store to commit the batches in flight.
         /// Offsets committed later are not reported to the group.
-        pub last_positions_patience: Duration = Duration::from_secs(5),
+        pub last_positions_timeout: Duration = Duration::from_secs(5),
         /// How long a shutdown waits for the answer to the last offset commit. Then it closes the client anyway.
-        pub last_commit_ack_patience: Duration = Duration::from_secs(1),
+        pub last_commit_ack_timeout: Duration = Duration::from_secs(1),
         /// How long a shutdown waits for the client to close. Then the client is left to the end of the process.
-        pub client_close_patience: Duration = Duration::from_secs(2),
+        pub client_close_timeout: Duration = Duration::from_secs(2),
         /// Delay before the first retry of a failed schema request, with a random jitter of up to the same length;
         /// it doubles with each retry.
         pub schema_retry_delay_min: Duration = Duration::from_millis(100),
@@ -74,10 +74,10 @@ config::timing! {
         /// not know.
         pub unresponsive_url_pause: Duration = Duration::from_secs(30),
         /// How long a command retries while brokers do not answer. Then it fails.
-        pub command_broker_patience: Duration = Duration::from_secs(30),
+        pub command_broker_timeout: Duration = Duration::from_secs(30),
         /// How long a command waits for a topic that does not exist. Then it fails.
-        pub command_missing_topic_patience: Duration = Duration::from_secs(2),
+        pub command_missing_topic_timeout: Duration = Duration::from_secs(2),
         /// How long `adtrail peek` waits for the schema of a record. Then the record is shown undecoded.
-        pub peek_schema_patience: Duration = Duration::from_secs(10),
+        pub peek_schema_timeout: Duration = Duration::from_secs(10),
     }
 }

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use config::Kafka;
-use ingest::dead_letters::replay::{Report, Resend};
+use ingest::dead_letters::replay::{Replay, Report};
 use ingest::decode::ErrorCode;
 use ingest::{DEAD_LETTER_SUFFIX, TopicKind, TopicNames};
 
@@ -19,11 +19,11 @@ pub fn run(options: &ReplayDlq, timing: Timing) -> anyhow::Result<()> {
     refuse_source(kafka, &options.topic)?;
     let codes: Vec<_> = options.filter.iter().map(|name| code(name)).collect::<Result<_, _>>()?;
     let (topic, dry_run) = (&*options.topic, options.dry_run);
-    let resend = Resend { kafka, topic, codes: &codes, dry_run, timing: timing.ingest };
+    let replay = Replay { kafka, topic, codes: &codes, dry_run, timing: timing.ingest };
     let bar = telemetry::bar(None, BAR);
     let mut report = Report::default();
     let outcome =
-        resend.run(&mut report, |extent| telemetry::set_progress(&bar, extent.read, extent.total));
+        replay.run(&mut report, |extent| telemetry::set_progress(&bar, extent.read, extent.total));
     drop(bar);
     // What was sent before a failure is reported, too.
     print(&table(&report, &TopicNames::new(&kafka.topics), dry_run)?)?;
@@ -66,9 +66,9 @@ fn table(report: &Report, names: &TopicNames, dry_run: bool) -> anyhow::Result<V
         let parts = [counts.sent, counts.sent_before, counts.repeated, counts.filtered, 0];
         table.write_record(line(code, Some((*topic, names)), parts))?;
     }
-    let left = report.left.values().sum();
-    if left > 0 {
-        table.write_record(line("", None, [0, 0, 0, 0, left]))?;
+    let skipped = report.skipped.values().sum();
+    if skipped > 0 {
+        table.write_record(line("", None, [0, 0, 0, 0, skipped]))?;
     }
     Ok(table.into_inner()?)
 }
@@ -84,7 +84,7 @@ fn line(code: &str, topic: Option<(TopicKind, &TopicNames)>, parts: [u64; 5]) ->
 
 #[cfg(test)]
 mod tests {
-    use ingest::dead_letters::replay::{Counts, Obstacle};
+    use ingest::dead_letters::replay::{Counts, SkipReason};
 
     use super::*;
 
@@ -94,7 +94,7 @@ mod tests {
         let counts = Counts { sent: 1, sent_before: 2, repeated: 3, filtered: 4 };
         let report = Report {
             counts: [(("bad_value".to_owned(), TopicKind::Clicks), counts)].into(),
-            left: [(Obstacle::NoLetter, 5), (Obstacle::OtherTopic, 6)].into(),
+            skipped: [(SkipReason::NotADeadLetter, 5), (SkipReason::OtherTopic, 6)].into(),
         };
         let shown = |dry_run| String::from_utf8(table(&report, &names, dry_run).unwrap()).unwrap();
         assert_eq!(

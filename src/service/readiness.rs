@@ -16,7 +16,7 @@ pub fn of_reading(health: &Health) -> Result<(), String> {
         Err("the thread that reads kafka has not reported for a minute".to_owned())
     } else if let Some(topics) = health.denied() {
         Err(format!("kafka does not let adtrail read: {topics}"))
-    } else if health.are_letters_waiting() {
+    } else if health.are_dead_letters_waiting() {
         Err("dead letters are not acknowledged, reading waits for them".to_owned())
     } else if health.is_assigned() {
         Err("events wait for a schema, and the schema registry does not answer".to_owned())

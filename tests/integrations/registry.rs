@@ -43,7 +43,7 @@ fn check_unusable(client: &Registry<Value>, key: SchemaKey, kind: UnusableKind) 
 fn check_waiting(client: &Registry<Value>, key: SchemaKey, outcome: RegistryOutcome) {
     eventually("the request fails", || {
         let health = client.health();
-        let has_failed = health.requests(outcome) > 0 && health.is_needed_and_down();
+        let has_failed = health.requests(outcome) > 0 && health.is_blocking();
         match client.look_up(key) {
             Lookup::Waiting if has_failed => Ok(Ok(())),
             Lookup::Waiting => Err("waiting"),

@@ -111,7 +111,7 @@ fn read(
     let offsets = Offsets::new(&names, &progress.positions);
     let low_watermark = LowWatermark::new(progress.consumed_until);
     health.set_committed(&offsets);
-    let decoder = Decoder::new(config, timing.schema_patience, timing)?;
+    let decoder = Decoder::new(config, timing.schema_timeout, timing)?;
     let bad_records = BadRecordLimiter::new(config.ingest.bad_records_max);
     let reader = ConsumerThread {
         consumer,
@@ -177,7 +177,7 @@ impl ConsumerThread {
         if outcome.is_ok() {
             commits.finish(&consumer);
         }
-        close(consumer, timing.client_close_patience);
+        close(consumer, timing.client_close_timeout);
         outcome.map(|()| dropped_records)
     }
 
@@ -241,7 +241,7 @@ impl ConsumerThread {
     /// Resumes the partitions whose schema is known by now.
     fn resume(&mut self) -> Result<(), IngestError> {
         let Some(registry) = self.router.decoder().registry() else { return Ok(()) };
-        self.health.set_registry_down(registry.health().is_needed_and_down());
+        self.health.set_registry_down(registry.health().is_blocking());
         let is_resolved = |key| !matches!(registry.look_up(key), Lookup::Waiting);
         if self.paused.resume(is_resolved) { self.assign() } else { Ok(()) }
     }

@@ -24,13 +24,13 @@ pub enum Decoded {
     Fact(Fact),
     Bad(DecodeError),
     /// The schema is not known yet; it is being fetched.
-    Waits(SchemaKey),
+    AwaitingSchema(SchemaKey),
 }
 
 /// Decodes records of the configured topics.
 pub struct Decoder {
     policy: Arc<Policy>,
-    patience: Duration,
+    schema_timeout: Duration,
     formats: PerTopic<TopicFormat>,
     registry: Option<Registry<WriterSchema>>,
     /// The schemas used last. Most topics have a single schema.
@@ -60,11 +60,16 @@ enum TopicFormat {
 }
 
 impl Decoder {
-    /// Creates a decoder. It waits up to `patience` for the schema of a record before it returns [`Decoded::Waits`].
+    /// Creates a decoder. It waits up to `schema_timeout` for the schema of a record before it returns
+    /// [`Decoded::AwaitingSchema`].
     ///
     /// # Errors
     /// If the file of a schema cannot be used, or the registry client cannot be created.
-    pub fn new(config: &Config, patience: Duration, timing: Timing) -> Result<Self, IngestError> {
+    pub fn new(
+        config: &Config,
+        schema_timeout: Duration,
+        timing: Timing,
+    ) -> Result<Self, IngestError> {
         let formats = formats(config)?;
         let registry = config
             .registry
@@ -72,7 +77,7 @@ impl Decoder {
             .map(|settings| Registry::start(settings, WriterSchema::parse, timing));
         Ok(Self {
             policy: config.policy.clone(),
-            patience,
+            schema_timeout,
             formats,
             registry: registry.transpose()?,
             recent: Vec::new(),
@@ -116,7 +121,7 @@ impl Decoder {
                         decode::decode_avro(rest, schema, topic, &self.policy)
                     }
                 }),
-                Ok(None) => Decoded::Waits(key),
+                Ok(None) => Decoded::AwaitingSchema(key),
                 Err(error) => Decoded::Bad(error),
             },
         }
@@ -165,7 +170,7 @@ impl Decoder {
             );
             return Err(DecodeError { code: ErrorCode::UnknownSchema, field: None, message });
         };
-        match registry.wait(key, self.patience) {
+        match registry.wait(key, self.schema_timeout) {
             Lookup::Ready(schema) => {
                 self.recent.truncate(RECENT_MAX - 1);
                 self.recent.insert(0, (key, schema.clone()));

@@ -134,7 +134,7 @@ impl TopicScan {
                 }
                 Some(Err(error)) => {
                     let since = *failing_since.get_or_insert_with(Instant::now);
-                    check_error(error, since.elapsed(), self.timing.command_broker_patience)?;
+                    check_error(error, since.elapsed(), self.timing.command_broker_timeout)?;
                     ControlFlow::Continue(())
                 }
             };
@@ -183,11 +183,11 @@ fn with_partition_count<T>(
         });
         match response {
             Ok(Some(response)) => return Ok(response),
-            Ok(None) if started.elapsed() >= timing.command_missing_topic_patience => {
+            Ok(None) if started.elapsed() >= timing.command_missing_topic_timeout => {
                 return Err(IngestError::NoSuchTopic(topic.to_owned()));
             }
             Ok(None) => {}
-            Err(error) if started.elapsed() >= timing.command_broker_patience => {
+            Err(error) if started.elapsed() >= timing.command_broker_timeout => {
                 return Err(IngestError::Unreachable { brokers: kafka.brokers.clone(), error });
             }
             Err(error) => tracing::debug!(%error, "kafka does not answer, retrying"),
@@ -245,11 +245,7 @@ fn find_ranges(
 
 /// Returns an error if librdkafka does not retry it, or has failed for too long. `failing` is the time since it last
 /// succeeded.
-fn check_error(
-    error: KafkaError,
-    failing: Duration,
-    patience: Duration,
-) -> Result<(), IngestError> {
+fn check_error(error: KafkaError, failing: Duration, timeout: Duration) -> Result<(), IngestError> {
     let KafkaError::MessageConsumption(code) = &error else {
         return Err(IngestError::Fatal(error));
     };
@@ -263,7 +259,7 @@ fn check_error(
         | RDKafkaErrorCode::UnknownTopicOrPartition
         | RDKafkaErrorCode::UnknownTopic
         | RDKafkaErrorCode::UnknownPartition => Err(IngestError::Unreadable(error)),
-        _ if failing >= patience => Err(IngestError::Unreadable(error)),
+        _ if failing >= timeout => Err(IngestError::Unreadable(error)),
         _ => Ok(()),
     }
 }

@@ -24,7 +24,7 @@ pub struct Health {
     connected: AtomicBool,
     assigned: AtomicBool,
     registry_down: AtomicBool,
-    letters_waiting: AtomicBool,
+    dead_letters_waiting: AtomicBool,
     refusal: Mutex<Option<String>>,
     /// Topics that may not be read, by name.
     denied: Mutex<BTreeMap<TopicKind, String>>,
@@ -70,13 +70,13 @@ impl Health {
             && self.is_assigned()
             && !self.is_registry_down()
             && !self.is_silent()
-            && !self.are_letters_waiting()
+            && !self.are_dead_letters_waiting()
             && self.denied.lock().is_empty()
     }
 
     /// Returns true if reading waits for dead letters that are not acknowledged.
-    pub fn are_letters_waiting(&self) -> bool {
-        self.letters_waiting.load(Ordering::Relaxed)
+    pub fn are_dead_letters_waiting(&self) -> bool {
+        self.dead_letters_waiting.load(Ordering::Relaxed)
     }
 
     /// Returns the names of the topics without read permission.
@@ -146,8 +146,8 @@ impl Health {
         self.registry_down.store(is_down, Ordering::Relaxed);
     }
 
-    pub(crate) fn set_letters_waiting(&self, are_waiting: bool) {
-        self.letters_waiting.store(are_waiting, Ordering::Relaxed);
+    pub(crate) fn set_dead_letters_waiting(&self, are_waiting: bool) {
+        self.dead_letters_waiting.store(are_waiting, Ordering::Relaxed);
     }
 
     pub(crate) fn is_denied(&self, topic: TopicKind) -> bool {

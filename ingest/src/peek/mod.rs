@@ -62,8 +62,8 @@ impl Peek<'_> {
             return Ok(());
         }
         let names = TopicNames::new(&self.config.kafka.topics);
-        let patience = self.timing.peek_schema_patience;
-        let decoder = Decoder::new(self.config, patience, self.timing)?;
+        let timing = self.timing;
+        let decoder = Decoder::new(self.config, timing.peek_schema_timeout, timing)?;
         let mut view = View { decoder, names, raw: self.raw };
         let mut remaining = self.count;
         let scan = TopicScan::start(&self.config.kafka, self.topic, from, to, self.timing)?;

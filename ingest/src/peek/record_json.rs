@@ -89,7 +89,7 @@ fn decode(record: &Record<'_>, view: &mut View) -> Decoded {
             (Some(fact), error)
         }
         decoder::Decoded::Bad(error) => (None, Some(error)),
-        decoder::Decoded::Waits(_) => {
+        decoder::Decoded::AwaitingSchema(_) => {
             let message = "the schema registry does not answer".to_owned();
             (None, Some(DecodeError { code: ErrorCode::UnknownSchema, field: None, message }))
         }

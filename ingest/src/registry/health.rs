@@ -59,7 +59,7 @@ pub struct RegistryHealth {
 
 impl RegistryHealth {
     /// Checks whether some records wait for a registry that is down.
-    pub fn is_needed_and_down(&self) -> bool {
+    pub fn is_blocking(&self) -> bool {
         !self.is_answering && self.waiting > 0
     }
 

@@ -137,13 +137,13 @@ impl<T: Send + Sync + 'static> Registry<T> {
         self.look_up_locked(&mut self.shared.cache.lock(), key)
     }
 
-    /// Like [`Registry::look_up`], but waits until the key is settled or `patience` has passed.
-    pub fn wait(&self, key: SchemaKey, patience: Duration) -> Lookup<T> {
+    /// Like [`Registry::look_up`], but waits until the key is settled or `timeout` has passed.
+    pub fn wait(&self, key: SchemaKey, timeout: Duration) -> Lookup<T> {
         let started = Instant::now();
         let mut cache = self.shared.cache.lock();
         loop {
             let found = self.look_up_locked(&mut cache, key);
-            let remaining = patience.saturating_sub(started.elapsed());
+            let remaining = timeout.saturating_sub(started.elapsed());
             if remaining.is_zero() || !matches!(found, Lookup::Waiting) {
                 return found;
             }

@@ -15,7 +15,7 @@ pub fn letters(broker: &Broker, topic: &str, count: usize) -> Vec<Letter> {
     consumer.assign(&list).expect("assigned");
     let (mut found, start) = (Vec::new(), Instant::now());
     while found.len() < count {
-        assert!(start.elapsed() < PATIENCE, "{} of {count} dead letters", found.len());
+        assert!(start.elapsed() < TIMEOUT, "{} of {count} dead letters", found.len());
         let Some(Ok(message)) = consumer.poll(Duration::from_millis(100)) else { continue };
         let header =
             |header: Header<'_, &[u8]>| (header.key.to_owned(), header.value.map(<[u8]>::to_vec));
@@ -62,7 +62,7 @@ fn no_batch_overtakes_unacknowledged_dead_letters() {
     broker.flush();
 
     let running = Running::start_quick(&broker.config(""), &beginnings());
-    wait_until("dead letters wait", || running.health.are_letters_waiting());
+    wait_until("dead letters wait", || running.health.are_dead_letters_waiting());
     // The records can be in one batch or in two; the batch of the second waits either way.
     let emitted: usize = running.batches.try_iter().map(|batch| batch.facts.len()).sum();
     assert!(emitted <= 1, "{emitted} emitted");
@@ -73,7 +73,7 @@ fn no_batch_overtakes_unacknowledged_dead_letters() {
         &broker.config(""),
         &[&[position(CLICKS, 0, 1)], &beginnings()[1..]].concat(),
     );
-    wait_until("dead letters wait again", || running.health.are_letters_waiting());
+    wait_until("dead letters wait again", || running.health.are_dead_letters_waiting());
     assert!(running.batches.try_recv().is_err());
     let fine = RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR;
     broker.cluster.topic_error(dlq, fine).expect("a topic that works");
@@ -112,7 +112,7 @@ fn dead_letters_that_wait_for_their_topic_are_reported_early() {
     let running = Running::start_quick(&broker.config(""), &[]);
     let health = running.health.clone();
     wait_until("a record is read", || health.last_message_ms().is_some());
-    wait_until("the wait is reported", || health.are_letters_waiting());
+    wait_until("the wait is reported", || health.are_dead_letters_waiting());
     assert!(!health.is_ready());
     let fine = RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR;
     broker.cluster.topic_error("adtrail.clicks.dlq", fine).expect("a topic that works");

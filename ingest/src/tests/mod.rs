@@ -29,7 +29,7 @@ use crate::decode::ErrorCode;
 
 const CLICKS: &str = "adtrail.clicks";
 const EFFECTS: &str = "adtrail.effects";
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 struct Broker {
     cluster: MockCluster<'static, DefaultProducerContext>,
@@ -71,7 +71,7 @@ impl Broker {
     }
 
     fn flush(&self) {
-        self.producer.flush(PATIENCE).expect("the broker answers");
+        self.producer.flush(TIMEOUT).expect("the broker answers");
     }
 
     fn config(&self, more: &str) -> Config {
@@ -140,7 +140,7 @@ impl Running {
     fn take(&self, records: u64) -> Vec<Batch> {
         let (mut taken, mut read) = (Vec::new(), 0);
         while read < records {
-            let batch = self.batches.recv_timeout(PATIENCE).expect("a batch");
+            let batch = self.batches.recv_timeout(TIMEOUT).expect("a batch");
             read += TopicKind::ALL.iter().map(|topic| batch.intake.of(*topic).read).sum::<u64>();
             let committed = self.committed.as_ref().expect("the reader is not stopped");
             committed.send(batch.progress.positions.clone()).expect("the reader runs");
@@ -162,7 +162,7 @@ impl Running {
 fn wait_until(condition: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {condition}");
+        assert!(start.elapsed() < TIMEOUT, "not within {TIMEOUT:?}: {condition}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -52,7 +52,7 @@ fn a_batch_that_decompresses_to_much_is_read_or_named() {
         let record = BaseRecord::<(), _>::to(CLICKS).partition(1).payload(&large);
         producer.send(record).map_err(|(error, _)| error).expect("the queue is not full");
     }
-    producer.flush(PATIENCE).expect("the broker answers");
+    producer.flush(TIMEOUT).expect("the broker answers");
 
     let low = "[kafka.librdkafka]\nreceive.message.max.bytes = 60000000\n";
     let running = Running::start(&broker.config(low), &[]);

@@ -70,7 +70,7 @@ fn records_become_facts_positions_and_dead_letters() {
         .expect("a consumer");
     let mut list = TopicPartitionList::new();
     list.add_partition(CLICKS, 0);
-    let committed = group.committed_offsets(list, PATIENCE).expect("the group's offsets");
+    let committed = group.committed_offsets(list, TIMEOUT).expect("the group's offsets");
     assert_eq!(committed.elements()[0].offset(), Offset::Offset(11));
 }
 
@@ -132,7 +132,7 @@ fn the_partial_batch_is_emitted_at_shutdown() {
     assert!(running.batches.try_recv().is_err(), "the batch is not full");
     running.shutdown.request();
     assert_eq!(ids(&running.take(1)), ["c-2"]);
-    let disconnected = running.batches.recv_timeout(PATIENCE);
+    let disconnected = running.batches.recv_timeout(TIMEOUT);
     assert_eq!(disconnected.err(), Some(mpsc::RecvTimeoutError::Disconnected));
     running.stop().expect("a clean stop");
 }

@@ -77,7 +77,7 @@ fn an_unreachable_broker_is_retried_until_shutdown() {
 fn partitions_without_records_get_a_position() {
     let broker = Broker::with_topics();
     let running = Running::start(&broker.config(""), &[]);
-    let batch = running.batches.recv_timeout(PATIENCE).expect("a batch");
+    let batch = running.batches.recv_timeout(TIMEOUT).expect("a batch");
     let mut positions = batch.progress.positions.clone();
     positions.sort();
     let mut expected = beginnings();

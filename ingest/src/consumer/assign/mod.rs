@@ -59,7 +59,7 @@ impl ConsumerThread {
                 Err(LookupError::NoTopic(topic)) => {
                     self.health.set_connected(true);
                     let since = missing_since.get_or_insert_with(Instant::now);
-                    if since.elapsed() >= self.timing.missing_topic_patience {
+                    if since.elapsed() >= self.timing.missing_topic_timeout {
                         let setting = topic.setting();
                         let topic = self.names.of(topic).clone();
                         return Err(IngestError::NoTopic { setting, topic });
@@ -111,7 +111,7 @@ impl ConsumerThread {
         let started = Instant::now();
         while self.identity_checker.is_busy()
             && !self.shutdown.is_requested()
-            && started.elapsed() < self.timing.first_record_check_patience
+            && started.elapsed() < self.timing.first_record_check_timeout
         {
             self.apply_check_results(Duration::from_millis(50))?;
         }

@@ -113,12 +113,12 @@ impl TopicIdentityChecker {
         self.is_busy
     }
 
-    /// Waits up to `patience` for the results of the running check; they are empty if there are none yet.
-    pub fn wait_for_results(&mut self, patience: Duration) -> Results {
+    /// Waits up to `timeout` for the results of the running check; they are empty if there are none yet.
+    pub fn wait_for_results(&mut self, timeout: Duration) -> Results {
         if !self.is_busy {
             return Results::default();
         }
-        match self.results.recv_timeout(patience) {
+        match self.results.recv_timeout(timeout) {
             Ok(results) => {
                 self.is_busy = false;
                 results

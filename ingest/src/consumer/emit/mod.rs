@@ -83,18 +83,18 @@ impl ConsumerThread {
         let since = Instant::now();
         let acknowledged = dead_letters.deliver(&letters, || {
             pause.serve()?;
-            if since.elapsed() >= timing.dead_letter_ack_patience {
+            if since.elapsed() >= timing.dead_letter_ack_warning_delay {
                 dead_letters.warn_unacknowledged(consumer, &letters);
-                health.set_letters_waiting(true);
+                health.set_dead_letters_waiting(true);
             }
             if shutdown.is_requested() {
-                let patience = timing.last_dead_letters_patience;
+                let patience = timing.last_dead_letters_timeout;
                 stop_at.get_or_insert_with(|| Instant::now() + patience);
             }
             let is_assigned = !consumer.context().has_changed();
             Ok(is_assigned && stop_at.is_none_or(|stop_at| Instant::now() < stop_at))
         })?;
-        self.health.set_letters_waiting(false);
+        self.health.set_dead_letters_waiting(false);
         if !acknowledged {
             self.drop_batch(&batch, letters.len());
             return Ok(());

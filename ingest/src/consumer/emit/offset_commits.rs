@@ -91,7 +91,7 @@ impl Commits {
         if !self.commit(consumer, CommitMode::Async) {
             return;
         }
-        let (start, patience) = (Instant::now(), self.timing.last_commit_ack_patience);
+        let (start, patience) = (Instant::now(), self.timing.last_commit_ack_timeout);
         while consumer.context().commits() == answered && start.elapsed() < patience {
             // A record that is polled here is ignored; no position passes it.
             let _ = clients::poll(consumer, Duration::from_millis(20));
@@ -100,7 +100,7 @@ impl Commits {
 
     /// Receives positions until `is_done`, the sender is dropped, or the time limit.
     fn wait(&mut self, is_done: impl Fn(&Self) -> bool) {
-        let deadline = Instant::now() + self.timing.last_positions_patience;
+        let deadline = Instant::now() + self.timing.last_positions_timeout;
         while !is_done(self) {
             let remaining = deadline.saturating_duration_since(Instant::now());
             match self.committed.recv_timeout(remaining) {

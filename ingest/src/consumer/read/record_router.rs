@@ -123,7 +123,7 @@ impl RecordRouter {
         let decoded = match self.decoder.decode(value, header, Some(source.topic)) {
             Decoded::Fact(fact) => self.check_lateness(fact, broker_ms),
             Decoded::Bad(error) => Err(error),
-            Decoded::Waits(key) => return Err(PauseReason::Schema(key)),
+            Decoded::AwaitingSchema(key) => return Err(PauseReason::Schema(key)),
         };
         let Source { topic, partition, offset, .. } = source;
         if decoded.is_err() && !self.bad_records.allows(topic, partition, offset) {

@@ -56,9 +56,9 @@ pub struct Letter {
 
 /// Why a letter is not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Obstacle {
+pub enum SkipReason {
     /// It lacks the headers that adtrail adds.
-    NoLetter,
+    NotADeadLetter,
     /// Its source topic is not one of the three.
     OtherTopic,
     /// A header name is not UTF-8, so that it could not be sent unchanged.
@@ -67,10 +67,10 @@ pub enum Obstacle {
     TooLong,
 }
 
-impl Obstacle {
-    pub fn reason(self) -> &'static str {
+impl SkipReason {
+    pub fn description(self) -> &'static str {
         match self {
-            Self::NoLetter => "it lacks the headers of a dead letter",
+            Self::NotADeadLetter => "it lacks the headers of a dead letter",
             Self::OtherTopic => "its source topic is not configured",
             Self::Headers => "a header name is not UTF-8",
             Self::TooLong => "it is larger than max.message.bytes of its source topic",
@@ -79,19 +79,21 @@ impl Obstacle {
 }
 
 impl Letter {
-    pub fn read(message: &BorrowedMessage<'_>, names: &TopicNames) -> Result<Self, Obstacle> {
-        let all = headers::all(message).map_err(|headers::Unreadable| Obstacle::Headers)?;
+    pub fn read(message: &BorrowedMessage<'_>, names: &TopicNames) -> Result<Self, SkipReason> {
+        let all = headers::all(message).map_err(|headers::Unreadable| SkipReason::Headers)?;
         let (original, added) = split(all);
         let [topic, partition, offset, .., code] = added.map(|value| {
-            value.and_then(|value| std::str::from_utf8(value).ok()).ok_or(Obstacle::NoLetter)
+            value
+                .and_then(|value| std::str::from_utf8(value).ok())
+                .ok_or(SkipReason::NotADeadLetter)
         });
         let (partition, offset) = (number(partition?)?, number(offset?)?);
         let code = code?;
         let is_code = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         if code.is_empty() || code.len() > CODE_CHARS_MAX || !code.chars().all(is_code) {
-            return Err(Obstacle::NoLetter);
+            return Err(SkipReason::NotADeadLetter);
         }
-        let topic = names.kind(topic?).ok_or(Obstacle::OtherTopic)?;
+        let topic = names.kind(topic?).ok_or(SkipReason::OtherTopic)?;
         let content = content(message.key(), message.payload());
         Ok(Self {
             source: Source { topic, partition, offset, content },
@@ -123,8 +125,8 @@ fn split(mut all: Headers<'_>) -> (Headers<'_>, [Option<&[u8]>; header::ALL.len(
     (all, added)
 }
 
-fn number<T: std::str::FromStr>(text: &str) -> Result<T, Obstacle> {
-    text.parse().map_err(|_| Obstacle::NoLetter)
+fn number<T: std::str::FromStr>(text: &str) -> Result<T, SkipReason> {
+    text.parse().map_err(|_| SkipReason::NotADeadLetter)
 }
 
 fn content(key: Option<&[u8]>, value: Option<&[u8]>) -> u64 {

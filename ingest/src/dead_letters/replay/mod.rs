@@ -20,7 +20,7 @@ use crate::kafka::error::IngestError;
 use crate::kafka::topic_scan::{ScanEnd, ScanEvent, ScanProgress, ScanStart, TopicScan};
 use crate::kafka::topics::{TopicKind, TopicNames};
 use crate::timing::Timing;
-pub use letter::Obstacle;
+pub use letter::SkipReason;
 use letter::{Letter, Source};
 use sender::Sender;
 
@@ -33,7 +33,7 @@ const SKIPS_LOGGED_MAX: u64 = 5;
 
 /// The options of a replay.
 #[derive(Debug, Clone, Copy)]
-pub struct Resend<'a> {
+pub struct Replay<'a> {
     pub kafka: &'a Kafka,
     /// The dead-letter topic.
     pub topic: &'a str,
@@ -50,7 +50,7 @@ pub struct Report {
     /// Counts by error code and source topic.
     pub counts: BTreeMap<(String, TopicKind), Counts>,
     /// Letters that cannot be sent, by reason.
-    pub left: BTreeMap<Obstacle, u64>,
+    pub skipped: BTreeMap<SkipReason, u64>,
 }
 
 /// Counts of the letters with one error code and source topic.
@@ -66,7 +66,7 @@ pub struct Counts {
     pub filtered: u64,
 }
 
-impl Resend<'_> {
+impl Replay<'_> {
     /// Reads the topic up to its present end and sends its letters. `report` is correct even after an error;
     /// `on_progress` is called after each record.
     ///
@@ -108,8 +108,8 @@ impl Resend<'_> {
             if let ScanEvent::Record(message) = event {
                 match Letter::read(message, &run.names) {
                     Ok(letter) => run.add(letter)?,
-                    Err(obstacle) => {
-                        run.skip((message.partition(), message.offset()), obstacle);
+                    Err(reason) => {
+                        run.skip((message.partition(), message.offset()), reason);
                     }
                 }
             }
@@ -117,7 +117,7 @@ impl Resend<'_> {
             Ok::<_, IngestError>(ControlFlow::Continue(()))
         })?;
         run.send()?;
-        match run.report.left.get(&Obstacle::TooLong) {
+        match run.report.skipped.get(&SkipReason::TooLong) {
             Some(count) => Err(IngestError::TooLong { count: *count }),
             None => Ok(()),
         }
@@ -172,7 +172,7 @@ impl Run<'_> {
         };
         for (index, letter) in letters.into_iter().enumerate() {
             if too_long.contains(&index) {
-                self.skip((letter.partition, letter.offset), Obstacle::TooLong);
+                self.skip((letter.partition, letter.offset), SkipReason::TooLong);
             } else {
                 let kind = (letter.code, letter.source.topic);
                 self.report.counts.entry(kind).or_default().sent += 1;
@@ -182,10 +182,10 @@ impl Run<'_> {
     }
 
     /// Counts and logs a letter that cannot be sent.
-    fn skip(&mut self, (partition, offset): (i32, i64), obstacle: Obstacle) {
-        *self.report.left.entry(obstacle).or_default() += 1;
-        if self.report.left.values().sum::<u64>() <= SKIPS_LOGGED_MAX {
-            tracing::warn!(partition, offset, "dead letter skipped: {}", obstacle.reason());
+    fn skip(&mut self, (partition, offset): (i32, i64), reason: SkipReason) {
+        *self.report.skipped.entry(reason).or_default() += 1;
+        if self.report.skipped.values().sum::<u64>() <= SKIPS_LOGGED_MAX {
+            tracing::warn!(partition, offset, "dead letter skipped: {}", reason.description());
         }
     }
 }

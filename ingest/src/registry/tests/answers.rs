@@ -18,7 +18,7 @@ fn a_schema_is_found_by_id_and_by_guid() {
         check_ready(&registry, id(7), "\"string\"");
         check_ready(&registry, GUID, "\"int\"");
         let health = registry.health();
-        assert!(health.is_answering && !health.is_needed_and_down());
+        assert!(health.is_answering && !health.is_blocking());
         assert_eq!(health.requests(RegistryOutcome::Found), 2);
     }
     // Cached schemas are not requested again.

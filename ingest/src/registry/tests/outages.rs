@@ -13,7 +13,7 @@ fn check(case: &str, outcome: RegistryOutcome, broken: impl Fn() -> Reply + Send
     check_waiting(&registry, id(7));
     until(case, || registry.health().requests(outcome) > 1);
     check_waiting(&registry, id(7));
-    assert!(registry.health().is_needed_and_down(), "{case}");
+    assert!(registry.health().is_blocking(), "{case}");
     server.set(|_| schema("\"string\""));
     check_ready(&registry, id(7), "\"string\"");
     assert!(registry.health().is_answering, "{case}");
