@@ -143,15 +143,15 @@ pub fn check(
     Ok(())
 }
 
-/// Counts of records before the group's offsets that the store does not have: it is older, or a different one.
+/// Records before the group's offsets that the store does not have: it is older, or a different one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MissingRecords {
     /// Records that Kafka still has.
     pub available: i64,
     /// Records that Kafka has deleted; an upper bound.
     pub deleted: i64,
-    /// Records in partitions of which the store has no position, deleted ones included.
-    pub without_position: i64,
+    /// True if records are missing in a partition of which the store has no position.
+    pub is_without_position: bool,
 }
 
 /// Counts the records between the store's position and the group's offset of each partition. The group has no offset
@@ -166,14 +166,11 @@ pub fn find_missing(
     for (topic, partition) in partitions.iter() {
         let Some(group) = group_offsets.next(topic, partition) else { continue };
         let low = watermarks.get(&(topic, partition)).map_or(0, |watermarks| watermarks.low);
-        let (from, deleted) = match store_offsets.next(topic, partition) {
-            Some(next) => (next, 0),
-            None => (low.min(group), low.min(group)),
-        };
-        missing.available += (group - from).max(0);
-        missing.deleted += deleted;
-        if store_offsets.next(topic, partition).is_none() {
-            missing.without_position += group;
+        let position = store_offsets.next(topic, partition);
+        missing.available += (group - position.unwrap_or(low.min(group))).max(0);
+        if position.is_none() {
+            missing.deleted += low.min(group);
+            missing.is_without_position |= group > 0;
         }
     }
     missing
@@ -305,18 +302,18 @@ mod tests {
 
     #[test]
     fn records_between_the_stores_and_the_groups_offsets_are_missing() {
-        let missing = |available, deleted, without_position| MissingRecords {
+        let missing = |available, deleted, is_without_position| MissingRecords {
             available,
             deleted,
-            without_position,
+            is_without_position,
         };
         check_missing(None, None, MissingRecords::default());
         check_missing(None, Some(15), MissingRecords::default());
         check_missing(Some(15), Some(15), MissingRecords::default());
         check_missing(Some(14), Some(15), MissingRecords::default());
-        check_missing(Some(18), Some(15), missing(3, 0, 0));
-        check_missing(Some(18), None, missing(8, 10, 18));
-        check_missing(Some(7), None, missing(0, 7, 7));
+        check_missing(Some(18), Some(15), missing(3, 0, false));
+        check_missing(Some(18), None, missing(8, 10, true));
+        check_missing(Some(7), None, missing(0, 7, true));
         check_missing(Some(0), None, MissingRecords::default());
     }
 

@@ -180,9 +180,9 @@ impl ConsumerThread {
             }
         };
         let watermarks = self.find_watermarks();
-        let MissingRecords { available, deleted, without_position } =
+        let MissingRecords { available, deleted, is_without_position } =
             assignment::find_missing(partitions, &group_offsets, &self.offsets, &watermarks);
-        if without_position > 0 {
+        if is_without_position {
             tracing::warn!(
                 records = available,
                 gone = deleted,

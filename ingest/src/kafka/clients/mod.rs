@@ -135,7 +135,8 @@ fn create_reader(kafka: &Kafka, isolation: &str) -> Result<Consumer, IngestError
         ("enable.auto.commit", "false"),
         ("enable.partition.eof", "true"),
         ("isolation.level", isolation),
-        // Records that expire during a scan are skipped.
+        // If records expire during a scan or a check, reading goes on at the oldest remaining one. So the inspector
+        // finds another record than the expected one, which means that the expected one is gone.
         ("auto.offset.reset", "earliest"),
     ];
     let mut client = client(kafka, &settings);
