@@ -21,7 +21,7 @@ use crate::consumer::shutdown::Shutdown;
 use crate::decode::DecodeError;
 use crate::kafka::assignment;
 use crate::kafka::clients::{self, Consumer};
-use crate::kafka::error::IngestError;
+use crate::kafka::error::{IngestError, check_fatal};
 use crate::kafka::retry::{Throttle, delays};
 use crate::kafka::topics::{PerTopic, TopicKind, TopicNames};
 use crate::timing::Timing;
@@ -47,8 +47,10 @@ pub mod header {
 
 /// A record that could not be decoded.
 pub struct DeadLetter {
-    topic: TopicKind,
-    code: &'static str,
+    /// The topic of the original record.
+    pub topic: TopicKind,
+    /// The code of the error.
+    pub code: &'static str,
     key: Option<Vec<u8>>,
     value: Option<Vec<u8>>,
     headers: OwnedHeaders,
@@ -85,23 +87,11 @@ impl DeadLetter {
             headers,
         }
     }
-}
 
-impl DeadLetter {
     #[cfg(test)]
     pub fn of_value(topic: TopicKind, value: &[u8]) -> Self {
         let (key, value, headers) = (None, Some(value.to_vec()), OwnedHeaders::new());
         Self { topic, code: "not_json", key, value, headers }
-    }
-
-    /// Returns the topic of the original record.
-    pub fn topic(&self) -> TopicKind {
-        self.topic
-    }
-
-    /// Returns the code of the error.
-    pub fn code(&self) -> &'static str {
-        self.code
     }
 }
 
@@ -138,7 +128,7 @@ impl DeadLetters {
     ) -> Result<(), IngestError> {
         let names = TopicKind::ALL.map(|topic| self.topics.of(topic).as_str());
         let timeout = self.timing.admin_request_timeout;
-        topics::create_missing((kafka, consumer), &names, timeout, shutdown)
+        topics::create_missing(kafka, consumer, &names, timeout, shutdown)
     }
 
     /// Produces the letters and waits without limit until all are acknowledged. Calls `keep_waiting` repeatedly, and
@@ -285,15 +275,6 @@ fn probable_cause(error: &KafkaError) -> &'static str {
              message.timestamp.type=LogAppendTime on the dead-letter topics"
         }
         _ => "",
-    }
-}
-
-fn check_fatal(error: &KafkaError) -> Result<(), IngestError> {
-    match error {
-        KafkaError::MessageProduction(RDKafkaErrorCode::Fatal) => {
-            Err(IngestError::Fatal(error.clone()))
-        }
-        _ => Ok(()),
     }
 }
 

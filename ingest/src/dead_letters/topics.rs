@@ -19,7 +19,8 @@ const CLEANUP_POLICY: &str = "cleanup.policy";
 
 /// Creates the missing topics. A failure is logged and not returned.
 pub fn create_missing(
-    (kafka, consumer): (&Kafka, &Consumer),
+    kafka: &Kafka,
+    consumer: &Consumer,
     names: &[&str],
     timeout: Duration,
     shutdown: &Shutdown,

@@ -12,9 +12,8 @@ use rdkafka::types::{RDKafkaErrorCode, RDKafkaRespErr};
 use super::clients::Consumer;
 use super::error::IngestError;
 use super::offsets::Offsets;
-use super::partitions::{PartitionWatermarks, Partitions};
+use super::partitions::{PartitionWatermarks, Partitions, Watermarks};
 use super::topics::{PerTopic, TopicKind, TopicNames};
-use super::watermarks::Watermarks;
 
 /// Timeout of each request to the cluster.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
@@ -85,7 +84,7 @@ fn fetch_watermarks(
         return Ok(PartitionWatermarks::new());
     }
     let fetch = |of: Offset| -> KafkaResult<HashMap<(String, i32), Offset>> {
-        let request = list(names, partitions, |_, _| of)?;
+        let request = list(names, partitions, of)?;
         Ok(consumer.offsets_for_times(request, REQUEST_TIMEOUT)?.to_topic_map())
     };
     let (lows, highs) = (fetch(Offset::Beginning)?, fetch(Offset::End)?);
@@ -186,13 +185,14 @@ pub fn find_committed(
     if partitions.is_empty() {
         return Ok(offsets);
     }
-    let request = list(names, partitions, |_, _| Offset::Invalid)?;
+    let request = list(names, partitions, Offset::Invalid)?;
     let committed = consumer.committed_offsets(request, REQUEST_TIMEOUT)?;
     for element in committed.elements() {
         element.error()?;
         let topic = names.kind(element.topic());
         if let (Some(topic), Offset::Offset(next)) = (topic, element.offset()) {
-            offsets.set(topic, element.partition(), next, parse_metadata(element.metadata()));
+            let [mark, last] = parse_metadata(element.metadata());
+            offsets.restore(topic, element.partition(), next, mark, last);
         }
     }
     Ok(offsets)
@@ -230,15 +230,15 @@ pub fn positions(names: &TopicNames, offsets: &Offsets) -> KafkaResult<TopicPart
     Ok(list)
 }
 
-/// Lists the partitions, each with an offset.
-pub fn list(
+/// Lists the partitions, each with the same offset.
+fn list(
     names: &TopicNames,
     partitions: &Partitions,
-    offset: impl Fn(TopicKind, i32) -> Offset,
+    offset: Offset,
 ) -> KafkaResult<TopicPartitionList> {
     let mut list = TopicPartitionList::new();
     for (topic, partition) in partitions.iter() {
-        list.add_partition_offset(names.of(topic), partition, offset(topic, partition))?;
+        list.add_partition_offset(names.of(topic), partition, offset)?;
     }
     Ok(list)
 }
@@ -257,7 +257,7 @@ mod tests {
         let watermarks =
             PartitionWatermarks::from([((TopicKind::Clicks, 0), Watermarks { low: 10, high: 20 })]);
         let mut offsets = Offsets::default();
-        offsets.set(TopicKind::Clicks, partition, wanted, [None; 2]);
+        offsets.set(TopicKind::Clicks, partition, wanted);
         check(&names(), &partitions, &watermarks, &offsets)
     }
 
@@ -290,7 +290,7 @@ mod tests {
     fn check_missing(group: Option<i64>, store: Option<i64>, expected: MissingRecords) {
         let offsets = |next: Option<i64>| {
             let mut offsets = Offsets::default();
-            next.into_iter().for_each(|next| offsets.set(TopicKind::Clicks, 0, next, [None; 2]));
+            next.into_iter().for_each(|next| offsets.set(TopicKind::Clicks, 0, next));
             offsets
         };
         let partitions = Partitions::all(&PerTopic::from_fn(|_| 1));
@@ -324,7 +324,7 @@ mod tests {
             _ => 1,
         }));
         let mut offsets = Offsets::default();
-        offsets.set(TopicKind::Clicks, 1, 7, [None; 2]);
+        offsets.set(TopicKind::Clicks, 1, 7);
         let is_paused = |topic, partition| (topic, partition) == (TopicKind::Effects, 0);
         let list = assignment(&names(), &partitions, &offsets, is_paused).expect("valid offsets");
         let offset = |topic: &str, partition| {

@@ -138,6 +138,39 @@ fn unreadable_help(error: RDKafkaErrorCode) -> &'static str {
     }
 }
 
+/// Returns an error if the client cannot recover from `error` by itself.
+pub(crate) fn check_fatal(error: &KafkaError) -> Result<(), IngestError> {
+    match error {
+        KafkaError::MessageConsumptionFatal(_)
+        | KafkaError::MessageProduction(RDKafkaErrorCode::Fatal) => {
+            Err(IngestError::Fatal(error.clone()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns true if records cannot be read, so that librdkafka would skip them.
+pub(crate) fn is_unreadable(code: RDKafkaErrorCode) -> bool {
+    matches!(
+        code,
+        RDKafkaErrorCode::BadMessage
+            | RDKafkaErrorCode::BadCompression
+            | RDKafkaErrorCode::NotImplemented
+            | RDKafkaErrorCode::InvalidMessage
+            | RDKafkaErrorCode::MessageSizeTooLarge
+    )
+}
+
+/// Returns true if a topic or partition does not exist.
+pub(crate) fn is_missing(code: RDKafkaErrorCode) -> bool {
+    matches!(
+        code,
+        RDKafkaErrorCode::UnknownTopicOrPartition
+            | RDKafkaErrorCode::UnknownTopic
+            | RDKafkaErrorCode::UnknownPartition
+    )
+}
+
 impl IngestError {
     /// Converts an error of creating a client. Values of settings are left out, because they can be passwords.
     pub(crate) fn of_client(error: KafkaError) -> Self {

@@ -1,4 +1,4 @@
-//! librdkafka: clients, topics, partitions, offsets, watermarks.
+//! librdkafka: clients, topics, partitions with their watermarks, offsets.
 //!
 //! Start with `clients`.
 
@@ -9,10 +9,8 @@ pub mod group_offsets;
 pub mod headers;
 pub(crate) mod offsets;
 pub(crate) mod partitions;
-pub(crate) mod rebalance;
 pub(crate) mod retry;
 pub mod settings;
 pub(crate) mod topic_admin;
 pub(crate) mod topic_scan;
 pub(crate) mod topics;
-pub(crate) mod watermarks;

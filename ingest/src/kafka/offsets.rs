@@ -27,7 +27,7 @@ impl Offsets {
         let mut offsets = Self::default();
         for Position { topic, partition, next_offset, mark, last } in positions {
             if let Some(topic) = names.kind(topic) {
-                offsets.set(topic, *partition, *next_offset, [*mark, *last]);
+                offsets.restore(topic, *partition, *next_offset, *mark, *last);
             }
         }
         offsets
@@ -64,13 +64,19 @@ impl Offsets {
         offset.candidate.get_or_insert(previous.unwrap_or(record));
     }
 
+    /// Sets the next offset of a partition, without a known record.
+    pub fn set(&mut self, topic: TopicKind, partition: i32, next: i64) {
+        self.restore(topic, partition, next, None, None);
+    }
+
     /// Sets the next offset of a partition, and schedules checks of its mark and then of its last record.
-    pub fn set(
+    pub fn restore(
         &mut self,
         topic: TopicKind,
         partition: i32,
         next: i64,
-        [mark, last]: [Option<RecordFingerprint>; 2],
+        mark: Option<RecordFingerprint>,
+        last: Option<RecordFingerprint>,
     ) {
         let offset = PartitionOffset { next, mark, candidate: mark.or(last), last };
         self.0.of_mut(topic).insert(partition, offset);
@@ -163,12 +169,12 @@ mod tests {
     fn stored_records_are_checked_before_reading() {
         let topic = TopicKind::Effects;
         let mut offsets = Offsets::default();
-        offsets.set(topic, 2, 9, [Some(record(4)), Some(record(8))]);
+        offsets.restore(topic, 2, 9, Some(record(4)), Some(record(8)));
         assert_eq!(candidates(&offsets), [4]);
         // The mark has expired.
         offsets.apply_check(topic, 2, record(4), false);
         assert_eq!((offsets.mark(topic, 2), candidates(&offsets)), (Some(record(8)), vec![8]));
-        offsets.set(topic, 2, 9, [None, Some(record(8))]);
+        offsets.restore(topic, 2, 9, None, Some(record(8)));
         assert_eq!(candidates(&offsets), [8]);
     }
 }

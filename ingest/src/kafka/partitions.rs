@@ -1,15 +1,23 @@
-//! Sets of partitions of the three topics.
+//! Sets of partitions of the three topics, and their watermarks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use rdkafka::topic_partition_list::TopicPartitionList;
 
 use super::topics::{PerTopic, TopicKind, TopicNames};
-use super::watermarks::Watermarks;
 
 /// A set of partitions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Partitions(BTreeSet<(TopicKind, i32)>);
+
+/// The range of offsets that the broker has of a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Watermarks {
+    /// Offset of the oldest record.
+    pub low: i64,
+    /// Offset after the last record.
+    pub high: i64,
+}
 
 /// The watermarks of each partition.
 pub type PartitionWatermarks = BTreeMap<(TopicKind, i32), Watermarks>;

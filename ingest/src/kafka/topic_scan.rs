@@ -11,11 +11,10 @@ use rdkafka::consumer::Consumer as _;
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::message::{BorrowedMessage, Message};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
-use rdkafka::types::RDKafkaErrorCode;
 
-use super::assignment;
+use super::assignment::{self, is_denial};
 use super::clients::{self, Consumer};
-use super::error::IngestError;
+use super::error::{IngestError, is_missing, is_unreadable};
 use super::retry::delays;
 use crate::timing::Timing;
 
@@ -80,7 +79,7 @@ impl TopicScan {
         timing: Timing,
     ) -> Result<Self, IngestError> {
         let consumer = clients::reader(kafka)?;
-        let ranges = with_partition_count(&consumer, (kafka, topic), timing, |partitions| {
+        let ranges = with_partition_count(&consumer, kafka, topic, timing, |partitions| {
             find_ranges(&consumer, topic, partitions, start, end)
         })?;
         let total = ranges.values().map(|range| range.end.abs_diff(range.next)).sum();
@@ -169,7 +168,8 @@ impl TopicScan {
 /// Calls `request` with the topic's number of partitions, and retries while brokers do not answer.
 fn with_partition_count<T>(
     consumer: &Consumer,
-    (kafka, topic): (&Kafka, &str),
+    kafka: &Kafka,
+    topic: &str,
     timing: Timing,
     request: impl Fn(i32) -> KafkaResult<T>,
 ) -> Result<T, IngestError> {
@@ -249,17 +249,6 @@ fn check_error(error: KafkaError, failing: Duration, timeout: Duration) -> Resul
     let KafkaError::MessageConsumption(code) = &error else {
         return Err(IngestError::Fatal(error));
     };
-    match code {
-        RDKafkaErrorCode::BadMessage
-        | RDKafkaErrorCode::BadCompression
-        | RDKafkaErrorCode::NotImplemented
-        | RDKafkaErrorCode::InvalidMessage
-        | RDKafkaErrorCode::MessageSizeTooLarge
-        | RDKafkaErrorCode::TopicAuthorizationFailed
-        | RDKafkaErrorCode::UnknownTopicOrPartition
-        | RDKafkaErrorCode::UnknownTopic
-        | RDKafkaErrorCode::UnknownPartition => Err(IngestError::Unreadable(error)),
-        _ if failing >= timeout => Err(IngestError::Unreadable(error)),
-        _ => Ok(()),
-    }
+    let is_permanent = is_unreadable(*code) || is_missing(*code) || is_denial(&error);
+    if is_permanent || failing >= timeout { Err(IngestError::Unreadable(error)) } else { Ok(()) }
 }

@@ -11,9 +11,8 @@ use rdkafka::error::KafkaResult;
 
 use super::partition_progress::Partition;
 use crate::kafka::offsets::Offsets;
-use crate::kafka::partitions::PartitionWatermarks;
+use crate::kafka::partitions::{PartitionWatermarks, Watermarks};
 use crate::kafka::topics::{PerTopic, TopicKind};
-use crate::kafka::watermarks::Watermarks;
 
 /// A reading thread without a report for this long hangs.
 const SILENT_AFTER: Duration = Duration::from_secs(60);
@@ -190,7 +189,8 @@ impl Health {
     /// Records that everything received before `until_ms` is committed once everything before `next_offset` is.
     pub(crate) fn await_commit(
         &self,
-        (topic, partition): (TopicKind, i32),
+        topic: TopicKind,
+        partition: i32,
         next_offset: i64,
         until_ms: u64,
     ) {
@@ -213,7 +213,7 @@ impl Health {
             Ok(all) => {
                 for ((topic, partition), watermarks) in &all {
                     self.set_watermarks(*topic, *partition, *watermarks);
-                    self.await_commit((*topic, *partition), watermarks.high, requested_ms);
+                    self.await_commit(*topic, *partition, watermarks.high, requested_ms);
                 }
                 self.has_reported();
                 all
@@ -262,7 +262,7 @@ mod tests {
         health.set_read_until(read.into_iter());
         assert_eq!(lag_ms(12_000), 1_500);
         let mut committed = Offsets::default();
-        committed.set(TopicKind::Clicks, 0, 5, [None; 2]);
+        committed.set(TopicKind::Clicks, 0, 5);
         health.set_committed(&committed);
         assert_eq!(lag_ms(13_000), 0);
         health.set_watermarks(TopicKind::Clicks, 1, Watermarks { low: 0, high: 1 });
@@ -277,23 +277,24 @@ mod tests {
         assert_eq!(complete_ms(), None);
         let commit = |next_offset| {
             let mut committed = Offsets::default();
-            committed.set(TopicKind::Clicks, 0, next_offset, [None; 2]);
+            committed.set(TopicKind::Clicks, 0, next_offset);
             health.set_committed(&committed);
         };
-        let [first, empty] = [(TopicKind::Clicks, 0), (TopicKind::Effects, 0)];
-        health.await_commit(first, 5, 1_000);
-        health.await_commit(empty, 0, 2_000);
+        let await_commit =
+            |topic, next_offset, until_ms| health.await_commit(topic, 0, next_offset, until_ms);
+        await_commit(TopicKind::Clicks, 5, 1_000);
+        await_commit(TopicKind::Effects, 0, 2_000);
         assert_eq!(complete_ms(), None, "five records are not committed");
         commit(4);
         assert_eq!(complete_ms(), None);
         commit(5);
         assert_eq!(complete_ms(), Some(1_000));
-        health.await_commit(first, 5, 3_000);
+        await_commit(TopicKind::Clicks, 5, 3_000);
         assert_eq!(complete_ms(), Some(2_000), "the least of both");
         // Far behind, the earliest request is reached first, however many follow.
         for request in 0..100 {
-            health.await_commit(first, 100 + request, 4_000 + u64::try_from(request).unwrap());
-            health.await_commit(empty, 0, 9_000);
+            await_commit(TopicKind::Clicks, 100 + request, 4_000 + request.unsigned_abs());
+            await_commit(TopicKind::Effects, 0, 9_000);
         }
         commit(99);
         assert_eq!(complete_ms(), Some(3_000));
@@ -338,7 +339,7 @@ mod tests {
         health.set_watermarks(TopicKind::Clicks, 1, Watermarks { low: 0, high: 7 });
         health.set_watermarks(TopicKind::Effects, 0, Watermarks { low: 0, high: 1 });
         let mut committed = Offsets::default();
-        committed.set(TopicKind::Clicks, 1, 7, [None; 2]);
+        committed.set(TopicKind::Clicks, 1, 7);
         health.set_committed(&committed);
         assert_eq!(health.lag_messages(TopicKind::Clicks), 5);
         assert_eq!(health.lag_messages(TopicKind::Effects), 1);

@@ -142,7 +142,7 @@ mod tests {
 
     use super::*;
     use crate::consumer::read::batch::{Accumulator, Limits, Source};
-    use crate::kafka::watermarks::Watermarks;
+    use crate::kafka::partitions::Watermarks;
 
     const NOW_MS: i64 = 1_773_144_000_000;
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::kafka::watermarks::Watermarks;
+use crate::kafka::partitions::Watermarks;
 
 /// Maximum offsets of a partition that wait to be committed. Of more, the newest is replaced.
 const WAITING_MAX: usize = 8;

@@ -5,87 +5,111 @@
 
 use rdkafka::consumer::Consumer as _;
 
-use super::super::ConsumerThread;
-use super::super::read::low_watermark::LowWatermark;
+use super::super::context::Context;
+use super::super::emit::offset_commits::Commits;
+use super::super::read::ReadState;
+use super::super::topic_client::TopicClient;
+use super::{assign_partitions, checks, set_partitions};
 use crate::kafka::assignment;
+use crate::kafka::clients::callbacks::Rebalance;
 use crate::kafka::error::IngestError;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::partitions::Partitions;
-use crate::kafka::rebalance::Rebalance;
 use crate::kafka::retry::{Throttle, delays};
 use crate::kafka::topics::TopicKind;
+use crate::observability::health::Health;
 
-impl ConsumerThread {
-    pub fn join(&self) -> Result<(), IngestError> {
-        let topics = TopicKind::ALL.map(|topic| &**self.names.of(topic));
-        self.consumer.subscribe(&topics).map_err(IngestError::Client)
-    }
+pub fn join(client: &TopicClient) -> Result<(), IngestError> {
+    let topics = TopicKind::ALL.map(|topic| &**client.names.of(topic));
+    client.consumer.subscribe(&topics).map_err(IngestError::Client)
+}
 
-    /// Applies the rebalances since the last call.
-    pub fn poll_rebalance(&mut self) -> Result<(), IngestError> {
-        while let Some(change) = self.consumer.context().take_rebalance(&self.names) {
-            match change {
-                Rebalance::Assigned(partitions) => self.on_assign(partitions)?,
-                Rebalance::Revoked { is_lost } => self.on_revoke(is_lost)?,
+/// Applies the rebalances since the last call.
+pub fn poll_rebalance(
+    client: &mut TopicClient,
+    read: &mut ReadState,
+    commits: &mut Commits,
+    context: &Context,
+) -> Result<(), IngestError> {
+    while let Some(change) = client.consumer.context().take_rebalance(&client.names) {
+        match change {
+            Rebalance::Assigned(partitions) => {
+                on_assign(partitions, client, read, context)?;
+            }
+            Rebalance::Revoked { is_lost } => {
+                on_revoke(is_lost, client, read, commits, &context.health)?;
             }
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    fn on_assign(&mut self, partitions: Partitions) -> Result<(), IngestError> {
-        let Some(offsets) = self.fetch_group_offsets(&partitions)? else { return Ok(()) };
-        self.offsets = offsets;
-        self.health.set_committed(&self.offsets);
-        self.set_partitions(partitions)?;
-        self.check_known_records()?;
-        self.count_partitions();
-        self.assign()?;
-        let [clicks, activations, effects] =
-            TopicKind::ALL.map(|topic| self.partitions.count(topic));
-        tracing::info!(clicks, activations, effects, "partitions assigned");
-        self.health.set_assigned(true);
-        Ok(())
-    }
+fn on_assign(
+    partitions: Partitions,
+    client: &mut TopicClient,
+    read: &mut ReadState,
+    context: &Context,
+) -> Result<(), IngestError> {
+    let Some(offsets) = fetch_group_offsets(client, &partitions, context) else { return Ok(()) };
+    read.offsets = offsets;
+    let health = &context.health;
+    health.set_committed(&read.offsets);
+    set_partitions(partitions, client, read, context)?;
+    checks::check_known_records(client, read, context)?;
+    count_partitions(client, health);
+    assign_partitions(client, read, health)?;
+    let [clicks, activations, effects] = TopicKind::ALL.map(|topic| client.partitions.count(topic));
+    tracing::info!(clicks, activations, effects, "partitions assigned");
+    health.set_assigned(true);
+    Ok(())
+}
 
-    /// Counts the partitions of all members. Added ones lead to a rebalance and so to a new count.
-    fn count_partitions(&self) {
-        match assignment::find_partitions(&self.consumer, &self.names) {
-            Ok(all) => {
-                for topic in TopicKind::ALL {
-                    self.health.set_partition_count(topic, all.count(topic));
-                }
+/// Counts the partitions of all members. Added ones lead to a rebalance and so to a new count.
+fn count_partitions(client: &TopicClient, health: &Health) {
+    match assignment::find_partitions(&client.consumer, &client.names) {
+        Ok(all) => {
+            for topic in TopicKind::ALL {
+                health.set_partition_count(topic, all.count(topic));
             }
-            Err(unfound) => tracing::debug!(?unfound, "partitions cannot be counted"),
         }
+        Err(unfound) => tracing::debug!(?unfound, "partitions cannot be counted"),
     }
+}
 
-    /// Fetches the group's offsets, with retries; `None` after a shutdown request or another rebalance.
-    fn fetch_group_offsets(&self, partitions: &Partitions) -> Result<Option<Offsets>, IngestError> {
-        let warnings = Throttle::default();
-        for delay in delays(self.timing) {
-            if self.shutdown.is_requested() || self.consumer.context().has_changed() {
-                break;
-            }
-            match assignment::find_committed(&self.consumer, &self.names, partitions) {
-                Ok(offsets) => return Ok(Some(offsets)),
-                Err(error) => warnings.warn(|| {
-                    tracing::warn!(%error, "the group's offsets cannot be fetched, retrying");
-                }),
-            }
-            self.shutdown.sleep(delay);
+/// Fetches the group's offsets, with retries; `None` after a shutdown request or another rebalance.
+fn fetch_group_offsets(
+    client: &TopicClient,
+    partitions: &Partitions,
+    context: &Context,
+) -> Option<Offsets> {
+    let TopicClient { consumer, names, .. } = client;
+    let warnings = Throttle::default();
+    for delay in delays(context.timing) {
+        if context.shutdown.is_requested() || consumer.context().has_changed() {
+            break;
         }
-        Ok(None)
+        match assignment::find_committed(consumer, names, partitions) {
+            Ok(offsets) => return Some(offsets),
+            Err(error) => warnings.warn(|| {
+                tracing::warn!(%error, "the group's offsets cannot be fetched, retrying");
+            }),
+        }
+        context.shutdown.sleep(delay);
     }
+    None
+}
 
-    fn on_revoke(&mut self, is_lost: bool) -> Result<(), IngestError> {
-        drop(self.router.finish());
-        *self.router.low_watermark() = LowWatermark::default();
-        self.commits.on_revoke(&self.consumer, is_lost);
-        self.paused.clear();
-        self.offsets = Offsets::default();
-        self.partitions = Partitions::default();
-        self.health.forget_partitions();
-        tracing::info!(is_lost, "all partitions revoked");
-        self.consumer.unassign().map_err(IngestError::Client)
-    }
+fn on_revoke(
+    is_lost: bool,
+    client: &mut TopicClient,
+    read: &mut ReadState,
+    commits: &mut Commits,
+    health: &Health,
+) -> Result<(), IngestError> {
+    read.clear();
+    commits.on_revoke(&client.consumer, is_lost);
+    client.partitions = Partitions::default();
+    health.forget_partitions();
+    tracing::info!(is_lost, "all partitions revoked");
+    client.consumer.unassign().map_err(IngestError::Client)
 }

@@ -2,66 +2,66 @@
 
 use std::time::{Duration, Instant};
 
+use config::Kafka;
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::KafkaError;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaErrorCode;
 
-use super::super::ConsumerThread;
+use super::super::topic_client::TopicClient;
 use crate::kafka::clients::{self, Consumer};
 use crate::kafka::error::IngestError;
-use crate::kafka::topics::TopicKind;
+use crate::kafka::offsets::Offsets;
 
 /// Time limit of the whole search.
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time limit of each request and of the reads of each partition.
 const PARTITION_TIMEOUT: Duration = Duration::from_secs(3);
 
-impl ConsumerThread {
-    /// Reads each partition alone from its next offset until one returns the same error.
-    pub fn locate_unreadable(&self, error: RDKafkaErrorCode) -> IngestError {
-        let found = clients::reader(&self.kafka).ok().and_then(|consumer| {
-            let started = Instant::now();
-            let mut partitions =
-                self.partitions.iter().take_while(|_| started.elapsed() < SEARCH_TIMEOUT);
-            partitions.find_map(|(topic, partition)| {
-                self.find_error(&consumer, (topic, partition), error)
-                    .map(|offset| (self.names.of(topic), partition, offset))
-            })
-        });
-        let location = match found {
-            Some((topic, partition, offset)) => {
-                format!("offset {offset} or later of partition {partition} of {topic}")
-            }
-            None => "partition unknown".to_owned(),
-        };
-        IngestError::UnreadableAt { location, error }
-    }
-
-    /// Returns the next offset of the partition if reading from there returns the error.
-    fn find_error(
-        &self,
-        consumer: &Consumer,
-        (topic, partition): (TopicKind, i32),
-        expected: RDKafkaErrorCode,
-    ) -> Option<i64> {
-        let name = self.names.of(topic);
-        let beginning =
-            || Some(consumer.fetch_watermarks(name, partition, PARTITION_TIMEOUT).ok()?.0);
-        let next = self.offsets.next(topic, partition).or_else(beginning)?;
-        let mut list = TopicPartitionList::new();
-        list.add_partition_offset(name, partition, Offset::Offset(next)).ok()?;
-        consumer.assign(&list).ok()?;
+/// Reads each partition alone from its next offset until one returns the same error.
+pub fn locate_unreadable(
+    error: RDKafkaErrorCode,
+    client: &TopicClient,
+    offsets: &Offsets,
+    kafka: &Kafka,
+) -> IngestError {
+    let found = clients::reader(kafka).ok().and_then(|consumer| {
         let started = Instant::now();
-        while let Some(remaining) = PARTITION_TIMEOUT.checked_sub(started.elapsed()) {
-            match clients::poll(consumer, remaining) {
-                Some(Err(KafkaError::MessageConsumption(code))) if code == expected => {
-                    return Some(next);
-                }
-                Some(Err(KafkaError::PartitionEOF(_)) | Ok(_)) => return None,
-                Some(Err(_)) | None => {}
+        let mut partitions =
+            client.partitions.iter().take_while(|_| started.elapsed() < SEARCH_TIMEOUT);
+        partitions.find_map(|(topic, partition)| {
+            let (name, next) = (client.names.of(topic), offsets.next(topic, partition));
+            find_error(&consumer, name, partition, next, error).map(|offset| {
+                format!("offset {offset} or later of partition {partition} of {name}")
+            })
+        })
+    });
+    let location = found.unwrap_or_else(|| "partition unknown".to_owned());
+    IngestError::UnreadableAt { location, error }
+}
+
+/// Reads a partition from the offset `next`, or from its beginning. Returns the offset if that gives the error.
+fn find_error(
+    consumer: &Consumer,
+    topic: &str,
+    partition: i32,
+    next: Option<i64>,
+    expected: RDKafkaErrorCode,
+) -> Option<i64> {
+    let beginning = || Some(consumer.fetch_watermarks(topic, partition, PARTITION_TIMEOUT).ok()?.0);
+    let next = next.or_else(beginning)?;
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(topic, partition, Offset::Offset(next)).ok()?;
+    consumer.assign(&list).ok()?;
+    let started = Instant::now();
+    while let Some(remaining) = PARTITION_TIMEOUT.checked_sub(started.elapsed()) {
+        match clients::poll(consumer, remaining) {
+            Some(Err(KafkaError::MessageConsumption(code))) if code == expected => {
+                return Some(next);
             }
+            Some(Err(KafkaError::PartitionEOF(_)) | Ok(_)) => return None,
+            Some(Err(_)) | None => {}
         }
-        None
     }
+    None
 }

@@ -107,10 +107,10 @@ impl Accumulator {
         }
     }
 
-    /// Adds the first offset of an unread partition, so that it is committed as its position.
-    pub fn add_beginning(&mut self, (topic, partition): (TopicKind, i32), low: i64, now: Instant) {
+    /// Adds the beginning of an unread partition, offset 0, so that it is committed as its position.
+    pub fn add_beginning(&mut self, topic: TopicKind, partition: i32, now: Instant) {
         self.since.get_or_insert(now);
-        self.offsets.set(topic, partition, low, [None; 2]);
+        self.offsets.set(topic, partition, 0);
     }
 
     /// Returns true if there is nothing to commit.
@@ -144,7 +144,7 @@ impl Accumulator {
         self.since.get_or_insert(now);
         self.records += 1;
         self.bytes += source.bytes;
-        self.offsets.set(source.topic, source.partition, source.offset + 1, [None; 2]);
+        self.offsets.set(source.topic, source.partition, source.offset + 1);
         let intake = self.intake.of_mut(source.topic);
         intake.read += 1;
         intake.bytes += source.bytes as u64;
@@ -228,10 +228,10 @@ mod tests {
     fn the_beginning_of_a_partition_is_committed_without_a_record() {
         let start = Instant::now();
         let mut batch = Accumulator::new(LIMITS);
-        batch.add_beginning((TopicKind::Clicks, 2), 5, start);
+        batch.add_beginning(TopicKind::Clicks, 2, start);
         assert!(!batch.is_empty() && !batch.has_records() && !batch.is_full());
         assert_eq!(batch.remaining(start + LIMITS.age_max), Some(Duration::ZERO));
-        batch.add_beginning((TopicKind::Clicks, 3), 0, start);
+        batch.add_beginning(TopicKind::Clicks, 3, start);
         batch.add_empty(source(TopicKind::Clicks, 2, 7, 0), start);
         let positions = batch.finish(&names(), None).progress.positions;
         let next = |at: &Position| (at.partition, at.next_offset);

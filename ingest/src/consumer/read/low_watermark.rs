@@ -102,8 +102,8 @@ impl LowWatermark {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kafka::partitions::Watermarks;
     use crate::kafka::topics::PerTopic;
-    use crate::kafka::watermarks::Watermarks;
     use TopicKind::{Activations, Clicks};
 
     const NOW: i64 = 1_773_144_000_000;

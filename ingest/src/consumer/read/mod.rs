@@ -1,10 +1,164 @@
-//! What was read and not emitted yet.
+//! What was read and not emitted yet: the unfinished batch, the next offsets, the paused partitions.
 //!
-//! Start with `record_router`, which decodes a record and adds it to the batch.
+//! Start with [`ReadState::poll`]. `record_router` decodes a record and adds it to the batch.
 
 pub(crate) mod batch;
 pub(crate) mod low_watermark;
+mod open_transactions;
 pub(crate) mod partition_affinity;
 pub(crate) mod paused_partitions;
 pub(crate) mod record_router;
 pub(crate) mod trusted_clock;
+
+use std::time::{Duration, Instant};
+
+use attribution::ledger::{Progress, RecordFingerprint};
+use config::Config;
+use rdkafka::consumer::Consumer as _;
+use rdkafka::error::KafkaError;
+use rdkafka::message::Message;
+
+use super::context::Context;
+use super::topic_client::TopicClient;
+use crate::dead_letters::producer::DeadLetter;
+use crate::digest::digest;
+use crate::kafka::clients::{self, statistics::Statistics};
+use crate::kafka::error::IngestError;
+use crate::kafka::offsets::Offsets;
+use crate::kafka::partitions::Watermarks;
+use crate::kafka::topics::TopicNames;
+use crate::observability::health::Health;
+use crate::registry::Lookup;
+use crate::timing::Timing;
+use batch::Batch;
+use low_watermark::LowWatermark;
+use open_transactions::OpenTransactions;
+use paused_partitions::PausedPartitions;
+use record_router::RecordRouter;
+
+/// Maximum polls between two rounds of all other work of the thread.
+const POLLS_MAX: usize = 256;
+const POLL_IDLE: Duration = Duration::from_millis(50);
+
+/// The records that are not emitted yet, and where reading goes on.
+pub struct ReadState {
+    pub router: RecordRouter,
+    /// Next offsets to read, including records of the unfinished batch.
+    pub offsets: Offsets,
+    pub paused: PausedPartitions,
+    open_transactions: OpenTransactions,
+}
+
+/// Why a round of polls has ended.
+pub enum PollEnd {
+    /// There is no record for now, or other work is due.
+    Idle,
+    /// The batch is full, or old enough.
+    BatchDue,
+    /// A partition was paused, so partitions must be assigned again.
+    Paused,
+    Error(KafkaError),
+}
+
+impl ReadState {
+    pub fn new(
+        config: &Config,
+        names: &TopicNames,
+        progress: &Progress,
+        timing: Timing,
+    ) -> Result<Self, IngestError> {
+        Ok(Self {
+            router: RecordRouter::new(config, names.clone(), progress.consumed_until, timing)?,
+            offsets: Offsets::new(names, &progress.positions),
+            paused: PausedPartitions::new(names),
+            open_transactions: OpenTransactions::default(),
+        })
+    }
+
+    /// Polls records and adds them to the batch.
+    pub fn poll(&mut self, client: &TopicClient) -> PollEnd {
+        for _ in 0..POLLS_MAX {
+            let now = Instant::now();
+            let batch = &self.router.batch;
+            let wait = batch.remaining(now).unwrap_or(POLL_IDLE).min(POLL_IDLE);
+            if batch.is_full() || wait.is_zero() {
+                return PollEnd::BatchDue;
+            }
+            let polled = clients::poll(&client.consumer, wait);
+            if client.consumer.context().has_changed() {
+                return PollEnd::Idle;
+            }
+            let message = match polled {
+                None => return PollEnd::Idle,
+                Some(Err(error)) => return PollEnd::Error(error),
+                Some(Ok(message)) => message,
+            };
+            let Some(topic) = client.names.kind(message.topic()) else { continue };
+            let (partition, offset) = (message.partition(), message.offset());
+            // A record that was fetched before the last assignment can still arrive.
+            if self.offsets.next(topic, partition).is_some_and(|next| offset < next)
+                || self.paused.contains(topic, partition)
+            {
+                continue;
+            }
+            if let Some(reason) = self.router.route(&message, topic, now) {
+                self.paused.pause(topic, partition, reason);
+                reason.log(client.names.of(topic), partition);
+                return PollEnd::Paused;
+            }
+            let record = RecordFingerprint { offset, digest: digest(&message) };
+            self.offsets.advance(topic, partition, record);
+        }
+        PollEnd::Idle
+    }
+
+    /// Applies librdkafka's statistics: watermarks, lag, open transactions, and which partitions are read to their end.
+    pub fn observe(&mut self, statistics: &Statistics, client: &TopicClient, context: &Context) {
+        let health = &context.health;
+        health.has_reported();
+        context.update_connection(&client.consumer, statistics);
+        for (name, number, partition) in statistics.partitions() {
+            let (Some(topic), Some(high)) = (client.names.kind(name), partition.high()) else {
+                continue;
+            };
+            // The statistics of a partition that is not fetched are stale.
+            if self.paused.contains(topic, number) || health.is_denied(topic) {
+                continue;
+            }
+            if let Some(polled) = partition.polled() {
+                self.router.low_watermark.reach(topic, number, polled);
+            }
+            self.open_transactions.observe(topic, name, number, partition.blocked_at());
+            let low = partition.low();
+            let next = self.offsets.next(topic, number);
+            let high = if partition.is_drained() { next.unwrap_or(low) } else { high };
+            health.set_watermarks(topic, number, Watermarks { low, high });
+        }
+    }
+
+    /// Resumes the partitions whose schema is known by now. Returns true if there are any.
+    pub fn resume(&mut self, health: &Health) -> bool {
+        let Some(registry) = self.router.decoder.registry() else { return false };
+        health.set_registry_down(registry.health().is_blocking());
+        self.paused.resume(|key| !matches!(registry.look_up(key), Lookup::Waiting))
+    }
+
+    /// Ends the batch. Returns it with its dead letters, which must be acknowledged before it may be emitted.
+    pub fn finish_batch(&mut self, names: &TopicNames) -> (Batch, Vec<DeadLetter>) {
+        let (mut batch, letters) = self.router.finish();
+        for position in &mut batch.progress.positions {
+            let Some(topic) = names.kind(&position.topic) else { continue };
+            position.mark = self.offsets.mark(topic, position.partition);
+            position.last = self.offsets.last(topic, position.partition);
+        }
+        (batch, letters)
+    }
+
+    /// Drops the unfinished batch and forgets all partitions, after they were revoked.
+    pub fn clear(&mut self) {
+        drop(self.router.finish());
+        self.router.low_watermark = LowWatermark::default();
+        self.offsets = Offsets::default();
+        self.paused.clear();
+    }
+}

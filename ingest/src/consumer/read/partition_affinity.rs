@@ -64,7 +64,9 @@ impl PartitionAffinity {
     pub fn observe(
         &mut self,
         pid: Pid,
-        (topic, partition, broker_ms): (TopicKind, i32, i64),
+        topic: TopicKind,
+        partition: i32,
+        broker_ms: i64,
         key: Key,
     ) -> Option<KeyMismatch> {
         // The first is the majority partition.
@@ -222,10 +224,9 @@ mod tests {
     ) -> u64 {
         let mut total = 0;
         for (partition, minute) in records {
-            let record = (Clicks, partition, minute * MINUTE_MS);
-            if let Some(found) = affinity.observe(Pid(1), record, Key::App) {
-                total += found.count.of(Clicks);
-            }
+            let broker_ms = minute * MINUTE_MS;
+            let found = affinity.observe(Pid(1), Clicks, partition, broker_ms, Key::App);
+            total += found.map_or(0, |found| *found.count.of(Clicks));
         }
         total
     }
@@ -304,7 +305,7 @@ mod tests {
     fn apps_and_topics_are_counted_separately() {
         let mut affinity = PartitionAffinity::default();
         let mut observe = |pid, topic, partition, minute| {
-            affinity.observe(Pid(pid), (topic, partition, minute * MINUTE_MS), Key::Missing)
+            affinity.observe(Pid(pid), topic, partition, minute * MINUTE_MS, Key::Missing)
         };
         for minute in 0..50 {
             assert_eq!(observe(1, Clicks, 3, minute), None);
@@ -323,12 +324,12 @@ mod tests {
         for wrong in [Key::Missing, Key::Other] {
             for partitions in [[(3, Key::App), (5, wrong)], [(5, wrong), (3, Key::App)]] {
                 let mut affinity = PartitionAffinity::default();
-                affinity.observe(Pid(1), (Clicks, partitions[0].0, 0), Key::App);
+                affinity.observe(Pid(1), Clicks, partitions[0].0, 0, Key::App);
                 let records = partitions.iter().flat_map(|on| (0..50).map(move |n| (on, n)));
                 let reported: Vec<Key> = records
                     .filter_map(|((partition, key), minute)| {
-                        let record = (Clicks, *partition, minute * MINUTE_MS);
-                        Some(affinity.observe(Pid(1), record, *key)?.key)
+                        let broker_ms = minute * MINUTE_MS;
+                        Some(affinity.observe(Pid(1), Clicks, *partition, broker_ms, *key)?.key)
                     })
                     .collect();
                 let are_wrong = reported.iter().all(|key| *key == wrong);
@@ -350,8 +351,7 @@ mod tests {
         let mut affinity = PartitionAffinity::default();
         for broker_ms in [i64::MAX, 0, i64::MIN, -1] {
             for partition in [0, i32::MAX] {
-                let record = (Clicks, partition, broker_ms);
-                let _ = affinity.observe(Pid(1), record, Key::of(None, "app-x"));
+                let _ = affinity.observe(Pid(1), Clicks, partition, broker_ms, Key::Missing);
             }
         }
     }

@@ -20,6 +20,23 @@ pub enum PauseReason {
     Bad,
 }
 
+impl PauseReason {
+    pub fn log(self, topic: &str, partition: i32) {
+        match self {
+            Self::Schema(key) => {
+                tracing::info!(%topic, partition, schema = %key, "waiting for the schema");
+            }
+            Self::Bad => tracing::error!(
+                %topic,
+                partition,
+                "partition paused: more than ingest.bad_records_max of its last 10000 records are invalid; \
+                 fix the producer or the settings, or raise the limit, and restart; the dead letters \
+                 contain the errors"
+            ),
+        }
+    }
+}
+
 /// The paused partitions, with their reasons.
 pub struct PausedPartitions {
     partitions: BTreeMap<(TopicKind, i32), PauseReason>,

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use attribution::facts::event::{EventTime, Fact};
+use config::Config;
 use jiff::Timestamp;
 use rdkafka::message::{BorrowedMessage, Message};
 
@@ -14,17 +15,19 @@ use super::trusted_clock::TrustedClock;
 use crate::dead_letters::producer::DeadLetter;
 use crate::decode::decoder::{Decoded, Decoder};
 use crate::decode::{DecodeError, framing, lateness};
+use crate::kafka::error::IngestError;
 use crate::kafka::headers;
 use crate::kafka::partitions::Partitions;
 use crate::kafka::retry::Throttle;
 use crate::kafka::topics::{TopicKind, TopicNames};
+use crate::timing::Timing;
 
 pub struct RecordRouter {
     names: TopicNames,
-    decoder: Decoder,
+    pub decoder: Decoder,
     bad_records: BadRecordLimiter,
-    batch: Accumulator,
-    low_watermark: LowWatermark,
+    pub batch: Accumulator,
+    pub low_watermark: LowWatermark,
     clock: TrustedClock,
     affinity: PartitionAffinity,
     mismatch_warnings: Throttle,
@@ -32,47 +35,34 @@ pub struct RecordRouter {
 }
 
 impl RecordRouter {
+    /// Creates a router that continues from the low watermark `consumed_until` of an earlier run.
     pub fn new(
+        config: &Config,
         names: TopicNames,
-        decoder: Decoder,
-        bad_records: BadRecordLimiter,
-        limits: Limits,
-        low_watermark: LowWatermark,
-    ) -> Self {
-        let batch = Accumulator::new(limits);
-        Self {
+        consumed_until: Option<EventTime>,
+        timing: Timing,
+    ) -> Result<Self, IngestError> {
+        let limits = Limits {
+            records_max: config.ingest.batch_records_max,
+            bytes_max: config.ingest.batch_bytes_max,
+            age_max: config.ingest.batch_age_max,
+        };
+        Ok(Self {
             names,
-            decoder,
-            bad_records,
-            batch,
-            low_watermark,
+            decoder: Decoder::new(config, timing.schema_timeout, timing)?,
+            bad_records: BadRecordLimiter::new(config.ingest.bad_records_max),
+            batch: Accumulator::new(limits),
+            low_watermark: LowWatermark::new(consumed_until),
             clock: TrustedClock::default(),
             affinity: PartitionAffinity::default(),
             mismatch_warnings: Throttle::default(),
             letters: Vec::new(),
-        }
-    }
-
-    pub fn decoder(&self) -> &Decoder {
-        &self.decoder
-    }
-
-    pub fn batch(&self) -> &Accumulator {
-        &self.batch
-    }
-
-    pub fn low_watermark(&mut self) -> &mut LowWatermark {
-        &mut self.low_watermark
+        })
     }
 
     pub fn set_partitions(&mut self, partitions: &Partitions) {
         self.low_watermark.set_partitions(partitions);
         self.affinity.clear();
-    }
-
-    /// Adds the first offset of an unread partition to the batch, so that it is committed as its position.
-    pub fn add_beginning(&mut self, partition: (TopicKind, i32), low: i64) {
-        self.batch.add_beginning(partition, low, Instant::now());
     }
 
     /// Adds one record, decoded in place from librdkafka's memory. Returns a reason if its partition must be paused;
@@ -142,10 +132,11 @@ impl RecordRouter {
     /// Checks whether a fact's record is on the partition of its app.
     fn check_affinity(&mut self, message: &BorrowedMessage<'_>, source: Source, fact: &Fact) {
         let Some(broker_ms) = message.timestamp().to_millis() else { return };
-        let (pid, record) = (fact.pid(), (source.topic, source.partition, broker_ms));
+        let (pid, Source { topic, partition, .. }) = (fact.pid(), source);
         let app = || self.decoder.policy().app(pid).map_or("", |app| &*app.key);
         let key = Key::of(message.key(), app());
-        let Some(mismatch) = self.affinity.observe(pid, record, key) else { return };
+        let mismatch = self.affinity.observe(pid, topic, partition, broker_ms, key);
+        let Some(mismatch) = mismatch else { return };
         self.batch.count_key_mismatches(&mismatch.count);
         self.mismatch_warnings.warn(|| mismatch.warn(app(), &self.names));
     }

@@ -109,7 +109,7 @@ impl Replay<'_> {
                 match Letter::read(message, &run.names) {
                     Ok(letter) => run.add(letter)?,
                     Err(reason) => {
-                        run.skip((message.partition(), message.offset()), reason);
+                        run.skip(message.partition(), message.offset(), reason);
                     }
                 }
             }
@@ -172,7 +172,7 @@ impl Run<'_> {
         };
         for (index, letter) in letters.into_iter().enumerate() {
             if too_long.contains(&index) {
-                self.skip((letter.partition, letter.offset), SkipReason::TooLong);
+                self.skip(letter.partition, letter.offset, SkipReason::TooLong);
             } else {
                 let kind = (letter.code, letter.source.topic);
                 self.report.counts.entry(kind).or_default().sent += 1;
@@ -182,7 +182,7 @@ impl Run<'_> {
     }
 
     /// Counts and logs a letter that cannot be sent.
-    fn skip(&mut self, (partition, offset): (i32, i64), reason: SkipReason) {
+    fn skip(&mut self, partition: i32, offset: i64, reason: SkipReason) {
         *self.report.skipped.entry(reason).or_default() += 1;
         if self.report.skipped.values().sum::<u64>() <= SKIPS_LOGGED_MAX {
             tracing::warn!(partition, offset, "dead letter skipped: {}", reason.description());

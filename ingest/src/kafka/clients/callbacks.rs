@@ -13,7 +13,6 @@ use rdkafka::types::{RDKafkaErrorCode, RDKafkaRespErr};
 
 use super::super::error::REFUSAL_HELP;
 use super::super::partitions::Partitions;
-use super::super::rebalance::Rebalance;
 use super::super::retry::Throttle;
 use super::super::topics::TopicNames;
 use super::statistics::Statistics;
@@ -48,7 +47,16 @@ pub struct Callbacks {
     is_closing: AtomicBool,
 }
 
-/// A rebalance as librdkafka reports it. A revocation is of all partitions.
+/// A change of the partitions that are assigned to this group member.
+#[derive(Debug)]
+pub enum Rebalance {
+    /// The complete new assignment.
+    Assigned(Partitions),
+    /// All partitions were revoked. If they are lost, another member may read them already.
+    Revoked { is_lost: bool },
+}
+
+/// A rebalance as librdkafka reports it.
 enum RawRebalance {
     Assigned(TopicPartitionList),
     Revoked { is_lost: bool },

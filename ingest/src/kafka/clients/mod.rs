@@ -1,8 +1,9 @@
 //! Creates librdkafka clients, with their settings.
 
-mod callbacks;
+pub mod callbacks;
 pub mod statistics;
 
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -76,6 +77,23 @@ pub fn poll(consumer: &Consumer, wait: Duration) -> Option<KafkaResult<BorrowedM
 pub fn wake(consumer: &Consumer) {
     // Any request to that thread wakes it.
     let _ = consumer.group_metadata();
+}
+
+/// Closes the client. Closing waits for responses to offset commits, a minute if no broker answers. A lost commit is
+/// harmless, so after `timeout` the client is left to the end of the process.
+pub fn close(consumer: Consumer, timeout: Duration) {
+    consumer.context().close();
+    // Closing would wait for revoked partitions that are not unassigned yet.
+    if let Err(error) = consumer.unassign() {
+        tracing::debug!(%error, "partitions cannot be unassigned");
+    }
+    let (closed, is_closed) = mpsc::channel();
+    thread::spawn(move || {
+        drop(consumer);
+        // The receiver is gone if closing took too long.
+        let _ = closed.send(());
+    });
+    let _ = is_closed.recv_timeout(timeout);
 }
 
 /// Serves pending callbacks while nothing is assigned. A single poll serves only one, and more can be pending.

@@ -5,12 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use attribution::ledger::RecordFingerprint;
-use config::Kafka;
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::message::Message;
@@ -20,6 +19,7 @@ use crate::digest::digest;
 use crate::kafka::assignment::{self, is_denial};
 use crate::kafka::clients::{self, Consumer};
 use crate::kafka::error::IngestError;
+use crate::kafka::offsets::Offsets;
 use crate::kafka::topics::{TopicKind, TopicNames};
 use crate::timing::Timing;
 
@@ -52,16 +52,17 @@ pub struct Results {
 
 /// The checking thread and its queues.
 pub struct TopicIdentityChecker {
-    consumer: Arc<Consumer>,
     requests: SyncSender<Request>,
     results: Receiver<Results>,
     is_busy: bool,
 }
 
 impl TopicIdentityChecker {
-    pub fn start(kafka: &Kafka, names: &TopicNames, timing: Timing) -> Result<Self, IngestError> {
-        let consumer = Arc::new(clients::inspector(kafka)?);
-        let (inspector, names) = (Arc::clone(&consumer), names.clone());
+    pub fn start(
+        inspector: Arc<Consumer>,
+        names: TopicNames,
+        timing: Timing,
+    ) -> Result<Self, IngestError> {
         let (requests, received) = sync_channel::<Request>(1);
         let (finished, results) = sync_channel(1);
         let timeout = timing.record_check_timeout;
@@ -82,30 +83,23 @@ impl TopicIdentityChecker {
             .name("adtrail-checker".to_owned())
             .spawn(work)
             .map_err(IngestError::Thread)?;
-        Ok(Self { consumer, requests, results, is_busy: false })
+        Ok(Self { requests, results, is_busy: false })
     }
 
-    /// Returns the client, which sees the high watermarks: the reading client, with `read_committed`, sees only the
-    /// last stable offsets.
-    pub fn consumer(&self) -> &Consumer {
-        &self.consumer
+    /// Starts a check of the records that are due, unless a check is running.
+    pub fn check_records(&mut self, offsets: &Offsets) {
+        self.send(offsets, false);
     }
 
-    /// Starts a check of records, unless one is running.
-    pub fn check_records(&mut self, records: Vec<KnownRecord>) {
-        if !records.is_empty() {
-            self.send(Request { records, with_access: false });
-        }
+    /// Starts a check of the records that are due and of read access to every topic, unless a check is running.
+    pub fn check_records_and_access(&mut self, offsets: &Offsets) {
+        self.send(offsets, true);
     }
 
-    /// Starts a check of records and of read access to every topic, unless one is running.
-    pub fn check_records_and_access(&mut self, records: Vec<KnownRecord>) {
-        self.send(Request { records, with_access: true });
-    }
-
-    fn send(&mut self, request: Request) {
-        if !self.is_busy {
-            self.is_busy = self.requests.try_send(request).is_ok();
+    fn send(&mut self, offsets: &Offsets, with_access: bool) {
+        let records: Vec<_> = offsets.candidates().collect();
+        if !self.is_busy && (with_access || !records.is_empty()) {
+            self.is_busy = self.requests.try_send(Request { records, with_access }).is_ok();
         }
     }
 
@@ -115,16 +109,9 @@ impl TopicIdentityChecker {
 
     /// Waits up to `timeout` for the results of the running check; they are empty if there are none yet.
     pub fn wait_for_results(&mut self, timeout: Duration) -> Results {
-        if !self.is_busy {
-            return Results::default();
-        }
-        match self.results.recv_timeout(timeout) {
-            Ok(results) => {
-                self.is_busy = false;
-                results
-            }
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Results::default(),
-        }
+        let results = self.is_busy.then(|| self.results.recv_timeout(timeout).ok()).flatten();
+        self.is_busy &= results.is_none();
+        results.unwrap_or_default()
     }
 }
 

@@ -19,7 +19,7 @@ pub struct OpenTransactions {
 
 impl OpenTransactions {
     /// Records the first offset of the open transaction up to which a partition is read; `None` if none blocks it.
-    pub fn observe(&mut self, (topic, name): (TopicKind, &str), partition: i32, at: Option<i64>) {
+    pub fn observe(&mut self, topic: TopicKind, name: &str, partition: i32, at: Option<i64>) {
         let Some(duration) = self.long_blocked((topic, partition), at, Instant::now()) else {
             return;
         };
