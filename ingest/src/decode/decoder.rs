@@ -1,6 +1,5 @@
 //! Decodes a record's value to a fact, in the format of its topic.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -168,7 +167,7 @@ impl Decoder {
             let message = format!(
                 "the record needs schema {key}, but no registry is configured; set registry.urls"
             );
-            return Err(DecodeError { code: ErrorCode::UnknownSchema, field: None, message });
+            return Err(DecodeError::new(ErrorCode::UnknownSchema, message));
         };
         match registry.wait(key, self.schema_timeout) {
             Lookup::Ready(schema) => {
@@ -182,8 +181,7 @@ impl Decoder {
                     UnusableKind::Unknown => ErrorCode::UnknownSchema,
                     UnusableKind::Bad => ErrorCode::BadSchema,
                 };
-                let message = format!("schema {key}: {}", unusable.reason);
-                Err(DecodeError { code, field: None, message })
+                Err(DecodeError::new(code, format!("schema {key}: {}", unusable.reason)))
             }
         }
     }
@@ -222,11 +220,9 @@ fn done(decoded: Result<Fact, DecodeError>) -> Decoded {
 }
 
 fn missing_schema_key() -> DecodeError {
-    let message =
-        "the record does not name its Avro schema; expected a header __value_schema_id, or \
-                   a value that begins with a byte 0 and an id, or a byte 1 and a GUID"
-            .to_owned();
-    DecodeError { code: ErrorCode::NotAvro, field: None, message }
+    let message = "the record does not name its Avro schema; expected a header __value_schema_id, or \
+                   a value that begins with a byte 0 and an id, or a byte 1 and a GUID";
+    DecodeError::new(ErrorCode::NotAvro, message)
 }
 
 fn topic_format(setting: &'static str, format: &Format) -> Result<TopicFormat, IngestError> {
@@ -235,14 +231,13 @@ fn topic_format(setting: &'static str, format: &Format) -> Result<TopicFormat, I
         Format::Json => TopicFormat::Json,
         Format::Avro => TopicFormat::Avro,
         Format::AvroOf(path) => {
-            let refuse = |problem| schema_file(setting, path, problem);
+            let refuse = |problem| {
+                let path = path.to_owned();
+                IngestError::SchemaFile { setting, path, problem }
+            };
             let text = std::fs::read_to_string(path)
                 .map_err(|error| refuse(format!("the file cannot be read, {error}")))?;
             TopicFormat::AvroOf(Arc::new(Schema::parse(&text).map_err(refuse)?))
         }
     })
-}
-
-fn schema_file(setting: &'static str, path: &Path, problem: String) -> IngestError {
-    IngestError::SchemaFile { setting, path: path.to_owned(), problem }
 }

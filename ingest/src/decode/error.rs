@@ -11,6 +11,13 @@ pub struct DecodeError {
     pub message: String,
 }
 
+impl DecodeError {
+    /// Returns an error that concerns no single field.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code, field: None, message: message.into() }
+    }
+}
+
 attribution::named! {
     /// The kinds of invalid records, as named in metrics and dead letters.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -21,111 +21,60 @@ const APP: &str = "the key of an app of the configuration";
 /// Maximum length of an unknown app's key in the message.
 const APP_CHARS_MAX: usize = 64;
 
-/// The names of [`Event`]'s fields.
-pub const FIELDS: [&str; 22] = [
-    "type",
-    "app",
-    "time",
-    "ids",
-    "ip",
-    "ua",
-    "device_model",
-    "os",
-    "os_version",
-    "click_id",
-    "spreadid",
-    "purpose",
-    "lookback_ms",
-    "site",
-    "params",
-    "event_id",
-    "install_begin_time",
-    "app_version",
-    "props",
-    "name",
-    "revenue",
-    "currency",
-];
+/// Defines an event from the index, name and JSON key of each field. `revenue` is apart, because its type depends on
+/// the format.
+macro_rules! event {
+    ($($index:literal $field:ident $key:literal,)*) => {
+        /// The names of [`Event`]'s fields.
+        pub const FIELDS: [&str; 22] = [$($key,)* "revenue"];
 
-/// Every field of every family.
-#[derive(Default, Deserialize)]
-#[serde(bound(deserialize = "R: Deserialize<'de> + Default"))]
-pub struct Event<'a, R> {
-    #[serde(borrow, default, rename = "type")]
-    kind: Slot<'a>,
-    #[serde(borrow, default)]
-    app: Slot<'a>,
-    #[serde(borrow, default)]
-    time: Slot<'a>,
-    #[serde(borrow, default)]
-    ids: Slot<'a>,
-    #[serde(borrow, default)]
-    ip: Slot<'a>,
-    #[serde(borrow, default)]
-    ua: Slot<'a>,
-    #[serde(borrow, default)]
-    device_model: Slot<'a>,
-    #[serde(borrow, default)]
-    os: Slot<'a>,
-    #[serde(borrow, default)]
-    os_version: Slot<'a>,
-    #[serde(borrow, default)]
-    click_id: Slot<'a>,
-    #[serde(borrow, default)]
-    spreadid: Slot<'a>,
-    #[serde(borrow, default)]
-    purpose: Slot<'a>,
-    #[serde(borrow, default)]
-    lookback_ms: Slot<'a>,
-    #[serde(borrow, default)]
-    site: Slot<'a>,
-    #[serde(borrow, default)]
-    params: Slot<'a>,
-    #[serde(borrow, default)]
-    event_id: Slot<'a>,
-    #[serde(borrow, default)]
-    install_begin_time: Slot<'a>,
-    #[serde(borrow, default)]
-    app_version: Slot<'a>,
-    #[serde(borrow, default)]
-    props: Slot<'a>,
-    #[serde(borrow, default)]
-    name: Slot<'a>,
-    #[serde(default)]
-    pub revenue: R,
-    #[serde(borrow, default)]
-    currency: Slot<'a>,
+        /// Every field of every family.
+        #[derive(Default, Deserialize)]
+        #[serde(bound(deserialize = "R: Deserialize<'de> + Default"))]
+        pub struct Event<'a, R> {
+            $(
+                #[serde(borrow, default, rename = $key)]
+                $field: Slot<'a>,
+            )*
+            #[serde(default)]
+            pub revenue: R,
+        }
+
+        impl<'a, R> Event<'a, R> {
+            /// Sets a field by its index in [`FIELDS`], at most once. `revenue` is set directly.
+            pub fn set(&mut self, field: usize, value: Value<'a>) {
+                let field = match field {
+                    $($index => &mut self.$field,)*
+                    _ => return,
+                };
+                field.set(value);
+            }
+        }
+    };
 }
 
-impl<'a, R> Event<'a, R> {
-    /// Sets a field by its index in [`FIELDS`], at most once. `revenue` is set directly.
-    pub fn set(&mut self, field: usize, value: Value<'a>) {
-        let field = match field {
-            0 => &mut self.kind,
-            1 => &mut self.app,
-            2 => &mut self.time,
-            3 => &mut self.ids,
-            4 => &mut self.ip,
-            5 => &mut self.ua,
-            6 => &mut self.device_model,
-            7 => &mut self.os,
-            8 => &mut self.os_version,
-            9 => &mut self.click_id,
-            10 => &mut self.spreadid,
-            11 => &mut self.purpose,
-            12 => &mut self.lookback_ms,
-            13 => &mut self.site,
-            14 => &mut self.params,
-            15 => &mut self.event_id,
-            16 => &mut self.install_begin_time,
-            17 => &mut self.app_version,
-            18 => &mut self.props,
-            19 => &mut self.name,
-            21 => &mut self.currency,
-            _ => return,
-        };
-        field.set(value);
-    }
+event! {
+    0 kind "type",
+    1 app "app",
+    2 time "time",
+    3 ids "ids",
+    4 ip "ip",
+    5 ua "ua",
+    6 device_model "device_model",
+    7 os "os",
+    8 os_version "os_version",
+    9 click_id "click_id",
+    10 spreadid "spreadid",
+    11 purpose "purpose",
+    12 lookback_ms "lookback_ms",
+    13 site "site",
+    14 params "params",
+    15 event_id "event_id",
+    16 install_begin_time "install_begin_time",
+    17 app_version "app_version",
+    18 props "props",
+    19 name "name",
+    20 currency "currency",
 }
 
 /// A decimal, kept exactly as written if the format has it as text.
@@ -195,9 +144,7 @@ fn app<'p>(value: Value<'_>, policy: &'p Policy) -> Result<&'p AppPolicy, FieldE
     let shown: String = key.chars().take(APP_CHARS_MAX).collect();
     let problem =
         if is_like_an_id(&key) { "unknown".into() } else { format!("unknown ({shown:?})") };
-    let mut error = FieldError::bad_value("app", &problem, APP);
-    error.code = ErrorCode::UnknownApp;
-    Err(error)
+    Err(FieldError::bad_value("app", &problem, APP).with_code(ErrorCode::UnknownApp))
 }
 
 fn touch<R>(mut event: Event<'_, R>, pid: Pid, kind: TouchKind) -> Result<Touch, FieldError> {

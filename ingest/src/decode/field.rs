@@ -39,9 +39,8 @@ pub fn pairs(value: Value<'_>, field: &'static str) -> Result<Pairs, FieldError>
     };
     if let Some((key, problem)) = members.other {
         let key = printable_name(&key);
-        let mut error = FieldError::bad_value(&format!("{field}.{key}"), problem, STRING);
-        error.code = super::ErrorCode::WrongType;
-        return Err(error);
+        let error = FieldError::bad_value(&format!("{field}.{key}"), problem, STRING);
+        return Err(error.with_code(super::ErrorCode::WrongType));
     }
     let mut pairs = members.texts;
     event::sort_pairs(&mut pairs);
@@ -60,9 +59,7 @@ pub fn optional_time(
         return Ok(None);
     }
     time::read(value).map(Some).map_err(|(code, problem)| {
-        let mut error = FieldError::bad_value(field, problem, TIME_ALLOWED);
-        error.code = code;
-        error
+        FieldError::bad_value(field, problem, TIME_ALLOWED).with_code(code)
     })
 }
 

@@ -36,6 +36,10 @@ impl FieldError {
         Self { code: ErrorCode::BadValue, field: field.to_owned(), problem, expected }
     }
 
+    pub fn with_code(self, code: ErrorCode) -> Self {
+        Self { code, ..self }
+    }
+
     /// Adds the location of the field in the JSON, if it is present.
     pub fn in_json(self, record: &[u8]) -> DecodeError {
         let location = location_text(byte_offset(record, &self.field));

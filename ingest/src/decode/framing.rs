@@ -54,7 +54,7 @@ fn bad(problem: &str) -> DecodeError {
         "the schema key is malformed: {problem}; expected a byte 0 and an id of 4 bytes, or a byte 1 \
          and a GUID of 16 bytes"
     );
-    DecodeError { code: ErrorCode::NotAvro, field: None, message }
+    DecodeError::new(ErrorCode::NotAvro, message)
 }
 
 #[cfg(test)]

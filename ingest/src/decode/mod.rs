@@ -33,10 +33,8 @@ pub fn decode(
     topic: Option<TopicKind>,
     policy: &Policy,
 ) -> Result<Fact, DecodeError> {
-    if value.len() > EVENT_BYTES_MAX {
-        return Err(too_large());
-    }
-    json::decode(value, topic, policy)
+    check_length(value)?;
+    event::build(json::event(value)?, topic, policy).map_err(|error| error.in_json(value))
 }
 
 /// Like [`decode`], for an event in Avro with its writer's schema.
@@ -46,13 +44,14 @@ pub fn decode_avro(
     topic: Option<TopicKind>,
     policy: &Policy,
 ) -> Result<Fact, DecodeError> {
-    if datum.len() > EVENT_BYTES_MAX {
-        return Err(too_large());
-    }
-    avro::decode(datum, schema, topic, policy)
+    check_length(datum)?;
+    event::build(avro::event(datum, schema)?, topic, policy).map_err(|error| error.at(""))
 }
 
-fn too_large() -> DecodeError {
+fn check_length(value: &[u8]) -> Result<(), DecodeError> {
+    if value.len() <= EVENT_BYTES_MAX {
+        return Ok(());
+    }
     let message = format!("the event is too long; allowed: at most {EVENT_BYTES_MAX} bytes");
-    DecodeError { code: ErrorCode::TooLarge, field: None, message }
+    Err(DecodeError::new(ErrorCode::TooLarge, message))
 }

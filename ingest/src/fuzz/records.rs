@@ -44,10 +44,6 @@ pub fn framing(input: &[u8]) {
     }
 }
 
-fn names() -> TopicNames {
-    TopicNames::from_fn(|topic| topic.setting().into())
-}
-
 thread_local! {
     static VIEWS: RefCell<Vec<View>> = RefCell::new(
         [false, true].into_iter().filter_map(view).collect());
@@ -57,7 +53,7 @@ fn view(raw: bool) -> Option<View> {
     let config = config::parse("[[apps]]\npid = 1\nkey = \"app-x\"\n").ok()?;
     Some(View {
         decoder: Decoder::new(&config, Duration::ZERO, Timing::default()).ok()?,
-        names: names(),
+        names: TopicNames::of_settings(),
         raw,
     })
 }
@@ -99,7 +95,7 @@ pub fn peek(input: &[u8]) {
 
 /// Input: the source of a dead letter as written in the journal. Formatting and parsing it must give the same source.
 pub fn letter(input: &[u8]) {
-    let names = names();
+    let names = TopicNames::of_settings();
     if let Some(source) = Source::parse(input, &names) {
         assert_eq!(Source::parse(source.key(&names).as_bytes(), &names), Some(source));
     }

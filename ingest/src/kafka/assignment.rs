@@ -247,10 +247,6 @@ fn list(
 mod tests {
     use super::*;
 
-    fn names() -> TopicNames {
-        TopicNames::from_fn(|topic| topic.setting().into())
-    }
-
     /// Checks a position among three partitions. Partition 0 has watermarks 10 and 20, those of the others are unknown.
     fn outcome(partition: i32, wanted: i64) -> Result<(), IngestError> {
         let partitions = Partitions::all(&PerTopic::from_fn(|_| 3));
@@ -258,7 +254,7 @@ mod tests {
             PartitionWatermarks::from([((TopicKind::Clicks, 0), Watermarks { low: 10, high: 20 })]);
         let mut offsets = Offsets::default();
         offsets.set(TopicKind::Clicks, partition, wanted);
-        check(&names(), &partitions, &watermarks, &offsets)
+        check(&TopicNames::of_settings(), &partitions, &watermarks, &offsets)
     }
 
     #[track_caller]
@@ -326,7 +322,8 @@ mod tests {
         let mut offsets = Offsets::default();
         offsets.set(TopicKind::Clicks, 1, 7);
         let is_paused = |topic, partition| (topic, partition) == (TopicKind::Effects, 0);
-        let list = assignment(&names(), &partitions, &offsets, is_paused).expect("valid offsets");
+        let names = TopicNames::of_settings();
+        let list = assignment(&names, &partitions, &offsets, is_paused).expect("valid offsets");
         let offset = |topic: &str, partition| {
             list.find_partition(topic, partition).map(|found| found.offset())
         };

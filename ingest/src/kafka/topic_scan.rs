@@ -1,4 +1,4 @@
-//! Reads all partitions of one topic once, from a start to an end.
+//! Reads all partitions of one topic once.
 //!
 //! The end is an offset, not a record: the last offsets of a log can be transaction markers, which are never delivered.
 
@@ -21,22 +21,14 @@ use crate::timing::Timing;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 const IDLE: Duration = Duration::from_millis(100);
 
-/// Where reading of each partition starts.
+/// Where reading of each partition starts. It ends at the end offset of that moment, except with `End`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScanStart {
     Beginning,
     /// The first record with this broker timestamp or a later one, in ms since 1970.
     Time(i64),
-    /// Only records produced from now on.
+    /// Only records produced from now on, without end.
     End,
-}
-
-/// Where reading of each partition ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ScanEnd {
-    /// The end offset when the scan starts.
-    Snapshot,
-    Never,
 }
 
 /// An event of a scan.
@@ -56,7 +48,7 @@ pub struct ScanProgress {
 pub struct TopicScan {
     consumer: Consumer,
     topic: String,
-    end: ScanEnd,
+    has_end: bool,
     timing: Timing,
     /// The remaining offsets of each partition that is being read.
     ranges: BTreeMap<i32, OffsetRange>,
@@ -75,18 +67,17 @@ impl TopicScan {
         kafka: &Kafka,
         topic: &str,
         start: ScanStart,
-        end: ScanEnd,
         timing: Timing,
     ) -> Result<Self, IngestError> {
         let consumer = clients::reader(kafka)?;
         let ranges = with_partition_count(&consumer, kafka, topic, timing, |partitions| {
-            find_ranges(&consumer, topic, partitions, start, end)
+            find_ranges(&consumer, topic, partitions, start)
         })?;
         let total = ranges.values().map(|range| range.end.abs_diff(range.next)).sum();
         let mut scan = Self {
             consumer,
             topic: topic.to_owned(),
-            end,
+            has_end: start != ScanStart::End,
             timing,
             ranges,
             progress: ScanProgress { read: 0, total },
@@ -108,12 +99,12 @@ impl TopicScan {
                     failing_since = None;
                     let (partition, offset) = (message.partition(), message.offset());
                     let Some(range) = self.ranges.get_mut(&partition) else { continue };
-                    let is_within = self.end == ScanEnd::Never || offset < range.end;
+                    let is_within = !self.has_end || offset < range.end;
                     if is_within {
                         self.progress.read += (offset + 1).abs_diff(range.next);
                         range.next = offset + 1;
                     }
-                    let is_last = self.end == ScanEnd::Snapshot && offset + 1 >= range.end;
+                    let is_last = self.has_end && offset + 1 >= range.end;
                     let flow = if is_within {
                         handle(ScanEvent::Record(&message), self.progress)?
                     } else {
@@ -126,7 +117,7 @@ impl TopicScan {
                 }
                 Some(Err(KafkaError::PartitionEOF(partition))) => {
                     failing_since = None;
-                    if self.end == ScanEnd::Snapshot {
+                    if self.has_end {
                         self.finish_partition(partition);
                     }
                     ControlFlow::Continue(())
@@ -207,7 +198,6 @@ fn find_ranges(
     topic: &str,
     partitions: i32,
     start: ScanStart,
-    end: ScanEnd,
 ) -> KafkaResult<BTreeMap<i32, OffsetRange>> {
     let fetch = |offset: Offset| -> KafkaResult<BTreeMap<i32, Option<i64>>> {
         let mut list = TopicPartitionList::new();
@@ -239,7 +229,8 @@ fn find_ranges(
         let next = starts.get(&partition).copied().flatten().unwrap_or(end);
         (partition, OffsetRange { next: next.min(end), end })
     };
-    let is_open = |(_, range): &(i32, OffsetRange)| end == ScanEnd::Never || range.next < range.end;
+    let is_open =
+        |(_, range): &(i32, OffsetRange)| start == ScanStart::End || range.next < range.end;
     Ok(ends.into_iter().map(range).filter(is_open).collect())
 }
 

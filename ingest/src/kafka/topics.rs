@@ -23,44 +23,34 @@ impl TopicKind {
     }
 }
 
-/// One value for each topic.
+/// One value for each topic, in the order of [`TopicKind::ALL`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PerTopic<T> {
-    clicks: T,
-    activations: T,
-    effects: T,
-}
+pub struct PerTopic<T>([T; 3]);
 
 /// The topics' names.
 pub type TopicNames = PerTopic<Arc<str>>;
 
 impl<T> PerTopic<T> {
-    pub fn from_fn(mut value: impl FnMut(TopicKind) -> T) -> Self {
-        Self {
-            clicks: value(TopicKind::Clicks),
-            activations: value(TopicKind::Activations),
-            effects: value(TopicKind::Effects),
-        }
+    pub fn from_fn(value: impl FnMut(TopicKind) -> T) -> Self {
+        Self(TopicKind::ALL.map(value))
     }
 
     pub fn of(&self, topic: TopicKind) -> &T {
-        match topic {
-            TopicKind::Clicks => &self.clicks,
-            TopicKind::Activations => &self.activations,
-            TopicKind::Effects => &self.effects,
-        }
+        &self.0[topic as usize]
     }
 
     pub fn of_mut(&mut self, topic: TopicKind) -> &mut T {
-        match topic {
-            TopicKind::Clicks => &mut self.clicks,
-            TopicKind::Activations => &mut self.activations,
-            TopicKind::Effects => &mut self.effects,
-        }
+        &mut self.0[topic as usize]
     }
 }
 
 impl TopicNames {
+    /// Names the topics like their settings.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub fn of_settings() -> Self {
+        Self::from_fn(|topic| topic.setting().into())
+    }
+
     pub fn new(topics: &config::Topics) -> Self {
         Self::from_fn(|topic| match topic {
             TopicKind::Clicks => topics.clicks.clone(),

@@ -185,7 +185,7 @@ mod tests {
         batch.add_fact(source(0), fact, Instant::now());
         batch.add_empty(source(1), Instant::now());
         batch.add_dead(source(2), ErrorCode::NotJson, Instant::now());
-        batch.finish(&TopicNames::from_fn(|topic| topic.setting().into()), None).intake
+        batch.finish(&TopicNames::of_settings(), None).intake
     }
 
     #[test]

@@ -13,7 +13,8 @@ use rdkafka::message::{BorrowedMessage, Message};
 use crate::decode::decoder::Decoder;
 use crate::kafka::error::IngestError;
 use crate::kafka::headers;
-use crate::kafka::topic_scan::{ScanEnd, ScanEvent, ScanStart, TopicScan};
+pub use crate::kafka::topic_scan::ScanStart as Start;
+use crate::kafka::topic_scan::{ScanEvent, TopicScan};
 use crate::kafka::topics::TopicNames;
 use crate::timing::Timing;
 use record_json::{Record, View};
@@ -31,18 +32,6 @@ pub struct Peek<'a> {
     pub timing: Timing,
 }
 
-/// The first record to print, which also decides where printing ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Start {
-    /// From the oldest record to the current end of the topic.
-    Beginning,
-    /// From the first record with this broker timestamp, in ms since 1970, or a later one, to the current end of the
-    /// topic.
-    Time(i64),
-    /// Records produced from now on, without end.
-    End,
-}
-
 impl Peek<'_> {
     /// Passes each line, with its line end, to `sink`, in order within a partition; and `None` when no record is
     /// available, so that `sink` can flush. Ends early if `sink` breaks.
@@ -53,11 +42,6 @@ impl Peek<'_> {
         self,
         mut sink: impl FnMut(Option<&str>) -> ControlFlow<()>,
     ) -> Result<(), IngestError> {
-        let (from, to) = match self.from {
-            Start::Beginning => (ScanStart::Beginning, ScanEnd::Snapshot),
-            Start::Time(time_ms) => (ScanStart::Time(time_ms), ScanEnd::Snapshot),
-            Start::End => (ScanStart::End, ScanEnd::Never),
-        };
         if self.count == Some(0) {
             return Ok(());
         }
@@ -66,7 +50,7 @@ impl Peek<'_> {
         let decoder = Decoder::new(self.config, timing.peek_schema_timeout, timing)?;
         let mut view = View { decoder, names, raw: self.raw };
         let mut remaining = self.count;
-        let scan = TopicScan::start(&self.config.kafka, self.topic, from, to, self.timing)?;
+        let scan = TopicScan::start(&self.config.kafka, self.topic, self.from, timing)?;
         scan.run(|event, _| {
             let ScanEvent::Record(message) = event else { return Ok(sink(None)) };
             let flow = sink(Some(&record_json::line(&record(message), &mut view)));

@@ -168,10 +168,6 @@ mod tests {
     const LIMITS: Limits =
         Limits { records_max: 3, bytes_max: 100, age_max: Duration::from_millis(200) };
 
-    fn names() -> TopicNames {
-        TopicNames::from_fn(|topic| topic.setting().into())
-    }
-
     fn source(topic: TopicKind, partition: i32, offset: i64, bytes: usize) -> Source {
         Source { topic, partition, offset, bytes }
     }
@@ -220,7 +216,7 @@ mod tests {
         assert_eq!(batch.remaining(after(150)), Some(Duration::from_millis(50)));
         assert_eq!(batch.remaining(after(200)), Some(Duration::ZERO));
         assert_eq!(batch.remaining(after(900)), Some(Duration::ZERO));
-        batch.finish(&names(), None);
+        batch.finish(&TopicNames::of_settings(), None);
         assert_eq!(batch.remaining(after(900)), None);
     }
 
@@ -233,7 +229,7 @@ mod tests {
         assert_eq!(batch.remaining(start + LIMITS.age_max), Some(Duration::ZERO));
         batch.add_beginning(TopicKind::Clicks, 3, start);
         batch.add_empty(source(TopicKind::Clicks, 2, 7, 0), start);
-        let positions = batch.finish(&names(), None).progress.positions;
+        let positions = batch.finish(&TopicNames::of_settings(), None).progress.positions;
         let next = |at: &Position| (at.partition, at.next_offset);
         assert_eq!(positions.iter().map(next).collect::<Vec<_>>(), [(2, 8), (3, 0)]);
         assert!(batch.is_empty());
@@ -246,7 +242,7 @@ mod tests {
         batch.add_fact(source(TopicKind::Clicks, 1, 7, 10), fact(5), now);
         batch.add_empty(source(TopicKind::Clicks, 1, 8, 0), now);
         batch.add_dead(source(TopicKind::Effects, 0, 3, 20), ErrorCode::BadTime, now);
-        let done = batch.finish(&names(), None);
+        let done = batch.finish(&TopicNames::of_settings(), None);
         let position = |topic: TopicKind, partition, next_offset| Position {
             topic: topic.setting().into(),
             partition,
@@ -268,6 +264,6 @@ mod tests {
             assert_eq!(effects.dead_lettered(code), expected, "{}", code.name());
         }
         assert!(batch.is_empty());
-        assert!(batch.finish(&names(), None).progress.positions.is_empty());
+        assert!(batch.finish(&TopicNames::of_settings(), None).progress.positions.is_empty());
     }
 }

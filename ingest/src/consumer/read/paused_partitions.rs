@@ -168,8 +168,7 @@ mod tests {
 
     #[test]
     fn only_partitions_with_a_resolved_schema_resume() {
-        let names = TopicNames::from_fn(|topic| topic.setting().into());
-        let mut paused = PausedPartitions::new(&names);
+        let mut paused = PausedPartitions::new(&TopicNames::of_settings());
         paused.pause(TopicKind::Clicks, 0, PauseReason::Schema(SchemaKey::Id(1)));
         paused.pause(TopicKind::Clicks, 1, PauseReason::Schema(SchemaKey::Id(2)));
         paused.pause(TopicKind::Effects, 0, PauseReason::Bad);

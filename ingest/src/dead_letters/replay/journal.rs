@@ -12,7 +12,7 @@ use rdkafka::types::RDKafkaErrorCode;
 use super::letter::Source;
 use crate::kafka::error::IngestError;
 use crate::kafka::topic_admin;
-use crate::kafka::topic_scan::{ScanEnd, ScanEvent, ScanStart, TopicScan};
+use crate::kafka::topic_scan::{ScanEvent, ScanStart, TopicScan};
 use crate::kafka::topics::TopicNames;
 use crate::timing::Timing;
 
@@ -67,8 +67,7 @@ pub fn read(
     timing: Timing,
 ) -> Result<HashSet<Source>, IngestError> {
     let mut sent = HashSet::new();
-    let scan =
-        TopicScan::start(kafka, &name(topic), ScanStart::Beginning, ScanEnd::Snapshot, timing)?;
+    let scan = TopicScan::start(kafka, &name(topic), ScanStart::Beginning, timing)?;
     scan.run(|event, _| {
         if let ScanEvent::Record(record) = event {
             sent.extend(record.key().and_then(|key| Source::parse(key, names)));

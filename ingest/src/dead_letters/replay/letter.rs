@@ -143,21 +143,18 @@ fn content(key: Option<&[u8]>, value: Option<&[u8]>) -> u64 {
 mod tests {
     use super::*;
 
-    fn names() -> TopicNames {
-        TopicNames::from_fn(|topic| topic.setting().into())
-    }
-
     #[test]
     fn a_source_is_parsed_from_its_key() {
+        let names = TopicNames::of_settings();
         let source =
             Source { topic: TopicKind::Effects, partition: 3, offset: 1 << 40, content: 7 };
-        let key = source.key(&names());
+        let key = source.key(&names);
         assert_eq!(key, "kafka.effects/3/1099511627776/0000000000000007");
-        assert_eq!(Source::parse(key.as_bytes(), &names()), Some(source));
+        assert_eq!(Source::parse(key.as_bytes(), &names), Some(source));
         for key in ["", "kafka.effects/3/1", "other/3/1/7", "kafka.effects/3/1/7/8", "a/b/c/d"] {
-            assert_eq!(Source::parse(key.as_bytes(), &names()), None, "{key}");
+            assert_eq!(Source::parse(key.as_bytes(), &names), None, "{key}");
         }
-        assert_eq!(Source::parse(b"\xff", &names()), None);
+        assert_eq!(Source::parse(b"\xff", &names), None);
     }
 
     #[test]

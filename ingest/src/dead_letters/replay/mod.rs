@@ -17,7 +17,7 @@ use rdkafka::message::Message;
 
 use crate::decode::ErrorCode;
 use crate::kafka::error::IngestError;
-use crate::kafka::topic_scan::{ScanEnd, ScanEvent, ScanProgress, ScanStart, TopicScan};
+use crate::kafka::topic_scan::{ScanEvent, ScanProgress, ScanStart, TopicScan};
 use crate::kafka::topics::{TopicKind, TopicNames};
 use crate::timing::Timing;
 pub use letter::SkipReason;
@@ -81,8 +81,7 @@ impl Replay<'_> {
         let names = TopicNames::new(&self.kafka.topics);
         // Finds the topic before the journal is created, so that a wrong name leaves nothing behind.
         let (timing, kafka, topic) = (self.timing, self.kafka, self.topic);
-        let letters =
-            TopicScan::start(kafka, topic, ScanStart::Beginning, ScanEnd::Snapshot, timing)?;
+        let letters = TopicScan::start(kafka, topic, ScanStart::Beginning, timing)?;
         // The journal is read after other replays are fenced, so that it cannot grow any more.
         let sender = if self.dry_run {
             None

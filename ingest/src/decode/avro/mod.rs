@@ -7,26 +7,12 @@ mod primitives;
 mod read;
 mod reader_schema;
 
-use attribution::facts::event::Fact;
-use attribution::rules::policy::Policy;
-
 use self::read::{Amount, Reader};
-use super::event::{self, Event, Revenue};
+use super::event::{Event, Revenue};
 use super::field_error::FieldError;
 use super::{DecodeError, ErrorCode, decimal};
-use crate::kafka::topics::TopicKind;
 pub use reader_schema::Schema;
 use reader_schema::Target;
-
-/// Decodes one event; see [`super::decode_avro`].
-pub fn decode(
-    datum: &[u8],
-    schema: &Schema,
-    topic: Option<TopicKind>,
-    policy: &Policy,
-) -> Result<Fact, DecodeError> {
-    event::build(event(datum, schema)?, topic, policy).map_err(|error| error.at(""))
-}
 
 /// Decodes the fields of an event, borrowed from the datum.
 pub fn event<'a>(
