@@ -8,7 +8,7 @@ use attribution::rules::policy::Policy;
 use config::{Config, Format};
 
 use super::framing::{Framed, unframed};
-use super::{DecodeError, ErrorCode, Schema};
+use super::{DecodeError, ErrorCode, Schema, lateness};
 use crate::decode;
 use crate::kafka::error::IngestError;
 use crate::kafka::topics::{PerTopic, TopicKind};
@@ -123,6 +123,16 @@ impl Decoder {
                 Ok(None) => Decoded::AwaitingSchema(key),
                 Err(error) => Decoded::Bad(error),
             },
+        }
+    }
+
+    /// Checks the fact's time against the broker timestamp of its record, if that has one.
+    pub fn check_lateness(&self, fact: &Fact, broker_ms: Option<i64>) -> Result<(), DecodeError> {
+        match (broker_ms, self.policy.app(fact.pid())) {
+            (Some(broker_ms), Some(app)) => {
+                lateness::check(fact.time(), broker_ms, app.correction_horizon_ms)
+            }
+            _ => Ok(()),
         }
     }
 

@@ -3,7 +3,6 @@
 use attribution::facts::canonical;
 use attribution::facts::event::{EventTime, Pid, Purpose, SpreadId, TouchKind};
 use attribution::rules::policy::AppPolicy;
-use proptest::prelude::*;
 
 use super::*;
 
@@ -175,15 +174,6 @@ fn errors_name_members_that_are_not_texts() {
 }
 
 #[test]
-fn fields_of_other_families_are_ignored() {
-    check("click", r#""event_id":1,"name":1,"revenue":[],"props":1,"currency":1"#, Ok(()));
-    check("click", r#""install_begin_time":true,"app_version":[]"#, Ok(()));
-    check("activation", r#""spreadid":"x","purpose":1,"lookback_ms":{},"site":1"#, Ok(()));
-    check("activation", r#""params":1,"name":1,"revenue":"x","currency":1"#, Ok(()));
-    check("effect", r#""click_id":1,"spreadid":1.5,"install_begin_time":[]"#, Ok(()));
-}
-
-#[test]
 fn types_belong_to_topics() {
     use TopicKind::{Activations, Clicks, Effects};
     let code = |kind: Option<&str>, topic| {
@@ -254,7 +244,6 @@ fn times() {
         check_time("[1]", Some(WrongType));
         check_time("\"2026-03-10T12:00:00.0009Z\"", None);
         check_time("\"1969-12-31T23:59:59Z\"", Some(BadTime));
-        check_time("\"1773144000000\"", Some(BadValue));
         check_time("\"soon\"", Some(BadValue));
         check_time("1e999", Some(BadValue));
     }
@@ -438,21 +427,5 @@ fn messages_never_contain_a_device_id() {
     ] {
         let error = decode_mixed(with("click", &fields)).expect_err("the event is invalid");
         assert!(!error.message.contains(ID), "{error}");
-    }
-}
-
-proptest! {
-    #[test]
-    fn any_bytes_are_decoded_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let _ = decode_mixed(bytes);
-    }
-
-    #[test]
-    fn a_changed_byte_is_decoded_without_panic(at in 0..CLICK.len(), byte in any::<u8>()) {
-        let mut record = CLICK.as_bytes().to_vec();
-        record[at] = byte;
-        if let Err(error) = decode_mixed(record) {
-            prop_assert!(!error.message.is_empty());
-        }
     }
 }

@@ -111,15 +111,4 @@ mod tests {
         check("1773144000000", Err(ErrorCode::BadValue));
         check("yesterday", Err(ErrorCode::BadValue));
     }
-
-    #[test]
-    fn numbers() {
-        assert_eq!(read(&Value::Unsigned(0)).map(EventTime::millis), Ok(0));
-        assert_eq!(read(&Value::Unsigned(EventTime::MAX.millis())), Ok(EventTime::MAX));
-        let too_great = EventTime::MAX.millis() + 1;
-        assert!(matches!(read(&Value::Unsigned(too_great)), Err((ErrorCode::BadTime, _))));
-        assert!(matches!(read(&Value::Unsigned(u64::MAX)), Err((ErrorCode::BadTime, _))));
-        assert!(matches!(read(&Value::Negative), Err((ErrorCode::BadTime, _))));
-        assert!(matches!(read(&Value::Float), Err((ErrorCode::WrongType, _))));
-    }
 }

@@ -269,8 +269,11 @@ mod tests {
         check_passes(0, 9, false);
         check_passes(0, 21, false);
         check_passes(1, 1_000, true);
-        check_passes(3, 0, false);
         check_passes(-1, 0, false);
+        let gone = outcome(3, 0);
+        let is_named =
+            matches!(gone, Err(IngestError::PartitionGone { partition: 3, partitions: 3, .. }));
+        assert!(is_named, "{gone:?}");
     }
 
     #[test]

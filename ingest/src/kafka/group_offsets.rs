@@ -17,9 +17,7 @@ use crate::timing::Timing;
 /// # Errors
 /// [`IngestError::Positions`] if Kafka does not return them, or if the group has members.
 pub fn read(kafka: &Kafka) -> Result<Vec<Position>, IngestError> {
-    let names = TopicNames::new(&kafka.topics);
-    let consumer = clients::consumer(kafka, Timing::default())?;
-    refuse_members(kafka, &consumer)?;
+    let (names, consumer) = (TopicNames::new(&kafka.topics), connect(kafka)?);
     let partitions = assignment::find_partitions(&consumer, &names).map_err(|unfound| {
         let reason = match unfound {
             LookupError::NoTopic(topic) => format!("topic {} does not exist", names.of(topic)),
@@ -39,9 +37,7 @@ pub fn read(kafka: &Kafka) -> Result<Vec<Position>, IngestError> {
 /// # Errors
 /// See [`read`].
 pub fn write(kafka: &Kafka, positions: &[Position]) -> Result<(), IngestError> {
-    let names = TopicNames::new(&kafka.topics);
-    let consumer = clients::consumer(kafka, Timing::default())?;
-    refuse_members(kafka, &consumer)?;
+    let (names, consumer) = (TopicNames::new(&kafka.topics), connect(kafka)?);
     if positions.is_empty() {
         return Ok(());
     }
@@ -51,13 +47,14 @@ pub fn write(kafka: &Kafka, positions: &[Position]) -> Result<(), IngestError> {
     outcome.map_err(|error: KafkaError| failure(kafka, error.to_string()))
 }
 
-/// Fails if the group has members: they would commit offsets too.
-fn refuse_members(kafka: &Kafka, consumer: &clients::Consumer) -> Result<(), IngestError> {
+/// Creates a client. Fails if the group has members: they would commit offsets too.
+fn connect(kafka: &Kafka) -> Result<clients::Consumer, IngestError> {
+    let consumer = clients::consumer(kafka, Timing::default())?;
     let groups = consumer.fetch_group_list(Some(&kafka.group), assignment::REQUEST_TIMEOUT);
     let groups = groups.map_err(|error| failure(kafka, error.to_string()))?;
     let members: usize = groups.groups().iter().map(|group| group.members().len()).sum();
     if members == 0 {
-        return Ok(());
+        return Ok(consumer);
     }
     Err(failure(kafka, format!("the group has {members} members: stop them first")))
 }

@@ -137,7 +137,6 @@ fn seconds(time: Timestamp) -> f64 {
 mod tests {
     use std::time::Instant;
 
-    use attribution::facts::event::{Activation, Device, EventTime, Fact, Pid};
     use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
     use super::*;
@@ -164,25 +163,14 @@ mod tests {
         assert!(scrape.lines().any(|found| found == line), "{line} is not in\n{scrape}");
     }
 
-    /// An activation a minute ago, an empty record and a dead letter.
+    /// Two empty records and a dead letter.
     fn intake() -> Intake {
         let limits =
             Limits { records_max: 9, bytes_max: 999, age_max: std::time::Duration::from_secs(1) };
         let source =
             |offset| Source { topic: TopicKind::Activations, partition: 0, offset, bytes: 7 };
-        let fact = Fact::Activation(Box::new(Activation {
-            pid: Pid(1),
-            id: "a".into(),
-            time: EventTime::from_millis(NOW_MS - 60_000).expect("a time in range"),
-            install_begin_time: None,
-            click_id: "".into(),
-            ids: vec![],
-            device: Device::default(),
-            app_version: "".into(),
-            props: vec![],
-        }));
         let mut batch = Accumulator::new(limits);
-        batch.add_fact(source(0), fact, Instant::now());
+        batch.add_empty(source(0), Instant::now());
         batch.add_empty(source(1), Instant::now());
         batch.add_dead(source(2), ErrorCode::NotJson, Instant::now());
         batch.finish(&TopicNames::of_settings(), None).intake
@@ -210,7 +198,7 @@ mod tests {
         let labels = "{topic=\"adtrail.activations\"}";
         check(&scrape, &format!("{READ}{labels}"), "3");
         check(&scrape, &format!("{BYTES}{labels}"), "21");
-        check(&scrape, &format!("{EMPTY}{labels}"), "1");
+        check(&scrape, &format!("{EMPTY}{labels}"), "2");
         let labels = "{topic=\"adtrail.activations\",code=\"not_json\"}";
         check(&scrape, &format!("{DEAD_LETTERED}{labels}"), "1");
         check(&scrape, LAST_PROGRESS, "1773144000");

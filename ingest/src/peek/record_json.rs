@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use super::event::{self, Event};
 use crate::dead_letters::producer::{SUFFIX, header};
 use crate::decode::decoder::{self, Decoder};
-use crate::decode::{DecodeError, ErrorCode, framing, lateness};
+use crate::decode::{DecodeError, ErrorCode, framing};
 use crate::kafka::headers::Unreadable;
 use crate::kafka::topics::{TopicKind, TopicNames};
 
@@ -79,9 +79,7 @@ fn decode(record: &Record<'_>, view: &mut View) -> Decoded {
     let Some(value) = record.value.filter(|value| !value.is_empty()) else {
         return Decoded { schema: None, fact: None, error: None };
     };
-    let headers = record.headers.as_deref().unwrap_or_default();
-    let header = headers.iter().rfind(|header| header.key == framing::HEADER);
-    let header = header.and_then(|header| header.value);
+    let header = last_header(record, framing::HEADER);
     let topic = kind(record, &view.names);
     let (fact, error) = match view.decoder.decode(value, header, topic) {
         decoder::Decoded::Fact(fact) => {
@@ -90,8 +88,8 @@ fn decode(record: &Record<'_>, view: &mut View) -> Decoded {
         }
         decoder::Decoded::Bad(error) => (None, Some(error)),
         decoder::Decoded::AwaitingSchema(_) => {
-            let message = "the schema registry does not answer".to_owned();
-            (None, Some(DecodeError { code: ErrorCode::UnknownSchema, field: None, message }))
+            let message = "the schema registry does not answer";
+            (None, Some(DecodeError::new(ErrorCode::UnknownSchema, message)))
         }
     };
     let schema = view.decoder.format_name(value, header, topic);
@@ -100,7 +98,7 @@ fn decode(record: &Record<'_>, view: &mut View) -> Decoded {
 
 /// Returns the topic by which to decode the value: for a dead letter, its original topic.
 fn kind(record: &Record<'_>, names: &TopicNames) -> Option<TopicKind> {
-    let source = last_header(record, header::TOPIC).and_then(|topic| names.kind(&topic));
+    let source = header_text(record, header::TOPIC).and_then(|topic| names.kind(&topic));
     let by_name = || names.kind(record.topic.strip_suffix(SUFFIX)?);
     names.kind(record.topic).or(source).or_else(by_name)
 }
@@ -109,8 +107,7 @@ fn kind(record: &Record<'_>, names: &TopicNames) -> Option<TopicKind> {
 /// timestamp is not that of the original record.
 fn lateness_error(record: &Record<'_>, fact: &Fact, view: &View) -> Option<DecodeError> {
     view.names.kind(record.topic)?;
-    let app = view.decoder.policy().app(fact.pid())?;
-    lateness::check(fact.time(), record.broker_ms?, app.correction_horizon_ms).err()
+    view.decoder.check_lateness(fact, record.broker_ms).err()
 }
 
 #[derive(Serialize)]
@@ -175,19 +172,22 @@ struct DeadLetterJson {
 
 fn dead_letter(record: &Record<'_>) -> Option<DeadLetterJson> {
     Some(DeadLetterJson {
-        code: last_header(record, header::CODE)?,
-        topic: last_header(record, header::TOPIC),
-        partition: last_header(record, header::PARTITION),
-        offset: last_header(record, header::OFFSET),
-        message: last_header(record, header::MESSAGE),
+        code: header_text(record, header::CODE)?,
+        topic: header_text(record, header::TOPIC),
+        partition: header_text(record, header::PARTITION),
+        offset: header_text(record, header::OFFSET),
+        message: header_text(record, header::MESSAGE),
     })
 }
 
+fn header_text(record: &Record<'_>, name: &str) -> Option<String> {
+    Some(String::from_utf8_lossy(last_header(record, name)?).into_owned())
+}
+
 /// Returns the value of the last header with this name.
-fn last_header(record: &Record<'_>, name: &str) -> Option<String> {
+fn last_header<'a>(record: &Record<'a>, name: &str) -> Option<&'a [u8]> {
     let headers = record.headers.as_deref().unwrap_or_default();
-    let header = headers.iter().rfind(|header| header.key == name)?;
-    Some(String::from_utf8_lossy(header.value?).into_owned())
+    headers.iter().rfind(|header| header.key == name)?.value
 }
 
 /// Serializes as a string, or as `{"base64":"…"}` if the bytes are not UTF-8.

@@ -134,18 +134,14 @@ impl Monitor {
     }
 
     pub fn is_answering(&self) -> bool {
-        self.last().is_answering(self.result_validity)
+        self.last.lock().is_answering(self.result_validity)
     }
 
     /// Checks whether the registry failed recently, so that a schema cached on disk is used without trying again.
     pub fn has_failed_recently(&self) -> bool {
-        let last = self.last();
+        let last = *self.last.lock();
         !last.is_answering(self.result_validity)
             && last.general_failure.is_some_and(|at| at.elapsed() < self.result_validity)
-    }
-
-    fn last(&self) -> LastResults {
-        *self.last.lock()
     }
 
     pub fn set_waiting(&self, waiting: usize) {

@@ -160,10 +160,10 @@ impl TopicIntake {
 
 #[cfg(test)]
 mod tests {
-    use attribution::facts::event::{Activation, Device, Pid};
     use attribution::ledger::Position;
 
     use super::*;
+    use crate::decode;
 
     const LIMITS: Limits =
         Limits { records_max: 3, bytes_max: 100, age_max: Duration::from_millis(200) };
@@ -172,18 +172,10 @@ mod tests {
         Source { topic, partition, offset, bytes }
     }
 
-    fn fact(time_ms: i64) -> Fact {
-        Fact::Activation(Box::new(Activation {
-            pid: Pid(1),
-            id: "a".into(),
-            time: EventTime::from_millis(time_ms).expect("a time in range"),
-            install_begin_time: None,
-            click_id: "".into(),
-            ids: vec![],
-            device: Device::default(),
-            app_version: "".into(),
-            props: vec![],
-        }))
+    fn fact() -> Fact {
+        let config = config::parse("[[apps]]\npid = 1\nkey = \"app-x\"").expect("settings");
+        let event = br#"{"type":"activation","app":"app-x","time":5}"#;
+        decode::decode(event, None, &config.policy).expect("a valid event")
     }
 
     #[track_caller]
@@ -239,7 +231,7 @@ mod tests {
     fn positions_pass_every_record_read() {
         let now = Instant::now();
         let mut batch = Accumulator::new(LIMITS);
-        batch.add_fact(source(TopicKind::Clicks, 1, 7, 10), fact(5), now);
+        batch.add_fact(source(TopicKind::Clicks, 1, 7, 10), fact(), now);
         batch.add_empty(source(TopicKind::Clicks, 1, 8, 0), now);
         batch.add_dead(source(TopicKind::Effects, 0, 3, 20), ErrorCode::BadTime, now);
         let done = batch.finish(&TopicNames::of_settings(), None);

@@ -14,7 +14,7 @@ use super::paused_partitions::{BadRecordLimiter, PauseReason};
 use super::trusted_clock::TrustedClock;
 use crate::dead_letters::producer::DeadLetter;
 use crate::decode::decoder::{Decoded, Decoder};
-use crate::decode::{DecodeError, framing, lateness};
+use crate::decode::{DecodeError, framing};
 use crate::kafka::error::IngestError;
 use crate::kafka::headers;
 use crate::kafka::partitions::Partitions;
@@ -111,7 +111,7 @@ impl RecordRouter {
         };
         let header = headers::last(message, framing::HEADER);
         let decoded = match self.decoder.decode(value, header, Some(source.topic)) {
-            Decoded::Fact(fact) => self.check_lateness(fact, broker_ms),
+            Decoded::Fact(fact) => self.decoder.check_lateness(&fact, broker_ms).map(|()| fact),
             Decoded::Bad(error) => Err(error),
             Decoded::AwaitingSchema(key) => return Err(PauseReason::Schema(key)),
         };
@@ -120,13 +120,6 @@ impl RecordRouter {
             return Err(PauseReason::Bad);
         }
         Ok(Some(decoded))
-    }
-
-    fn check_lateness(&self, fact: Fact, broker_ms: Option<i64>) -> Result<Fact, DecodeError> {
-        if let (Some(broker_ms), Some(app)) = (broker_ms, self.decoder.policy().app(fact.pid())) {
-            lateness::check(fact.time(), broker_ms, app.correction_horizon_ms)?;
-        }
-        Ok(fact)
     }
 
     /// Checks whether a fact's record is on the partition of its app.

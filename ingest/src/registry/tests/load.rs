@@ -45,7 +45,7 @@ fn a_registry_that_is_down_is_probed_once_per_interval() {
     until("all are settled", || registry.health().waiting == 0);
 }
 
-/// A schema that always gets an error does not block the others.
+/// A schema that always gets an error does not block the others, and the registry counts as answering.
 #[test]
 fn a_schema_that_always_fails_does_not_block_others() {
     let server = Server::start(|request| match request.path.as_str() {
@@ -57,5 +57,7 @@ fn a_schema_that_always_fails_does_not_block_others() {
     for number in 1..50 {
         check_unusable(&registry, id(number), UnusableKind::Unknown, "");
     }
+    until("it fails", || registry.health().requests(RegistryOutcome::Failed) > 0);
     check_waiting(&registry, id(0));
+    assert!(registry.health().is_answering);
 }

@@ -61,11 +61,7 @@ struct State {
 
 impl Server {
     pub fn start(script: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
-        Self::start_at(0, script)
-    }
-
-    pub fn start_at(port: u16, script: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let state = Arc::new(State {
             script: Mutex::new(Arc::new(script)),
