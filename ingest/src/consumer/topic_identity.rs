@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use attribution::ledger::RecordFingerprint;
 use rdkafka::consumer::Consumer as _;
@@ -152,17 +152,11 @@ fn may_read(consumer: &Consumer, topic: &str, timeout: Duration) -> Option<bool>
     let mut list = TopicPartitionList::new();
     list.add_partition_offset(topic, 0, Offset::End).ok()?;
     consumer.assign(&list).ok()?;
-    let (started, mut may_read) = (Instant::now(), None);
-    while let Some(remaining) =
-        timeout.checked_sub(started.elapsed()).filter(|_| may_read.is_none())
-    {
-        match clients::poll(consumer, remaining) {
-            Some(Ok(message)) if message.topic() == topic => may_read = Some(true),
-            Some(Err(KafkaError::PartitionEOF(_))) => may_read = Some(true),
-            Some(Err(error)) if is_denial(&error) => may_read = Some(false),
-            Some(Ok(_) | Err(_)) | None => {}
-        }
-    }
+    let may_read = clients::poll_all(consumer, timeout).find_map(|polled| match polled {
+        Ok(message) => (message.topic() == topic).then_some(true),
+        Err(KafkaError::PartitionEOF(_)) => Some(true),
+        Err(error) => is_denial(&error).then_some(false),
+    });
     // A failure is harmless: the next check assigns other partitions before it reads.
     let _ = consumer.unassign();
     may_read
@@ -181,25 +175,25 @@ fn check_topic(
         list.add_partition_offset(topic, *partition, Offset::Offset(record.offset))?;
     }
     consumer.assign(&list)?;
-    let started = Instant::now();
-    while let Some(remaining) =
-        timeout.checked_sub(started.elapsed()).filter(|_| !expected.is_empty())
+    let mut polled = clients::poll_all(consumer, timeout);
+    while !expected.is_empty()
+        && let Some(polled) = polled.next()
     {
-        match clients::poll(consumer, remaining) {
-            Some(Ok(message)) if message.topic() == topic => {
+        match polled {
+            Ok(message) if message.topic() == topic => {
                 let partition = message.partition();
                 if let Some(record) = expected.remove(&partition) {
                     let state = compare(record, message.offset(), || digest(&message));
                     report(partition, record, state);
                 }
             }
-            Some(Err(KafkaError::PartitionEOF(partition))) => {
+            Err(KafkaError::PartitionEOF(partition)) => {
                 if let Some(record) = expected.remove(&partition) {
                     report(partition, record, RecordState::Gone);
                 }
             }
             // librdkafka retries other errors, and the reading client reports them.
-            Some(Ok(_) | Err(_)) | None => {}
+            Ok(_) | Err(_) => {}
         }
     }
     consumer.unassign()

@@ -53,15 +53,11 @@ fn find_error(
     let mut list = TopicPartitionList::new();
     list.add_partition_offset(topic, partition, Offset::Offset(next)).ok()?;
     consumer.assign(&list).ok()?;
-    let started = Instant::now();
-    while let Some(remaining) = PARTITION_TIMEOUT.checked_sub(started.elapsed()) {
-        match clients::poll(consumer, remaining) {
-            Some(Err(KafkaError::MessageConsumption(code))) if code == expected => {
-                return Some(next);
-            }
-            Some(Err(KafkaError::PartitionEOF(_)) | Ok(_)) => return None,
-            Some(Err(_)) | None => {}
-        }
-    }
-    None
+    let mut outcomes =
+        clients::poll_all(consumer, PARTITION_TIMEOUT).filter_map(|polled| match polled {
+            Err(KafkaError::MessageConsumption(code)) if code == expected => Some(true),
+            Err(KafkaError::PartitionEOF(_)) | Ok(_) => Some(false),
+            Err(_) => None,
+        });
+    outcomes.next()?.then_some(next)
 }

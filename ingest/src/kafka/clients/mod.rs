@@ -29,6 +29,9 @@ const RECEIVED_BYTES_MAX: &str = "1000000000";
 /// Delay between two polls while nothing arrives.
 const POLL_EVERY: Duration = Duration::from_millis(5);
 
+/// How long [`serve`] polls.
+const SERVE_TIME: Duration = Duration::from_millis(100);
+
 /// A consumer with its callbacks.
 pub type Consumer = BaseConsumer<Callbacks>;
 
@@ -72,6 +75,15 @@ pub fn poll(consumer: &Consumer, wait: Duration) -> Option<KafkaResult<BorrowedM
     }
 }
 
+/// Returns the records and errors that arrive within `time`.
+pub fn poll_all(
+    consumer: &Consumer,
+    time: Duration,
+) -> impl Iterator<Item = KafkaResult<BorrowedMessage<'_>>> {
+    let started = Instant::now();
+    std::iter::from_fn(move || poll(consumer, time.checked_sub(started.elapsed())?))
+}
+
 /// Wakes librdkafka's main thread, which does heartbeats and statistics: it would sleep on after the wall clock was set
 /// back.
 pub fn wake(consumer: &Consumer) {
@@ -98,11 +110,7 @@ pub fn close(consumer: Consumer, timeout: Duration) {
 
 /// Serves pending callbacks while nothing is assigned. A single poll serves only one, and more can be pending.
 pub fn serve(consumer: &Consumer) {
-    const TIME: Duration = Duration::from_millis(100);
-    let started = Instant::now();
-    while let Some(remaining) = TIME.checked_sub(started.elapsed()) {
-        let _ = poll(consumer, remaining);
-    }
+    poll_all(consumer, SERVE_TIME).for_each(drop);
 }
 
 fn consumer_config(kafka: &Kafka, timing: Timing) -> ClientConfig {
