@@ -70,9 +70,7 @@ impl TopicScan {
         timing: Timing,
     ) -> Result<Self, IngestError> {
         let consumer = clients::reader(kafka)?;
-        let ranges = with_partition_count(&consumer, kafka, topic, timing, |partitions| {
-            find_ranges(&consumer, topic, partitions, start)
-        })?;
+        let ranges = await_ranges(&consumer, kafka, topic, start, timing)?;
         let total = ranges.values().map(|range| range.end.abs_diff(range.next)).sum();
         let mut scan = Self {
             consumer,
@@ -156,24 +154,19 @@ impl TopicScan {
     }
 }
 
-/// Calls `request` with the topic's number of partitions, and retries while brokers do not answer.
-fn with_partition_count<T>(
+/// Finds the offsets to read of each partition, and retries while the topic does not exist or brokers do not answer.
+fn await_ranges(
     consumer: &Consumer,
     kafka: &Kafka,
     topic: &str,
+    start: ScanStart,
     timing: Timing,
-    request: impl Fn(i32) -> KafkaResult<T>,
-) -> Result<T, IngestError> {
+) -> Result<BTreeMap<i32, OffsetRange>, IngestError> {
     let started = Instant::now();
     let mut delays = delays(timing);
     loop {
-        let count = assignment::partition_count(consumer, topic);
-        let response = count.and_then(|count| {
-            let count = count.map(|count| i32::try_from(count).unwrap_or(i32::MAX));
-            count.map(&request).transpose()
-        });
-        match response {
-            Ok(Some(response)) => return Ok(response),
+        match find_ranges(consumer, topic, start) {
+            Ok(Some(ranges)) => return Ok(ranges),
             Ok(None) if started.elapsed() >= timing.command_missing_topic_timeout => {
                 return Err(IngestError::NoSuchTopic(topic.to_owned()));
             }
@@ -192,30 +185,28 @@ fn with_partition_count<T>(
     }
 }
 
-/// Finds the offsets to read of each partition. Partitions with nothing to read are left out.
+/// Finds the offsets to read of each partition; `None` if the topic does not exist. Partitions with nothing to read are
+/// left out.
 fn find_ranges(
     consumer: &Consumer,
     topic: &str,
-    partitions: i32,
     start: ScanStart,
-) -> KafkaResult<BTreeMap<i32, OffsetRange>> {
+) -> KafkaResult<Option<BTreeMap<i32, OffsetRange>>> {
+    let Some(partitions) = assignment::partition_count(consumer, topic)? else { return Ok(None) };
     let fetch = |offset: Offset| -> KafkaResult<BTreeMap<i32, Option<i64>>> {
         let mut list = TopicPartitionList::new();
-        for partition in 0..partitions {
+        for partition in (0..).take(partitions) {
             list.add_partition_offset(topic, partition, offset)?;
         }
         let response = consumer.offsets_for_times(list, REQUEST_TIMEOUT)?;
-        let offset = |offset| match offset {
-            Offset::Offset(offset) => Some(offset),
-            _ => None,
-        };
-        let elements = response.elements();
-        elements
-            .iter()
-            .map(|element| {
-                element.error().map(|()| (element.partition(), offset(element.offset())))
-            })
-            .collect()
+        let mut offsets = BTreeMap::new();
+        for element in response.elements() {
+            element.error()?;
+            let offset = element.offset();
+            let offset = if let Offset::Offset(offset) = offset { Some(offset) } else { None };
+            offsets.insert(element.partition(), offset);
+        }
+        Ok(offsets)
     };
     let ends = fetch(Offset::End)?;
     let starts = match start {
@@ -231,7 +222,7 @@ fn find_ranges(
     };
     let is_open =
         |(_, range): &(i32, OffsetRange)| start == ScanStart::End || range.next < range.end;
-    Ok(ends.into_iter().map(range).filter(is_open).collect())
+    Ok(Some(ends.into_iter().map(range).filter(is_open).collect()))
 }
 
 /// Returns an error if librdkafka does not retry it, or has failed for too long. `failing` is the time since it last

@@ -11,7 +11,7 @@ use reqwest::redirect::{Attempt, Policy};
 use reqwest::{Response, Url};
 
 use super::health::{Monitor, RegistryOutcome};
-use super::response::{Body, Failure, Schema, Verdict, interpret};
+use super::response::{Body, Failure, FailureKind, Schema, interpret};
 use super::tls;
 use crate::kafka::error::IngestError;
 
@@ -51,9 +51,11 @@ impl Client {
             // Requests and credentials go only to the hosts in the settings.
             .no_proxy();
         let http = tls::apply(http, &settings.tls)?.build().map_err(IngestError::RegistryClient)?;
+        let endpoint =
+            |url: &Url| Endpoint { url: url.clone(), unresponsive_since: Mutex::default() };
         Ok(Self {
             http,
-            endpoints: settings.urls.iter().cloned().map(Endpoint::new).collect(),
+            endpoints: settings.urls.iter().map(endpoint).collect(),
             login: settings.login.clone(),
             first: AtomicUsize::new(0),
             timeout: settings.timeout,
@@ -81,22 +83,23 @@ impl Client {
         monitor: &Monitor,
     ) -> Result<Schema, Failure> {
         let first = self.first.load(Ordering::Relaxed);
-        let mut worst = Failure::NoResponse("registry.urls is empty".into());
+        let mut worst = FailureKind::NoResponse.because("registry.urls is empty");
         for offset in 0..self.endpoints.len() {
             let index = (first + offset) % self.endpoints.len();
             let endpoint = &self.endpoints[index];
-            if matches!(worst, Failure::Unknown(_))
-                && endpoint.is_unresponsive(self.unresponsive_pause)
+            let unresponsive_since = *endpoint.unresponsive_since.lock();
+            if worst.kind == FailureKind::Unknown
+                && unresponsive_since.is_some_and(|since| since.elapsed() < self.unresponsive_pause)
             {
                 continue;
             }
             let outcome = self.request(&endpoint.url, path, bytes_left).await;
             monitor.count(RegistryOutcome::of(&outcome));
             let has_failed = outcome.as_ref().is_err_and(Failure::may_pass);
-            endpoint.set_unresponsive(has_failed);
+            *endpoint.unresponsive_since.lock() = has_failed.then(Instant::now);
             match outcome {
-                Err(failure) if has_failed || matches!(failure, Failure::Unknown(_)) => {
-                    if offset == 0 || rank(&failure) > rank(&worst) {
+                Err(failure) if has_failed || failure.kind == FailureKind::Unknown => {
+                    if offset == 0 || failure.kind > worst.kind {
                         worst = failure;
                     }
                 }
@@ -117,12 +120,12 @@ impl Client {
     ) -> Result<Schema, Failure> {
         let (status, body) = self.get(url, path, *bytes_left).await?;
         match interpret(status, &body) {
-            Verdict::Schema(schema) => {
+            Some(Ok(schema)) => {
                 *bytes_left -= body.bytes.len();
                 Ok(schema)
             }
-            Verdict::Failure(failure) => Err(self.at(url, failure)),
-            Verdict::NotFound => Err(self.at(url, self.not_found(url).await)),
+            Some(Err(failure)) => Err(at(url, failure)),
+            None => Err(at(url, self.not_found(url).await)),
         }
     }
 
@@ -131,13 +134,14 @@ impl Client {
     async fn not_found(&self, url: &Url) -> Failure {
         let path = ["schemas".into(), "types".into()];
         match self.get(url, &path, SCHEMA_BYTES_MAX).await {
-            Ok((200, _)) => Failure::Unknown("the registry has no such schema".into()),
-            Ok((404, _)) => Failure::Refused(
+            Ok((200, _)) => FailureKind::Unknown.because("the registry has no such schema"),
+            Ok((404, _)) => FailureKind::Refused.because(
                 "found no schema registry at this path; check registry.urls (Apicurio's path ends \
-                 in /apis/ccompat/v7)"
-                    .into(),
+                 in /apis/ccompat/v7)",
             ),
-            Ok((status, _)) => Failure::Outage(format!("responded with status {status}")),
+            Ok((status, _)) => {
+                FailureKind::Outage.because(format!("responded with status {status}"))
+            }
             Err(failure) => failure,
         }
     }
@@ -160,21 +164,10 @@ impl Client {
             Some(Login::Bearer(token)) => request = request.bearer_auth(token.expose()),
             None => {}
         }
-        let no_response = |error| self.at(url, Failure::NoResponse(self.describe(error)));
+        let no_response = |error| at(url, FailureKind::NoResponse.because(self.describe(error)));
         let response = request.send().await.map_err(no_response)?;
         let status = response.status().as_u16();
         Ok((status, read(response, bytes_max).await.map_err(no_response)?))
-    }
-
-    /// Adds the URL to the message: there may be several.
-    fn at(&self, url: &Url, failure: Failure) -> Failure {
-        match failure {
-            Failure::Refused(reason) => Failure::Refused(format!("{url}: {reason}")),
-            Failure::Outage(reason) => Failure::Outage(format!("{url}: {reason}")),
-            Failure::NoResponse(reason) => Failure::NoResponse(format!("{url}: {reason}")),
-            // About the schema, whichever URL returned it.
-            other => other,
-        }
     }
 
     /// Returns the error with its causes, which have the details.
@@ -193,30 +186,12 @@ impl Client {
     }
 }
 
-impl Endpoint {
-    fn new(url: Url) -> Self {
-        Self { url, unresponsive_since: Mutex::new(None) }
-    }
-
-    fn is_unresponsive(&self, pause: Duration) -> bool {
-        let since = self.unresponsive_since.lock();
-        since.is_some_and(|since| since.elapsed() < pause)
-    }
-
-    fn set_unresponsive(&self, is_unresponsive: bool) {
-        let mut since = self.unresponsive_since.lock();
-        *since = is_unresponsive.then(Instant::now);
-    }
-}
-
-/// Ranks failures of several URLs; the highest is returned. A statement about the schema outranks failures of other
-/// URLs, and any response outranks none.
-fn rank(failure: &Failure) -> u8 {
-    match failure {
-        Failure::Unknown(_) | Failure::Bad(_) => 3,
-        Failure::Refused(_) => 2,
-        Failure::Outage(_) => 1,
-        Failure::NoResponse(_) => 0,
+/// Adds the URL to the reason, unless that is about the schema: there may be several URLs.
+fn at(url: &Url, failure: Failure) -> Failure {
+    if failure.may_pass() {
+        failure.kind.because(format!("{url}: {}", failure.reason))
+    } else {
+        failure
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::{HashSet, VecDeque};
 use super::client::{Client, SCHEMA_BYTES_MAX};
 use super::health::Monitor;
 use super::inline_references::inline;
-use super::response::{Failure, JSON_SCHEMA, Reference};
+use super::response::{Failure, FailureKind, JSON_SCHEMA, Reference};
 use super::schema_key::SchemaKey;
 
 /// Maximum number of other schemas that one may use, directly or not. Circular references end, because each schema is
@@ -14,9 +14,9 @@ const REFERENCES_MAX: usize = 100;
 
 /// Returns the schema as one self-contained text, or [`JSON_SCHEMA`].
 pub async fn fetch(client: &Client, key: SchemaKey, monitor: &Monitor) -> Result<String, Failure> {
-    let path = key
-        .path()
-        .ok_or_else(|| Failure::Unknown("no registry has this id: ids go to 2147483647".into()))?;
+    let path = key.path().ok_or_else(|| {
+        FailureKind::Unknown.because("no registry has this id: ids go to 2147483647")
+    })?;
     let mut bytes_left = SCHEMA_BYTES_MAX;
     let root = client.schema(&path, &mut bytes_left, monitor).await?;
     let mut pending = VecDeque::from(root.references);
@@ -32,7 +32,7 @@ pub async fn fetch(client: &Client, key: SchemaKey, monitor: &Monitor) -> Result
         }
         if seen.len() > REFERENCES_MAX {
             let reason = format!("the schema has more than {REFERENCES_MAX} references");
-            return Err(Failure::Bad(reason));
+            return Err(FailureKind::Bad.because(reason));
         }
         let path = path_of(&subject, version)?;
         let schema = client
@@ -40,31 +40,32 @@ pub async fn fetch(client: &Client, key: SchemaKey, monitor: &Monitor) -> Result
             .await
             .map_err(|failure| of_reference(failure, &subject, version))?;
         if schema.text == JSON_SCHEMA {
-            let failure = Failure::Bad("it is a JSON Schema".into());
+            let failure = FailureKind::Bad.because("it is a JSON Schema");
             return Err(of_reference(failure, &subject, version));
         }
         pending.extend(schema.references);
         texts.push(schema.text);
     }
-    inline(&root.text, &texts).map_err(Failure::Bad)
+    inline(&root.text, &texts).map_err(|reason| FailureKind::Bad.because(reason))
 }
 
 /// Returns the path of a referenced schema. A subject may have any name, but `.` and `..` cannot be in a URL.
 fn path_of(subject: &str, version: i64) -> Result<[String; 4], Failure> {
     if matches!(subject, "" | "." | "..") {
-        return Err(Failure::Bad(format!(
-            "the schema refers to the subject {subject:?}, which cannot be fetched"
-        )));
+        let reason =
+            format!("the schema refers to the subject {subject:?}, which cannot be fetched");
+        return Err(FailureKind::Bad.because(reason));
     }
     Ok(["subjects".into(), subject.into(), "versions".into(), version.to_string()])
 }
 
 /// Turns a final failure of a reference into one of the schema that refers to it.
 fn of_reference(failure: Failure, subject: &str, version: i64) -> Failure {
-    match failure {
-        Failure::Unknown(reason) | Failure::Bad(reason) => Failure::Bad(format!(
-            "the schema refers to version {version} of the subject {subject:?}: {reason}"
-        )),
-        other => other,
+    if failure.may_pass() {
+        return failure;
     }
+    let reason = failure.reason;
+    FailureKind::Bad.because(format!(
+        "the schema refers to version {version} of the subject {subject:?}: {reason}"
+    ))
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use metrics::{Counter, Gauge, counter, gauge};
 use parking_lot::Mutex;
 
-use super::response::{Failure, Schema};
+use super::response::{Failure, FailureKind, Schema};
 
 config::describe_metrics! {
     /// Requests to the schema registry, by outcome.
@@ -36,12 +36,12 @@ attribution::named! {
 
 impl RegistryOutcome {
     pub(super) fn of(outcome: &Result<Schema, Failure>) -> Self {
-        match outcome {
+        match outcome.as_ref().map_err(|failure| failure.kind) {
             Ok(_) => Self::Found,
-            Err(Failure::Unknown(_)) => Self::Unknown,
-            Err(Failure::Bad(_)) => Self::Unusable,
-            Err(Failure::Refused(_)) => Self::Refused,
-            Err(Failure::Outage(_) | Failure::NoResponse(_)) => Self::Failed,
+            Err(FailureKind::Unknown) => Self::Unknown,
+            Err(FailureKind::Bad) => Self::Unusable,
+            Err(FailureKind::Refused) => Self::Refused,
+            Err(FailureKind::Outage | FailureKind::NoResponse) => Self::Failed,
         }
     }
 }
@@ -127,7 +127,7 @@ impl Monitor {
         let now = Some(Instant::now());
         match failure.filter(|failure| failure.may_pass()) {
             None => last.answer = now,
-            Some(Failure::Outage(_)) => last.failure = now,
+            Some(failure) if failure.kind == FailureKind::Outage => last.failure = now,
             Some(_) => (last.failure, last.general_failure) = (now, now),
         }
         self.up.set(f64::from(u8::from(last.is_answering(self.result_validity))));

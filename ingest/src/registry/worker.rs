@@ -11,7 +11,7 @@ use super::client::Client;
 use super::disk::DiskCache;
 use super::fetch::fetch;
 use super::rate_limit::RateLimit;
-use super::response::Failure;
+use super::response::{Failure, FailureKind};
 use super::schema_key::SchemaKey;
 use super::{Shared, Unusable, UnusableKind};
 use crate::kafka::retry::{Throttle, backoff};
@@ -62,10 +62,12 @@ impl<T: Send + Sync + 'static> Worker<T> {
         };
         let settled = match outcome {
             Ok(schema) => Some(Ok(schema)),
-            Err(Failure::Unknown(reason)) => unusable(UnusableKind::Unknown, reason),
-            Err(Failure::Bad(reason)) => unusable(UnusableKind::Bad, reason),
-            // No result: the next lookup fetches it again.
-            Err(Failure::Refused(_) | Failure::Outage(_) | Failure::NoResponse(_)) => None,
+            Err(Failure { kind, reason }) => match kind {
+                FailureKind::Unknown => unusable(UnusableKind::Unknown, reason),
+                FailureKind::Bad => unusable(UnusableKind::Bad, reason),
+                // No result: the next lookup fetches it again.
+                FailureKind::Refused | FailureKind::Outage | FailureKind::NoResponse => None,
+            },
         };
         self.shared.settle(key, settled, Instant::now());
     }
@@ -83,7 +85,7 @@ impl<T: Send + Sync + 'static> Worker<T> {
         let fetched = fetch(&self.client, key, monitor).await;
         drop(permit);
         let text = fetched?;
-        let schema = (self.compile)(&text).map_err(Failure::Bad)?;
+        let schema = (self.compile)(&text).map_err(|reason| FailureKind::Bad.because(reason))?;
         self.disk.write(key, &text);
         Ok(Arc::new(schema))
     }
@@ -102,23 +104,23 @@ impl<T: Send + Sync + 'static> Worker<T> {
         }
     }
 
-    fn log(&self, failure: &Failure) {
-        match failure {
-            Failure::Refused(reason) => self.refusals.warn(|| {
+    fn log(&self, Failure { kind, reason }: &Failure) {
+        match kind {
+            FailureKind::Refused => self.refusals.warn(|| {
                 tracing::error!(
                     reason,
                     "the schema registry rejects requests, check [registry]; records \
                     whose schema is not cached are waiting"
                 );
             }),
-            Failure::Outage(reason) | Failure::NoResponse(reason) => self.outages.warn(|| {
+            FailureKind::Outage | FailureKind::NoResponse => self.outages.warn(|| {
                 tracing::warn!(
                     reason,
                     "the schema registry does not answer; records whose schema is \
                     not cached are waiting"
                 );
             }),
-            Failure::Unknown(_) | Failure::Bad(_) => {}
+            FailureKind::Unknown | FailureKind::Bad => {}
         }
     }
 }

@@ -31,7 +31,7 @@ pub fn poll_rebalance(
     commits: &mut Commits,
     context: &Context,
 ) -> Result<(), IngestError> {
-    while let Some(change) = client.consumer.context().take_rebalance(&client.names) {
+    while let Some(change) = client.consumer.context().take_rebalance() {
         match change {
             Rebalance::Assigned(partitions) => {
                 on_assign(partitions, client, read, context)?;

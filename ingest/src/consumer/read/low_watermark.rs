@@ -65,13 +65,9 @@ impl LowWatermark {
     /// Records that a partition is consumed up to `next_offset`.
     pub fn reach(&mut self, topic: TopicKind, partition: i32, next_offset: i64) {
         let Some(partition) = self.partitions.get_mut(&(topic, partition)) else { return };
-        partition.end.take_if(|(end, newest)| {
-            let is_reached = next_offset >= *end;
-            if is_reached {
-                partition.until = partition.until.max(Some(*newest));
-            }
-            is_reached
-        });
+        if let Some((_, newest)) = partition.end.take_if(|(end, _)| next_offset >= *end) {
+            partition.until = partition.until.max(Some(newest));
+        }
     }
 
     /// Returns the watermark of each partition for which it is known.

@@ -35,6 +35,7 @@ fn is_refusal(code: RDKafkaErrorCode, reason: &str) -> bool {
 /// State that the callbacks leave for the consumer's thread. librdkafka calls them while that thread polls.
 #[derive(Default)]
 pub struct Callbacks {
+    names: TopicNames,
     statistics: Mutex<Option<Statistics>>,
     errors: Throttle,
     refusals: Throttle,
@@ -42,7 +43,7 @@ pub struct Callbacks {
     commits: AtomicU64,
     has_logged_failure: AtomicBool,
     commit_failed: AtomicBool,
-    rebalances: Mutex<VecDeque<RawRebalance>>,
+    rebalances: Mutex<VecDeque<Rebalance>>,
     has_changed: AtomicBool,
     is_closing: AtomicBool,
 }
@@ -56,13 +57,11 @@ pub enum Rebalance {
     Revoked { is_lost: bool },
 }
 
-/// A rebalance as librdkafka reports it.
-enum RawRebalance {
-    Assigned(TopicPartitionList),
-    Revoked { is_lost: bool },
-}
-
 impl Callbacks {
+    pub fn new(names: TopicNames) -> Self {
+        Self { names, ..Self::default() }
+    }
+
     /// Returns the newest statistics, once.
     pub fn take_statistics(&self) -> Option<Statistics> {
         self.statistics.lock().take()
@@ -71,10 +70,6 @@ impl Callbacks {
     /// Returns why a broker refused the connection, in librdkafka's words, until one accepts it.
     pub fn refusal(&self) -> Option<String> {
         self.refusal.lock().clone()
-    }
-
-    fn set_refusal(&self, refusal: Option<String>) {
-        *self.refusal.lock() = refusal;
     }
 
     /// Returns the number of offset commits that the broker answered.
@@ -93,14 +88,11 @@ impl Callbacks {
     }
 
     /// Returns the next rebalance, once. The group waits until it is applied, and nothing is read until then.
-    pub fn take_rebalance(&self, names: &TopicNames) -> Option<Rebalance> {
+    pub fn take_rebalance(&self) -> Option<Rebalance> {
         let mut rebalances = self.rebalances.lock();
         let rebalance = rebalances.pop_front();
         self.has_changed.store(!rebalances.is_empty(), Ordering::Relaxed);
-        Some(match rebalance? {
-            RawRebalance::Assigned(list) => Rebalance::Assigned(Partitions::of_list(names, &list)),
-            RawRebalance::Revoked { is_lost } => Rebalance::Revoked { is_lost },
-        })
+        rebalance
     }
 
     /// Unassigns revoked partitions at once from now on, because nothing takes rebalances any more.
@@ -129,7 +121,7 @@ impl ClientContext for Callbacks {
         match Statistics::parse(statistics) {
             Ok(parsed) => {
                 if parsed.is_connected() {
-                    self.set_refusal(None);
+                    *self.refusal.lock() = None;
                 }
                 let mut newest = self.statistics.lock();
                 *newest = Some(parsed);
@@ -144,7 +136,7 @@ impl ClientContext for Callbacks {
             return;
         }
         if error.rdkafka_error_code().is_some_and(|code| is_refusal(code, reason)) {
-            self.set_refusal(Some(reason.to_owned()));
+            *self.refusal.lock() = Some(reason.to_owned());
             return self.refusals.warn(|| {
                 tracing::warn!(reason, "kafka refuses the connection: {REFUSAL_HELP}");
             });
@@ -169,12 +161,12 @@ impl ConsumerContext for Callbacks {
         }
         self.rebalances.lock().push_back(match event {
             RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => {
-                RawRebalance::Assigned(list.clone())
+                Rebalance::Assigned(Partitions::of_list(&self.names, list))
             }
             RDKafkaRespErr::RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS => {
-                RawRebalance::Revoked { is_lost: consumer.assignment_lost() }
+                Rebalance::Revoked { is_lost: consumer.assignment_lost() }
             }
-            _ => RawRebalance::Revoked { is_lost: true },
+            _ => Rebalance::Revoked { is_lost: true },
         });
         self.has_changed.store(true, Ordering::Relaxed);
     }

@@ -14,6 +14,7 @@ use rdkafka::error::KafkaResult;
 use rdkafka::message::BorrowedMessage;
 
 use super::error::IngestError;
+use super::topics::TopicNames;
 use crate::timing::Timing;
 use callbacks::Callbacks;
 pub use callbacks::{LogOnly, log};
@@ -44,9 +45,12 @@ const ALIASES: [(&str, &str); 4] = [
 ];
 
 pub fn consumer(kafka: &Kafka, timing: Timing) -> Result<Consumer, IngestError> {
-    consumer_config(kafka, timing)
-        .create_with_context(Callbacks::default())
-        .map_err(IngestError::of_client)
+    create(kafka, &consumer_config(kafka, timing))
+}
+
+fn create(kafka: &Kafka, client: &ClientConfig) -> Result<Consumer, IngestError> {
+    let callbacks = Callbacks::new(TopicNames::new(&kafka.topics));
+    client.create_with_context(callbacks).map_err(IngestError::of_client)
 }
 
 /// Creates a consumer that is a group member. The range assignor gives each member the same partition numbers of all
@@ -58,7 +62,7 @@ pub fn member(kafka: &Kafka, timing: Timing) -> Result<Consumer, IngestError> {
     client
         .set("partition.assignment.strategy", "range")
         .set("topic.metadata.refresh.interval.ms", refresh_ms.to_string());
-    client.create_with_context(Callbacks::default()).map_err(IngestError::of_client)
+    create(kafka, &client)
 }
 
 /// Returns the next record or error, and waits for it by the monotonic clock: librdkafka itself waits by the wall
@@ -169,7 +173,7 @@ fn create_reader(kafka: &Kafka, isolation: &str) -> Result<Consumer, IngestError
     forced.into_iter().for_each(|(key, value)| {
         client.set(key, value);
     });
-    client.create_with_context(Callbacks::default()).map_err(IngestError::of_client)
+    create(kafka, &client)
 }
 
 /// Describes a transactional producer. Kafka fences all earlier producers with the same id.
