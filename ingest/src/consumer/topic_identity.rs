@@ -183,7 +183,13 @@ fn check_topic(
             Ok(message) if message.topic() == topic => {
                 let partition = message.partition();
                 if let Some(record) = expected.remove(&partition) {
-                    let state = compare(record, message.offset(), || digest(&message));
+                    let state = if message.offset() != record.offset {
+                        RecordState::Gone
+                    } else if digest(&message) == record.digest {
+                        RecordState::Unchanged
+                    } else {
+                        RecordState::Changed
+                    };
                     report(partition, record, state);
                 }
             }
@@ -197,14 +203,4 @@ fn check_topic(
         }
     }
     consumer.unassign()
-}
-
-fn compare(record: RecordFingerprint, offset: i64, digest: impl FnOnce() -> u64) -> RecordState {
-    if offset != record.offset {
-        RecordState::Gone
-    } else if digest() == record.digest {
-        RecordState::Unchanged
-    } else {
-        RecordState::Changed
-    }
 }

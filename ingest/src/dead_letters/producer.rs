@@ -158,12 +158,12 @@ impl DeadLetters {
             let mut is_idle = true;
             for report in self.reports.try_iter() {
                 is_idle = false;
-                if report.letter.delivery != delivery {
+                if report.delivery != delivery {
                     continue;
                 }
                 in_flight -= 1;
                 if let Some(error) = report.error {
-                    unsent.push_back(report.letter.index);
+                    unsent.push_back(report.index);
                     failure = Some(error);
                 }
             }
@@ -191,14 +191,9 @@ impl DeadLetters {
     /// Warns that the letters are not acknowledged. librdkafka itself reports a deleted topic only after half a minute.
     pub fn warn_unacknowledged(&self, consumer: &Consumer, letters: &[DeadLetter]) {
         self.warnings.warn(|| {
-            let is_used =
-                |topic: &TopicKind| letters.iter().any(|letter| letter.topic == *topic);
-            let names =
-                TopicKind::ALL.into_iter().filter(is_used).map(|topic| self.topics.of(topic));
-            let is_missing = |name: &&String| {
-                matches!(assignment::partition_count(consumer, name), Ok(None))
-            };
-            match names.clone().find(is_missing) {
+            let is_missing =
+                |name: &&String| matches!(assignment::partition_count(consumer, name), Ok(None));
+            match self.topics_of(letters).find(is_missing) {
                 Some(topic) => tracing::warn!(
                     topic,
                     "dead letters are not acknowledged, reading waits: the topic does not exist: create \
@@ -215,16 +210,18 @@ impl DeadLetters {
     /// Refreshes the metadata of the letters' topics: librdkafka may have seen one without a leader and would not look
     /// again for minutes.
     fn refresh_metadata(&self, letters: &[DeadLetter]) {
-        for topic in TopicKind::ALL {
-            if letters.iter().any(|letter| letter.topic == topic) {
-                let name = self.topics.of(topic);
-                if let Err(error) =
-                    self.producer.client().fetch_metadata(Some(name), METADATA_TIMEOUT)
-                {
-                    tracing::debug!(name, %error, "the topic's metadata cannot be fetched");
-                }
+        for name in self.topics_of(letters) {
+            let outcome = self.producer.client().fetch_metadata(Some(name), METADATA_TIMEOUT);
+            if let Err(error) = outcome {
+                tracing::debug!(name, %error, "the topic's metadata cannot be fetched");
             }
         }
+    }
+
+    /// Returns the dead-letter topics of these letters.
+    fn topics_of(&self, letters: &[DeadLetter]) -> impl Iterator<Item = &String> {
+        let is_used = |topic: &TopicKind| letters.iter().any(|letter| letter.topic == *topic);
+        TopicKind::ALL.into_iter().filter(is_used).map(|topic| self.topics.of(topic))
     }
 
     /// Queues letters until the client's queue is full. Returns the number of letters in flight.
@@ -243,7 +240,7 @@ impl DeadLetters {
                 key: letter.key.as_deref(),
                 timestamp: None,
                 headers: Some(letter.headers.clone()),
-                delivery_opaque: Box::new(Letter { delivery: self.deliveries.get(), index }),
+                delivery_opaque: Box::new((self.deliveries.get(), index)),
             };
             match self.producer.send(record) {
                 Ok(()) => {
@@ -278,17 +275,11 @@ fn probable_cause(error: &KafkaError) -> &'static str {
     }
 }
 
-/// Identifies a produced letter.
-#[derive(Debug, Clone, Copy)]
-struct Letter {
+/// The delivery report of a letter.
+struct Report {
     delivery: u64,
     /// Index among the letters of the delivery.
     index: usize,
-}
-
-/// The delivery report of a letter.
-struct Report {
-    letter: Letter,
     error: Option<KafkaError>,
 }
 
@@ -307,11 +298,13 @@ impl ClientContext for Reporter {
 }
 
 impl ProducerContext for Reporter {
-    type DeliveryOpaque = Box<Letter>;
+    /// The delivery and the index of the letter.
+    type DeliveryOpaque = Box<(u64, usize)>;
 
-    fn delivery(&self, result: &DeliveryResult<'_>, letter: Box<Letter>) {
+    fn delivery(&self, result: &DeliveryResult<'_>, letter: Self::DeliveryOpaque) {
         let error = result.as_ref().err().map(|(error, _)| error.clone());
+        let (delivery, index) = *letter;
         // The receiver is gone only while the producer is being dropped.
-        let _ = self.reports.send(Report { letter: *letter, error });
+        let _ = self.reports.send(Report { delivery, index, error });
     }
 }

@@ -28,10 +28,10 @@ pub enum Decoded {
 
 /// Decodes records of the configured topics.
 pub struct Decoder {
-    policy: Arc<Policy>,
+    pub policy: Arc<Policy>,
     schema_timeout: Duration,
     formats: PerTopic<TopicFormat>,
-    registry: Option<Registry<WriterSchema>>,
+    pub registry: Option<Registry<WriterSchema>>,
     /// The schemas used last. Most topics have a single schema.
     recent: Vec<(SchemaKey, Arc<WriterSchema>)>,
 }
@@ -81,14 +81,6 @@ impl Decoder {
             registry: registry.transpose()?,
             recent: Vec::new(),
         })
-    }
-
-    pub fn policy(&self) -> &Policy {
-        &self.policy
-    }
-
-    pub fn registry(&self) -> Option<&Registry<WriterSchema>> {
-        self.registry.as_ref()
     }
 
     /// Decodes a value. `header` is the value of the header [`decode::framing::HEADER`]. Without a topic, the format is
@@ -207,19 +199,12 @@ pub fn check(config: &Config) -> Result<(), IngestError> {
 
 fn formats(config: &Config) -> Result<PerTopic<TopicFormat>, IngestError> {
     let settings = &config.kafka.formats;
-    let mut formats = PerTopic::from_fn(|_| TopicFormat::Auto);
-    for topic in TopicKind::ALL {
-        let (setting, format) = match topic {
-            TopicKind::Clicks => ("clicks", &settings.clicks),
-            TopicKind::Activations => ("activations", &settings.activations),
-            TopicKind::Effects => ("effects", &settings.effects),
-        };
-        if *format == Format::Avro && config.registry.is_none() {
-            return Err(IngestError::NoRegistry { setting });
-        }
-        *formats.of_mut(topic) = topic_format(setting, format)?;
-    }
-    Ok(formats)
+    let has_registry = config.registry.is_some();
+    Ok(PerTopic([
+        topic_format("clicks", &settings.clicks, has_registry)?,
+        topic_format("activations", &settings.activations, has_registry)?,
+        topic_format("effects", &settings.effects, has_registry)?,
+    ]))
 }
 
 fn done(decoded: Result<Fact, DecodeError>) -> Decoded {
@@ -235,11 +220,16 @@ fn missing_schema_key() -> DecodeError {
     DecodeError::new(ErrorCode::NotAvro, message)
 }
 
-fn topic_format(setting: &'static str, format: &Format) -> Result<TopicFormat, IngestError> {
+fn topic_format(
+    setting: &'static str,
+    format: &Format,
+    has_registry: bool,
+) -> Result<TopicFormat, IngestError> {
     Ok(match format {
         Format::Auto => TopicFormat::Auto,
         Format::Json => TopicFormat::Json,
-        Format::Avro => TopicFormat::Avro,
+        Format::Avro if has_registry => TopicFormat::Avro,
+        Format::Avro => return Err(IngestError::NoRegistry { setting }),
         Format::AvroOf(path) => {
             let refuse = |problem| {
                 let path = path.to_owned();

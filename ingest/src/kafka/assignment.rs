@@ -131,12 +131,10 @@ pub fn check(
             let partitions = partitions.count(topic);
             return Err(IngestError::PartitionGone { topic: name, partition, wanted, partitions });
         }
-        match watermarks.get(&(topic, partition)) {
-            Some(Watermarks { low, high }) if !(*low..=*high).contains(&wanted) => {
-                let (low, high) = (*low, *high);
-                return Err(IngestError::OutOfRange { topic: name, partition, wanted, low, high });
-            }
-            _ => {}
+        if let Some(Watermarks { low, high }) = watermarks.get(&(topic, partition)).copied()
+            && !(low..=high).contains(&wanted)
+        {
+            return Err(IngestError::OutOfRange { topic: name, partition, wanted, low, high });
         }
     }
     Ok(())

@@ -95,20 +95,16 @@ impl TopicScan {
                 None => handle(ScanEvent::Idle, self.progress)?,
                 Some(Ok(message)) => {
                     failing_since = None;
-                    let (partition, offset) = (message.partition(), message.offset());
+                    let (partition, next) = (message.partition(), message.offset() + 1);
                     let Some(range) = self.ranges.get_mut(&partition) else { continue };
-                    let is_within = !self.has_end || offset < range.end;
-                    if is_within {
-                        self.progress.read += (offset + 1).abs_diff(range.next);
-                        range.next = offset + 1;
+                    let end = if self.has_end { range.end } else { i64::MAX };
+                    let mut flow = ControlFlow::Continue(());
+                    if next <= end {
+                        self.progress.read += next.abs_diff(range.next);
+                        range.next = next;
+                        flow = handle(ScanEvent::Record(&message), self.progress)?;
                     }
-                    let is_last = self.has_end && offset + 1 >= range.end;
-                    let flow = if is_within {
-                        handle(ScanEvent::Record(&message), self.progress)?
-                    } else {
-                        ControlFlow::Continue(())
-                    };
-                    if is_last {
+                    if next >= end {
                         self.finish_partition(partition);
                     }
                     flow

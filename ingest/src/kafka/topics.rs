@@ -25,7 +25,7 @@ impl TopicKind {
 
 /// One value for each topic, in the order of [`TopicKind::ALL`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PerTopic<T>([T; 3]);
+pub struct PerTopic<T>(pub [T; 3]);
 
 /// The topics' names.
 pub type TopicNames = PerTopic<Arc<str>>;
@@ -52,11 +52,7 @@ impl TopicNames {
     }
 
     pub fn new(topics: &config::Topics) -> Self {
-        Self::from_fn(|topic| match topic {
-            TopicKind::Clicks => topics.clicks.clone(),
-            TopicKind::Activations => topics.activations.clone(),
-            TopicKind::Effects => topics.effects.clone(),
-        })
+        Self([&topics.clicks, &topics.activations, &topics.effects].map(Arc::clone))
     }
 
     pub fn kind(&self, name: &str) -> Option<TopicKind> {

@@ -175,15 +175,10 @@ impl Health {
         *self.reported_at.lock() = Some(Instant::now());
     }
 
-    /// Sets the broker times up to which partitions are read.
-    pub(crate) fn set_read_until(
-        &self,
-        until: impl Iterator<Item = ((TopicKind, i32), EventTime)>,
-    ) {
-        for (partition, until) in until {
-            let mut partition = self.partitions.entry(partition).or_default();
-            partition.until_ms = partition.until_ms.max(until.millis());
-        }
+    /// Sets the broker time up to which a partition is read.
+    pub(crate) fn set_read_until(&self, topic: TopicKind, partition: i32, until: EventTime) {
+        let mut partition = self.partitions.entry((topic, partition)).or_default();
+        partition.until_ms = partition.until_ms.max(until.millis());
     }
 
     /// Records that everything received before `until_ms` is committed once everything before `next_offset` is.
@@ -258,8 +253,8 @@ mod tests {
         health.set_watermarks(TopicKind::Effects, 0, Watermarks { low: 0, high: 9 });
         assert_eq!(lag_ms(10_000), 0, "nothing is known");
         assert_eq!(lag_ms(11_000), 1_000, "and nothing was read since");
-        let read = [((TopicKind::Clicks, 0), at(10_500)), ((TopicKind::Clicks, 1), at(7_000))];
-        health.set_read_until(read.into_iter());
+        health.set_read_until(TopicKind::Clicks, 0, at(10_500));
+        health.set_read_until(TopicKind::Clicks, 1, at(7_000));
         assert_eq!(lag_ms(12_000), 1_500);
         let mut committed = Offsets::default();
         committed.set(TopicKind::Clicks, 0, 5);

@@ -211,7 +211,7 @@ mod tests {
         health.set_assigned(true);
         health.set_watermarks(TopicKind::Activations, 0, Watermarks { low: 0, high });
         let until = EventTime::from_millis(NOW_MS - 60_000).expect("a time in range");
-        health.set_read_until([((TopicKind::Activations, 0), until)].into_iter());
+        health.set_read_until(TopicKind::Activations, 0, until);
         let later = Timestamp::from_millisecond(NOW_MS + 1_000).expect("a time in range");
         let scrape = recorded(|metrics| {
             metrics.committed(&intake(), None, now());

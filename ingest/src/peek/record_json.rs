@@ -53,7 +53,7 @@ pub fn line(record: &Record<'_>, view: &mut View) -> String {
         }
         Some(Decoded { schema, fact, error }) => {
             line.schema = Some(schema.as_deref());
-            line.event = Some(fact.as_ref().map(|fact| Event::new(fact, view.decoder.policy())));
+            line.event = Some(fact.as_ref().map(|fact| Event::new(fact, &view.decoder.policy)));
             line.error = error.as_ref().map(Problem::from);
             line.value = error.as_ref().map(|_| record.value.map(Bytes));
         }

@@ -66,5 +66,6 @@ mod tests {
         assert_eq!(GUID.to_string(), "guid 0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0");
         assert_eq!(GUID.file_name(), "guid-0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0");
         assert_eq!(SchemaKey::Id(u32::MAX).file_name(), "id-4294967295");
+        assert!(SchemaKey::Id(2_147_483_647).path().is_some());
     }
 }

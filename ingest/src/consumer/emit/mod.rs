@@ -114,8 +114,8 @@ impl Output {
 
 /// Records how far each partition is complete once the batch is committed.
 fn await_commits(read: &ReadState, health: &Health) {
-    health.set_read_until(read.router.low_watermark.of_partitions());
     for ((topic, partition), until) in read.router.low_watermark.of_partitions() {
+        health.set_read_until(topic, partition, until);
         if let Some(next_offset) = read.offsets.next(topic, partition) {
             health.await_commit(topic, partition, next_offset, until.millis());
         }

@@ -138,7 +138,7 @@ impl ReadState {
 
     /// Resumes the partitions whose schema is known by now. Returns true if there are any.
     pub fn resume(&mut self, health: &Health) -> bool {
-        let Some(registry) = self.router.decoder.registry() else { return false };
+        let Some(registry) = &self.router.decoder.registry else { return false };
         health.set_registry_down(registry.health().is_blocking());
         self.paused.resume(|key| !matches!(registry.look_up(key), Lookup::Waiting))
     }

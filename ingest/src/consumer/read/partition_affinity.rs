@@ -93,17 +93,6 @@ impl PartitionAffinity {
 }
 
 impl AppPartition {
-    fn new(partition: i32, broker_ms: i64) -> Self {
-        Self {
-            partition,
-            first_ms: broker_ms,
-            last_ms: broker_ms,
-            records: 0,
-            unreported: PerTopic::default(),
-            key: Key::App,
-        }
-    }
-
     fn count(&mut self, topic: TopicKind, broker_ms: i64, key: Key) {
         self.key = key;
         self.first_ms = self.first_ms.min(broker_ms);
@@ -125,7 +114,9 @@ fn find_or_add(partitions: &mut Vec<AppPartition>, partition: i32, broker_ms: i6
         return index;
     }
     if partitions.len() < PARTITIONS_PER_APP_MAX {
-        partitions.push(AppPartition::new(partition, broker_ms));
+        let (first_ms, last_ms, key) = (broker_ms, broker_ms, Key::App);
+        let (records, unreported) = Default::default();
+        partitions.push(AppPartition { partition, first_ms, last_ms, records, unreported, key });
         return partitions.len() - 1;
     }
     // The counts are kept, so that a partition with many records can outgrow those with few.

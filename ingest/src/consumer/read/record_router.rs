@@ -126,7 +126,7 @@ impl RecordRouter {
     fn check_affinity(&mut self, message: &BorrowedMessage<'_>, source: Source, fact: &Fact) {
         let Some(broker_ms) = message.timestamp().to_millis() else { return };
         let (pid, Source { topic, partition, .. }) = (fact.pid(), source);
-        let app = || self.decoder.policy().app(pid).map_or("", |app| &*app.key);
+        let app = || self.decoder.policy.app(pid).map_or("", |app| &*app.key);
         let key = Key::of(message.key(), app());
         let mismatch = self.affinity.observe(pid, topic, partition, broker_ms, key);
         let Some(mismatch) = mismatch else { return };

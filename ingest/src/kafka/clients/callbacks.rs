@@ -118,7 +118,7 @@ impl ClientContext for Callbacks {
     }
 
     fn stats_raw(&self, statistics: &[u8]) {
-        match Statistics::parse(statistics) {
+        match serde_json::from_slice::<Statistics>(statistics) {
             Ok(parsed) => {
                 if parsed.is_connected() {
                     *self.refusal.lock() = None;

@@ -40,10 +40,6 @@ pub struct Partition {
 }
 
 impl Statistics {
-    pub fn parse(json: &[u8]) -> serde_json::Result<Self> {
-        serde_json::from_slice(json)
-    }
-
     /// Returns true if any broker answers.
     pub fn is_connected(&self) -> bool {
         let answers = |idle_us: i64| (0..SILENT_AFTER_US).contains(&idle_us);
@@ -135,7 +131,7 @@ mod tests {
             br#"{"name":"x","brokers":{"b:1/1":{"state":"UP","rxidle":9,"nodeid":1}},"topics":{
             "t":{"topic":"t","partitions":{"0":{"next_offset":3,"lo_offset":1,"hi_offset":4,
             "ls_offset":4,"fetchq_cnt":1,"fetch_state":"active"}}}}}"#;
-        let statistics = Statistics::parse(json).expect("valid statistics");
+        let statistics: Statistics = serde_json::from_slice(json).expect("valid statistics");
         assert!(statistics.is_connected());
         let partitions: Vec<_> = statistics.partitions().collect();
         assert!(matches!(partitions[..], [("t", 0, Partition { lo_offset: 1, .. })]));

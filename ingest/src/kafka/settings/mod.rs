@@ -2,8 +2,6 @@
 
 mod names;
 
-use std::fmt;
-
 use config::nearest::nearest;
 use config::{ClientSetting, Kafka};
 use rdkafka::ClientContext;
@@ -19,16 +17,9 @@ use super::clients;
 const REPLACED_SECRET_MIN: usize = 6;
 
 /// Rejected settings, a line each.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.join("\n"))]
 pub struct SettingErrors(Vec<String>);
-
-impl std::error::Error for SettingErrors {}
-
-impl fmt::Display for SettingErrors {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.0.join("\n"))
-    }
-}
 
 /// Checks that librdkafka knows each setting and accepts its value, and then all of them together: that files exist,
 /// and that settings which depend on each other are complete.

@@ -68,7 +68,8 @@ impl<'a> Definitions<'a> {
             Some(_) => return Ok(()),
             None => self.0.insert(full_name, object),
         };
-        fields(object)
+        let fields = object.get("fields").and_then(Value::as_array).into_iter().flatten();
+        fields
             .filter_map(|field| field.get("type"))
             .try_for_each(|schema| self.collect(schema, &namespace, depth + 1))
     }
@@ -163,7 +164,7 @@ impl Writer<'_> {
         // Before the fields, which may refer to this type.
         self.written.insert(full_name.to_owned());
         let namespace = namespace_of(full_name);
-        let mut written = without(object, &["fields"]);
+        let mut written = without(object, "fields");
         written.insert("name".into(), full_name[namespace.len()..].trim_start_matches('.').into());
         // Written even if empty: the enclosing type may have a namespace.
         written.insert("namespace".into(), namespace.into());
@@ -176,7 +177,7 @@ impl Writer<'_> {
 
     fn field(&mut self, field: &Value, namespace: &str, depth: usize) -> Result<Value, String> {
         let Value::Object(object) = field else { return Ok(field.clone()) };
-        let mut written = without(object, &["type"]);
+        let mut written = without(object, "type");
         if let Some(schema) = object.get("type") {
             written.insert("type".into(), self.schema(schema, namespace, depth + 1)?);
         }
@@ -207,19 +208,10 @@ fn check_depth(depth: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Copies the members except those of `keys`, which the caller rewrites.
-fn without(object: &Map<String, Value>, keys: &[&str]) -> Map<String, Value> {
-    let others = object.iter().filter(|(key, _)| !keys.contains(&key.as_str()));
+/// Copies the members except that of `name`, which the caller rewrites.
+fn without(object: &Map<String, Value>, name: &str) -> Map<String, Value> {
+    let others = object.iter().filter(|(key, _)| *key != name);
     others.map(|(key, value)| (key.clone(), value.clone())).collect()
-}
-
-fn fields(object: &Map<String, Value>) -> impl Iterator<Item = &Map<String, Value>> {
-    object
-        .get("fields")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_object)
 }
 
 /// Returns the full name of the type that the object defines, if any.
