@@ -54,7 +54,8 @@ pub struct Results {
 pub struct TopicIdentityChecker {
     requests: SyncSender<Request>,
     results: Receiver<Results>,
-    is_busy: bool,
+    /// True until the results of the running check are taken.
+    pub is_busy: bool,
 }
 
 impl TopicIdentityChecker {
@@ -101,10 +102,6 @@ impl TopicIdentityChecker {
         if !self.is_busy && (with_access || !records.is_empty()) {
             self.is_busy = self.requests.try_send(Request { records, with_access }).is_ok();
         }
-    }
-
-    pub fn is_busy(&self) -> bool {
-        self.is_busy
     }
 
     /// Waits up to `timeout` for the results of the running check; they are empty if there are none yet.

@@ -151,7 +151,7 @@ impl DeadLetters {
             let mut failure = None;
             config::crash_point!("letters-to-send");
             if Instant::now() >= retry_at {
-                (in_flight, failure) = self.send(letters, &mut unsent, in_flight)?;
+                failure = self.send(letters, &mut unsent, &mut in_flight);
             }
             config::crash_point!("letters-sent");
             self.producer.poll(Duration::ZERO);
@@ -224,13 +224,13 @@ impl DeadLetters {
         TopicKind::ALL.into_iter().filter(is_used).map(|topic| self.topics.of(topic))
     }
 
-    /// Queues letters until the client's queue is full. Returns the number of letters in flight.
+    /// Queues letters until the client's queue is full. Returns the error if one cannot be queued.
     fn send(
         &self,
         letters: &[DeadLetter],
         unsent: &mut VecDeque<usize>,
-        mut in_flight: usize,
-    ) -> Result<(usize, Option<KafkaError>), IngestError> {
+        in_flight: &mut usize,
+    ) -> Option<KafkaError> {
         while let Some(index) = unsent.front().copied() {
             let Some(letter) = letters.get(index) else { break };
             let record = BaseRecord {
@@ -245,17 +245,17 @@ impl DeadLetters {
             match self.producer.send(record) {
                 Ok(()) => {
                     unsent.pop_front();
-                    in_flight += 1;
+                    *in_flight += 1;
                 }
                 Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), _))
-                    if in_flight > 0 =>
+                    if *in_flight > 0 =>
                 {
                     break;
                 }
-                Err((error, _)) => return Ok((in_flight, Some(error))),
+                Err((error, _)) => return Some(error),
             }
         }
-        Ok((in_flight, None))
+        None
     }
 }
 

@@ -10,23 +10,15 @@ use serde_json::{Value, json};
 use super::event::FIELDS;
 use super::*;
 use crate::dead_letters::producer::header;
+use crate::fuzz::avro::TEXTS as AVRO_SCHEMAS;
 
 const ASYNCAPI: &str = include_str!("../../../schemas/asyncapi.yaml");
 
-/// The JSON and Avro schemas, in the order of [`TopicKind`].
-const SCHEMAS: [[&str; 2]; 3] = [
-    [
-        include_str!("../../../schemas/json/click.schema.json"),
-        include_str!("../../../schemas/avro/click.avsc"),
-    ],
-    [
-        include_str!("../../../schemas/json/activation.schema.json"),
-        include_str!("../../../schemas/avro/activation.avsc"),
-    ],
-    [
-        include_str!("../../../schemas/json/effect.schema.json"),
-        include_str!("../../../schemas/avro/effect.avsc"),
-    ],
+/// The JSON schemas, in the order of [`TopicKind`].
+const JSON_SCHEMAS: [&str; 3] = [
+    include_str!("../../../schemas/json/click.schema.json"),
+    include_str!("../../../schemas/json/activation.schema.json"),
+    include_str!("../../../schemas/json/effect.schema.json"),
 ];
 
 /// Checks whether the decoder reads a field: no field may be a boolean, so a boolean is accepted only if ignored.
@@ -46,7 +38,8 @@ fn is_read(topic: TopicKind, field: &str) -> bool {
 
 #[test]
 fn published_schemas_have_the_fields_that_are_read() {
-    for (topic, [json, avro]) in TopicKind::ALL.into_iter().zip(SCHEMAS) {
+    let schemas = JSON_SCHEMAS.into_iter().zip(AVRO_SCHEMAS);
+    for (topic, (json, avro)) in TopicKind::ALL.into_iter().zip(schemas) {
         let read: BTreeSet<String> =
             FIELDS.into_iter().filter(|field| is_read(topic, field)).map(str::to_owned).collect();
         let json: Value = serde_json::from_str(json).unwrap();

@@ -11,7 +11,8 @@ use crate::decode::event::EVENT_BYTES_MAX;
 use crate::decode::{self, DecodeError, ErrorCode, Schema};
 use crate::kafka::topics::TopicKind;
 
-const TEXTS: [&str; 3] = [
+/// The published schemas, in the order of [`TopicKind`].
+pub const TEXTS: [&str; 3] = [
     include_str!("../../../schemas/avro/click.avsc"),
     include_str!("../../../schemas/avro/activation.avsc"),
     include_str!("../../../schemas/avro/effect.avsc"),

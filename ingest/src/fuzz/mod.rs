@@ -1,7 +1,7 @@
 //! Fuzz targets for the decoders of bytes from outside; see `docs/fuzzing.md`. Each target takes arbitrary bytes and
 //! panics if a property is violated.
 
-mod avro;
+pub(crate) mod avro;
 mod events;
 mod records;
 mod schemas;

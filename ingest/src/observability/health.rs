@@ -95,13 +95,13 @@ impl Health {
         let of_topic = self.partitions.iter().filter(|partition| partition.key().0 == topic);
         let known = of_topic.map(|partition| partition.lag_messages()).sum();
         // The lag of a denied topic is unknown, and must not appear as 0.
-        if self.denied.lock().contains_key(&topic) { u64::max(known, 1) } else { known }
+        if self.is_denied(topic) { u64::max(known, 1) } else { known }
     }
 
     /// Returns an upper bound of the time since the broker received the next record of the partition that is furthest
     /// behind; 0 if everything is committed.
     pub fn lag_ms(&self, topic: TopicKind, now_ms: u64) -> u64 {
-        let is_denied = self.denied.lock().contains_key(&topic);
+        let is_denied = self.is_denied(topic);
         let of_topic = self.partitions.iter_mut().filter(|partition| partition.key().0 == topic);
         of_topic.map(|mut partition| partition.lag_ms(now_ms, is_denied)).max().unwrap_or(0)
     }

@@ -56,18 +56,16 @@ impl<T: Send + Sync + 'static> Worker<T> {
                 self.log(failure);
             })
             .await;
-        let unusable = |kind, reason: String| {
-            let reason = reason.chars().take(REASON_CHARS_MAX).collect();
-            Some(Err(Unusable { kind, reason }))
-        };
         let settled = match outcome {
             Ok(schema) => Some(Ok(schema)),
-            Err(Failure { kind, reason }) => match kind {
-                FailureKind::Unknown => unusable(UnusableKind::Unknown, reason),
-                FailureKind::Bad => unusable(UnusableKind::Bad, reason),
-                // No result: the next lookup fetches it again.
-                FailureKind::Refused | FailureKind::Outage | FailureKind::NoResponse => None,
-            },
+            // No result: the next lookup fetches it again.
+            Err(failure) if failure.may_pass() => None,
+            Err(Failure { kind, reason }) => {
+                let is_unknown = kind == FailureKind::Unknown;
+                let kind = if is_unknown { UnusableKind::Unknown } else { UnusableKind::Bad };
+                let reason = reason.chars().take(REASON_CHARS_MAX).collect();
+                Some(Err(Unusable { kind, reason }))
+            }
         };
         self.shared.settle(key, settled, Instant::now());
     }

@@ -53,7 +53,7 @@ pub fn check_known_records(
     for _ in 0..2 {
         client.checker.check_records(&read.offsets);
         let started = Instant::now();
-        while client.checker.is_busy()
+        while client.checker.is_busy
             && !context.shutdown.is_requested()
             && started.elapsed() < context.timing.first_record_check_timeout
         {

@@ -139,7 +139,8 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn add(&mut self, letter: Letter) -> Result<(), IngestError> {
-        let is_selected = self.is_selected(&letter.code);
+        let is_named = |code: &ErrorCode| code.name() == letter.code;
+        let is_selected = self.codes.is_empty() || self.codes.iter().any(is_named);
         let kind = (letter.code.clone(), letter.source.topic);
         let counts = self.report.counts.entry(kind).or_default();
         if self.sent_before.contains(&letter.source) {
@@ -156,10 +157,6 @@ impl Run<'_> {
             }
         }
         Ok(())
-    }
-
-    fn is_selected(&self, code: &str) -> bool {
-        self.codes.is_empty() || self.codes.iter().any(|selected| selected.name() == code)
     }
 
     fn send(&mut self) -> Result<(), IngestError> {

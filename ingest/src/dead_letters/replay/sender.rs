@@ -70,9 +70,10 @@ impl Sender {
         let mut too_long = Vec::new();
         // Slices of letters, each with the index of its first one.
         let mut pending = vec![(0, letters)];
+        let too_large = Some(RDKafkaErrorCode::MessageSizeTooLarge);
         while let Some((start, part)) = pending.pop() {
             match self.send_transaction(part) {
-                Err(IngestError::Transaction(error)) if is_too_long(&error) => {
+                Err(IngestError::Transaction(error)) if error.rdkafka_error_code() == too_large => {
                     if part.len() <= 1 {
                         too_long.push(start);
                     } else {
@@ -258,8 +259,4 @@ fn is_permanent(error: &KafkaError) -> bool {
                 | RDKafkaErrorCode::PolicyViolation
         )
     )
-}
-
-fn is_too_long(error: &KafkaError) -> bool {
-    error.rdkafka_error_code() == Some(RDKafkaErrorCode::MessageSizeTooLarge)
 }
