@@ -5,8 +5,8 @@
 //! the group's offsets. While the batch queue is full or dead letters are unacknowledged, nothing is polled; Kafka's
 //! log buffers meanwhile, so producers are never blocked.
 //!
-//! Start with the loop in [`ConsumerThread::read`]. `assign` decides which partitions are read and from where, `read`
-//! collects records, and `emit` hands on batches and dead letters.
+//! Start with the loop in [`ConsumerThread::read`]. `assign` decides which partitions are read and from which offsets,
+//! `read` adds records to a batch, and `emit` sends batches and dead letters.
 
 mod assign;
 mod context;

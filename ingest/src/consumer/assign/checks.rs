@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use super::super::context::Context;
-use super::super::read::{ReadState, partition_affinity};
-use super::super::topic_client::TopicClient;
-use super::super::topic_identity::{RecordState, Results};
 use super::{assign_partitions, set_partitions};
+use crate::consumer::context::Context;
+use crate::consumer::read::{ReadState, partition_affinity};
+use crate::consumer::topic_client::TopicClient;
+use crate::consumer::topic_identity::{RecordState, Results};
 use crate::kafka::assignment::{self, LookupError};
 use crate::kafka::error::IngestError;
 use crate::kafka::topics::TopicKind;

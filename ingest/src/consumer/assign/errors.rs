@@ -3,11 +3,11 @@
 use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaErrorCode;
 
-use super::super::context::Context;
-use super::super::read::ReadState;
-use super::super::topic_client::{RANGE_RETRY, TopicClient};
 use super::locate_unreadable::locate_unreadable;
 use super::{assign_partitions, set_partitions, startup};
+use crate::consumer::context::Context;
+use crate::consumer::read::ReadState;
+use crate::consumer::topic_client::{RANGE_RETRY, TopicClient};
 use crate::kafka::error::{IngestError, check_fatal, is_missing, is_unreadable};
 
 /// Handles an error. librdkafka itself retries most of them.

@@ -5,11 +5,11 @@
 
 use rdkafka::consumer::Consumer as _;
 
-use super::super::context::Context;
-use super::super::emit::offset_commits::Commits;
-use super::super::read::ReadState;
-use super::super::topic_client::TopicClient;
 use super::{assign_partitions, checks, set_partitions};
+use crate::consumer::context::Context;
+use crate::consumer::emit::offset_commits::Commits;
+use crate::consumer::read::ReadState;
+use crate::consumer::topic_client::TopicClient;
 use crate::kafka::assignment;
 use crate::kafka::clients::callbacks::Rebalance;
 use crate::kafka::error::IngestError;

@@ -8,7 +8,7 @@ use rdkafka::error::KafkaError;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaErrorCode;
 
-use super::super::topic_client::TopicClient;
+use crate::consumer::topic_client::TopicClient;
 use crate::kafka::clients::{self, Consumer};
 use crate::kafka::error::IngestError;
 use crate::kafka::offsets::Offsets;
@@ -53,11 +53,11 @@ fn find_error(
     let mut list = TopicPartitionList::new();
     list.add_partition_offset(topic, partition, Offset::Offset(next)).ok()?;
     consumer.assign(&list).ok()?;
-    let mut outcomes =
-        clients::poll_all(consumer, PARTITION_TIMEOUT).filter_map(|polled| match polled {
+    let has_error =
+        clients::poll_all(consumer, PARTITION_TIMEOUT).find_map(|polled| match polled {
             Err(KafkaError::MessageConsumption(code)) if code == expected => Some(true),
             Err(KafkaError::PartitionEOF(_)) | Ok(_) => Some(false),
             Err(_) => None,
         });
-    outcomes.next()?.then_some(next)
+    has_error?.then_some(next)
 }

@@ -4,10 +4,10 @@ use std::time::Instant;
 
 use rdkafka::consumer::Consumer as _;
 
-use super::super::context::Context;
-use super::super::read::{ReadState, partition_affinity};
-use super::super::topic_client::TopicClient;
 use super::{assign_partitions, checks, group_member, set_partitions};
+use crate::consumer::context::Context;
+use crate::consumer::read::{ReadState, partition_affinity};
+use crate::consumer::topic_client::TopicClient;
 use crate::dead_letters::producer::DeadLetters;
 use crate::kafka::assignment::{self, LookupError, MissingRecords};
 use crate::kafka::clients;

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use rdkafka::consumer::Consumer as _;
 
-use super::super::context::Context;
-use super::super::read::batch::Batch;
-use super::super::topic_client::TopicClient;
 use super::offset_commits::Commits;
+use crate::consumer::context::Context;
+use crate::consumer::read::batch::Batch;
+use crate::consumer::topic_client::TopicClient;
 use crate::dead_letters::producer::{DeadLetter, DeadLetters};
 use crate::kafka::assignment;
 use crate::kafka::error::{IngestError, check_fatal};

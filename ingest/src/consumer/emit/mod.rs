@@ -1,4 +1,4 @@
-//! Hands on finished batches, once their dead letters are acknowledged.
+//! Emits finished batches, once their dead letters are acknowledged.
 //!
 //! Start with [`Output::emit`]. `backpressure` is the work of the thread while it waits, `offset_commits` commits to
 //! Kafka what the store has committed.

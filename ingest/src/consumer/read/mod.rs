@@ -40,7 +40,7 @@ use record_router::RecordRouter;
 const POLLS_MAX: usize = 256;
 const POLL_IDLE: Duration = Duration::from_millis(50);
 
-/// The records that are not emitted yet, and where reading goes on.
+/// The records that are not emitted yet, and where reading continues.
 pub struct ReadState {
     pub router: RecordRouter,
     /// Next offsets to read, including records of the unfinished batch.

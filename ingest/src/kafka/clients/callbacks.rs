@@ -11,11 +11,11 @@ use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::topic_partition_list::TopicPartitionList;
 use rdkafka::types::{RDKafkaErrorCode, RDKafkaRespErr};
 
-use super::super::error::REFUSAL_HELP;
-use super::super::partitions::Partitions;
-use super::super::retry::Throttle;
-use super::super::topics::TopicNames;
 use super::statistics::Statistics;
+use crate::kafka::error::REFUSAL_HELP;
+use crate::kafka::partitions::Partitions;
+use crate::kafka::retry::Throttle;
+use crate::kafka::topics::TopicNames;
 
 /// Returns true if a broker refused the connection (authentication, TLS): retrying does not help, the operator must
 /// act.

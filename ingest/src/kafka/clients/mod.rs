@@ -165,8 +165,8 @@ fn create_reader(kafka: &Kafka, isolation: &str) -> Result<Consumer, IngestError
         ("enable.auto.commit", "false"),
         ("enable.partition.eof", "true"),
         ("isolation.level", isolation),
-        // If records expire during a scan or a check, reading goes on at the oldest remaining one. So the inspector
-        // finds another record than the expected one, which means that the expected one is gone.
+        // If records expire during a scan or a check, reading continues at the oldest remaining one. The inspector
+        // relies on it: a record at another offset than the expected one shows that the expected one is gone.
         ("auto.offset.reset", "earliest"),
     ];
     let mut client = client(kafka, &settings);
