@@ -25,21 +25,16 @@ use std::time::{Duration, Instant};
 
 pub mod adtrail;
 pub mod avro;
-mod child_guard;
-mod class_data;
 pub mod disk;
 pub mod exports;
 pub mod faults;
-pub mod hbase;
 pub mod http;
-pub mod kafka;
-mod maven;
-pub mod prometheus;
-pub mod registry;
 pub mod rows;
-pub mod shared;
+mod services;
 pub mod site;
 pub mod traffic;
+
+pub use services::{hbase, kafka, prometheus, registry, shared};
 
 /// Ends a hang. Far longer than any step takes on a slow machine, so it measures nothing.
 pub const DEADLINE: Duration = Duration::from_secs(120);

@@ -144,7 +144,7 @@ fn the_docker_context_has_every_workspace_member() {
 #[test]
 fn the_deployed_kafka_is_the_tested_version() {
     let compose = read("docker-compose.yml");
-    let pom = read("testbed/src/kafka/pom.xml");
+    let pom = read("testbed/src/services/kafka/pom.xml");
     let version = pom.split_once("<artifactId>kafka_2.13</artifactId>").unwrap().1;
     let version = version.split_once("<version>").unwrap().1.split_once('<').unwrap().0;
     let images = values(&compose, "image");

@@ -3,17 +3,17 @@
 #![allow(dead_code, unused_imports, reason = "each test binary uses only parts of it")]
 
 mod bed;
-#[path = "../../../testbed/src/child_guard.rs"]
+#[path = "../../../testbed/src/services/child_guard.rs"]
 mod child_guard;
-#[path = "../../../testbed/src/class_data.rs"]
+#[path = "../../../testbed/src/services/class_data.rs"]
 mod class_data;
 pub mod fake;
 pub mod hbase;
-#[path = "../../../testbed/src/maven.rs"]
+#[path = "../../../testbed/src/services/maven.rs"]
 pub mod maven;
 pub mod processes;
 pub mod rows;
-#[path = "../../../testbed/src/shared.rs"]
+#[path = "../../../testbed/src/services/shared.rs"]
 mod shared;
 pub mod site;
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use super::super::run_ok;
 use super::{CLUSTER_ID, jars, java};
+use crate::run_ok;
 
 /// Formats the directory that `log.dirs` names in these settings, which are also in the file.
 pub fn format(file: &Path, settings: &str, users: &[String]) {

@@ -11,10 +11,11 @@ use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use tempfile::TempDir;
 
+use super::child_guard::ChildGuard;
 use super::class_data::Archive;
+use super::maven;
 use super::shared::{Service, note_start};
-use super::{eventually, free_port, maven, run_ok};
-use crate::child_guard::ChildGuard;
+use crate::{eventually, free_port, run_ok};
 
 mod client;
 mod cluster;
@@ -83,7 +84,7 @@ allow.everyone.if.no.acl.found=true
 
     /// Adds or removes a rule that denies all users an operation on a topic.
     pub fn rule(&self, is_denied: bool, topic: &str, operation: &str) {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/kafka/Rule.java");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/services/kafka/Rule.java");
         let mut command = Command::new("java");
         command.arg("-cp").arg(jars().join("*")).arg(source);
         let what = if is_denied { "add" } else { "remove" };

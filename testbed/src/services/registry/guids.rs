@@ -7,7 +7,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use super::super::http;
+use crate::http;
 
 /// A GUID consists of this prefix and the schema id.
 const PREFIX: [u8; 12] = *b"adtrail-test";

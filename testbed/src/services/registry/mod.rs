@@ -9,10 +9,11 @@ use std::time::Instant;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::child_guard::ChildGuard;
 use super::class_data::Archive;
+use super::maven;
 use super::shared::{Service, note_start};
-use super::{eventually, free_port, http, maven};
-use crate::child_guard::ChildGuard;
+use crate::{eventually, free_port, http};
 
 mod guids;
 

@@ -1,22 +1,18 @@
 //! A real HBase, shared with the tests of `hbase-client`, and sites whose store is in it.
 
-use crate::child_guard;
-use crate::class_data;
-use crate::free_port;
-use crate::kafka::Kafka;
-use crate::maven;
-use crate::run_ok;
-use crate::shared;
+use super::kafka::Kafka;
+use super::{child_guard, class_data, maven, shared};
 use crate::site::Site;
+use crate::{free_port, run_ok};
 
 #[expect(dead_code, reason = "only a part of it is used here")]
-#[path = "../../hbase-client/tests/support/bed.rs"]
+#[path = "../../../hbase-client/tests/support/bed.rs"]
 mod bed;
-#[path = "../../hbase-client/tests/support/hbase.rs"]
+#[path = "../../../hbase-client/tests/support/hbase.rs"]
 pub mod cluster;
-#[path = "../../hbase-client/tests/support/processes.rs"]
+#[path = "../../../hbase-client/tests/support/processes.rs"]
 pub mod processes;
-#[path = "../../hbase-client/tests/support/site.rs"]
+#[path = "../../../hbase-client/tests/support/site.rs"]
 mod site;
 
 use self::cluster as hbase;

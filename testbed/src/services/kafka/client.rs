@@ -19,8 +19,8 @@ use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer as _,
 use rdkafka::types::RDKafkaErrorCode;
 use rdkafka::{ClientContext, Offset, TopicPartitionList};
 
-use super::super::{DEADLINE, eventually, run_ok};
 use super::Kafka;
+use crate::{DEADLINE, eventually, run_ok};
 
 /// A message to produce. Without a partition the key decides, without a time the clock.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

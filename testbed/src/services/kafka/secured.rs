@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use super::super::shared::Service;
-use super::super::{free_port, run_ok};
 use super::{Kafka, Ports, server_properties};
+use crate::shared::Service;
+use crate::{free_port, run_ok};
 
 pub const USER: &str = "alice";
 pub const PASSWORD: &str = "pa55-of-alice";

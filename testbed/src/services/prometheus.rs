@@ -8,9 +8,9 @@ use std::time::Instant;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::child_guard::ChildGuard;
 use super::shared::note_start;
-use super::{eventually, free_port, http, run, run_ok};
-use crate::child_guard::ChildGuard;
+use crate::{eventually, free_port, http, run, run_ok};
 
 #[derive(Debug)]
 pub struct Prometheus {

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::super::run_ok;
 use super::Kafka;
+use crate::run_ok;
 
 impl Kafka {
     /// Suspends the broker until [`Kafka::resume`].

@@ -7,8 +7,8 @@ use std::time::Duration;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::metadata::{MetadataPartition, MetadataTopic};
 
-use super::super::{DEADLINE, eventually};
 use super::{Kafka, Ports, server_properties};
+use crate::{DEADLINE, eventually};
 
 const NODES: usize = 3;
 
