@@ -3,9 +3,10 @@
 use std::process::ExitCode;
 
 use adtrail::cli::{Cli, Command, HBase};
+use adtrail::commands::maintenance::{backup, copy, restore, verify};
 use adtrail::commands::{
-    backup, check_config, conformance, copy, download, explain, hbase, peek, regions, replay,
-    replay_dlq, restore, run, token, verify,
+    check_config, conformance, download, explain, hbase, peek, regions, replay, replay_dlq, run,
+    token,
 };
 use adtrail::{Timing, demo, telemetry};
 use clap::Parser;

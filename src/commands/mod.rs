@@ -1,21 +1,18 @@
 //! The commands, one module each, and their shared helpers.
 
-pub mod backup;
 pub mod check_config;
 pub mod conformance;
-pub mod copy;
 pub mod download;
 pub mod explain;
 pub mod hbase;
+pub mod maintenance;
 pub mod peek;
 pub mod regions;
 pub mod replay;
 pub mod replay_dlq;
-pub mod restore;
 pub mod run;
 pub(crate) mod temp_files;
 pub mod token;
-pub mod verify;
 
 use std::fs::{OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write};

@@ -18,9 +18,11 @@ use store::embedded::checkpoint::{self, Moment};
 use store::embedded::{Embedded, open_for_reading};
 use store::maintenance::backup::{Archive, Manifest};
 
-use super::temp_files::TempPath;
-use super::{WrongUse, copy_progress, load, require_embedded};
 use crate::cli::Backup;
+use crate::commands::temp_files::TempPath;
+use crate::commands::{
+    WrongUse, canonical_path, copy_progress, load, require_embedded, write_line,
+};
 use crate::service::control_socket;
 use crate::timing::Timing;
 
@@ -41,7 +43,7 @@ pub fn run(options: &Backup, timing: Timing) -> anyhow::Result<()> {
     let mut line = line(&manifest);
     line["new_files"] = new.files.into();
     line["new_bytes"] = new.bytes.into();
-    super::write_line(&line)?;
+    write_line(&line)?;
     let newest = options.keep.map_or(usize::MAX, |keep| keep as usize);
     archive.keep(newest).with_context(|| {
         format!("backup {} is complete, but old backups were not removed", manifest.backup)
@@ -63,8 +65,7 @@ pub fn line(manifest: &Manifest) -> Value {
 
 /// Refuses a backup directory inside the store, or a store inside the backup directory.
 pub fn require_elsewhere(dir: &Path, store: &Path) -> Result<(), WrongUse> {
-    let (Some(dir), Some(store)) = (super::canonical_path(dir), super::canonical_path(store))
-    else {
+    let (Some(dir), Some(store)) = (canonical_path(dir), canonical_path(store)) else {
         return Ok(());
     };
     if dir.starts_with(&store) || store.starts_with(&dir) {

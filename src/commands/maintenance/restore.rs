@@ -5,9 +5,9 @@ use store::StoreError;
 use store::maintenance::backup::{Archive, Manifest, Target};
 
 use super::backup::{line, require_elsewhere};
-use super::temp_files::TempPath;
-use super::{WrongUse, copy_progress, counted, load, require_embedded, write_line};
 use crate::cli::Restore;
+use crate::commands::temp_files::TempPath;
+use crate::commands::{WrongUse, copy_progress, counted, load, require_embedded, write_line};
 
 pub fn run(options: &Restore) -> anyhow::Result<()> {
     let config = load(&options.settings)?;

@@ -10,8 +10,8 @@ use indicatif::HumanCount;
 use store::maintenance::copy_store::{Amounts, Source, Target};
 use store::maintenance::verify::{Options, repair, verify};
 
-use super::{WrongUse, load_for_kafka, print, require_apps};
 use crate::cli::{Copy, Settings};
+use crate::commands::{WrongUse, load_for_kafka, print, require_apps};
 use crate::telemetry;
 
 const BAR: &str = "copying {spinner} {msg}";

@@ -8,8 +8,8 @@ use store::maintenance::verify::{
     Check, Options, Problem, Progress, Remedy, Report, repair, verify,
 };
 
-use super::{load, print, require_apps, require_embedded};
 use crate::cli::Verify;
+use crate::commands::{load, print, require_apps, require_embedded};
 use crate::telemetry;
 
 /// Examples listed for each kind of problem.
