@@ -5,7 +5,7 @@
 
 mod broker;
 mod client;
-mod figures;
+mod metrics;
 mod progress;
 mod report;
 pub mod traffic;
@@ -26,12 +26,12 @@ use jiff::tz::TimeZone;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tempfile::TempDir;
 
+use self::metrics::Metrics;
 use crate::cli;
 use crate::service::{self, shutdown_deadline};
 use crate::telemetry;
 use crate::timing::Timing;
 use broker::Broker;
-use figures::Metrics;
 use progress::Progress;
 use report::{Counts, Links};
 use traffic::catalogue::{self, APPS};

@@ -10,7 +10,7 @@ use attribution::rules::row::{EventType, Status};
 use indicatif::HumanCount;
 use jiff::civil::Date;
 
-use super::figures::Metrics;
+use super::metrics::Metrics;
 use super::traffic::catalogue::APPS;
 
 /// The printed columns, of more than forty; as many as fit a terminal.

@@ -4,9 +4,9 @@
 //! which a broker would receive them, which is not the order of event times: some are late, some are redelivered, and
 //! a few are invalid. [`catalogue`] has the apps and campaigns, `journey` the events of one device.
 
-mod broken;
 pub mod catalogue;
 mod device;
+mod invalid;
 mod journey;
 
 #[cfg(test)]
@@ -71,7 +71,7 @@ impl Traffic {
         if self.begun % INVALID_EVERY == INVALID_EVERY / 2
             && let Some(sample) = messages.first()
         {
-            self.send(broken::message(self.begun / INVALID_EVERY, sample));
+            self.send(invalid::message(self.begun / INVALID_EVERY, sample));
         }
         let to_ms = self.plan.to_ms;
         for message in messages.into_iter().filter(|message| message.time_ms < to_ms) {
