@@ -126,7 +126,7 @@ fn by_schema(cases: &[Case]) -> Vec<bool> {
     let lines = cases.iter().map(|case| json!([case.family, case.event.to_string()]).to_string());
     let lines: String = lines.map(|line| line + "\n").collect();
     let mut judge = Command::new(cache_dir().join("python/bin/python"));
-    judge.arg(in_project("tests/commands/schemas/judge.py")).args(FAMILIES.map(schema_file));
+    judge.arg(in_project("tests/commands/schemas/validate.py")).args(FAMILIES.map(schema_file));
     let verdicts = String::from_utf8(run_ok(&mut judge, lines.as_bytes())).expect("UTF-8");
     verdicts.lines().map(|verdict| verdict == "true").collect()
 }
