@@ -3,6 +3,6 @@
 
 mod alerts;
 mod brokers;
+mod deleted_records;
 mod deploy;
-mod overtaken;
 mod secured;

@@ -2,12 +2,12 @@
 //! events.
 #![cfg(test)]
 
+mod copy;
+mod fanout;
 mod faults;
 mod large;
-mod moved;
 mod regions;
 mod rights;
-mod spread;
 mod tables;
 mod unavailable;
 mod workers;

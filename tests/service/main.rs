@@ -3,31 +3,9 @@
 
 extern crate store as adtrail_store;
 
-mod backup;
-mod bad_input;
-mod broken_off;
-mod clients;
-mod clocks;
-mod complete;
 mod conformance_kafka;
-mod convergence;
-#[cfg(feature = "crash-points")]
-mod crash_points;
-mod disk_full;
-mod download;
-mod group;
-mod io_errors;
-mod kept;
-mod lost_log;
-mod operate;
-mod peek;
-mod placement;
-mod redelivery;
-mod refusals;
-mod regions;
-mod replay_dlq;
-mod stops;
+mod downloads;
+mod kafka;
+mod operations;
+mod recovery;
 mod talkingdata;
-mod tokens;
-mod topics;
-mod verify;

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 
-import { PHONE, accessible, fits, has, launch, legible, lines, open, saved, sha256, tabTo, texts } from './bed.mjs';
+import { PHONE, accessible, fits, has, launch, legible, lines, open, saved, sha256, tabTo, texts } from './browser.mjs';
 
 const [tasks, facts] = [process.argv[2], JSON.parse(process.argv[3])];
 const { base } = facts;

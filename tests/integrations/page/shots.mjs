@@ -1,5 +1,5 @@
 // Takes the screenshots of docs/images from `adtrail demo`: `node shots.mjs http://127.0.0.1:8080 FOLDER`.
-import { PHONE, has, launch, open, saved } from './bed.mjs';
+import { PHONE, has, launch, open, saved } from './browser.mjs';
 
 const [base, folder] = process.argv.slice(2);
 const browser = await launch();

@@ -3,7 +3,7 @@
 //! delays between its steps; Kafka and the group are real.
 
 #[allow(dead_code, reason = "other tests use the rest of it")]
-#[path = "../../store/tests/support/cells.rs"]
+#[path = "../../../store/tests/support/cells.rs"]
 mod cells;
 
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,0 +1,8 @@
+//! The service as operators use it: settings, tokens, metrics, logs, backups and checks of the store.
+
+mod backup;
+mod monitoring;
+mod refusals;
+mod regions;
+mod tokens;
+mod verify;
