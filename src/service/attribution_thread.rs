@@ -65,7 +65,7 @@ fn work<L: Ledger<Error = StoreError> + Counting>(
 ) -> anyhow::Result<()> {
     metrics.store(worker.ledger());
     for ingest::Batch { facts, progress, intake } in batches {
-        config::crash_point!("batch-taken");
+        config::crash_point!("batch-received");
         let start = Instant::now();
         let committed_progress = progress.clone();
         let report = worker

@@ -76,7 +76,7 @@ points! {
     before_letters_are_acknowledged = "letters-sent";
     after_letters_are_acknowledged = "letters-acknowledged";
     after_a_batch_is_emitted = "batch-emitted";
-    before_a_batch_is_decided = "batch-taken";
+    before_a_batch_is_decided = "batch-received";
     before_a_batch_is_written = "commit-decided";
     after_a_batch_is_written = "commit-written";
     after_regions_are_adjusted = "commit-ended";
