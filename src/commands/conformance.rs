@@ -16,7 +16,7 @@ pub fn run(options: &Conformance) -> anyhow::Result<()> {
     };
     let suite = suite.map_err(|problems| WrongUse(format!("invalid cases:\n{problems}")))?;
     let cases =
-        suite.chosen(&options.case).map_err(|problem| WrongUse(format!("--case: {problem}")))?;
+        suite.select(&options.case).map_err(|problem| WrongUse(format!("--case: {problem}")))?;
     let engine = match &options.engine {
         None => Engine::Builtin,
         Some(line) if line.trim().is_empty() => {

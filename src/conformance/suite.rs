@@ -64,7 +64,7 @@ impl Suite {
     ///
     /// # Errors
     /// The first unknown name, with the nearest known one.
-    pub fn chosen(self, names: &[String]) -> Result<Vec<Case>, String> {
+    pub fn select(self, names: &[String]) -> Result<Vec<Case>, String> {
         for name in names {
             if !self.0.iter().any(|case| matches_name(name, case)) {
                 let known = self.0.iter().map(|case| &*case.name);
@@ -132,14 +132,14 @@ mod tests {
             || Suite::of(vec![case("a/b.toml"), case("a/bc.toml"), case("d.toml")]).unwrap();
         let check = |names: &[&str], expected: &[&str]| {
             let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
-            let chosen = suite().chosen(&names).unwrap();
-            assert_eq!(chosen.iter().map(|case| &*case.name).collect::<Vec<_>>(), expected);
+            let selected = suite().select(&names).unwrap();
+            assert_eq!(selected.iter().map(|case| &*case.name).collect::<Vec<_>>(), expected);
         };
         check(&[], &["a/b", "a/bc", "d"]);
         check(&["a/b"], &["a/b"]);
         check(&["a"], &["a/b", "a/bc"]);
         check(&["a/", "d"], &["a/b", "a/bc", "d"]);
-        let problem = suite().chosen(&["a/bd".into()]).unwrap_err();
+        let problem = suite().select(&["a/bd".into()]).unwrap_err();
         assert_eq!(problem, "unknown case: a/bd; the nearest is a/b");
     }
 }

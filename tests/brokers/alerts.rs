@@ -91,7 +91,7 @@ impl Fixture {
     #[track_caller]
     fn await_alerts(&self, expected: &[&str], with: &[&str]) {
         eventually("the alerts fire", || {
-            let firing = self.prometheus.ringing();
+            let firing = self.prometheus.firing();
             let known = || expected.iter().chain(with).chain(&BUSY);
             let is_known = |name: &String| known().any(|known| known == name);
             assert!(firing.iter().all(is_known), "{firing:?}");
@@ -102,7 +102,7 @@ impl Fixture {
 
     #[track_caller]
     fn await_no_alert(&self) {
-        eventually("no alert fires", || match self.prometheus.ringing() {
+        eventually("no alert fires", || match self.prometheus.firing() {
             firing if firing.is_empty() => Ok(()),
             firing => Err(format!("{firing:?}")),
         });

@@ -18,8 +18,8 @@ fn settings(fanout: u16) -> String {
 
 #[test]
 fn fanout_changes_and_killed_workers_do_not_change_exports() {
-    let mut site =
-        hbase::made("hbase-spread", PARTITIONS, &settings(1)).set("ingest.batch_records_max", "40");
+    let mut site = hbase::with_tables("hbase-spread", PARTITIONS, &settings(1))
+        .set("ingest.batch_records_max", "40");
     let fanouts = [1, 8, 2, 4];
     for (fanout, portion) in
         fanouts.into_iter().zip(traffic::portions(WORKLOAD.records(), fanouts.len()))

@@ -271,8 +271,8 @@ const MORE: [(&str, Fault); 5] = [
 #[test]
 fn each_row_exists_once_whichever_part_of_hbase_fails() {
     let mut fixture = Fixture::start();
-    let chosen = std::env::var("ADTRAIL_HBASE_FAULTS").unwrap_or_default();
-    if let Some((name, rounds)) = chosen.split_once('*') {
+    let selected = std::env::var("ADTRAIL_HBASE_FAULTS").unwrap_or_default();
+    if let Some((name, rounds)) = selected.split_once('*') {
         let all: Vec<_> = SOME.iter().chain(&MORE).collect();
         let (_, fault) = all.iter().find(|(known, _)| *known == name).expect("the name of a fault");
         for round in 0..rounds.parse::<u32>().expect("a number") {
@@ -281,7 +281,7 @@ fn each_row_exists_once_whichever_part_of_hbase_fails() {
         }
         return;
     }
-    let more = if chosen == "all" { &MORE[..] } else { &[] };
+    let more = if selected == "all" { &MORE[..] } else { &[] };
     for (name, fault) in SOME.iter().chain(more) {
         println!("{name}");
         fixture.check_as(name, *fault);

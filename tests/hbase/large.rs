@@ -33,7 +33,7 @@ fn lines() -> impl Iterator<Item = String> {
 #[test]
 fn a_download_survives_an_expired_scanner() {
     let settings = format!("[attribution]\ncorrection_horizon = \"off\"\n{ONE_CAMPAIGN}");
-    let site = hbase::made("hbase-large", 1, &settings);
+    let site = hbase::with_tables("hbase-large", 1, &settings);
     let messages = lines().map(|line| Message::new("app-x", line));
     Kafka::shared().produce(&site.topics.activations, messages);
     let mut adtrail = site.spawn_with(&[("RUST_LOG", "info,hbase_client=debug")]);

@@ -26,13 +26,13 @@ static WORKLOAD: Workload =
     Workload::new(|| traffic::redelivered(&traffic::records(31, 1_500), 31));
 
 fn site(name: &str) -> Site {
-    hbase::made(name, PARTITIONS, traffic::SETTINGS).set("ingest.batch_records_max", "200")
+    hbase::with_tables(name, PARTITIONS, traffic::SETTINGS).set("ingest.batch_records_max", "200")
 }
 
 /// Waits until the group's offsets are at the end of all partitions.
 #[track_caller]
 fn await_all_read(site: &Site) {
-    Kafka::shared().await_told(&site.group(), &site.topics.all());
+    Kafka::shared().await_committed(&site.group(), &site.topics.all());
 }
 
 /// Waits until the group has noticed that all members have left.

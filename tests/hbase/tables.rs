@@ -33,7 +33,7 @@ fn unusable_tables_are_reported_with_a_remedy() {
     foreign("hbase-wrong_events");
     check(&servers, ["it has no column family d, only other", "run adtrail hbase init"]);
     // A store with one table missing, and then replaced by a foreign one.
-    let site = hbase::made("hbase-replaced", 1, traffic::SETTINGS);
+    let site = hbase::with_tables("hbase-replaced", 1, traffic::SETTINGS);
     with_client(async |client| {
         let admin = client.admin();
         admin.disable("hbase-replaced_effects").await.expect("the table is disabled");
@@ -218,7 +218,7 @@ fn differing_tables_are_reported_with_a_remedy() {
 
 #[test]
 fn a_store_with_another_layout_version_is_refused() {
-    let site = hbase::made("hbase-layout", 1, traffic::SETTINGS);
+    let site = hbase::with_tables("hbase-layout", 1, traffic::SETTINGS);
     let download = ["download", "--app", APPS[0], "--from", FROM, "--to", TO];
     for (layout, advice) in [(2, "start with an empty store"), (4, "use that version")] {
         with_client(async |client| {
@@ -240,7 +240,7 @@ fn a_store_with_another_layout_version_is_refused() {
 
 #[test]
 fn init_refuses_tables_with_rows_but_no_metadata() {
-    let site = hbase::made("hbase-rest", 1, traffic::SETTINGS);
+    let site = hbase::with_tables("hbase-rest", 1, traffic::SETTINGS);
     with_client(async |client| {
         let admin = client.admin();
         admin.disable("hbase-rest_meta").await.expect("the table is disabled");

@@ -24,21 +24,21 @@ const SUITE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/conformance");
 
 #[test]
 fn contract_cases_hold_through_kafka() {
-    let chosen = chosen();
+    let selected = selected();
     let folder = TempDir::with_prefix("adtrail-conformance-").unwrap();
     // This run passes no case, since it has no rows.
-    conformance(folder.path(), r#"mkdir -p "$run" && cp "$2" "$5" "$run""#, &chosen);
+    conformance(folder.path(), r#"mkdir -p "$run" && cp "$2" "$5" "$run""#, &selected);
     let runs = runs(folder.path());
     let cases = runs.len() / 2;
     run_all(runs);
-    let judged = conformance(folder.path(), r#"cp "$run/rows.csv" "$4""#, &chosen);
+    let judged = conformance(folder.path(), r#"cp "$run/rows.csv" "$4""#, &selected);
     print!("{judged}");
     let summary = format!("{cases} cases in 4 orders each: {cases} passed, 0 failed");
     assert_eq!(judged.lines().last(), Some(&*summary));
 }
 
 /// Returns the names for `--case`; none for all cases.
-fn chosen() -> Vec<String> {
+fn selected() -> Vec<String> {
     match env::var("CONFORMANCE_KAFKA").as_deref() {
         Ok("all") => Vec::new(),
         Ok("") | Err(_) => numbered_cases(),
@@ -70,15 +70,15 @@ fn in_sections(folder: &Path) -> Vec<PathBuf> {
 
 /// Runs the suite on an engine in shell and returns its output. `$2` is the file of settings, `$4` that of rows, `$5`
 /// that of events, and `$run` the folder of the case and the order.
-fn conformance(folder: &Path, engine: &str, chosen: &[String]) -> String {
+fn conformance(folder: &Path, engine: &str, selected: &[String]) -> String {
     let script = folder.join("engine");
     let run = "$ADTRAIL_CONFORMANCE_CASE/$ADTRAIL_CONFORMANCE_ORDER";
     fs::write(&script, format!("run='{}'/\"{run}\"\n{engine}\n", folder.display())).unwrap();
     let mut command = adtrail();
     command.args(["conformance", "--dir", SUITE, "--engine"]);
     command.arg(format!("sh '{}'", script.display()));
-    if !chosen.is_empty() {
-        command.arg("--case").args(chosen);
+    if !selected.is_empty() {
+        command.arg("--case").args(selected);
     }
     let output = testbed::run(&mut command, b"");
     let stderr = String::from_utf8_lossy(&output.stderr);

@@ -32,7 +32,7 @@ pub fn run(options: &Replay) -> anyhow::Result<()> {
 }
 
 fn write_rows(options: &Replay, config: &Config) -> anyhow::Result<()> {
-    let apps = chosen_apps(config, options)?;
+    let apps = selected_apps(config, options)?;
     let out = Output::new(options.out.as_deref())?;
     let (replica, bad_lines) = Replica::of_files(config, &options.events)?;
     let apps: Vec<&AppPolicy> = apps.iter().collect();
@@ -77,7 +77,7 @@ fn check_bad_lines(bad_lines: u64) -> anyhow::Result<()> {
 }
 
 /// The apps whose rows are written, by pid.
-fn chosen_apps(config: &Config, options: &Replay) -> Result<Vec<AppPolicy>, WrongUse> {
+fn selected_apps(config: &Config, options: &Replay) -> Result<Vec<AppPolicy>, WrongUse> {
     if let Some(key) = &options.app {
         return Ok(vec![known_app(config, &options.settings, key)?.clone()]);
     }

@@ -19,7 +19,7 @@ use self::cluster as hbase;
 use bed::eventually;
 
 /// A site on the shared Kafka whose store is in the shared HBase, with its tables created.
-pub fn made(name: &str, partitions: i32, more_settings: &str) -> Site {
+pub fn with_tables(name: &str, partitions: i32, more_settings: &str) -> Site {
     let site = on(&cluster::HBase::shared().servers(), name, partitions, more_settings);
     run_ok(&mut site.command(&["hbase", "init"]), b"");
     site
@@ -32,7 +32,7 @@ pub fn in_hbase(site: Site, servers: &[String], prefix: &str) -> Site {
         .set("store.hbase.prefix", prefix)
 }
 
-/// Like [`made`], in any HBase, and without creating the tables.
+/// Like [`with_tables`], in any HBase, and without creating the tables.
 pub fn on(servers: &[String], name: &str, partitions: i32, more_settings: &str) -> Site {
     in_hbase(Site::new(Kafka::shared(), name, partitions, more_settings), servers, name)
         .set("store.partitions", "8")

@@ -67,13 +67,13 @@ impl Prometheus {
     }
 
     /// Returns the names of the firing alerts.
-    pub fn ringing(&self) -> BTreeSet<String> {
+    pub fn firing(&self) -> BTreeSet<String> {
         let address = format!("127.0.0.1:{}", self.port);
         let reply = http::get(&address, "/api/v1/alerts").expect("Prometheus responds");
         let response: Value = serde_json::from_slice(&reply.body).expect("a JSON response");
         let alerts = response["data"]["alerts"].as_array().expect("alerts").iter();
-        let ringing = alerts.filter(|alert| alert["state"] == "firing");
-        ringing.map(|alert| alert["labels"]["alertname"].as_str().expect("a name").into()).collect()
+        let firing = alerts.filter(|alert| alert["state"] == "firing");
+        firing.map(|alert| alert["labels"]["alertname"].as_str().expect("a name").into()).collect()
     }
 
     /// Waits until an expression has exactly one value, and returns it. An empty result is not accepted, because

@@ -125,7 +125,7 @@ impl Fixture {
     /// Waits until the group's offsets are at the end of all partitions.
     #[track_caller]
     fn await_all_read(&self) {
-        Kafka::shared().await_told(&self.config.kafka.group, &self.site.topics.all());
+        Kafka::shared().await_committed(&self.config.kafka.group, &self.site.topics.all());
     }
 
     /// Copies the model into an embedded store and downloads its rows with the command.

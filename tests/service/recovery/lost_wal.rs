@@ -46,7 +46,7 @@ fn fill(site: &Site, from: usize) -> Vec<u8> {
     Kafka::shared().produce(&site.topics.activations, activations(from));
     let adtrail = site.start();
     adtrail.await_caught_up();
-    Kafka::shared().await_told(&site.group(), &site.topics.all());
+    Kafka::shared().await_committed(&site.group(), &site.topics.all());
     assert!(adtrail.terminate().0.success());
     let rows = download(site);
     assert_eq!(rows.iter().filter(|byte| **byte == b'\n').count(), from + 101);
@@ -124,7 +124,7 @@ fn a_missing_store_is_reported() {
     let run = || {
         let adtrail = site.start();
         adtrail.await_caught_up();
-        kafka.await_told(&site.group(), &site.topics.all());
+        kafka.await_committed(&site.group(), &site.topics.all());
         let (status, log) = adtrail.terminate();
         assert!(status.success(), "{log}");
         log

@@ -142,7 +142,7 @@ impl Kafka {
 
     /// Waits until the committed offsets of the group are at the ends of these topics.
     #[track_caller]
-    pub fn await_told(&self, group: &str, topics: &[&str]) {
+    pub fn await_committed(&self, group: &str, topics: &[&str]) {
         eventually("the lag of the group is 0", || match self.group_lag(group, topics) {
             0 => Ok(()),
             lag => Err(format!("lag {lag}")),
