@@ -135,7 +135,7 @@ fn write_line(line: &serde_json::Value) -> anyhow::Result<()> {
 }
 
 /// Writes to standard output.
-fn print(shown: &[u8]) -> anyhow::Result<()> {
+pub(crate) fn print(shown: &[u8]) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(shown).and_then(|()| out.flush()).context("standard output cannot be written")
 }
@@ -145,6 +145,15 @@ fn copy_progress() -> impl FnMut(u64, u64) {
     const BAR: &str = "{wide_bar} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
     let bar = telemetry::bar(Some(0), BAR);
     move |done, total| telemetry::set_progress(&bar, done, total)
+}
+
+fn unwritable(path: &Path) -> String {
+    format!("cannot be written: {}", path.display())
+}
+
+/// Checks whether a path is anything but a regular file, such as a pipe.
+fn is_stream(path: &Path) -> bool {
+    path.exists() && !path.is_file()
 }
 
 /// The target of a command's rows. A file is written beside it and moved there once it is complete: an interrupted
@@ -159,9 +168,9 @@ impl Output {
     /// directly.
     fn new(path: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = path else { return Ok(Self::Stream(Box::new(io::stdout().lock()))) };
-        let unwritable = || format!("cannot be written: {}", path.display());
-        if path.exists() && !path.is_file() {
-            let stream = OpenOptions::new().write(true).open(path).with_context(unwritable)?;
+        if is_stream(path) {
+            let stream = OpenOptions::new().write(true).open(path);
+            let stream = stream.with_context(|| unwritable(path))?;
             return Ok(Self::Stream(Box::new(BufWriter::new(stream))));
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -169,7 +178,7 @@ impl Output {
             .prefix(".adtrail-")
             .permissions(Permissions::from_mode(0o666))
             .tempfile_in(folder.unwrap_or(Path::new(".")))
-            .with_context(unwritable)?;
+            .with_context(|| unwritable(path))?;
         let temp = TempPath::new(partial.path())?;
         let partial = BufWriter::new(partial);
         Ok(Self::File { target: path.to_owned(), partial, _temp: temp })
@@ -203,9 +212,7 @@ impl Output {
         match self {
             Self::File { target, partial, .. } => {
                 let partial = partial.into_inner().map_err(io::IntoInnerError::into_error)?;
-                partial
-                    .persist(&target)
-                    .with_context(|| format!("cannot be written: {}", target.display()))?;
+                partial.persist(&target).with_context(|| unwritable(&target))?;
             }
             Self::Stream(mut stream) => stream.flush()?,
         }

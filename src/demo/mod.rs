@@ -11,7 +11,6 @@ mod report;
 pub mod traffic;
 
 use std::fs;
-use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
@@ -28,6 +27,7 @@ use tempfile::TempDir;
 
 use self::metrics::Metrics;
 use crate::cli;
+use crate::commands::print;
 use crate::service::{self, shutdown_deadline};
 use crate::telemetry;
 use crate::timing::Timing;
@@ -108,11 +108,12 @@ impl Demo {
             from: day(Timestamp::from_millisecond(from_ms)?),
             to: day(now),
         };
-        print(&self.report(&links)?)?;
+        print(self.report(&links)?.as_bytes())?;
         if once {
             return Ok(());
         }
-        print(&format!("\n{}\nLive events are produced until Ctrl-C.\n", links.text()))?;
+        let links = links.text();
+        print(format!("\n{links}\nLive events are produced until Ctrl-C.\n").as_bytes())?;
         self.produce_live_events()
     }
 
@@ -239,11 +240,4 @@ fn choose_address(port: u16) -> anyhow::Result<SocketAddr> {
         "{preferred} is in use, so the demo listens on {free}\n"
     ));
     Ok(free)
-}
-
-fn print(text: &str) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .context("standard output cannot be written")
 }

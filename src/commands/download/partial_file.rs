@@ -15,9 +15,9 @@ use anyhow::{Context, anyhow, bail};
 use export::Checksum;
 use rustix::fs::{FlockOperation, OFlags, flock};
 
-use super::saved_query::{Query, beside, read_query, require_same, unwritable, write_query};
-use crate::commands::WrongUse;
+use super::saved_query::{Query, beside, read_query, require_same, write_query};
 use crate::commands::temp_files::{TempPath, resume_advice};
+use crate::commands::{WrongUse, unwritable};
 use crate::telemetry::write_stderr;
 
 const READ_BYTES: usize = 128 << 10;

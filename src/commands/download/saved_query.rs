@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use crate::commands::WrongUse;
+use crate::commands::{WrongUse, unwritable};
 
 /// Parameters that select the rows, by name: app, range, filters and so on.
 pub type Query = BTreeMap<String, String>;
@@ -16,10 +16,6 @@ pub fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut text = path.as_os_str().to_owned();
     text.push(ending);
     text.into()
-}
-
-pub fn unwritable(path: &Path) -> String {
-    format!("cannot be written: {}", path.display())
 }
 
 pub fn write_query(part: &Path, query: &Query) -> anyhow::Result<()> {

@@ -7,8 +7,8 @@ use std::path::Path;
 use anyhow::Context;
 
 use super::partial_file::Part;
-use super::saved_query::{Query, unwritable};
-use crate::commands::WrongUse;
+use super::saved_query::Query;
+use crate::commands::{WrongUse, is_stream, unwritable};
 
 pub enum Target {
     Part(Box<Part>),
@@ -61,8 +61,4 @@ impl Target {
             Self::Stream(_) => error,
         }
     }
-}
-
-fn is_stream(path: &Path) -> bool {
-    path.exists() && !path.is_file()
 }
