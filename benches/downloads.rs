@@ -33,6 +33,7 @@ fn main() {
     let clients = count("ADTRAIL_BENCH_DOWNLOADS", 50);
     let kafka = Kafka::start();
     let alone = Site::new(&kafka, "bench", PARTITIONS, APP)
+        .set("store.retention", "400d")
         .set("export.downloads_per_token_max", &clients.to_string());
     produce(&kafka.brokers(), alone.topics.all(), events);
     let loaded = alone.beside();

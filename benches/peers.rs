@@ -245,11 +245,8 @@ struct Peer {
 impl Peer {
     fn load(name: &'static str, folder: &Path, rows: &Path) -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-        let home_cache = std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
-        let cache = cache.or(home_cache).expect("HOME is set").join("adtrail");
         let out = folder.join(format!("{name}.csv"));
-        let mut process = Command::new(cache.join("peers/bin/python"))
+        let mut process = Command::new(testbed::cache_dir().join("peers/bin/python"))
             .arg(root.join("benches/peers/peer.py"))
             .args([name, FIELDS])
             .args([&folder.join(name), rows, &out])

@@ -22,7 +22,7 @@ const PARTITIONS: i32 = 4;
 fn main() {
     let total = count("ADTRAIL_BENCH_EVENTS", 5_000_000);
     let kafka = Kafka::start();
-    let site = Site::new(&kafka, "bench", PARTITIONS, APP);
+    let site = Site::new(&kafka, "bench", PARTITIONS, APP).set("store.retention", "400d");
     let (bytes, seconds) = produce(&kafka.brokers(), site.topics.all(), total);
     println!(
         "{total} events of {} bytes on average produced in {seconds:.0} s",
@@ -50,8 +50,7 @@ fn main() {
     println!("{rows:.0} rows; waiting for compactions");
     wait_until_idle(&adtrail);
     line(&adtrail, total as f64, started);
-    let (status, _) = adtrail.terminate();
-    assert!(status.success(), "adtrail exits cleanly: {status}");
+    adtrail.stop();
     let export = site.download(APP_KEY, "2026-03-01", "2027-01-01", &[]);
     let lines = export.iter().filter(|byte| **byte == b'\n').count() - 1;
     assert_eq!(lines as f64, rows, "the export has every row");

@@ -26,7 +26,8 @@ const RANGE: [&str; 2] = ["2026-03-01", "2027-01-01"];
 
 fn main() {
     let total = count("ADTRAIL_BENCH_EVENTS", 200_000);
-    let embedded = Site::new(Kafka::shared(), "bench", PARTITIONS, APP);
+    let embedded =
+        Site::new(Kafka::shared(), "bench", PARTITIONS, APP).set("store.retention", "400d");
     produce(&embedded, total);
     println!(
         "{:>10} {:>8} {:>8} {:>18} {:>9}",
@@ -128,7 +129,7 @@ fn read(site: &Site, role: &str, total: usize) -> f64 {
     let (wall, cpu) = (started.elapsed().as_secs_f64(), cpu_seconds(adtrail.pid()));
     let rate = total as f64 / cpu;
     println!("{role:>10} {wall:>8.1} {cpu:>8.1} {rate:>18.0} {:>9}", memory_mib(adtrail.pid()).1);
-    end(adtrail);
+    adtrail.stop();
     rate
 }
 
@@ -137,9 +138,4 @@ fn has_written(adtrail: &Adtrail, total: usize) -> bool {
     let holds = |name, condition: &dyn Fn(f64) -> bool| adtrail.metric(name).is_some_and(condition);
     holds("adtrail_ingest_read_total", &|read| read >= total as f64)
         && holds("adtrail_ingest_lag_messages", &|lag| lag == 0.0)
-}
-
-fn end(adtrail: Adtrail) {
-    let (status, log) = adtrail.terminate();
-    assert!(status.success(), "{log}");
 }

@@ -1,12 +1,11 @@
 //! The `adtrail` binary as a child process.
 
-use std::env;
-use std::io;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::{env, fs, io};
 
 use super::http::{self, Reply};
-use super::{Captured, eventually, run_ok};
+use super::{Captured, eventually, kill};
 
 /// A running `adtrail`. Dropping it kills the process.
 #[derive(Debug)]
@@ -69,18 +68,37 @@ impl Adtrail {
     /// Waits until more than this many records were read since the start.
     #[track_caller]
     pub fn await_read_more_than(&self, records: u64) {
-        eventually("more records are read", || match self.metric("adtrail_ingest_read_total") {
-            Some(read) if read > records as f64 => Ok(()),
-            read => Err(format!("read {read:?}, expected more than {records}\n{}", self.log())),
-        });
+        self.await_metric("adtrail_ingest_read_total", "", |read| read > records as f64);
     }
 
     /// Waits until the lag is 0.
     #[track_caller]
     pub fn await_caught_up(&self) {
-        eventually("the lag is 0", || match self.metric("adtrail_ingest_lag_messages") {
-            Some(0.0) => Ok(()),
-            lag => Err(format!("lag {lag:?}\n{}", self.log())),
+        self.await_metric("adtrail_ingest_lag_messages", "", |lag| lag == 0.0);
+    }
+
+    /// Waits until a metric exists and has an expected value. `label` as for [`Adtrail::metric_of`].
+    #[track_caller]
+    pub fn await_metric(&self, name: &str, label: &str, is_expected: impl Fn(f64) -> bool) {
+        eventually(name, || match self.metric_of(name, label) {
+            Some(value) if is_expected(value) => Ok(()),
+            value => Err(format!("{value:?}\n{}", self.log())),
+        });
+    }
+
+    /// Waits until the log contains this text.
+    #[track_caller]
+    pub fn await_log(&self, part: &str) {
+        self.await_line(&[part]);
+    }
+
+    /// Waits until a line of the log contains these parts.
+    #[track_caller]
+    pub fn await_line(&self, parts: &[&str]) {
+        eventually(&format!("{parts:?} are logged"), || {
+            let log = self.log();
+            let has_all = |line: &str| parts.iter().all(|part| line.contains(part));
+            if log.lines().any(has_all) { Ok(()) } else { Err(log) }
         });
     }
 
@@ -135,6 +153,21 @@ impl Adtrail {
         self.child.id()
     }
 
+    /// Returns the number in a line of `/proc/PID/status`, for example of `"VmRSS:"`.
+    pub fn status(&self, name: &str) -> u64 {
+        let text = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("a process");
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
+        line.split_whitespace().next().and_then(|text| text.parse().ok()).expect("a number")
+    }
+
+    /// Sends SIGTERM, and checks that the process exits with 0. Returns the log.
+    #[track_caller]
+    pub fn stop(self) -> String {
+        let (status, log) = self.terminate();
+        assert!(status.success(), "{status}: {log}");
+        log
+    }
+
     /// Sends SIGTERM and waits. Returns the exit status and the log.
     pub fn terminate(self) -> (ExitStatus, String) {
         self.signal("TERM");
@@ -143,7 +176,7 @@ impl Adtrail {
 
     /// Sends a signal, for example `"TERM"` or `"INT"`, without waiting.
     pub fn signal(&self, name: &str) {
-        run_ok(Command::new("kill").args([&format!("-{name}"), &self.pid().to_string()]), b"");
+        kill(self.pid(), name);
     }
 
     /// Waits until the process ends by itself. Returns the exit status and the log.
@@ -153,6 +186,18 @@ impl Adtrail {
             ended.ok_or_else(|| self.log())
         });
         (status, self.log())
+    }
+
+    /// Waits until the process ends by itself. Checks its exit code, and that these parts are in its log, which is
+    /// returned.
+    #[track_caller]
+    pub fn check_ended(self, code: i32, parts: &[&str]) -> String {
+        let (status, log) = self.wait();
+        assert_eq!(status.code(), Some(code), "{status}: {log}");
+        for part in parts {
+            assert!(log.contains(part), "{part:?} is not in: {log}");
+        }
+        log
     }
 
     /// Sends SIGKILL and waits.

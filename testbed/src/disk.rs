@@ -23,6 +23,20 @@ pub fn damage_tables(store: &Path, bytes_min: u64) {
     assert!(damaged > 0, "no table has a file");
 }
 
+/// The files of a store's WAL.
+pub fn wal_files(store: &Path) -> impl Iterator<Item = PathBuf> {
+    let files = fs::read_dir(store).expect("the store").map(|file| file.expect("a file").path());
+    files.filter(|file| file.extension().is_some_and(|extension| extension == "log"))
+}
+
+/// Flips a bit in the middle of a file.
+pub fn flip_bit(file: &Path) {
+    let mut bytes = fs::read(file).expect("the file is readable");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x40;
+    fs::write(file, bytes).expect("the file is writable");
+}
+
 /// A tmpfs, unmounted when dropped.
 #[derive(Debug)]
 pub struct Disk {

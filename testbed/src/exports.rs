@@ -33,16 +33,37 @@ impl Workload {
     pub fn expected(&self) -> &Exports {
         self.expected.get_or_init(|| replayed(&self.records))
     }
+
+    /// Checks that a service that has read everything exports what is expected.
+    #[track_caller]
+    pub fn check(&self, site: &Site, adtrail: &Adtrail) {
+        check_equal(&downloads(site, adtrail), self.expected());
+    }
+
+    /// Starts a service that reads everything, and checks that it exports what is expected.
+    #[track_caller]
+    pub fn check_all(&self, site: &Site) {
+        let adtrail = site.start();
+        adtrail.await_caught_up();
+        self.check(site, &adtrail);
+        adtrail.stop();
+    }
 }
+
+/// Counters of the records read, by what became of them.
+pub const OUTCOMES: [&str; 4] = [
+    "adtrail_attribution_accepted_total",
+    "adtrail_attribution_redelivered_total",
+    "adtrail_ingest_dead_lettered_total",
+    "adtrail_ingest_empty_total",
+];
 
 /// Returns the output of `adtrail replay` for the records in their original order.
 pub fn replayed(records: &[Record]) -> Exports {
     let site = Site::on(Topics::of("replayed"), "nowhere:1".into(), traffic::SETTINGS);
-    let file = site.path().join("events.ndjson");
-    std::fs::write(&file, traffic::file(records)).unwrap();
-    let file = file.to_str().unwrap();
+    let file = site.write("events.ndjson", traffic::file(records));
     APPS.map(|app| {
-        let output = site.run(&["replay", "--app", app, file]);
+        let output = site.run(&["replay", "--app", app, &file]);
         let stderr = String::from_utf8_lossy(&output.stderr);
         let bad = records.iter().filter(|record| record.is_bad).count();
         assert!(stderr.contains(&format!("not events: {bad};")), "{stderr}");
@@ -62,21 +83,27 @@ pub fn downloads(site: &Site, adtrail: &Adtrail) -> Exports {
     exports
 }
 
-/// Checks the conservation laws of the contract, section 8. An exporter has no counters, and HBase no gauges of rows.
-fn check_conserved(scrape: &str, exports: &Exports) {
+/// Downloads all exports with the command.
+#[track_caller]
+pub fn by_command(site: &Site) -> Exports {
+    APPS.map(|app| site.download(app, FROM, TO, &[]))
+}
+
+/// Checks that every record read has one outcome. An exporter has no counters.
+#[track_caller]
+pub fn check_counters(scrape: &str) {
     for topic in topics_of(scrape) {
         let label = format!("topic=\"{topic}\"");
         let count = |name: &str| sum(scrape, name, &label).unwrap_or(0.0);
-        let read = count("adtrail_ingest_read_total");
-        let accounted = [
-            "adtrail_attribution_accepted_total",
-            "adtrail_attribution_redelivered_total",
-            "adtrail_ingest_dead_lettered_total",
-            "adtrail_ingest_empty_total",
-        ]
-        .map(count);
-        assert_eq!(read, accounted.iter().sum::<f64>(), "{topic}: {accounted:?}");
+        let (read, outcomes) = (count("adtrail_ingest_read_total"), OUTCOMES.map(count));
+        assert_eq!(read, outcomes.iter().sum::<f64>(), "{topic}: {outcomes:?}");
     }
+}
+
+/// Checks the conservation laws of the contract, section 8. HBase has no gauges of rows.
+#[track_caller]
+pub fn check_conserved(scrape: &str, exports: &Exports) {
+    check_counters(scrape);
     let mut exported = BTreeMap::new();
     for row in exports.iter().flat_map(|csv| rows::parse(csv)) {
         *exported.entry((row["event_type"].clone(), row["status"].clone())).or_insert(0.0) += 1.0;

@@ -23,7 +23,8 @@ pid = 1
 channel = "toutiao"
 "#;
 
-/// An installation of adtrail: its settings, its store, and its topics in a Kafka.
+/// An installation of adtrail: its settings, its store, and its topics in a Kafka. Rows do not expire, because most
+/// tests have events of fixed dates.
 #[derive(Debug)]
 pub struct Site {
     dir: TempDir,
@@ -92,7 +93,7 @@ impl Site {
         self.write_config(free_port(), free_port());
     }
 
-    /// Overrides one setting of the tables that `more_settings` cannot contain, for example `"store.retention"`.
+    /// Overrides one setting of the tables that `more_settings` cannot contain, for example `"store.memory"`.
     pub fn set(self, key: &str, value: &str) -> Self {
         self.flag("--set").flag(&format!("{key}={value}"))
     }
@@ -187,13 +188,38 @@ impl Site {
         run_ok(command.args(more), b"")
     }
 
+    /// Runs `adtrail run` until it has read everything. Returns the number of records.
+    #[track_caller]
+    pub fn read_all(&self) -> u64 {
+        let adtrail = self.start();
+        adtrail.await_caught_up();
+        let read = adtrail.metric("adtrail_ingest_read_total").expect("the metric");
+        adtrail.stop();
+        read as u64
+    }
+
+    /// Creates a token. Returns it, and its entry for the settings.
+    pub fn new_token(&self, options: &[&str]) -> (String, String) {
+        let shown = run_ok(self.command(&["token", "new"]).args(options), b"");
+        let shown = String::from_utf8(shown).expect("UTF-8");
+        let (token, entry) = shown.split_once("\n\n").expect("a token and its entry");
+        (token.to_owned(), entry.to_owned())
+    }
+
+    /// Creates a file in the site's directory. Returns its path.
+    pub fn write(&self, name: &str, text: impl AsRef<[u8]>) -> String {
+        let path = self.path().join(name);
+        fs::write(&path, text).expect("the file is written");
+        path.to_str().expect("a path in UTF-8").to_owned()
+    }
+
     /// What `adtrail replay` makes of the events of an app, one on a line; other lines are left out.
     pub fn replay(&self, app: &str, events: &[u8]) -> Vec<u8> {
         run(&mut self.command(&["replay", "--app", app, "-"]), events).stdout
     }
 
     /// Writes all settings, including overrides, to a file, and returns its path.
-    pub fn written(&self) -> PathBuf {
+    pub fn write_all_settings(&self) -> String {
         self.write_config(free_port(), free_port());
         let mut text = fs::read_to_string(self.config()).expect("the settings");
         for setting in self.flags.iter().filter_map(|flag| flag.split_once('=')) {
@@ -207,9 +233,7 @@ impl Site {
             }
             text = text.replacen(&head, &format!("{head}{key} = {value}\n"), 1);
         }
-        let path = self.dir.path().join("whole.toml");
-        fs::write(&path, text).expect("the settings can be written");
-        path
+        self.write("whole.toml", text)
     }
 
     /// The consumer group, unique per site, so that sites on the same topics do not share partitions.
@@ -221,8 +245,7 @@ impl Site {
     fn write_config(&self, export: u16, admin: u16) {
         let Self { brokers, more_settings, .. } = self;
         let Topics { clicks, activations, effects } = &self.topics;
-        let store = self.dir.path().join("store");
-        let group = self.group();
+        let (store, group) = (self.path().join("store").display().to_string(), self.group());
         let text = format!(
             r#"[kafka]
 brokers = "{brokers}"
@@ -232,7 +255,8 @@ activations = "{activations}"
 effects = "{effects}"
 
 [store]
-path = "{}"
+path = "{store}"
+retention = "off"
 
 [export]
 listen = "127.0.0.1:{export}"
@@ -241,8 +265,7 @@ listen = "127.0.0.1:{export}"
 listen = "127.0.0.1:{admin}"
 
 {more_settings}
-"#,
-            store.display()
+"#
         );
         fs::write(self.config(), text).expect("the settings can be written");
     }

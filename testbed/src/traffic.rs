@@ -7,7 +7,7 @@ use md5::{Digest, Md5};
 use serde_json::{Map, Value, json};
 
 use super::kafka::{Kafka, Message};
-use super::site::Topics;
+use super::site::{Site, Topics};
 
 /// Three apps that differ in every rule that the traffic can trigger.
 pub const SETTINGS: &str = r#"
@@ -130,6 +130,11 @@ pub fn redelivered(records: &[Record], seed: u64) -> Vec<Record> {
 pub fn portions(records: &[Record], count: usize) -> impl Iterator<Item = &[Record]> {
     let at = move |index: usize| records.len() * index / count;
     (0..count).map(move |index| &records[at(index)..at(index + 1)])
+}
+
+/// A site on the shared Kafka with the settings of the traffic.
+pub fn site(name: &str, partitions: i32) -> Site {
+    Site::new(Kafka::shared(), name, partitions, SETTINGS)
 }
 
 /// Produces the records to the shared Kafka.

@@ -36,7 +36,7 @@ struct Fixture {
 /// Returns a site with topics of its own.
 fn site(kafka: &Kafka, name: &str, settings: &str) -> Site {
     let settings = format!("{ONE_CAMPAIGN}{settings}");
-    Site::new(kafka, &format!("alerts.{name}"), 1, &settings).set("store.retention", "off")
+    Site::new(kafka, &format!("alerts.{name}"), 1, &settings)
 }
 
 /// Starts a service that has read everything, and waits until all rules are evaluated and none fires.

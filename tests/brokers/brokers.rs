@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use testbed::adtrail::Adtrail;
-use testbed::exports::{self, Workload, check_equal, downloads};
+use testbed::exports::{self, Workload};
 use testbed::kafka::{Cluster, Kafka, Producer};
 use testbed::site::{Site, Topics};
 use testbed::traffic::{self, Record};
@@ -16,12 +16,10 @@ const UNREACHABLE: &str = "kafka cannot be reached";
 static WORKLOAD: Workload = Workload::new(|| traffic::redelivered(&traffic::records(14, 2500), 14));
 
 fn site(kafka: &Kafka, name: &str) -> Site {
-    // Many small fetches, so that there is always one to interrupt.
+    // Many small fetches, so that a broker that stops always interrupts one.
     let settings =
         format!("[kafka.librdkafka]\nfetch.message.max.bytes = 20000\n{}", traffic::SETTINGS);
-    Site::new(kafka, name, 3, &settings)
-        .set("store.retention", "off")
-        .set("ingest.batch_records_max", "100")
+    Site::new(kafka, name, 3, &settings).set("ingest.batch_records_max", "100")
 }
 
 /// Produces 100 records at a time, acknowledged by all in-sync replicas.
@@ -69,9 +67,8 @@ fn partition_leaders_killed_in_turn() {
     produce(&producer, &site.topics, rest);
     let adtrail = site.start();
     adtrail.await_read(rest.len() as u64);
-    check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
-    let (status, log) = adtrail.terminate();
-    assert!(status.success(), "{log}");
+    WORKLOAD.check(&site, &adtrail);
+    adtrail.stop();
 }
 
 /// Slow because a JVM starts several times.
@@ -106,7 +103,7 @@ fn the_only_broker_killed_under_load() {
     }
     let adtrail = site.start();
     adtrail.await_read(rest);
-    check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
+    WORKLOAD.check(&site, &adtrail);
 }
 
 /// Time for which a broker hangs; a minute and more in manual runs.
@@ -140,8 +137,8 @@ fn ingest_resumes_after_a_slow_or_hanging_broker() {
     produce(&producer, &site.topics, second);
     adtrail.await_read((first.len() + second.len()) as u64);
     // A slow broker does not count as unreachable.
-    let (status, log) = adtrail.terminate();
-    assert!(status.success() && !log.contains("does not answer any more"), "{log}");
+    let log = adtrail.stop();
+    assert!(!log.contains("does not answer any more"), "{log}");
     drop(slow);
 
     let adtrail = site.start();
@@ -152,8 +149,7 @@ fn ingest_resumes_after_a_slow_or_hanging_broker() {
         await_outage(&kafka, &adtrail);
     });
     adtrail.await_read(third.len() as u64);
-    let (status, log) = adtrail.terminate();
-    assert!(status.success(), "{log}");
+    let log = adtrail.stop();
     assert!(log.contains("kafka does not answer any more"), "{log}");
     assert!(log.contains("kafka answers again"), "{log}");
     // The broker hangs when adtrail starts.
@@ -162,6 +158,6 @@ fn ingest_resumes_after_a_slow_or_hanging_broker() {
     let adtrail = site.spawn();
     await_outage(&kafka, &adtrail);
     adtrail.await_read(fourth.len() as u64);
-    check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
+    WORKLOAD.check(&site, &adtrail);
     println!("{:?} without a response, twice", outage());
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use testbed::eventually;
+use testbed::check_exit;
 use testbed::kafka::{Message, PASSWORD, Secured, USER};
 use testbed::site::{ONE_CAMPAIGN, Site, Topics};
 
@@ -50,13 +50,10 @@ fn check_works(site: &Site) {
     let dlq = format!("{topic}.dlq");
     assert_eq!(Secured::shared().kafka.consume_all(&dlq).len(), 1);
     for args in [&["check-config"][..], &["peek", topic], &["replay-dlq", &dlq]] {
-        let output = site.run(args);
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{args:?}: {stderr}");
+        check_exit(&site.run(args), 0, &[]);
     }
     adtrail.await_read(3);
-    let (status, log) = adtrail.terminate();
-    assert!(status.success(), "{log}");
+    let log = adtrail.stop();
     assert!(!log.contains(PASSWORD), "{log}");
     let mut warnings = log.lines().filter(|line| line.contains("WARN"));
     assert!(warnings.all(|line| WARNINGS.iter().any(|part| line.contains(part))), "{log}");
@@ -67,21 +64,12 @@ fn check_works(site: &Site) {
 fn check_refused(site: &Site, reason: &str) {
     let mut adtrail = site.spawn();
     adtrail.await_readiness(503, reason);
-    eventually("the log has the reason", || {
-        let log = adtrail.log();
-        let has_reason =
-            |line: &str| line.contains("kafka refuses the connection") && line.contains(reason);
-        if log.lines().any(has_reason) { Ok(()) } else { Err(log) }
-    });
+    adtrail.await_line(&["kafka refuses the connection", reason]);
     assert!(!adtrail.has_ended());
-    let log = adtrail.log();
-    let (status, log_at_end) = adtrail.terminate();
-    assert!(status.success(), "{log_at_end}");
+    let log = adtrail.stop();
     let output = site.run(&["peek", &site.topics.clicks]);
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains("kafka refuses the connection") && stderr.contains(reason), "{stderr}");
-    for text in [&*log, &log_at_end, &stderr] {
+    let stderr = check_exit(&output, 1, &["kafka refuses the connection", reason]);
+    for text in [log, stderr] {
         assert!(!text.contains("wr0ng") && !text.contains(PASSWORD), "{text}");
         assert!(text.lines().count() < 100, "{text}");
     }
@@ -138,13 +126,10 @@ fn wrong_passwords_and_certificates_are_refused() {
     let other = tls("other-ca.pem", Some("client"));
     check_refused(&site("secured.tls.ca", &broker.tls, &other), "certificate verify failed");
     let no_certificate = tls("ca.pem", None);
-    check_refused(&site("secured.tls.nobody", &broker.tls, &no_certificate), "SSL alert");
+    check_refused(&site("secured.tls.no-certificate", &broker.tls, &no_certificate), "SSL alert");
     // To a plaintext client the broker only closes the connection, without a reason.
     let open = site("secured.tls.open", &broker.tls, "security.protocol = 'PLAINTEXT'\n");
     let adtrail = open.spawn();
-    eventually("the log names a likely cause", || {
-        let log = adtrail.log();
-        if log.contains("check security.protocol") { Ok(()) } else { Err(log) }
-    });
+    adtrail.await_log("check security.protocol");
     assert_eq!(adtrail.admin("/readyz").unwrap().status, 503);
 }

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tempfile::TempDir;
 use testbed::adtrail::adtrail;
-use testbed::{Captured, eventually, http, run, run_ok};
+use testbed::{Captured, await_exit, check_exit, eventually, http, kill, run};
 
 /// Lets one demo run at a time: two that look for free ports at the same time could find the same ones.
 fn alone() -> MutexGuard<'static, ()> {
@@ -33,9 +33,8 @@ fn once_shows_rows_and_leaves_nothing_behind() {
     let _alone = alone();
     let temporary = TempDir::new().unwrap();
     let output = run(demo(&temporary).arg("--once"), b"");
-    let (shown, log) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{}: {log}", output.status);
+    let log = check_exit(&output, 0, &["attributing events"]);
+    let shown = String::from_utf8_lossy(&output.stdout);
     let names = "event_time                event_name  status      channel   campaign";
     let table = shown.lines().skip_while(|line| !line.trim_start().starts_with(names));
     let rows: Vec<_> = table.skip(1).take_while(|line| !line.is_empty()).collect();
@@ -47,7 +46,7 @@ fn once_shows_rows_and_leaves_nothing_behind() {
         assert!(shown.contains(part), "{part}: {shown}");
     }
     // Progress bars are drawn only on a terminal.
-    assert!(log.contains("attributing events") && !log.contains('█'), "{log}");
+    assert!(!log.contains('█'), "{log}");
     assert_empty(&temporary);
 }
 
@@ -68,14 +67,8 @@ fn the_demo_serves_until_it_is_interrupted() {
         let ended = child.try_wait().unwrap();
         if ended.is_none() && shown.text().contains("Ctrl-C") { Ok(()) } else { Err(log.text()) }
     });
-    eventually("the demo reports its port", || {
-        let log = log.text();
-        if log.contains("127.0.0.1:8080 is in use, so the demo listens on") {
-            Ok(())
-        } else {
-            Err(log)
-        }
-    });
+    let said = "127.0.0.1:8080 is in use, so the demo listens on";
+    assert!(log.text().contains(said), "{}", log.text());
 
     let url = |label: &str| {
         let shown = shown.text();
@@ -95,9 +88,8 @@ fn the_demo_serves_until_it_is_interrupted() {
     assert!(rows.headers().unwrap().len() > 40);
     assert!(rows.records().map(Result::unwrap).count() > 4_000);
 
-    run_ok(Command::new("kill").args(["-INT", &child.id().to_string()]), b"");
-    let status =
-        eventually("the demo ends", || child.try_wait().unwrap().ok_or_else(|| log.text()));
+    kill(child.id(), "INT");
+    let status = await_exit(&mut child);
     assert!(status.success(), "{status}: {}", log.text());
     assert_empty(&temporary);
 }

@@ -4,7 +4,7 @@ use std::fs::{self, DirEntry};
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use testbed::adtrail::adtrail;
 use testbed::rows;
 use testbed::site::{Site, Topics};
-use testbed::{check_refused, eventually, run, run_ok};
+use testbed::{check_exit, check_refused, eventually, run, run_ok, shell_line};
 
 const SETTINGS: &str = r#"
 [[apps]]
@@ -38,18 +38,6 @@ const OTHER: &str =
 /// Returns a site without Kafka, which the command does not need.
 fn site() -> Site {
     Site::on(Topics::of("replay"), "127.0.0.1:1".into(), SETTINGS)
-}
-
-fn write(site: &Site, name: &str, text: &[u8]) -> String {
-    let path = site.path().join(name);
-    fs::write(&path, text).unwrap();
-    path.to_str().unwrap().to_owned()
-}
-
-#[track_caller]
-fn check(output: &Output, code: i32) {
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{stderr}");
 }
 
 fn gzip(text: &str) -> Vec<u8> {
@@ -86,20 +74,19 @@ fn all_events() -> String {
 #[test]
 fn a_file_gives_the_rows_of_all_apps_by_pid_or_of_one() {
     let site = site();
-    let file = write(&site, "events.ndjson", all_events().as_bytes());
+    let file = site.write("events.ndjson", all_events());
     let output = site.run(&["replay", &file]);
-    check(&output, 0);
+    assert_eq!(check_exit(&output, 0, &[]), "");
     check_rows(&output.stdout, &ALL);
     assert_eq!(rows::parse(&output.stdout)[1]["revenue"], "9007199254740993.10");
-    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     let out = site.path().join("out.csv");
     let output = site.run(&["replay", "--app", "app-x", "--out", out.to_str().unwrap(), &file]);
-    check(&output, 0);
+    check_exit(&output, 0, &[]);
     assert!(output.stdout.is_empty());
     check_rows(&fs::read(&out).unwrap(), &ALL[..2]);
     // Without events there is only the header line.
-    let output = site.run(&["replay", &write(&site, "empty.ndjson", b"")]);
-    check(&output, 0);
+    let output = site.run(&["replay", &site.write("empty.ndjson", b"")]);
+    check_exit(&output, 0, &[]);
     check_rows(&output.stdout, &[]);
     assert!(output.stdout.starts_with(b"event_type,event_name,event_time,app,"));
 }
@@ -107,22 +94,21 @@ fn a_file_gives_the_rows_of_all_apps_by_pid_or_of_one() {
 #[test]
 fn files_and_standard_input_may_be_mixed_split_and_compressed() {
     let site = site();
-    let expected = site.run(&["replay", &write(&site, "whole.ndjson", all_events().as_bytes())]);
+    let expected = site.run(&["replay", &site.write("whole.ndjson", all_events())]);
     check_rows(&expected.stdout, &ALL);
     let check_same = |args: &[&str], input: &[u8]| {
         let output = run(&mut site.command(&[&["replay"], args].concat()), input);
-        check(&output, 0);
+        assert_eq!(check_exit(&output, 0, &[]), "");
         assert_eq!(output.stdout, expected.stdout, "{args:?}");
-        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     };
-    let first = write(&site, "1.ndjson", format!("{ACTIVATION}\n{CLICK}\n{CLICK}\n").as_bytes());
-    let second = write(&site, "2.ndjson", format!("{EFFECT}\n{OTHER}\n{ACTIVATION}").as_bytes());
+    let first = site.write("1.ndjson", format!("{ACTIVATION}\n{CLICK}\n{CLICK}\n"));
+    let second = site.write("2.ndjson", format!("{EFFECT}\n{OTHER}\n{ACTIVATION}"));
     check_same(&[&first, &second], b"");
     check_same(&[&second, &first], b"");
     check_same(&["-"], all_events().as_bytes());
     check_same(&[&first, "-"], format!("{EFFECT}\n{OTHER}\n").as_bytes());
     // The format is detected by the bytes, not by the file name.
-    check_same(&[&write(&site, "events.txt", &gzip(&all_events()))], b"");
+    check_same(&[&site.write("events.txt", gzip(&all_events()))], b"");
     check_same(&["-"], &zstd(&all_events()));
 }
 
@@ -131,8 +117,8 @@ fn a_truncated_compressed_file_is_named_and_gives_no_rows() {
     let site = site();
     let whole = gzip(&all_events());
     let cut = &whole[..whole.len() - 1];
-    let good = write(&site, "good.ndjson", all_events().as_bytes());
-    let bad = write(&site, "bad.gz", cut);
+    let good = site.write("good.ndjson", all_events());
+    let bad = site.write("bad.gz", cut);
     let problem = "cannot be read: ";
     check_refused(&site.run(&["replay", &good, &bad]), 1, &[&bad, problem]);
     check_refused(&run(&mut site.command(&["replay", "-"]), cut), 1, &[problem]);
@@ -141,10 +127,8 @@ fn a_truncated_compressed_file_is_named_and_gives_no_rows() {
 /// Runs a command with standard error on a terminal, by `script` of util-linux, with `input` as standard input and
 /// `out` as standard output. Returns what the terminal received.
 fn on_a_terminal(site: &Site, args: &[&str]) -> String {
-    let command = site.command(args);
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
-    let line: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
-    let line = format!("stty cols 200; {} <input >out", line.join(" "));
+    let line = shell_line(&site.command(args));
+    let line = format!("stty cols 200; {line} <input >out");
     let mut terminal = Command::new("script");
     terminal.args(["-qec", &line, "typescript"]).env("TERM", "xterm").current_dir(site.path());
     let shown = run(&mut terminal, b"").stdout;
@@ -155,12 +139,11 @@ fn on_a_terminal(site: &Site, args: &[&str]) -> String {
 fn progress_is_shown_on_a_terminal_only() {
     let site = site();
     let text = format!("[]\n{}\n", all_events());
-    let file = write(&site, "events.ndjson.zst", &zstd(&text));
+    let file = site.write("events.ndjson.zst", zstd(&text));
     let expected = site.run(&["replay", &file]);
-    check(&expected, 1);
-    assert!(!String::from_utf8_lossy(&expected.stderr).contains("B/s"));
+    assert!(!check_exit(&expected, 1, &[]).contains("B/s"));
 
-    write(&site, "input", text.as_bytes());
+    site.write("input", &text);
     let shown = on_a_terminal(&site, &["replay", &file]);
     let size = format!("of {} B", fs::metadata(&file).unwrap().len());
     assert!(shown.contains(&size) && shown.contains("B/s"), "{shown:?}");
@@ -182,24 +165,19 @@ fn progress_is_shown_on_a_terminal_only() {
 fn bad_lines_are_logged_and_the_others_attributed() {
     let site = site();
     let unknown = r#"{"type":"activation","app":"app-q","event_id":"secret-1","time":1}"#;
-    let good = [CLICK, ACTIVATION, EFFECT, OTHER].join("\n");
-    let text = format!("{unknown}\n{good}\n{}", "[]\n".repeat(5000));
-    let file = write(&site, "events.ndjson", text.as_bytes());
+    let text = format!("{unknown}\n{}\n{}", all_events(), "[]\n".repeat(5000));
+    let file = site.write("events.ndjson", &text);
     let output = site.run(&["replay", &file]);
-    check(&output, 1);
+    let [first, sixth] = ["1: unknown_app", "6: not_an_object"].map(|at| format!("{file}:{at}"));
+    let log = check_exit(&output, 1, &[&first, &sixth, "not events: 5001;"]);
     check_rows(&output.stdout, &ALL);
-    let log = String::from_utf8_lossy(&output.stderr);
-    for part in [":1: unknown_app", ":6: not_an_object"] {
-        assert!(log.contains(&format!("{file}{part}")), "{part} is not in {log}");
-    }
-    assert!(log.contains("not events: 5001;") && !log.contains("secret-1"), "{log}");
-    assert!(log.lines().count() < 100, "{log}");
+    assert!(!log.contains("secret-1") && log.lines().count() < 100, "{log}");
 }
 
 #[test]
 fn unreadable_and_unwritable_files_are_named() {
     let site = site();
-    let good = write(&site, "events.ndjson", CLICK.as_bytes());
+    let good = site.write("events.ndjson", CLICK);
     let absent = site.path().join("absent.ndjson");
     let absent = absent.to_str().unwrap();
     check_refused(&site.run(&["replay", &good, absent]), 1, &[absent, "No such file"]);
@@ -215,7 +193,7 @@ fn unreadable_and_unwritable_files_are_named() {
 #[test]
 fn input_files_are_never_overwritten() {
     let site = site();
-    let events = write(&site, "events.ndjson", CLICK.as_bytes());
+    let events = site.write("events.ndjson", CLICK);
     // Settings that are found in the working directory.
     let folder = site.path().join("folder");
     fs::create_dir(&folder).unwrap();
@@ -271,18 +249,15 @@ fn a_signal_leaves_nothing_behind() {
 #[test]
 fn a_closed_standard_error_does_not_stop_the_replay() {
     let site = site();
-    let events = write(&site, "events.ndjson", format!("no event\n{ACTIVATION}\n").as_bytes());
+    let events = site.write("events.ndjson", format!("no event\n{ACTIVATION}\n"));
     let out = site.path().join("rows.csv");
     let mut command = adtrail();
     command.args(["replay", "--config"]).arg(site.path().join("adtrail.toml"));
     command.arg("--out").arg(&out).arg(&events);
-    let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stderr.take());
-    assert_eq!(
-        child.wait().unwrap().code(),
-        Some(1),
-        "the exit code is that of bad lines, not of an abort"
-    );
+    // The exit code is that of bad lines, not of an abort.
+    assert_eq!(child.wait().unwrap().code(), Some(1));
     assert_eq!(fs::read_to_string(out).unwrap().lines().count(), 2);
 }
 
@@ -322,5 +297,5 @@ fn the_settings_of_the_readme_are_valid() {
     let (_, rest) = page.split_once("<<'EOF'\n").unwrap();
     let (settings, _) = rest.split_once("EOF\n").unwrap();
     fs::write(folder.path().join("adtrail.toml"), settings).unwrap();
-    testbed::run_ok(adtrail().arg("check-config").current_dir(folder.path()), b"");
+    run_ok(adtrail().arg("check-config").current_dir(folder.path()), b"");
 }

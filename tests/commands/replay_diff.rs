@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::Output;
 
+use testbed::check_exit;
 use testbed::rows;
 use testbed::site::{Site, Topics};
 
@@ -66,30 +67,18 @@ fn site() -> Site {
     Site::on(Topics::of("replay-diff"), "127.0.0.1:1".into(), APPS)
 }
 
-fn write(site: &Site, name: &str, text: &str) -> String {
-    let path = site.path().join(name);
-    fs::write(&path, text).unwrap();
-    path.to_str().unwrap().to_owned()
-}
-
 /// Compares the site's settings with others over these events.
 fn diff(site: &Site, other: &str, events: &str, more: &[&str]) -> Output {
-    let other = write(site, "other.toml", other);
-    let file = write(site, "events.ndjson", events);
+    let other = site.write("other.toml", other);
+    let file = site.write("events.ndjson", events);
     let args = ["replay", "--diff", &other, &file];
     site.run(&[&args[..], more].concat())
-}
-
-#[track_caller]
-fn check(output: &Output, code: i32) {
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{stderr}");
 }
 
 /// Checks these columns of each row.
 #[track_caller]
 fn check_rows<const N: usize>(output: &Output, columns: [&str; N], expected: &[[&str; N]]) {
-    check(output, 0);
+    check_exit(output, 0, &[]);
     let rows = rows::parse(&output.stdout);
     let found: Vec<_> = rows.iter().map(|row| columns.map(|name| &*row[name])).collect();
     assert_eq!(found, expected);
@@ -110,7 +99,7 @@ fn a_narrower_window_changes_only_the_affected_rows() {
     let totals = site.path().join("totals.csv");
     let more = ["--totals", totals.to_str().unwrap()];
     let output = diff(&site, &format!("{NARROW}{APPS}"), &events(), &more);
-    check(&output, 0);
+    let summary = check_exit(&output, 0, &[]);
     let spring = r#""Spring, ""26""""#;
     let touch = "2025-03-08T12:00:00.000Z";
     let expected = format!(
@@ -137,17 +126,15 @@ activations  effects  credited to
       1 → 0    0 → 0  app-x: 8 春季 kuaishou
 3 of 7 rows are decided differently
 ";
-    assert_eq!(String::from_utf8(output.stderr).unwrap(), expected);
+    assert_eq!(summary, expected);
 }
 
 #[test]
 fn equal_settings_give_only_the_header() {
     let site = site();
     let output = diff(&site, APPS, &events(), &[]);
-    check(&output, 0);
+    assert_eq!(check_exit(&output, 0, &[]), "0 of 7 rows are decided differently\n");
     assert_eq!(String::from_utf8(output.stdout).unwrap(), HEADER);
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(stderr, "0 of 7 rows are decided differently\n");
     // --set applies to both sides.
     let output = diff(&site, APPS, &events(), &["--set", "attribution.click_window=1d"]);
     check_rows(&output, ["event_id"], &[]);
@@ -165,8 +152,7 @@ fn an_app_may_be_configured_on_one_side_only() {
     let events = [activation(1, NOON), activation(1, NOON).replace("app-x", "app-y")].join("\n");
     let output = diff(&site, other, &events, &[]);
     check_rows(&output, IDS, &[["app-y", "a-1", "", "organic", "", "0"]]);
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(stderr.contains("0 → 1    0 → 0  app-y: no campaign"), "{stderr}");
+    check_exit(&output, 0, &["0 → 1    0 → 0  app-y: no campaign"]);
 
     let none = "[[apps]]\npid = 1\nkey = \"app-z\"\n";
     let output = diff(&site, none, &activation(1, NOON), &[]);
@@ -174,9 +160,7 @@ fn an_app_may_be_configured_on_one_side_only() {
     // A line of an app that neither side knows.
     let unknown = activation(1, NOON).replace("app-x", "app-q");
     let output = diff(&site, none, &format!("{unknown}\n{}", activation(1, NOON)), &[]);
-    check(&output, 1);
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(stderr.contains("unknown_app") && stderr.contains("not events: 1;"), "{stderr}");
+    check_exit(&output, 1, &["unknown_app", "not events: 1;"]);
     assert_eq!(rows::parse(&output.stdout).len(), 1);
 
     let output = diff(&site, other, &events, &["--app", "app-x"]);
@@ -189,7 +173,7 @@ fn an_app_may_be_configured_on_one_side_only() {
 fn invalid_options_are_named() {
     let site = site();
     let check_refused = |output: Output, parts: &[&str]| testbed::check_refused(&output, 2, parts);
-    let file = write(&site, "events.ndjson", &events());
+    let file = site.write("events.ndjson", events());
     let bad = "[attribution]\nclick_windw = \"1d\"\n";
     check_refused(
         diff(&site, &format!("{bad}{APPS}"), &events(), &[]),

@@ -2,41 +2,37 @@
 
 use std::process::Output;
 
-use testbed::exports::{check_equal, downloads};
-use testbed::kafka::Kafka;
+use testbed::exports::{by_command, check_equal};
 use testbed::site::Site;
-use testbed::traffic::{self, APPS, FROM, TO};
-use testbed::{hbase, run, run_ok};
+use testbed::{check_exit, hbase, run, run_ok, traffic};
 
 use super::{PARTITIONS, WORKLOAD, await_all_read, await_no_members, remove};
 
 fn copy(from: &Site, to: &Site) -> Output {
     let mut command = testbed::adtrail::adtrail();
-    command.arg("copy").arg("--from").arg(from.written()).arg("--to").arg(to.written());
+    command
+        .arg("copy")
+        .arg("--from")
+        .arg(from.write_all_settings())
+        .arg("--to")
+        .arg(to.write_all_settings());
     run(&mut command, b"")
 }
 
 #[test]
 fn a_store_is_copied_into_hbase_and_back() {
     let (some, rest) = WORKLOAD.records().split_at(WORKLOAD.records().len() / 2);
-    let embedded = Site::new(Kafka::shared(), "hbase-moved", PARTITIONS, traffic::SETTINGS)
-        .set("store.partitions", "8")
-        .set("store.retention", "off");
+    let embedded = traffic::site("hbase-copy", PARTITIONS).set("store.partitions", "8");
     traffic::produce(&embedded.topics, some);
-    let adtrail = embedded.start();
-    adtrail.await_caught_up();
-    assert!(adtrail.terminate().0.success());
+    embedded.read_all();
     let shared = embedded.beside();
-    let shared = hbase::in_hbase(shared, &hbase::cluster::HBase::shared().servers(), "hbase-moved");
+    let shared = hbase::in_hbase(shared, &hbase::cluster::HBase::shared().servers(), "hbase-copy");
     run_ok(&mut shared.command(&["hbase", "init"]), b"");
     let output = copy(&embedded, &shared);
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{stderr}");
+    check_exit(&output, 0, &[]);
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(shown.lines().count() == 5 && shown.contains("events: "), "{shown}");
-    for app in APPS {
-        assert_eq!(shared.download(app, FROM, TO, &[]), embedded.download(app, FROM, TO, &[]));
-    }
+    check_equal(&by_command(&shared), &by_command(&embedded));
     // The worker resumes from the copied positions.
     traffic::produce(&shared.topics, rest);
     let worker = shared.start_role("attribute");
@@ -46,22 +42,15 @@ fn a_store_is_copied_into_hbase_and_back() {
     assert_eq!(read, Some(rest.len() as f64), "no record is read twice");
     // Nothing is copied while a worker runs.
     let back = embedded.beside();
-    let refused = copy(&shared, &back);
-    assert_eq!(refused.status.code(), Some(1));
-    let stderr = String::from_utf8_lossy(&refused.stderr);
-    assert!(stderr.contains("stop them first"), "{stderr}");
-    assert!(worker.terminate().0.success());
+    check_exit(&copy(&shared, &back), 1, &["stop them first"]);
+    worker.stop();
     await_no_members(&shared);
-    let output = copy(&shared, &back);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    check_exit(&copy(&shared, &back), 0, &[]);
     let adtrail = back.start();
     adtrail.await_caught_up();
-    check_equal(&downloads(&back, &adtrail), WORKLOAD.expected());
+    WORKLOAD.check(&back, &adtrail);
     assert_eq!(adtrail.metric("adtrail_ingest_read_total"), Some(0.0));
     // A store that has rows is not overwritten.
-    let again = copy(&embedded, &shared);
-    assert_eq!(again.status.code(), Some(1));
-    let stderr = String::from_utf8_lossy(&again.stderr);
-    assert!(stderr.contains("it already has rows"), "{stderr}");
-    remove("hbase-moved");
+    check_exit(&copy(&embedded, &shared), 1, &["it already has rows"]);
+    remove("hbase-copy");
 }

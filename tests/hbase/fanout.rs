@@ -1,10 +1,9 @@
 //! Changes of an app's fanout.
 
-use testbed::exports::{check_equal, downloads};
 use testbed::hbase;
 use testbed::traffic::{self, APPS};
 
-use super::{PARTITIONS, WORKLOAD, await_all_read, kill_while_it_reads, remove, run_on};
+use super::{PARTITIONS, WORKLOAD, await_all_read, kill_while_it_reads, output_of, remove};
 
 /// The settings of the traffic with a fanout of the first app, and a short session timeout, so that the group soon
 /// notices a killed member.
@@ -18,7 +17,7 @@ fn settings(fanout: u16) -> String {
 
 #[test]
 fn fanout_changes_and_killed_workers_do_not_change_exports() {
-    let mut site = hbase::with_tables("hbase-spread", PARTITIONS, &settings(1))
+    let mut site = hbase::with_tables("hbase-fanout", PARTITIONS, &settings(1))
         .set("ingest.batch_records_max", "40");
     let fanouts = [1, 8, 2, 4];
     for (fanout, portion) in
@@ -30,12 +29,11 @@ fn fanout_changes_and_killed_workers_do_not_change_exports() {
     }
     let last = site.start_role("run");
     await_all_read(&site);
-    check_equal(&downloads(&site, &last), WORKLOAD.expected());
-    let (code, shown, stderr) = run_on(&site, &["regions"]);
-    assert_eq!(code, Some(0), "{stderr}");
+    WORKLOAD.check(&site, &last);
+    let shown = output_of(&site, &["regions"], 0, &[]);
     assert!(
         shown.contains("app-x is spread over 4 partitions; its rows are in 5, 1, 7, 3, 6, 2, 0, 4"),
         "{shown}"
     );
-    remove("hbase-spread");
+    remove("hbase-fanout");
 }

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use hbase_client::{Client, RegionStatus};
 use testbed::adtrail::Adtrail;
-use testbed::exports::{Workload, check_equal, downloads};
+use testbed::exports::Workload;
 use testbed::faults::{Calls, ECONNRESET, Faults};
 use testbed::hbase::processes::Processes;
 use testbed::kafka::Kafka;
 use testbed::site::Site;
 use testbed::traffic::{self, APPS, FROM, TO};
-use testbed::{eventually, hbase};
+use testbed::{SetOnDrop, eventually, hbase, rows, run_ok};
 use tokio::runtime::Runtime;
 
 const PARTITIONS: i32 = 6;
@@ -75,7 +75,7 @@ impl Fixture {
         let servers = self.processes.addresses();
         let site = hbase::on(&servers, name, PARTITIONS, traffic::SETTINGS)
             .set("ingest.batch_records_max", "50");
-        testbed::run_ok(&mut site.command(&["hbase", "init"]), b"");
+        run_ok(&mut site.command(&["hbase", "init"]), b"");
         let (some, rest) = WORKLOAD.records().split_at(WORKLOAD.records().len() / 3);
         traffic::produce(&site.topics, some);
         let faults = Faults::of(&site).with_ports(self.processes.ports());
@@ -104,20 +104,10 @@ impl Fixture {
             }
         });
         exporter.await_readiness(200, "");
-        check_equal(&downloads(&site, &exporter), WORKLOAD.expected());
+        WORKLOAD.check(&site, &exporter);
         for process in workers.into_iter().chain([exporter]) {
-            let (status, log) = process.terminate();
-            assert!(status.success(), "{log}");
+            process.stop();
         }
-    }
-}
-
-/// Sets the flag when dropped: without it the test would hang after a fault that panics.
-struct SetOnDrop<'a>(&'a AtomicBool);
-
-impl Drop for SetOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -143,7 +133,7 @@ fn read_until(is_over: &AtomicBool, exporter: &Adtrail) {
 
 fn check_once(csv: &[u8]) {
     let mut shown = HashSet::new();
-    for row in testbed::rows::parse(csv) {
+    for row in rows::parse(csv) {
         let (id, time) = (row["event_id"].clone(), row["event_time"].clone());
         assert!(shown.insert((id, time)), "exported twice: {row:?}");
     }
@@ -169,9 +159,8 @@ fn all_servers_are_killed(fixture: &mut Fixture, _: &str, _: &Faults) {
 fn the_master_is_killed(fixture: &mut Fixture, name: &str, _: &Faults) {
     // Another group on topics of its own, over the same tables.
     let more = Site::new(Kafka::shared(), &format!("{name}.more"), 1, traffic::SETTINGS);
-    let more = hbase::in_hbase(more, &fixture.processes.addresses(), name)
-        .set("store.partitions", "8")
-        .set("store.retention", "off");
+    let more =
+        hbase::in_hbase(more, &fixture.processes.addresses(), name).set("store.partitions", "8");
     fixture.processes.kill_master();
     thread::sleep(Duration::from_secs(5));
     let is_whole = |app| more.download(app, FROM, TO, &[]).ends_with(b"\n");
@@ -188,8 +177,7 @@ fn the_master_is_killed(fixture: &mut Fixture, name: &str, _: &Faults) {
             let reply = started.get(&path).expect("adtrail responds");
             assert!(reply.status == 200 && reply.is_whole, "{reply:?}");
         }
-        let (status, log) = started.terminate();
-        assert!(status.success(), "{log}");
+        started.stop();
     }
     fixture.processes.start_master();
 }

@@ -1,7 +1,6 @@
 //! A batch with more rows than a server accepts in one call, and a client that pauses for longer than a scanner lives.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io::Read;
 use std::thread;
 use std::time::Duration;
 
@@ -40,10 +39,7 @@ fn a_download_survives_an_expired_scanner() {
     adtrail.await_ready().unwrap();
     await_all_read(&site);
     let path = format!("/v1/apps/app-x/events.csv?from={FROM}&to={TO}");
-    let mut stream = TcpStream::connect(&adtrail.export).unwrap();
-    stream.set_read_timeout(Some(testbed::DEADLINE)).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTE: trailers\r\n\r\n")
-        .unwrap();
+    let mut stream = http::begin("GET", &adtrail.export, &path, &[], b"").unwrap();
     let mut begun = vec![0; 1_000];
     stream.read_exact(&mut begun).unwrap();
     thread::sleep(PAUSE);

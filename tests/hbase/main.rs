@@ -14,13 +14,14 @@ mod workers;
 
 use hbase_client::Client;
 use testbed::adtrail::Adtrail;
-use testbed::exports::{Workload, check_equal, downloads};
+use testbed::exports::Workload;
 use testbed::kafka::Kafka;
 use testbed::site::Site;
 use testbed::traffic::{self, APPS, FROM, TO};
-use testbed::{eventually, hbase};
+use testbed::{check_exit, eventually, hbase};
 
 const PARTITIONS: i32 = 6;
+const TABLES: [&str; 5] = ["events", "touches", "activations", "effects", "meta"];
 
 static WORKLOAD: Workload =
     Workload::new(|| traffic::redelivered(&traffic::records(31, 1_500), 31));
@@ -58,14 +59,7 @@ fn with_client<T>(work: impl AsyncFnOnce(Client) -> T) -> T {
 
 /// Deletes a test's tables: the shared HBase does not have enough memory for the regions of all tests.
 fn remove(prefix: &str) {
-    with_client(async |client| {
-        let admin = client.admin();
-        for table in ["events", "touches", "activations", "effects", "meta"] {
-            let table = format!("{prefix}_{table}");
-            admin.disable(&table).await.expect("the table is disabled");
-            admin.delete(&table).await.expect("the table is deleted");
-        }
-    });
+    TABLES.iter().for_each(|table| delete(&format!("{prefix}_{table}")));
 }
 
 /// Returns the time up to which an export is complete, if that is known.
@@ -91,22 +85,20 @@ fn positions_set_back_to_the_beginning_change_nothing() {
         let read: f64 = read.into_iter().flatten().sum();
         assert!(read >= WORKLOAD.records().len() as f64, "{read} in round {round}");
         for worker in workers {
-            let (status, log) = worker.terminate();
-            assert!(status.success(), "{log}");
+            worker.stop();
         }
-        check_equal(&downloads(&site, &exporter), WORKLOAD.expected());
+        WORKLOAD.check(&site, &exporter);
         await_no_members(&site);
         Kafka::shared().delete_group(&site.group());
     }
 }
 
-/// Where an embedded store reads aggregates, HBase reads rows; the responses are the same.
+/// An embedded store reads aggregates for some routes for which HBase reads rows; the responses are the same.
 #[test]
 fn every_route_responds_as_over_an_embedded_store() {
     let shared = site("hbase-routes");
     let embedded = Site::on(shared.topics.clone(), Kafka::shared().brokers(), traffic::SETTINGS)
-        .set("store.partitions", "8")
-        .set("store.retention", "off");
+        .set("store.partitions", "8");
     traffic::produce(&shared.topics, WORKLOAD.records());
     let (over_embedded, over_hbase) = (embedded.start(), shared.start_role("run"));
     over_embedded.await_caught_up();
@@ -145,9 +137,33 @@ fn every_route_responds_as_over_an_embedded_store() {
     assert!(compared > 70, "{compared} responses, further pages included");
 }
 
-/// Runs a command. Returns its exit code, standard output and standard error.
-fn run_on(site: &Site, args: &[&str]) -> (Option<i32>, String, String) {
+/// Runs a command, and checks its exit code and standard error. Returns its standard output.
+#[track_caller]
+fn output_of(site: &Site, args: &[&str], code: i32, parts: &[&str]) -> String {
     let output = site.run(args);
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (output.status.code(), text(&output.stdout), text(&output.stderr))
+    check_exit(&output, code, parts);
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Waits until a command succeeds.
+#[track_caller]
+fn await_success(site: &Site, args: &[&str]) {
+    eventually(&format!("{args:?} succeeds"), || {
+        let output = site.run(args);
+        let stderr = || String::from_utf8_lossy(&output.stderr).into_owned();
+        output.status.success().then_some(()).ok_or_else(stderr)
+    });
+}
+
+fn disable(table: &str) {
+    with_client(async |client| client.admin().disable(table).await.expect("the table is disabled"));
+}
+
+fn enable(table: &str) {
+    with_client(async |client| client.admin().enable(table).await.expect("the table is enabled"));
+}
+
+fn delete(table: &str) {
+    disable(table);
+    with_client(async |client| client.admin().delete(table).await.expect("the table is deleted"));
 }

@@ -1,17 +1,14 @@
 //! The regions of HBase as operators see them.
 
 use serde_json::Value;
-use testbed::adtrail::Adtrail;
 use testbed::site::Site;
 use testbed::{eventually, traffic};
 
-use super::{WORKLOAD, await_all_read, remove, run_on, site, with_client};
+use super::{WORKLOAD, await_all_read, output_of, remove, site, with_client};
 
 /// Runs `adtrail regions --json`.
 fn regions_json(site: &Site) -> Value {
-    let (code, shown, stderr) = run_on(site, &["regions", "--json"]);
-    assert_eq!(code, Some(0), "{stderr}");
-    serde_json::from_str(&shown).expect("JSON")
+    serde_json::from_str(&output_of(site, &["regions", "--json"], 0, &[])).expect("JSON")
 }
 
 fn regions(shown: &Value) -> &[Value] {
@@ -25,8 +22,8 @@ fn check_one_region_a_partition(site: &Site) {
         regions(&shown).iter().map(|region| region["partition"].as_u64()).collect();
     assert_eq!(partitions, (0..8).map(Some).collect::<Vec<_>>());
     assert!(regions(&shown).iter().all(|region| region["server"].is_string()), "{shown}");
-    let (code, shown, _) = run_on(site, &["regions"]);
-    assert!(code == Some(0) && shown.contains("largest region against the mean of 8"), "{shown}");
+    let shown = output_of(site, &["regions"], 0, &[]);
+    assert!(shown.contains("largest region against the mean of 8"), "{shown}");
 }
 
 /// Returns the ratio of the largest region to the mean, by a figure of the output.
@@ -42,7 +39,7 @@ fn regions_their_skew_and_a_split_are_shown() {
     let site = site("hbase-split");
     check_one_region_a_partition(&site);
     let exporter = site.start_role("export");
-    await_metric(&exporter, "adtrail_store_regions", "", |count| count == 8.0);
+    exporter.await_metric("adtrail_store_regions", "", |count| count == 8.0);
     traffic::produce(&site.topics, WORKLOAD.records());
     let worker = site.start_role("attribute");
     await_all_read(&site);
@@ -76,25 +73,18 @@ fn regions_their_skew_and_a_split_are_shown() {
     assert_eq!(half["app"].as_str(), Some("app-y"), "{after}");
     assert!(half["time"].as_str().is_some_and(|time| time.starts_with("2025-03-1")), "{after}");
     // Metrics show the same.
-    await_metric(&exporter, "adtrail_store_regions", "", |count| count == 9.0);
+    exporter.await_metric("adtrail_store_regions", "", |count| count == 9.0);
     let largest = "of=\"largest\"";
-    await_metric(&exporter, "adtrail_store_region_rows_read_per_second", largest, |_| true);
+    exporter.await_metric("adtrail_store_region_rows_read_per_second", largest, |_| true);
     for by in ["by=\"bytes\"", "by=\"written\""] {
-        await_metric(&exporter, "adtrail_store_region_skew", by, |skew| skew >= 1.0);
+        exporter.await_metric("adtrail_store_region_skew", by, |skew| skew >= 1.0);
     }
     // Further events are written, so there is a rate of writes.
     traffic::produce(&site.topics, &traffic::records(57, 2_000));
     let written = "adtrail_store_region_rows_written_per_second";
-    await_metric(&exporter, written, largest, |rate| rate > 1.0);
-    assert!(worker.terminate().0.success());
+    exporter.await_metric(written, largest, |rate| rate > 1.0);
+    worker.stop();
     remove("hbase-split");
-}
-
-fn await_metric(adtrail: &Adtrail, name: &str, label: &str, is_right: impl Fn(f64) -> bool) {
-    eventually(name, || match adtrail.metric_of(name, label) {
-        Some(value) if is_right(value) => Ok(()),
-        value => Err(format!("{value:?}")),
-    });
 }
 
 /// Returns a row key in the middle of the traffic's time range, of the second app, in this partition.

@@ -1,15 +1,13 @@
 //! An HBase with access control.
 
 use hbase_client::{Client, Put};
-use testbed::exports::{check_equal, downloads};
 use testbed::hbase::cluster::HBase;
-use testbed::{eventually, hbase, run_ok, traffic};
+use testbed::{check_refused, hbase, run_ok, traffic};
 
-use super::{PARTITIONS, WORKLOAD, await_all_read, run_on};
+use super::{PARTITIONS, TABLES, WORKLOAD, await_all_read, await_success};
 
 const ACCESS: &str = "org.apache.hadoop.hbase.security.access.AccessController";
 const NAME: &str = "hbase-rights";
-const TABLES: [&str; 5] = ["events", "touches", "activations", "effects", "meta"];
 
 /// Grants rights on tables, or on a namespace with `@`, as `grant` in HBase's shell does.
 fn grant(cluster: &HBase, user: &str, rights: &str, on: &[String]) {
@@ -38,18 +36,12 @@ fn no_process_needs_more_rights_than_documented() {
     let site = hbase::on(&cluster.servers(), NAME, PARTITIONS, traffic::SETTINGS);
     let site_of = |user: &str| site.beside().set("store.hbase.user", user);
     let check_denied = |user: &str, args: &[&str]| {
-        let (code, shown, stderr) = run_on(&site_of(user), args);
-        assert_eq!((code, &*shown), (Some(1), ""), "{stderr}");
-        let is_explained =
-            stderr.contains("AccessDeniedException") && stderr.contains("grant this user");
-        assert!(is_explained, "{stderr}");
+        let parts = ["AccessDeniedException", "grant this user"];
+        check_refused(&site_of(user).run(args), 1, &parts);
     };
     check_denied("stranger", &["hbase", "init"]);
     grant(&cluster, "maker", "C", &["@default".to_owned()]);
-    eventually("the tables are created", || {
-        let (code, _, stderr) = run_on(&site_of("maker"), &["hbase", "init"]);
-        if code == Some(0) { Ok(()) } else { Err(stderr) }
-    });
+    await_success(&site_of("maker"), &["hbase", "init"]);
     check_denied("stranger", &["attribute"]);
     check_denied("stranger", &["regions"]);
     let tables = TABLES.map(|table| format!("{NAME}_{table}"));
@@ -57,10 +49,7 @@ fn no_process_needs_more_rights_than_documented() {
     grant(&cluster, "reader", "R", &tables);
     // Servers learn of the grants with a delay.
     for user in ["worker", "reader"] {
-        eventually("the user may read", || {
-            let (code, _, stderr) = run_on(&site_of(user), &["regions"]);
-            if code == Some(0) { Ok(()) } else { Err(stderr) }
-        });
+        await_success(&site_of(user), &["regions"]);
     }
     check_denied("reader", &["attribute"]);
     let (worker_site, reader_site) = (site_of("worker"), site_of("reader"));
@@ -73,10 +62,8 @@ fn no_process_needs_more_rights_than_documented() {
     );
     await_all_read(&worker_site);
     let exporter = reader_site.start_role("export");
-    check_equal(&downloads(&reader_site, &exporter), WORKLOAD.expected());
-    eventually("the metrics of regions are available", || {
-        exporter.metric_of("adtrail_store_region_skew", "by=\"bytes\"").ok_or("not yet")
-    });
+    WORKLOAD.check(&reader_site, &exporter);
+    exporter.await_metric("adtrail_store_region_skew", "by=\"bytes\"", |_| true);
     // The user who created the tables may check them.
     run_ok(&mut site_of("maker").command(&["hbase", "init", "--dry-run"]), b"");
 }

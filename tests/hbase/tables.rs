@@ -1,12 +1,14 @@
 //! Creating tables, and reporting tables that differ from the settings.
 
 use hbase_client::{Family, Put, TableSpec};
-use testbed::hbase;
 use testbed::kafka::Kafka;
 use testbed::site::Site;
 use testbed::traffic::{self, APPS, FROM, TO};
+use testbed::{check_exit, check_refused, hbase};
 
-use super::{remove, run_on, with_client};
+use super::{TABLES, delete, disable, enable, output_of, remove, with_client};
+
+const DOWNLOAD: [&str; 7] = ["download", "--app", APPS[0], "--from", FROM, "--to", TO];
 
 #[test]
 fn unusable_tables_are_reported_with_a_remedy() {
@@ -16,9 +18,7 @@ fn unusable_tables_are_reported_with_a_remedy() {
         let site = Site::on(topics, Kafka::shared().brokers(), traffic::SETTINGS);
         let site = hbase::in_hbase(site, servers, "hbase-wrong");
         for (args, part) in [(&["hbase", "init"][..], to_init), (&["regions"], to_others)] {
-            let (code, shown, stderr) = run_on(&site, args);
-            assert_eq!((code, &*shown), (Some(1), ""), "{stderr}");
-            assert!(stderr.contains(part), "{part:?} is not in: {stderr}");
+            check_refused(&site.run(args), 1, &[part]);
         }
     };
     // Kafka is not HBase.
@@ -34,24 +34,16 @@ fn unusable_tables_are_reported_with_a_remedy() {
     check(&servers, ["it has no column family d, only other", "run adtrail hbase init"]);
     // A store with one table missing, and then replaced by a foreign one.
     let site = hbase::with_tables("hbase-replaced", 1, traffic::SETTINGS);
-    with_client(async |client| {
-        let admin = client.admin();
-        admin.disable("hbase-replaced_effects").await.expect("the table is disabled");
-        admin.delete("hbase-replaced_effects").await.expect("the table is deleted");
-    });
-    let (code, _, stderr) = run_on(&site, &["attribute"]);
-    assert!(code == Some(1) && stderr.contains("run adtrail hbase init"), "{stderr}");
+    delete("hbase-replaced_effects");
+    check_exit(&site.run(&["attribute"]), 1, &["run adtrail hbase init"]);
     foreign("hbase-replaced_effects");
-    let (code, _, stderr) = run_on(&site, &["attribute"]);
-    assert!(code == Some(1) && stderr.contains("it has no column family d"), "{stderr}");
+    check_exit(&site.run(&["attribute"]), 1, &["it has no column family d"]);
     // One role alone, over an embedded store.
     let site = Site::on(testbed::site::Topics::of("none"), "nowhere:1".into(), traffic::SETTINGS);
     for role in ["attribute", "export"] {
-        let (code, _, stderr) = run_on(&site, &[role]);
-        assert!(code == Some(2) && stderr.contains("store.kind = \"hbase\""), "{stderr}");
+        check_exit(&site.run(&[role]), 2, &["store.kind = \"hbase\""]);
     }
-    let (code, _, stderr) = run_on(&site, &["hbase", "init"]);
-    assert!(code == Some(2) && stderr.contains("embedded store"), "{stderr}");
+    check_exit(&site.run(&["hbase", "init"]), 2, &["embedded store"]);
     remove("hbase-replaced");
 }
 
@@ -59,46 +51,32 @@ fn unusable_tables_are_reported_with_a_remedy() {
 fn init_creates_tables_once_and_checks_them() {
     let servers = hbase::cluster::HBase::shared().servers();
     let site = hbase::on(&servers, "hbase-tables", 1, traffic::SETTINGS);
-    let (code, shown, stderr) =
-        run_on(&site, &["download", "--app", APPS[0], "--from", FROM, "--to", TO]);
-    assert_eq!((code, &*shown), (Some(1), ""));
-    assert!(stderr.contains("run adtrail hbase init"), "{stderr}");
-    let tables = ["events", "touches", "activations", "effects", "meta"];
+    check_refused(&site.run(&DOWNLOAD), 1, &["run adtrail hbase init"]);
     let lines = |outcome: &str, regions: [&str; 5]| -> String {
         let line = |(table, regions)| format!("hbase-tables_{table}: {outcome}, {regions}\n");
-        tables.into_iter().zip(regions).map(line).collect()
+        TABLES.into_iter().zip(regions).map(line).collect()
     };
     let regions = ["8 regions", "16 regions", "16 regions", "16 regions", "1 region"];
     let dry = ["hbase", "init", "--dry-run"];
     for _ in 0..2 {
-        let (code, shown, stderr) = run_on(&site, &dry);
-        assert_eq!((code, shown), (Some(0), lines("would be created", regions)), "{stderr}");
+        assert_eq!(output_of(&site, &dry, 0, &[]), lines("would be created", regions));
     }
-    let (code, shown, stderr) = run_on(&site, &["hbase", "init"]);
-    assert_eq!((code, shown), (Some(0), lines("created", regions)), "{stderr}");
+    assert_eq!(output_of(&site, &["hbase", "init"], 0, &[]), lines("created", regions));
     for args in [&dry[..], &["hbase", "init"]] {
-        let (code, shown, stderr) = run_on(&site, args);
-        let expected: String =
-            tables.map(|table| format!("hbase-tables_{table}: matches the settings\n")).concat();
-        assert_eq!((code, shown), (Some(0), expected), "{stderr}");
+        let expected =
+            TABLES.map(|table| format!("hbase-tables_{table}: matches the settings\n")).concat();
+        assert_eq!(output_of(&site, args, 0, &[]), expected);
     }
     // Each difference is named, with the command that corrects it.
     let site = site.set("store.retention", "30d");
-    let (code, shown, stderr) = run_on(&site, &["hbase", "init"]);
-    assert_eq!(code, Some(1), "{shown}{stderr}");
+    let shown = output_of(&site, &["hbase", "init"], 1, &[]);
     let line = "hbase-tables_events: TTL is not set, expected 2678400; in the hbase shell: alter \
                 'hbase-tables_events', {NAME => 'd', TTL => '2678400'}\n";
     assert!(shown.contains(line), "{shown}");
     let site = site.set("store.partitions", "9");
-    let (code, _, stderr) = run_on(&site, &["hbase", "init"]);
-    assert_eq!(code, Some(1));
-    assert!(
-        stderr.contains("was created with store.partitions = 8, but 9 is configured"),
-        "{stderr}"
-    );
-    let (code, _, stderr) = run_on(&site, &["backup", "somewhere"]);
-    assert_eq!(code, Some(2));
-    assert!(stderr.contains("HBase has snapshots"), "{stderr}");
+    let part = "was created with store.partitions = 8, but 9 is configured";
+    check_exit(&site.run(&["hbase", "init"]), 1, &[part]);
+    check_exit(&site.run(&["backup", "somewhere"]), 2, &["HBase has snapshots"]);
 }
 
 /// Checks that the output has a line about a table.
@@ -113,37 +91,32 @@ fn no_worker_starts_if_a_ttl_is_too_short() {
     let servers = hbase::cluster::HBase::shared().servers();
     let site =
         hbase::on(&servers, "hbase-short", 1, traffic::SETTINGS).set("store.retention", "30d");
-    let (code, _, stderr) = run_on(&site, &["hbase", "init"]);
-    assert_eq!(code, Some(0), "{stderr}");
+    check_exit(&site.run(&["hbase", "init"]), 0, &[]);
     let worker = site.start_role("attribute");
-    assert!(worker.terminate().0.success());
+    worker.stop();
     // Retention becomes longer than the TTL.
     let site = site.set("store.retention", "off");
     let difference = "TTL is 2678400, expected not set: HBase deletes data that exports need";
     let remedy = "alter 'hbase-short_events', {NAME => 'd', TTL => '2147483647'}";
     for args in [&["hbase", "init"][..], &["hbase", "init", "--dry-run"]] {
-        let (code, shown, stderr) = run_on(&site, args);
-        assert!(code == Some(1) && stderr.contains("no worker starts until"), "{stderr}");
+        let shown = output_of(&site, args, 1, &["no worker starts until"]);
         check_reported(&shown, "hbase-short_events", difference, remedy);
         let lossy =
             shown.lines().filter(|line| line.contains("deletes data that exports need")).count();
         assert_eq!(lossy, 4, "tables of rows and facts: {shown}");
     }
     for role in ["attribute", "run"] {
-        let (code, _, stderr) = run_on(&site, &[role]);
-        assert!(code == Some(1) && stderr.contains(remedy), "{stderr}");
-        assert!(stderr.contains("alter 'hbase-short_touches'"), "{stderr}");
+        check_exit(&site.run(&[role]), 1, &[remedy, "alter 'hbase-short_touches'"]);
     }
     // Existing rows are exported.
     let exporter = site.start_role("export");
     assert!(exporter.log().contains(remedy), "{}", exporter.log());
-    assert!(exporter.terminate().0.success());
+    exporter.stop();
     // A TTL that is too long only costs space.
     let site = site.set("store.retention", "20d");
-    let (code, _, stderr) = run_on(&site, &["hbase", "init"]);
-    assert!(code == Some(1) && stderr.contains("results are not affected"), "{stderr}");
+    check_exit(&site.run(&["hbase", "init"]), 1, &["results are not affected"]);
     let worker = site.start_role("attribute");
-    assert!(worker.terminate().0.success());
+    worker.stop();
     remove("hbase-short");
 }
 
@@ -166,11 +139,8 @@ fn differing_tables_are_reported_with_a_remedy() {
         let splits = [b"\x00\x04".to_vec().into(), b"\x00\x05\x01".to_vec().into()];
         client.admin().create(&spec, &splits).await.expect("the table is created");
     });
-    let (code, shown, stderr) = run_on(&site, &["hbase", "init"]);
-    assert!(
-        code == Some(1) && stderr.contains("7 differences in the tables hbase-other_…"),
-        "{stderr}"
-    );
+    let count = "7 differences in the tables hbase-other_…";
+    let shown = output_of(&site, &["hbase", "init"], 1, &[count]);
     let events = "hbase-other_events";
     let remedy = format!("alter '{events}', {{NORMALIZATION_ENABLED => 'false'}}");
     check_reported(&shown, events, "NORMALIZATION_ENABLED is true, expected false", &remedy);
@@ -180,46 +150,32 @@ fn differing_tables_are_reported_with_a_remedy() {
         check_reported(&shown, events, &difference, &format!("split '{events}', {row}"));
     }
     // The service runs with these tables.
-    assert!(site.start_role("run").terminate().0.success());
+    site.start_role("run").stop();
     for table in ["hbase-other_touches", "hbase-other_meta"] {
-        with_client(async |client| {
-            client.admin().disable(table).await.expect("the table is disabled")
-        });
-        let (code, shown, stderr) = run_on(&site, &["hbase", "init"]);
-        assert!(
-            code == Some(1) && stderr.contains("a disabled table can be neither read"),
-            "{stderr}"
-        );
+        disable(table);
+        let problem = "a disabled table can be neither read";
+        let shown = output_of(&site, &["hbase", "init"], 1, &[problem]);
         check_reported(&shown, table, "it is disabled", &format!("enable '{table}'"));
-        with_client(async |client| {
-            client.admin().enable(table).await.expect("the table is enabled")
-        });
+        enable(table);
     }
     // No table is created while the store's metadata cannot be read.
     let effects = "hbase-other_effects";
-    with_client(async |client| {
-        let admin = client.admin();
-        admin.disable(effects).await.expect("the table is disabled");
-        admin.delete(effects).await.expect("the table is deleted");
-        admin.disable("hbase-other_meta").await.expect("the table is disabled");
-    });
-    let (code, shown, stderr) = run_on(&site, &["hbase", "init"]);
-    assert!(code == Some(1) && !shown.contains(effects), "{shown}{stderr}");
+    delete(effects);
+    disable("hbase-other_meta");
+    let shown = output_of(&site, &["hbase", "init"], 1, &[]);
+    assert!(!shown.contains(effects), "{shown}");
     let tables =
         with_client(async |client| client.admin().list().await.expect("the tables are listed"));
     assert!(tables.iter().all(|table| table.to_string() != effects), "{tables:?}");
-    with_client(async |client| {
-        client.admin().enable("hbase-other_meta").await.expect("the table is enabled")
-    });
-    let (_, shown, stderr) = run_on(&site, &["hbase", "init"]);
-    assert!(shown.contains(&format!("{effects}: created, 16 regions")), "{shown}{stderr}");
+    enable("hbase-other_meta");
+    let shown = String::from_utf8(site.run(&["hbase", "init"]).stdout).expect("UTF-8");
+    assert!(shown.contains(&format!("{effects}: created, 16 regions")), "{shown}");
     remove("hbase-other");
 }
 
 #[test]
 fn a_store_with_another_layout_version_is_refused() {
     let site = hbase::with_tables("hbase-layout", 1, traffic::SETTINGS);
-    let download = ["download", "--app", APPS[0], "--from", FROM, "--to", TO];
     for (layout, advice) in [(2, "start with an empty store"), (4, "use that version")] {
         with_client(async |client| {
             let table = client.table("hbase-layout_meta").expect("a valid name");
@@ -229,10 +185,8 @@ fn a_store_with_another_layout_version_is_refused() {
         let versions = format!(
             "the tables hbase-layout_… has layout version {layout}, this adtrail reads version 3: "
         );
-        for args in [&["hbase", "init"][..], &["attribute"], &["regions"], &download] {
-            let (code, shown, stderr) = run_on(&site, args);
-            assert_eq!((code, &*shown), (Some(1), ""), "{stderr}");
-            assert!(stderr.contains(&versions) && stderr.contains(advice), "{stderr}");
+        for args in [&["hbase", "init"][..], &["attribute"], &["regions"], &DOWNLOAD] {
+            check_refused(&site.run(args), 1, &[&versions, advice]);
         }
     }
     remove("hbase-layout");
@@ -241,28 +195,23 @@ fn a_store_with_another_layout_version_is_refused() {
 #[test]
 fn init_refuses_tables_with_rows_but_no_metadata() {
     let site = hbase::with_tables("hbase-rest", 1, traffic::SETTINGS);
+    delete("hbase-rest_meta");
     with_client(async |client| {
-        let admin = client.admin();
-        admin.disable("hbase-rest_meta").await.expect("the table is disabled");
-        admin.delete("hbase-rest_meta").await.expect("the table is deleted");
         let table = client.table("hbase-rest_events").expect("a valid name");
         table.mutate(Put::new("a row").cell("d", "v", "1")).await.expect("the row is written");
     });
     for args in [&["hbase", "init"][..], &["hbase", "init", "--dry-run"]] {
-        let (code, shown, stderr) = run_on(&site, args);
-        assert_eq!((code, &*shown), (Some(1), ""), "{stderr}");
         let part =
             "table hbase-rest_events cannot be used: it has rows, but hbase-rest_meta has no";
-        assert!(stderr.contains(part), "{stderr}");
+        check_refused(&site.run(args), 1, &[part]);
     }
-    let (code, _, stderr) = run_on(&site, &["attribute"]);
-    assert!(code == Some(1) && stderr.contains("run adtrail hbase init"), "{stderr}");
+    check_exit(&site.run(&["attribute"]), 1, &["run adtrail hbase init"]);
     // Without rows, the tables are those of an interrupted init.
     with_client(async |client| {
         let table = client.table("hbase-rest_events").expect("a valid name");
         table.mutate(hbase_client::Delete::new("a row")).await.expect("the row is deleted");
     });
-    let (code, shown, stderr) = run_on(&site, &["hbase", "init"]);
-    assert!(code == Some(0) && shown.contains("hbase-rest_meta: created"), "{shown}{stderr}");
+    let shown = output_of(&site, &["hbase", "init"], 0, &[]);
+    assert!(shown.contains("hbase-rest_meta: created"), "{shown}");
     remove("hbase-rest");
 }

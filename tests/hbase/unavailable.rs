@@ -1,11 +1,12 @@
 //! A disabled table: the worker waits, and requests that need it fail.
 
 use testbed::adtrail::Adtrail;
+use testbed::check_refused;
 use testbed::exports::{check_equal, downloads};
 use testbed::rows;
 use testbed::traffic::{self, APPS, FROM, TO};
 
-use super::{WORKLOAD, await_all_read, remove, run_on, site, with_client};
+use super::{WORKLOAD, await_all_read, disable, enable, remove, site};
 
 /// Returns the id of an activation of the first app.
 fn activation(exporter: &Adtrail) -> String {
@@ -30,7 +31,7 @@ fn a_disabled_table_blocks_only_the_worker() {
     let path = format!("/v1/apps/{}/activations/{id}/explain", APPS[0]);
     assert_eq!(exporter.get(&path).expect("adtrail responds").status, 200);
     let table = "hbase-disabled_activations";
-    with_client(async |client| client.admin().disable(table).await.expect("the table is disabled"));
+    disable(table);
     for _ in 0..5 {
         let reply = exporter.get(&path).expect("adtrail responds");
         assert_eq!(reply.status, 500, "{}", reply.text());
@@ -38,9 +39,8 @@ fn a_disabled_table_blocks_only_the_worker() {
     }
     let problem = "table hbase-disabled_activations is disabled: enable it first";
     assert!(exporter.log().contains(problem), "{}", exporter.log());
-    let (code, shown, stderr) = run_on(&site, &["explain", "--app", APPS[0], "--activation", &id]);
-    assert_eq!((code, &*shown), (Some(1), ""), "{stderr}");
-    assert!(stderr.contains(problem), "{stderr}");
+    let explained = site.run(&["explain", "--app", APPS[0], "--activation", &id]);
+    check_refused(&explained, 1, &[problem]);
     traffic::produce(&site.topics, rest);
     worker.await_readiness(503, "HBase does not serve the requests of a worker");
     // An export process that starts now serves the other tables too.
@@ -49,15 +49,14 @@ fn a_disabled_table_blocks_only_the_worker() {
         check_equal(&downloads(&site, exporter), &before);
         exporter.await_readiness(200, "");
     }
-    with_client(async |client| client.admin().enable(table).await.expect("the table is enabled"));
+    enable(table);
     await_all_read(&site);
     worker.await_readiness(200, "");
     assert_eq!(exporter.get(&path).expect("adtrail responds").status, 200);
-    check_equal(&downloads(&site, &exporter), WORKLOAD.expected());
+    WORKLOAD.check(&site, &exporter);
     assert!(!exporter.log().contains("HBase request failed"), "{}", exporter.log());
     for process in [worker, exporter, other] {
-        let (status, log) = process.terminate();
-        assert!(status.success(), "{log}");
+        process.stop();
     }
     remove("hbase-disabled");
 }

@@ -5,7 +5,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use testbed::adtrail::Adtrail;
@@ -43,8 +42,7 @@ const DEVICES: u64 = 30;
 fn first_day() -> u64 {
     // Fixed for the whole test.
     static FIRST_DAY: LazyLock<u64> = LazyLock::new(|| {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970");
-        let now = u64::try_from(now.as_millis()).expect("a clock before the year 9999");
+        let now = jiff::Timestamp::now().as_millisecond().cast_unsigned();
         now / DAY * DAY - DAYS * DAY
     });
     *FIRST_DAY
@@ -220,9 +218,7 @@ fn by_header(adtrail: &Adtrail, report: &str, token: &str) -> Vec<Value> {
 fn the_stock_tap_reads_a_month() {
     let kafka = Kafka::shared();
     let mut site = Site::new(kafka, "appsflyer.tap", 1, SETTINGS);
-    let printed = site.run(&["token", "new", "--app", "app-x"]);
-    let printed = String::from_utf8(printed.stdout).expect("text");
-    let (token, entry) = printed.split_once("\n\n").expect("a token and its entry");
+    let (token, entry) = site.new_token(&["--app", "app-x"]);
     site.change(&format!("{SETTINGS}\n{entry}"));
     let send = |topic: &str, events: Vec<Value>| {
         let messages = events.iter().map(|event| Message::new("app-x", event.to_string()));
@@ -237,7 +233,7 @@ fn the_stock_tap_reads_a_month() {
     let adtrail = site.start();
     adtrail.await_read(sent);
 
-    let found = records(&Tap::new(site.path(), &adtrail, token).messages());
+    let found = records(&Tap::new(site.path(), &adtrail, &token).messages());
     let newest_first = |is_effect: bool, is_attributed: bool| -> Vec<Value> {
         let devices = Device::all().filter(|device| device.is_attributed() == is_attributed);
         let mut records: Vec<_> = devices.map(|device| device.record(is_effect)).collect();
@@ -258,7 +254,7 @@ fn the_stock_tap_reads_a_month() {
     }
     assert_eq!(found.len(), 3);
 
-    let installs = by_header(&adtrail, "organic_installs_report", token);
+    let installs = by_header(&adtrail, "organic_installs_report", &token);
     let ids: Vec<_> = installs.iter().map(|record| &record["AppsFlyer ID"]).collect();
     let expected: Vec<_> = expected[2].1.iter().map(|record| &record["appsflyer_id"]).collect();
     assert_eq!(ids, expected);
@@ -281,5 +277,5 @@ fn the_stock_tap_reads_a_month() {
     let headers = [("Authorization", &*authorization)];
     let other = http::request("GET", &adtrail.export, path, &headers).expect("adtrail responds");
     assert_eq!(other.status, 404, "{}", other.text());
-    assert!(adtrail.terminate().0.success());
+    adtrail.stop();
 }

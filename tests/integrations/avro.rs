@@ -2,8 +2,8 @@
 //! undecodable records become dead letters.
 
 use std::sync::LazyLock;
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use testbed::avro::{ACTIVATION, CLICK, avro, by_guid, by_header, by_id, message, schema};
 use testbed::kafka::{Kafka, Message};
@@ -13,8 +13,8 @@ use testbed::{eventually, rows};
 
 /// Returns the time of all events: old rows and records would have expired.
 fn now_ms() -> i64 {
-    static NOW: LazyLock<SystemTime> = LazyLock::new(SystemTime::now);
-    NOW.duration_since(UNIX_EPOCH).expect("after 1970").as_millis() as i64
+    static NOW: LazyLock<Timestamp> = LazyLock::new(Timestamp::now);
+    NOW.as_millisecond()
 }
 
 fn activation(number: u32) -> Value {
@@ -157,21 +157,12 @@ fn a_partition_with_too_many_bad_records_is_paused_and_others_are_read() {
     kafka.produce(&topic, first.chain([good(1, 7)]));
     let service = site.start();
     service.await_read_more_than(4);
-    eventually("the partition is paused", || {
-        match service.metric_of("adtrail_ingest_paused_partitions", "reason=\"bad\"") {
-            Some(1.0) => Ok(()),
-            other => Err(format!("{other:?}")),
-        }
-    });
+    let reason = "reason=\"bad\"";
+    service.await_metric("adtrail_ingest_paused_partitions", reason, |paused| paused == 1.0);
     kafka.produce(&topic, [good(1, 8)]);
     service.await_read_more_than(5);
     assert!(service.log().contains("ingest.bad_records_max"), "{}", service.log());
-    eventually("the lag has the unread records", || {
-        match service.metric_of("adtrail_ingest_lag_messages", "activations") {
-            Some(3.0) => Ok(()),
-            other => Err(format!("{other:?}")),
-        }
-    });
+    service.await_metric("adtrail_ingest_lag_messages", "activations", |lag| lag == 3.0);
     let found: Vec<_> = statuses(&download(&site)).into_iter().map(|(id, _)| id).collect();
     assert_eq!(found, ["a-0", "a-7", "a-8"]);
     drop(service);
@@ -189,10 +180,8 @@ fn a_partition_with_too_many_bad_records_is_paused_and_others_are_read() {
 fn a_topic_can_be_unframed_avro_with_a_schema_file() {
     let kafka = Kafka::shared();
     let mut site = Site::new(kafka, "bare-avro", 1, "");
-    let file = site.path().join("activation.avsc");
-    std::fs::write(&file, ACTIVATION).expect("a writable folder");
-    let settings =
-        format!("[kafka.formats]\nactivations = \"avro:{}\"\n{ONE_CAMPAIGN}", file.display());
+    let file = site.write("activation.avsc", ACTIVATION);
+    let settings = format!("[kafka.formats]\nactivations = \"avro:{file}\"\n{ONE_CAMPAIGN}");
     site.change(&settings);
     let datum = avro(&schema(ACTIVATION), &activation(0));
     kafka.produce(site.topics.all()[1], [message(datum)]);

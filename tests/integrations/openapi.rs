@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::json;
-use testbed::adtrail::{Adtrail, adtrail};
+use testbed::adtrail::Adtrail;
 use testbed::http::{self, Reply};
 use testbed::kafka::{Kafka, Message};
 use testbed::site::Site;
-use testbed::{cache_dir, length, run, run_ok};
+use testbed::{cache_dir, length, run};
 
 const SETTINGS: &str = r#"
 [[apps]]
@@ -77,22 +77,19 @@ fn produce(kafka: &Kafka, site: &Site) -> u64 {
 struct Served {
     adtrail: Adtrail,
     token: String,
-    _site: Site,
+    site: Site,
 }
 
 impl Served {
     fn start(name: &str) -> Self {
         let kafka = Kafka::shared();
-        let mut site = Site::new(kafka, name, 1, SETTINGS).set("store.retention", "off");
-        let printed =
-            run_ok(adtrail().args(["token", "new", "--all-apps"]).current_dir(site.path()), b"");
-        let printed = String::from_utf8(printed).unwrap();
-        let (token, entry) = printed.split_once("\n\n").unwrap();
+        let mut site = Site::new(kafka, name, 1, SETTINGS);
+        let (token, entry) = site.new_token(&["--all-apps"]);
         site.change(&format!("{SETTINGS}\n{entry}"));
         let produced = produce(kafka, &site);
         let adtrail = site.start();
         adtrail.await_read(produced);
-        Self { adtrail, token: token.to_owned(), _site: site }
+        Self { adtrail, token, site }
     }
 
     fn get(&self, path: &str) -> Reply {
@@ -127,7 +124,7 @@ fn every_response_matches_the_document() {
         .env("SCHEMATHESIS_HOOKS", "hooks")
         .env("PYTHONPATH", hooks)
         .env("EXPORT_ID", export.header("adtrail-export-id").unwrap())
-        .current_dir(served._site.path());
+        .current_dir(served.site.path());
     let output = run(&mut command, b"");
     let printed = String::from_utf8_lossy(&output.stdout);
     println!("{printed}");
@@ -136,6 +133,6 @@ fn every_response_matches_the_document() {
         printed.lines().find_map(|line| line.trim().split_once(" generated, ")?.0.parse().ok());
     let cases_min: u32 = length(400, 1_000);
     assert!(cases.is_some_and(|cases: u32| cases > cases_min), "{printed}");
-    let (status, log) = served.adtrail.terminate();
-    assert!(status.success() && !log.contains("ERROR") && !log.contains("panicked"), "{log}");
+    let log = served.adtrail.stop();
+    assert!(!log.contains("ERROR") && !log.contains("panicked"), "{log}");
 }

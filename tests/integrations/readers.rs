@@ -113,15 +113,15 @@ fn save(site: &Site, file: &Path, more: &[&str]) {
 #[test]
 fn every_reader_sees_the_values_that_were_sent() {
     let kafka = Kafka::shared();
-    let settings = format!("{ONE_CAMPAIGN}\n[apps.attribution]\ncorrection_horizon = \"off\"\n");
-    let site = Site::new(kafka, "readers", 1, &settings);
+    let site =
+        Site::new(kafka, "readers", 1, ONE_CAMPAIGN).set("attribution.correction_horizon", "off");
     let texts = || HOSTILE.iter().copied().enumerate();
     kafka.produce(&site.topics.activations, texts().map(|(number, text)| event(number, text)));
     kafka.produce(&site.topics.effects, texts().map(|(number, text)| purchase(number, text)));
     let adtrail = site.start();
     adtrail.await_read(2 * HOSTILE.len() as u64);
     adtrail.await_caught_up();
-    assert!(adtrail.terminate().0.success());
+    adtrail.stop();
 
     let folder = site.path();
     save(&site, &folder.join("rows.csv"), &[]);

@@ -3,15 +3,16 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use testbed::avro::{ACTIVATION, CLICK, avro, by_id, message, schema};
 use testbed::kafka::{Kafka, Message};
 use testbed::registry::{Registered, Registry};
 use testbed::rows::{self, Row};
 use testbed::site::{ONE_CAMPAIGN, Site};
-use testbed::{eventually, from_env, length};
+use testbed::{SetOnDrop, eventually, from_env, length};
 
 /// Number of installs that are sent at once, and the interval.
 const AT_ONCE: usize = 20;
@@ -41,8 +42,7 @@ impl Subject {
 
 /// A click and its activation, an hour ago.
 fn install(number: usize) -> [Value; 2] {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
-    let time = i64::try_from(now.as_millis()).expect("a time") - 3_600_000;
+    let time = Timestamp::now().as_millisecond() - 3_600_000;
     let ids = json!({"oaid": format!("o-{number}")});
     let click = json!({"app": "app-x", "click_id": format!("c-{number}"), "spreadid": 7,
                        "time": time, "ids": ids});
@@ -129,15 +129,6 @@ impl Load {
     }
 }
 
-/// Ends the load when dropped, also if a check fails.
-struct EndOnDrop<'a>(&'a Load);
-
-impl Drop for EndOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.is_over.store(true, Ordering::SeqCst);
-    }
-}
-
 /// Duration of the outage; a minute and more in manual runs.
 fn outage() -> Duration {
     Duration::from_secs(from_env("ADTRAIL_TEST_OUTAGE_S", length(1, 5)))
@@ -170,21 +161,14 @@ fn a_registry_outage_under_load() {
     let settings = format!("[registry]\nurls = [{:?}]\n{ONE_CAMPAIGN}", registry.url());
     let site = Site::new(Kafka::shared(), "registry-load", 2, &settings);
     let service = site.start();
-    let paused = || service.metric_of("adtrail_ingest_paused_partitions", "reason=\"schema\"");
-    let await_paused = |count: f64| {
-        eventually("the partitions wait for schemas", || match paused() {
-            Some(paused) if paused == count => Ok(()),
-            other => Err(format!("{other:?} of {count}")),
-        });
-    };
+    let (paused, schema) = ("adtrail_ingest_paused_partitions", "reason=\"schema\"");
+    let await_paused = |count| service.await_metric(paused, schema, |paused| paused == count);
     let sent = thread::scope(|scope| {
-        let end = EndOnDrop(&load);
+        let end = SetOnDrop(&load.is_over);
         let sending = scope.spawn(|| load.send(site.topics.all()));
-        let found = || service.metric_of("adtrail_registry_requests_total", "outcome=\"found\"");
-        eventually("the first schemas are known", || match found() {
-            Some(2.0..) => Ok(()),
-            other => Err(format!("{other:?}")),
-        });
+        // The first schemas are known.
+        let found = "outcome=\"found\"";
+        service.await_metric("adtrail_registry_requests_total", found, |count| count >= 2.0);
         registry.stop();
         let since = Instant::now();
         let grown = load.grow();
@@ -193,7 +177,7 @@ fn a_registry_outage_under_load() {
         check_even_numbers_are_read(&site, grown);
         thread::sleep(outage().saturating_sub(since.elapsed()));
         service.await_readiness(503, "the schema registry does not answer");
-        assert_eq!(paused(), Some(2.0));
+        assert_eq!(service.metric_of(paused, schema), Some(2.0));
         registry.restart();
         await_paused(0.0);
         drop(end);

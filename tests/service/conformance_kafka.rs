@@ -4,8 +4,8 @@
 //! and events of each case. Each case is then run through Kafka, and its rows are saved. The second engine returns
 //! those rows. So cases are read and rows are judged by the same code as for any other engine.
 //!
-//! By default every fourth case of the contract's table runs. `CONFORMANCE_KAFKA` selects others: names as for
-//! `--case`, or `all`.
+//! Every fourth case of the contract's table runs unless `CONFORMANCE_KAFKA` selects others: names as for `--case`, or
+//! `all`.
 
 use std::env;
 use std::fs;
@@ -175,7 +175,6 @@ impl Run {
         Site::on(topics, kafka.brokers(), &settings)
             .set("ingest.bad_records_max", "10000")
             .set("attribution.correction_horizon", "off")
-            .set("store.retention", "off")
             // Live runs wait for each event.
             .set("ingest.batch_age_max", "10ms")
     }

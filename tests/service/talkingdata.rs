@@ -174,8 +174,7 @@ fn every_activation_is_credited_to_its_own_click() {
     let campaigns = campaigns(&sample);
     let lines = Lines::new(&sample, &campaigns);
     let kafka = Kafka::shared();
-    let embedded =
-        Site::new(kafka, "talkingdata", 4, &settings(&campaigns)).set("store.retention", "off");
+    let embedded = Site::new(kafka, "talkingdata", 4, &settings(&campaigns));
     lines.produce(kafka, &embedded);
     let servers = hbase::cluster::HBase::shared().servers();
     let shared = hbase::in_hbase(embedded.beside(), &servers, "talkingdata");
@@ -188,8 +187,7 @@ fn every_activation_is_credited_to_its_own_click() {
         adtrail.await_read((CLICKS + ACTIVATIONS) as u64);
         assert_eq!(adtrail.metric("adtrail_ingest_dead_lettered_total"), Some(0.0));
         exports::check_same(store, &download(&adtrail, &campaigns), &expected);
-        let (status, log) = adtrail.terminate();
-        assert!(status.success(), "{status}: {log}");
+        adtrail.stop();
     }
 }
 

@@ -8,6 +8,7 @@ use crate::load::{Counts, Load};
 use crate::readers::time;
 use crate::traffic::{APPS, HOUR_MS, MEMORY_MS, START_MS, Traffic};
 use testbed::adtrail::Adtrail;
+use testbed::exports::check_same;
 use testbed::run_ok;
 use testbed::site::{Site, Topics};
 
@@ -112,18 +113,6 @@ fn replayed(site: &Site, app: &str, from: &str) -> Vec<u8> {
     let is_before = |line: &&str| time_of(line).as_str() < from;
     let skipped: usize = rows.split_inclusive('\n').take_while(is_before).map(str::len).sum();
     [names.as_bytes(), b"\n", &rows.as_bytes()[skipped..]].concat()
-}
-
-#[track_caller]
-fn check_same(app: &str, found: &[u8], expected: &[u8]) {
-    if found == expected {
-        return;
-    }
-    let [found, expected] = [found, expected].map(|bytes| String::from_utf8_lossy(bytes));
-    for (line, (found, expected)) in found.lines().zip(expected.lines()).enumerate() {
-        assert_eq!(found, expected, "{app}, line {}", line + 1);
-    }
-    panic!("{app}: {} bytes, expected {}: one is longer", found.len(), expected.len());
 }
 
 /// Verifies a store after the service has stopped. Returns how many entries each check has looked at.

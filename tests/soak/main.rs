@@ -21,6 +21,7 @@ use load::{Load, TICK};
 use readers::Downloaded;
 use report::Report;
 use testbed::adtrail::Adtrail;
+use testbed::from_env;
 use testbed::kafka::Kafka;
 use testbed::site::Site;
 use traffic::{APPS, HOUR_MS, Traffic};
@@ -66,10 +67,6 @@ fn settings() -> String {
     settings
 }
 
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
-}
-
 fn site(kafka: &Kafka, name: &str) -> Site {
     // Little memory, so that caches are full before the second half.
     Site::new(kafka, name, PARTITIONS, &settings())
@@ -88,12 +85,12 @@ struct Run {
 #[test]
 #[ignore = "takes half an hour: make soak"]
 fn nothing_grows_and_nothing_is_lost() {
-    let minutes = number("ADTRAIL_SOAK_MINUTES", 30);
+    let minutes = from_env("ADTRAIL_SOAK_MINUTES", 30);
     let kafka = Kafka::start();
     let ticks = minutes * 60 * 1000 / TICK.as_millis() as u64;
     // Ten times the retention in half an hour, and at least three times.
     let step_ms = HOUR_MS * (8 * minutes).max(72) / ticks;
-    let mut traffic = Traffic { seed: number("ADTRAIL_SOAK_SEED", 1), step_ms, devices: 0 };
+    let mut traffic = Traffic { seed: from_env("ADTRAIL_SOAK_SEED", 1), step_ms, devices: 0 };
     let measured = Duration::from_secs((4 * minutes).clamp(15, 60));
     let full_rate = load::full_rate(&kafka, &site(&kafka, "soak.full"), &traffic, measured);
     let per_device = load::records_per_device(&traffic);
@@ -112,8 +109,7 @@ fn nothing_grows_and_nothing_is_lost() {
     adtrail.await_read(load.all());
     judge::check_counters(&adtrail, &load, &site.topics);
     let compared = judge::compare((&site, &adtrail), &traffic, ticks, RETENTION_MS);
-    let (status, log) = adtrail.terminate();
-    assert!(status.success(), "{log}");
+    adtrail.stop();
     let report = Report {
         minutes,
         full_rate,
@@ -137,7 +133,7 @@ fn run(load: &mut Load<'_>, (site, adtrail): (&Site, &Adtrail), ticks: u64, minu
     let is_over_now = || is_over.load(Ordering::Relaxed);
     let every = Duration::from_secs(if minutes < JUDGED_MINUTES { 2 } else { 10 });
     let store = site.path().join("store");
-    let watch = Watch { adtrail, topics: &site.topics, store, every };
+    let watch = Watch { adtrail, store, every };
     let (markers, markers_in) = channel();
     thread::scope(|scope| {
         let watching = scope.spawn(|| watch.samples(is_over_now));

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::flat::{Tolerance, Trend};
 use testbed::adtrail::{Adtrail, sum};
-use testbed::site::Topics;
+use testbed::exports::check_counters;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
@@ -37,7 +37,6 @@ pub const FIGURES: [Figure; 7] = [
 
 pub struct Watch<'a> {
     pub adtrail: &'a Adtrail,
-    pub topics: &'a Topics,
     pub store: PathBuf,
     pub every: Duration,
 }
@@ -66,48 +65,21 @@ impl Watch<'_> {
     }
 
     fn sample(&self) -> Sample {
-        let pid = self.adtrail.pid();
         let scrape = self.adtrail.metrics();
-        check_conservation(&scrape, self.topics);
+        check_counters(&scrape);
         let of = |name: &str, label: &str| sum(&scrape, name, label).unwrap_or(f64::NAN);
         let facts = ["touches", "activations", "effects"]
             .map(|table| of("adtrail_store_disk_bytes", &format!("table=\"{table}\"")));
         [
-            status(pid, "VmRSS:") / 1024.0,
-            descriptors(pid),
-            status(pid, "Threads:"),
+            self.adtrail.status("VmRSS:") as f64 / 1024.0,
+            descriptors(self.adtrail.pid()),
+            self.adtrail.status("Threads:") as f64,
             bytes(&self.store) as f64 / MIB,
             facts.iter().sum::<f64>() / MIB,
             of("adtrail_store_rows", ""),
             of("adtrail_ingest_lag_messages", ""),
         ]
     }
-}
-
-const COUNTED: [&str; 4] = [
-    "adtrail_attribution_accepted_total",
-    "adtrail_attribution_redelivered_total",
-    "adtrail_ingest_dead_lettered_total",
-    "adtrail_ingest_empty_total",
-];
-
-/// Checks that every record read is accepted, redelivered, a dead letter or empty, in every scrape.
-#[track_caller]
-fn check_conservation(scrape: &str, topics: &Topics) {
-    for topic in topics.all() {
-        let of = |name: &str| {
-            sum(scrape, name, &format!("topic=\"{topic}\"")).expect("a series of the topic")
-        };
-        assert_eq!(of("adtrail_ingest_read_total"), COUNTED.map(of).iter().sum::<f64>(), "{topic}");
-    }
-}
-
-/// Returns the number in a line of /proc/PID/status.
-fn status(pid: u32, name: &str) -> f64 {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process runs");
-    let line =
-        text.lines().find_map(|line| line.strip_prefix(name)).expect("the status has the line");
-    line.split_whitespace().next().and_then(|number| number.parse().ok()).expect("a number")
 }
 
 fn descriptors(pid: u32) -> f64 {

@@ -98,12 +98,12 @@ impl Faults {
         self.write(0, &ahead_ms.to_le_bytes());
     }
 
-    /// Makes `fail` calls fail after `well` successful ones.
-    pub fn fail(&self, calls: Calls, error: i32, well: u64, fail: u64) {
+    /// Lets this number of calls succeed, and makes the next ones fail.
+    pub fn fail(&self, calls: Calls, error: i32, successes: u64, failures: u64) {
         self.mend();
         self.write(12, &error.to_le_bytes());
-        self.write(16, &well.to_le_bytes());
-        self.write(24, &fail.to_le_bytes());
+        self.write(16, &successes.to_le_bytes());
+        self.write(24, &failures.to_le_bytes());
         self.write(8, &(calls as u32).to_le_bytes());
     }
 

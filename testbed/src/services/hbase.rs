@@ -36,5 +36,4 @@ pub fn in_hbase(site: Site, servers: &[String], prefix: &str) -> Site {
 pub fn on(servers: &[String], name: &str, partitions: i32, more_settings: &str) -> Site {
     in_hbase(Site::new(Kafka::shared(), name, partitions, more_settings), servers, name)
         .set("store.partitions", "8")
-        .set("store.retention", "off")
 }

@@ -1,16 +1,12 @@
 //! `Adtrail-Complete-Until`: the response contains every event that Kafka had received before that time.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use testbed::DEADLINE;
 use testbed::adtrail::Adtrail;
 use testbed::kafka::{Kafka, Message};
 use testbed::site::{ONE_CAMPAIGN, Site};
-
-fn now_ms() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970");
-    u64::try_from(now.as_millis()).expect("the time fits")
-}
 
 const EVENTS: usize = 1_000;
 
@@ -18,35 +14,32 @@ const EVENTS: usize = 1_000;
 const ALL: &str = "/v1/apps/app-x/events.csv?from=2026-01-01&to=2099-01-01&fields=event_id";
 
 /// Returns the time up to which a download is complete, and its number of rows.
-fn download(adtrail: &Adtrail) -> (Option<u64>, usize) {
+fn download(adtrail: &Adtrail) -> (Option<Timestamp>, usize) {
     let reply = adtrail.get(ALL).expect("adtrail responds");
     assert!(reply.is_whole && reply.status == 200);
-    let until = reply.header("adtrail-complete-until").map(|text| {
-        let time: jiff::Timestamp = text.parse().expect("a time");
-        u64::try_from(time.as_millisecond()).expect("a time")
-    });
+    let until = reply.header("adtrail-complete-until").map(|text| text.parse().expect("a time"));
     (until, reply.text().lines().count() - 1)
 }
 
 #[test]
 fn a_download_has_all_events_received_before_complete_until() {
     let kafka = Kafka::shared();
-    // Batches are committed late, so that there are nearly always records that are read and not committed.
+    // Batches are committed late, so that nearly always some records are read and not committed.
     let site = Site::new(kafka, "complete", 3, ONE_CAMPAIGN).set("ingest.batch_age_max", "1500ms");
     let adtrail = site.start();
     // Times at which a number of records was acknowledged.
-    let mut acknowledged: Vec<(u64, usize)> = Vec::new();
+    let mut acknowledged: Vec<(Timestamp, usize)> = Vec::new();
     let (mut started, mut produced) = (Instant::now(), 0);
     loop {
         if produced < EVENTS {
             let message = |number: usize| {
-                let (id, time) = (produced + number, now_ms());
-                let line = format!(r#"{{"app":"app-x","event_id":"a-{id}","time":{time}}}"#);
+                let (id, time) = (produced + number, Timestamp::now());
+                let line = format!(r#"{{"app":"app-x","event_id":"a-{id}","time":"{time}"}}"#);
                 Message::new(format!("key-{id}"), line)
             };
             kafka.produce(&site.topics.activations, (0..100).map(message));
             produced += 100;
-            acknowledged.push((now_ms(), produced));
+            acknowledged.push((Timestamp::now(), produced));
             started = Instant::now();
         }
         let (until, rows) = download(&adtrail);
@@ -63,5 +56,5 @@ fn a_download_has_all_events_received_before_complete_until() {
         assert!(started.elapsed() < DEADLINE, "complete until {until:?}, {rows} rows");
         std::thread::sleep(Duration::from_millis(400));
     }
-    assert!(adtrail.terminate().0.success());
+    adtrail.stop();
 }

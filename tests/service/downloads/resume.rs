@@ -9,11 +9,9 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
-use testbed::adtrail::Adtrail;
 use testbed::kafka::{Kafka, Message};
-use testbed::length;
 use testbed::site::{ONE_CAMPAIGN, Site};
-use testbed::{run, run_ok};
+use testbed::{check_exit, check_refused, length, run, run_ok, shell_line};
 
 /// 2026-03-10T00:00:00Z.
 const DAY: u64 = 1_773_100_800_000;
@@ -40,7 +38,7 @@ struct Filled {
 impl Filled {
     fn new(name: &str, rows: u64) -> Self {
         let kafka = Kafka::shared();
-        let site = Site::new(kafka, name, 1, ONE_CAMPAIGN).set("store.retention", "off");
+        let site = Site::new(kafka, name, 1, ONE_CAMPAIGN);
         kafka.produce(&site.topics.activations, (0..rows).map(activation));
         let mut filled = Self { site, whole: vec![] };
         filled.run_service(rows);
@@ -49,9 +47,9 @@ impl Filled {
 
     /// Runs the service until it has read this many records.
     fn run_service(&mut self, records: u64) {
-        let adtrail: Adtrail = self.site.start();
+        let adtrail = self.site.start();
         adtrail.await_read(records);
-        assert!(adtrail.terminate().0.success());
+        adtrail.stop();
         self.whole = self.site.download("app-x", "2026-03-10", "2026-03-10", &[]);
     }
 
@@ -204,12 +202,7 @@ fn a_file_is_resumed_wherever_it_was_cut() {
     // As on a full disk.
     let full = limited(&filled.command(&files, &[]), middle, &["env", "--ignore-signal=XFSZ"]);
     let output = run(&mut { full }, b"");
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(
-        stderr.contains("the rows cannot be written: ") && stderr.contains("--resume"),
-        "{stderr}"
-    );
+    check_exit(&output, 1, &["the rows cannot be written: ", "--resume"]);
     let query = fs::read(files.query()).unwrap();
     filled.check_resumed(&files);
     for bytes in [0, 1, 100, whole.len()] {
@@ -251,11 +244,8 @@ fn check_others(filled: &Filled, files: &Files, query: &[u8]) {
     let whole = &filled.whole;
     let refused = |more: &[&str], parts: &[&str]| {
         let before = [&files.file, &files.part()].map(|path| fs::read(path).ok());
-        let (status, stderr) = filled.download(files, &[&["--resume"], more].concat());
-        assert_eq!(status.code(), Some(2), "{stderr}");
-        for part in parts {
-            assert!(stderr.contains(part), "{part:?} is not in: {stderr}");
-        }
+        let mut resume = filled.command(files, &[&["--resume"], more].concat());
+        check_refused(&run(&mut resume, b""), 2, parts);
         assert!([&files.file, &files.part()].map(|path| fs::read(path).ok()) == before);
     };
     files.cut(whole, 1_000, query);
@@ -290,38 +280,31 @@ fn check_others(filled: &Filled, files: &Files, query: &[u8]) {
     refused(&[], &["rows.csv: 4 bytes follow the end of this export; without"]);
     let locked = fs::File::create(files.part()).unwrap();
     rustix::fs::flock(&locked, rustix::fs::FlockOperation::LockExclusive).unwrap();
-    let (status, stderr) = filled.download(files, &[]);
-    assert_eq!(status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains("another download is writing it: "), "{stderr}");
+    let output = run(&mut filled.command(files, &[]), b"");
+    check_refused(&output, 1, &["another download is writing it: "]);
 }
 
 fn check_pipes(filled: &Filled) {
     let null = Files { file: Path::new("/dev/null").to_owned() };
-    let (status, stderr) = filled.download(&null, &["--resume"]);
-    assert_eq!(status.code(), Some(2), "{stderr}");
-    assert!(stderr.contains("--resume: expected a regular file"), "{stderr}");
+    let output = run(&mut filled.command(&null, &["--resume"]), b"");
+    check_refused(&output, 2, &["--resume: expected a regular file"]);
     let (status, stderr) = filled.download(&null, &[]);
     assert!(status.success() && stderr.contains("/dev/null: 400 rows, "), "{stderr}");
     let download = ["download", "--app", "app-x", "--from", "2026-03-10", "--to", "2026-03-10"];
-    let output = filled.site.run(&[&download[..], &["--resume"]].concat());
-    assert_eq!(output.status.code(), Some(2));
-    let whole = filled.site.command(&download);
-    let mut piped = Command::new("bash");
-    piped.args(["-c", "set -o pipefail; \"$@\" | head -c 10", "bash"]).arg(whole.get_program());
-    let output = run(piped.args(whole.get_args()), b"");
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 10), "{stderr}");
-    assert!(stderr.contains("Broken pipe") && !stderr.contains("panicked"), "{stderr}");
+    check_refused(&filled.site.run(&[&download[..], &["--resume"]].concat()), 2, &["--out"]);
+    let whole = shell_line(&filled.site.command(&download));
+    let pipe = format!("set -o pipefail; {whole} | head -c 10");
+    let output = run(Command::new("bash").args(["-c", &pipe]), b"");
+    check_exit(&output, 1, &["Broken pipe"]);
+    assert_eq!(output.stdout.len(), 10);
 }
 
 /// Checks that the progress is shown on a terminal, and only there.
 fn check_bar(filled: &Filled) {
     let files = filled.file("seen.csv");
-    let command = filled.command(&files, &[]);
-    let words: Vec<_> = [command.get_program()].into_iter().chain(command.get_args()).collect();
-    let words: Vec<_> = words.iter().map(|word| format!("'{}'", word.to_str().unwrap())).collect();
+    let line = shell_line(&filled.command(&files, &[]));
     let mut script = Command::new("script");
-    script.args(["-qec", &format!("stty cols 120; {}", words.join(" ")), "/dev/null"]);
+    script.args(["-qec", &format!("stty cols 120; {line}"), "/dev/null"]);
     let shown = run_ok(script.env("TERM", "xterm").current_dir(filled.site.path()), b"");
     let shown = String::from_utf8(shown).unwrap();
     assert!(shown.contains(" of 400 rows, ") && shown.contains("/s, "), "{shown:?}");

@@ -7,8 +7,7 @@ use testbed::kafka::{Kafka, Message, Record};
 use testbed::rows;
 use testbed::site::{ONE_CAMPAIGN, Site, Topics};
 
-/// 2025-03-10T12:00:00Z; all records have this as the broker's timestamp.
-const NOON_MS: i64 = 1_741_608_000_000;
+use super::NOON_MS;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Topic {
@@ -80,7 +79,8 @@ fn create_topics(kafka: &Kafka, topics: &Topics, partitions: i32) {
     }
 }
 
-/// Produces every bad record between good ones, with and without a key, and records without a value.
+/// Produces every bad record between good ones, with and without a key, and records without a value, all with one broker
+/// timestamp.
 fn produce(kafka: &Kafka, topics: &Topics, cases: &[Case]) {
     let keys: [Option<&[u8]>; 3] = [Some(b"app-x"), None, Some(b"\xff\x00key")];
     let mut messages = Vec::new();
@@ -108,7 +108,7 @@ fn invalid_records_become_dead_letters() {
     create_topics(kafka, &topics, 2);
     let cases = cases();
     produce(kafka, &topics, &cases);
-    let site = Site::on(topics, kafka.brokers(), ONE_CAMPAIGN).set("store.retention", "off");
+    let site = Site::on(topics, kafka.brokers(), ONE_CAMPAIGN);
     let adtrail = site.start();
     adtrail.await_read(6 * cases.len() as u64);
 
@@ -134,7 +134,7 @@ fn invalid_records_become_dead_letters() {
     }
 
     // Positions are committed past the bad records: none becomes a dead letter again.
-    assert!(adtrail.terminate().0.success());
+    adtrail.stop();
     let adtrail = site.start();
     adtrail.await_caught_up();
     assert_eq!(adtrail.metric("adtrail_ingest_read_total"), Some(0.0));

@@ -21,10 +21,10 @@ use attribution::ledger::{DecisionWrite, Ledger, Progress};
 use attribution::worker::{self, Worker};
 use config::Config;
 use ingest::{Health, IngestError, Shutdown};
-use testbed::exports::{Exports, Workload, check_equal};
+use testbed::exports::{Exports, Workload, by_command, check_equal};
 use testbed::kafka::{Kafka, Message};
 use testbed::site::Site;
-use testbed::traffic::{self, APPS, FROM, Record, TO};
+use testbed::traffic::{self, Record};
 use testbed::{eventually, length};
 
 use cells::{BeforeStep, HookedClient, Model, ledger};
@@ -53,9 +53,8 @@ struct Member {
 
 impl Fixture {
     fn new(name: &str) -> Self {
-        let site = Site::new(Kafka::shared(), name, PARTITIONS, traffic::SETTINGS);
+        let site = traffic::site(name, PARTITIONS);
         let flags = [
-            ("store.retention", "off"),
             ("ingest.batch_records_max", "30"),
             ("kafka.librdkafka.session.timeout.ms", MEMBER_TIMEOUT_MS),
             ("kafka.librdkafka.max.poll.interval.ms", MEMBER_TIMEOUT_MS),
@@ -144,7 +143,7 @@ impl Fixture {
             Embedded::open(&self.config.store, &self.config.policy).expect("the store opens");
         disk.commit(writes, &Progress::default()).expect("the rows are committed");
         drop(disk);
-        APPS.map(|app| self.site.download(app, FROM, TO, &[]))
+        by_command(&self.site)
     }
 }
 

@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use testbed::adtrail::Adtrail;
-use testbed::exports::{Workload, check_equal, downloads};
+use testbed::exports::Workload;
 use testbed::kafka::{Kafka, Message};
 use testbed::site::Site;
-use testbed::traffic::{self, APPS, Record};
+use testbed::traffic::{self, APPS, Record, site};
 
 const MISMATCHES: &str = "adtrail_ingest_key_partition_mismatch_total";
 /// Broker timestamp of the first record, later than all events.
@@ -16,10 +16,6 @@ const FIRST_MS: i64 = 1_754_784_000_000;
 const INTERVAL_MS: i64 = 10_000;
 
 static WORKLOAD: Workload = Workload::new(|| traffic::records(16, 2000));
-
-fn site(name: &str, partitions: i32) -> Site {
-    Site::new(Kafka::shared(), name, partitions, traffic::SETTINGS).set("store.retention", "off")
-}
 
 /// Returns the record's message, with a broker timestamp by its number.
 fn message(number: usize, record: &Record) -> Message {
@@ -97,9 +93,8 @@ fn check(site: &Site, advice: &str) {
     // Records that were read before the majority was known may count as well.
     let (found, expected) = (adtrail.metric(MISMATCHES).unwrap(), mismatches.values().sum::<u64>());
     assert!(found as u64 <= 3 * expected, "{found}, expected about {expected}");
-    check_equal(&downloads(site, &adtrail), WORKLOAD.expected());
-    let (status, log) = adtrail.terminate();
-    assert!(status.success(), "{log}");
+    WORKLOAD.check(site, &adtrail);
+    let log = adtrail.stop();
     let warnings = warnings(&log);
     assert!((1..=3).contains(&warnings.len()), "{log}");
     for part in [advice, "exports are still correct", "partition=", "home="] {
@@ -112,21 +107,21 @@ fn check(site: &Site, advice: &str) {
 
 #[test]
 fn another_partitioner_is_reported() {
-    let site = site("placement.hash", 7);
+    let site = site("affinity.hash", 7);
     produce_mixed(&site, &[("partitioner", "murmur2_random")], |message| message);
     check(&site, "use the same partitioner in all producers");
 }
 
 #[test]
 fn missing_keys_are_reported() {
-    let site = site("placement.no-key", 4);
+    let site = site("affinity.no-key", 4);
     produce_mixed(&site, &[], |message| Message { key: None, ..message });
     check(&site, "some have no message key");
 }
 
 #[test]
 fn other_keys_are_reported_and_not_shown() {
-    let site = site("placement.other-key", 4);
+    let site = site("affinity.other-key", 4);
     // Seven keys, so that not all go to one partition.
     let key =
         |time_ms: i64| format!("secret-device-{}", time_ms / INTERVAL_MS / 10 % 7).into_bytes();
@@ -140,7 +135,7 @@ fn other_keys_are_reported_and_not_shown() {
 /// Added partitions change the partition of an app, also if adtrail reads all records later.
 #[test]
 fn added_partitions_are_not_key_mismatches() {
-    let site = site("placement.grown", 2);
+    let site = site("affinity.grown", 2);
     let kafka = Kafka::shared();
     let third = WORKLOAD.records().len() / 3;
     let produce = |range: std::ops::Range<usize>| {
@@ -169,15 +164,15 @@ fn added_partitions_are_not_key_mismatches() {
     produce(2 * third..WORKLOAD.records().len());
     adtrail.await_read(WORKLOAD.records().len() as u64);
     assert_eq!(adtrail.metric(MISMATCHES), Some(0.0), "{}", adtrail.log());
-    check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
-    let (status, log) = adtrail.terminate();
-    assert!(status.success() && warnings(&log).is_empty(), "{log}");
+    WORKLOAD.check(&site, &adtrail);
+    let log = adtrail.stop();
+    assert!(warnings(&log).is_empty(), "{log}");
 }
 
 #[test]
 fn unequal_partition_counts_are_reported() {
     const UNEQUAL: &str = "different numbers of partitions";
-    let site = site("placement.unequal", 2);
+    let site = site("affinity.unequal", 2);
     let start = || site.start().terminate().1;
     assert!(!start().contains(UNEQUAL));
     Kafka::shared().grow_topic(&site.topics.effects, 3);
@@ -192,14 +187,14 @@ fn unequal_partition_counts_are_reported() {
 #[test]
 fn a_replayed_dead_letter_goes_to_its_original_partition() {
     const PARTITIONS: i32 = 3;
-    let (kafka, site) = (Kafka::shared(), site("placement.letters", PARTITIONS));
+    let (kafka, site) = (Kafka::shared(), site("affinity.letters", PARTITIONS));
     let topic = &site.topics.effects;
     let bad = (0..PARTITIONS)
         .map(|partition| Message { partition: Some(partition), ..Message::new("app-x", "[1]") });
     kafka.produce(topic, bad);
     let adtrail = site.start();
     adtrail.await_read(PARTITIONS as u64);
-    assert!(adtrail.terminate().0.success());
+    adtrail.stop();
     let output = site.run(&["replay-dlq", &format!("{topic}.dlq")]);
     assert!(output.status.success(), "{output:?}");
     let partitions: Vec<i32> =

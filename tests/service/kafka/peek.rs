@@ -5,10 +5,9 @@ use std::process::Command;
 use serde_json::{Value, json};
 use testbed::kafka::{Kafka, Message};
 use testbed::site::{ONE_CAMPAIGN, Site};
-use testbed::{Captured, check_refused, eventually, run, run_ok};
+use testbed::{Captured, await_exit, check_refused, eventually, run, run_ok, shell_line};
 
-/// 2025-03-10T12:00:00Z.
-const NOON_MS: i64 = 1_741_608_000_000;
+use super::NOON_MS;
 
 fn activation(id: &str, time_ms: i64) -> String {
     format!(r#"{{"app":"app-x","event_id":"{id}","time":{time_ms},"ids":{{"oaid":"d-1"}}}}"#)
@@ -100,8 +99,7 @@ fn peek_at_end_waits_for_new_records() {
         if shown.text().is_empty() { Err("nothing") } else { Ok(()) }
     });
     kafka.produce(topic, [at(1, NOON_MS, "last"), at(0, NOON_MS, "last"), at(1, NOON_MS, "last")]);
-    let status = eventually("peek ends", || child.try_wait().unwrap().ok_or("still running"));
-    assert!(status.success());
+    assert!(await_exit(&mut child).success());
     let text = shown.text();
     assert_eq!(text.lines().count(), 3, "{text}");
     assert!(!text.contains("old") && text.contains("new"), "{text}");
@@ -115,10 +113,8 @@ fn a_closed_pipe_ends_peek_without_an_error() {
     let topic = &*site.topics.activations;
     let long = "x".repeat(1000);
     kafka.produce(topic, (0..500).map(|_| at(0, NOON_MS, long.as_str())));
-    let peek = site.command(&["peek", topic]);
-    let words = std::iter::once(peek.get_program()).chain(peek.get_args());
-    let words: Vec<_> = words.map(|word| word.to_str().unwrap()).collect();
-    let pipe = format!("set -o pipefail; {} | head -n 1", words.join(" "));
+    let peek = shell_line(&site.command(&["peek", topic]));
+    let pipe = format!("set -o pipefail; {peek} | head -n 1");
     let output = run(Command::new("bash").args(["-c", &pipe]), b"");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(lines(&output.stdout).len(), 1);

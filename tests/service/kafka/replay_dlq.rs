@@ -8,14 +8,14 @@ use std::process::{Child, Command, Output, Stdio};
 use testbed::exports::check_same;
 use testbed::kafka::{Kafka, Message, Record};
 use testbed::site::{ONE_CAMPAIGN, Site, Topics};
-use testbed::{Captured, eventually, rows, run_ok};
+use testbed::{Captured, check_exit, eventually, kill, rows, run_ok};
 
-const RULES: &str = "[attribution]\ncorrection_horizon = \"off\"\n";
 /// Settings of an app that is missing at first.
 const OTHER_APP: &str = "[[apps]]\npid = 2\nkey = \"app-y\"\n[[campaigns]]\nspreadid = 8\npid = 2\nchannel = \"toutiao\"\n";
 
-fn settings(more: &str) -> String {
-    format!("{RULES}{ONE_CAMPAIGN}{more}")
+fn site(name: &str, partitions: i32) -> Site {
+    let site = Site::new(Kafka::shared(), name, partitions, ONE_CAMPAIGN);
+    site.set("attribution.correction_horizon", "off")
 }
 
 /// A click, the activation that it is credited with, and an effect, of one app.
@@ -37,14 +37,10 @@ fn journey(app: &str, spreadid: u32, number: usize) -> [String; 3] {
     ]
 }
 
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
 /// Returns the lines of the table, by code and topic.
 #[track_caller]
 fn counts(output: &Output) -> BTreeMap<String, rows::Row> {
-    assert!(output.status.success(), "{}", stderr(output));
+    check_exit(output, 0, &[]);
     let rows = rows::parse(&output.stdout).into_iter();
     rows.map(|row| (format!("{} {}", row["code"], row["topic"]), row)).collect()
 }
@@ -60,7 +56,7 @@ fn count(output: &Output, column: &str) -> String {
 #[test]
 fn replayed_letters_give_the_export_of_valid_records() {
     let kafka = Kafka::shared();
-    let mut site = Site::new(kafka, "resend.whole", 2, &settings("")).set("store.retention", "off");
+    let mut site = site("resend.whole", 2);
     let (mut events, mut messages) = (String::new(), Vec::new());
     for number in 0..40 {
         for (app, spreadid) in [("app-x", 7), ("app-y", 8)] {
@@ -79,9 +75,9 @@ fn replayed_letters_give_the_export_of_valid_records() {
     let adtrail = site.start();
     adtrail.await_read(243);
     assert_eq!(adtrail.metric("adtrail_ingest_dead_lettered_total"), Some(123.0));
-    assert!(adtrail.terminate().0.success());
+    adtrail.stop();
 
-    site.change(&settings(OTHER_APP));
+    site.change(&format!("{ONE_CAMPAIGN}{OTHER_APP}"));
     let adtrail = site.start();
     let Topics { clicks, activations, effects } = &site.topics;
     let dlq = |topic: &str| format!("{topic}.dlq");
@@ -150,11 +146,10 @@ fn letter(source: &str, offset: usize, code: &str, value: &str) -> Message {
 
 /// Creates a site with dead letters of clicks, whose values are their numbers.
 fn site_with_letters(name: &str, count: usize) -> Site {
-    let kafka = Kafka::shared();
-    let site = Site::new(kafka, name, 3, &settings(""));
+    let site = site(name, 3);
     let clicks = &site.topics.clicks;
     let letters = (0..count).map(|number| letter(clicks, number, "bad_value", &number.to_string()));
-    kafka.produce(&format!("{clicks}.dlq"), letters);
+    Kafka::shared().produce(&format!("{clicks}.dlq"), letters);
     site
 }
 
@@ -227,19 +222,15 @@ fn a_second_run_takes_over_from_the_first() {
     for attempt in 0..5 {
         let site = site_with_letters(&format!("resend.twice{attempt}"), MANY);
         let (mut first, stderr) = spawn(&site);
-        let signal = |name: &str, child: &Child| {
-            run_ok(Command::new("kill").args([name, &child.id().to_string()]), b"");
-        };
-        let is_running = await_written(&site, &mut first, &stderr, 1);
-        if !is_running {
+        if !await_written(&site, &mut first, &stderr, 1) {
             continue;
         }
-        signal("-STOP", &first);
+        kill(first.id(), "STOP");
         let before = Kafka::shared().consume_all(&site.topics.clicks).len();
         let dlq = format!("{}.dlq", site.topics.clicks);
         let second = site.run(&["replay-dlq", &dlq]);
         assert_eq!(count(&second, "letters"), MANY.to_string());
-        signal("-CONT", &first);
+        kill(first.id(), "CONT");
         let status = first.wait().unwrap();
         check_each_once(&site, MANY);
         if before < MANY {
@@ -255,7 +246,7 @@ fn a_second_run_takes_over_from_the_first() {
 #[test]
 fn letters_are_sent_by_code_and_other_records_stay() {
     let kafka = Kafka::shared();
-    let site = Site::new(kafka, "resend.codes", 1, &settings(""));
+    let site = site("resend.codes", 1);
     let Topics { clicks, effects, .. } = &site.topics;
     let dlq = format!("{clicks}.dlq");
     let mut letters = vec![
@@ -292,10 +283,8 @@ fn letters_are_sent_by_code_and_other_records_stay() {
     check(&dry, "bad_value", clicks, ["1", "0", "1", "0", "0"]);
     check(&dry, "", "", ["0", "0", "0", "0", "4"]);
     assert!(kafka.consume_all(clicks).is_empty());
-    let stderr = stderr(&dry);
-    for part in ["lacks the headers of a dead letter", "not configured", "not UTF-8", "offset=4"] {
-        assert!(stderr.contains(part), "{part:?} is not in: {stderr}");
-    }
+    let reasons = ["lacks the headers of a dead letter", "not configured", "not UTF-8", "offset=4"];
+    let stderr = check_exit(&dry, 0, &reasons);
     assert!(!stderr.contains("panicked"), "{stderr}");
 
     let first = site.run(&["replay-dlq", &dlq, "--filter", "bad_time", "--filter", "unknown_app"]);
@@ -328,12 +317,7 @@ fn unusable_topics_and_refused_letters_are_reported() {
     let clicks = &site.topics.clicks;
     let dlq = format!("{clicks}.dlq");
     let check = |args: &[&str], code: i32, parts: &[&str]| {
-        let output = site.run(&[&["replay-dlq"], args].concat());
-        let stderr = stderr(&output);
-        assert_eq!(output.status.code(), Some(code), "{stderr}");
-        for part in parts {
-            assert!(stderr.contains(part), "{part:?} is not in: {stderr}");
-        }
+        check_exit(&site.run(&[&["replay-dlq"], args].concat()), code, parts);
     };
     check(&[], 2, &["TOPIC"]);
     check(&[clicks], 2, &["dead letters", &dlq]);
@@ -357,7 +341,5 @@ fn unusable_topics_and_refused_letters_are_reported() {
     let other = site_with_letters("resend.forgets", 1);
     let dlq = format!("{}.dlq", other.topics.clicks);
     kafka.create_topic(&format!("{dlq}.replayed"), 1, &[("cleanup.policy", "delete")]);
-    let output = other.run(&["replay-dlq", &dlq]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("cleanup.policy=compact"), "{}", stderr(&output));
+    check_exit(&other.run(&["replay-dlq", &dlq]), 1, &["cleanup.policy=compact"]);
 }

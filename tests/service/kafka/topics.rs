@@ -1,9 +1,10 @@
 //! Topics that change while adtrail uses them: added partitions, and recreated topics, which are never read as if they
 //! were the old ones.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use testbed::exports::{Workload, check_equal, downloads};
+use jiff::Timestamp;
+use testbed::exports::{Workload, by_command, check_equal};
 use testbed::kafka::{Kafka, Message};
 use testbed::site::Site;
 use testbed::traffic;
@@ -13,17 +14,7 @@ const RECREATED: &str = "a record that was read has changed";
 static WORKLOAD: Workload = Workload::new(|| traffic::records(12, 1200));
 
 fn site(name: &str, partitions: i32) -> Site {
-    Site::new(Kafka::shared(), name, partitions, traffic::SETTINGS)
-        .set("store.retention", "off")
-        .set("ingest.batch_records_max", "100")
-        .impatient()
-}
-
-fn read_all(site: &Site) {
-    let adtrail = site.start();
-    adtrail.await_caught_up();
-    let (status, log) = adtrail.terminate();
-    assert!(status.success(), "{log}");
+    traffic::site(name, partitions).set("ingest.batch_records_max", "100").impatient()
 }
 
 #[test]
@@ -38,14 +29,11 @@ fn partitions_that_are_added_are_read() {
     let (some, rest) = rest.split_at(400);
     traffic::produce(&site.topics, some);
     adtrail.await_read(800);
-    let (status, log) = adtrail.terminate();
-    assert!(status.success(), "{log}");
+    adtrail.stop();
     // Added while the service is stopped.
     site.topics.all().iter().for_each(|topic| Kafka::shared().grow_topic(topic, 7));
     traffic::produce(&site.topics, rest);
-    let adtrail = site.start();
-    adtrail.await_caught_up();
-    check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
+    WORKLOAD.check_all(&site);
 }
 
 fn recreate(site: &Site, topic: &str) {
@@ -92,18 +80,15 @@ fn a_topic_recreated_after_a_pause_ends_ingest() {
 fn a_recreated_topic_is_not_read_as_the_old_one() {
     let site = site("topics.recreated", 1);
     traffic::produce(&site.topics, WORKLOAD.records());
-    read_all(&site);
+    site.read_all();
     // An unchanged topic is accepted.
-    read_all(&site);
+    site.read_all();
     recreate(&site, &site.topics.activations);
     let log = site.try_start().map(|adtrail| adtrail.wait().1).unwrap_or_else(|log| log);
     assert!(log.contains(RECREATED) && log.contains(&site.topics.activations), "{log}");
     assert!(log.contains("start with a new store"), "{log}");
     // No record of it was read.
-    check_equal(
-        &traffic::APPS.map(|app| site.download(app, traffic::FROM, traffic::TO, &[])),
-        WORKLOAD.expected(),
-    );
+    check_equal(&by_command(&site), WORKLOAD.expected());
 }
 
 /// As after a power failure of the only broker: the partition has lost its end, and new records follow.
@@ -111,14 +96,14 @@ fn a_recreated_topic_is_not_read_as_the_old_one() {
 fn a_partition_that_lost_its_end_is_reported() {
     let (site, kafka) = (site("topics.cut", 1), Kafka::shared());
     let topic = &site.topics.activations;
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+    let now = Timestamp::now().as_millisecond();
     let message = |name: &str, n: i64| {
-        let time = now.as_millis() as i64 - 1_000 + n;
+        let time = now - 1_000 + n;
         let event = format!(r#"{{"app":"app-x","event_id":"{name}-{n}","time":{time}}}"#);
         Message::new("app-x", event).at(time)
     };
     kafka.produce(topic, (0..100).map(|n| message("old", n)));
-    read_all(&site);
+    site.read_all();
     kafka.delete_topics(std::slice::from_ref(topic));
     kafka.create_topic(topic, 1, &[]);
     kafka.produce(topic, (0..90).map(|n| message("old", n)));

@@ -1,56 +1,16 @@
 //! The running service as operators see it: metrics on a real Prometheus, and logs that contain no device id.
 
-use std::collections::BTreeMap;
-
 use serde_json::Value;
-use testbed::adtrail::sum;
+use testbed::exports::{Exports, OUTCOMES, by_command, check_conserved};
 use testbed::kafka::{Kafka, Message};
 use testbed::prometheus::{Prometheus, check_metrics};
-use testbed::site::{Site, Topics};
-use testbed::traffic::{self, APPS, FROM, Family, TO};
+use testbed::site::Topics;
+use testbed::traffic::{self, FROM, Family, TO};
 use testbed::{eventually, rows};
-
-fn site(name: &str) -> Site {
-    Site::new(Kafka::shared(), name, 2, traffic::SETTINGS).set("store.retention", "off")
-}
-
-/// Counts the rows of all apps' CSV by type and status.
-fn counted(site: &Site) -> BTreeMap<(String, String), f64> {
-    let mut counts = BTreeMap::new();
-    for app in APPS {
-        for row in rows::parse(&site.download(app, FROM, TO, &[])) {
-            *counts.entry((row["event_type"].clone(), row["status"].clone())).or_default() += 1.0;
-        }
-    }
-    counts
-}
-
-/// Checks that the gauges of a scrape equal the counts.
-#[track_caller]
-fn check_rows(scrape: &str, counted: &BTreeMap<(String, String), f64>) {
-    for event_type in ["activation", "effect"] {
-        for status in ["attributed", "organic", "unattributed", "rejected", "duplicate", "orphan"] {
-            let found = sum(
-                scrape,
-                "adtrail_store_rows",
-                &format!("event_type=\"{event_type}\",status=\"{status}\""),
-            );
-            let rows = counted.get(&(event_type.into(), status.into())).copied();
-            assert_eq!(found, Some(rows.unwrap_or(0.0)), "{event_type} {status}");
-        }
-    }
-}
-
-const COUNTED: [&str; 4] = [
-    "adtrail_attribution_accepted_total",
-    "adtrail_attribution_redelivered_total",
-    "adtrail_ingest_dead_lettered_total",
-    "adtrail_ingest_empty_total",
-];
 
 #[test]
 fn counters_on_a_real_prometheus_account_for_every_record() {
-    let site = site("operate.metrics");
+    let site = traffic::site("monitoring.metrics", 2);
     let kafka = Kafka::shared();
     let mut records = traffic::redelivered(&traffic::records(2, 600), 2);
     traffic::produce(&site.topics, &records);
@@ -76,7 +36,7 @@ fn counters_on_a_real_prometheus_account_for_every_record() {
         let empty = if family == Family::Effect { 3 } else { 0 };
         let read = of("adtrail_ingest_read_total");
         assert_eq!(read, (produced.len() + empty) as f64, "{topic}");
-        assert_eq!(read, COUNTED.map(of).iter().sum::<f64>(), "{topic}");
+        assert_eq!(read, OUTCOMES.map(of).iter().sum::<f64>(), "{topic}");
         assert_eq!(of("adtrail_ingest_dead_lettered_total"), bad as f64, "{topic}");
         assert_eq!(of("adtrail_ingest_empty_total"), empty as f64, "{topic}");
         assert!(of("adtrail_attribution_redelivered_total") > 0.0, "{topic}");
@@ -84,7 +44,7 @@ fn counters_on_a_real_prometheus_account_for_every_record() {
         assert_eq!(of("adtrail_ingest_lag_seconds"), 0.0, "{topic}");
     }
     // The same as one expression, as an alert would use it.
-    let lost = COUNTED.map(|name| format!(" - sum by (topic) ({name})")).concat();
+    let lost = OUTCOMES.map(|name| format!(" - sum by (topic) ({name})")).concat();
     let lost = format!("sum(sum by (topic) (adtrail_ingest_read_total){lost})");
     assert_eq!(prometheus.value(&lost), 0.0, "{lost}");
     let Topics { activations, effects, .. } = &site.topics;
@@ -92,9 +52,10 @@ fn counters_on_a_real_prometheus_account_for_every_record() {
         format!("adtrail_attribution_accepted_total{{topic=~\"{activations}|{effects}\"}}");
     let accepted = prometheus.value(&format!("sum({accepted})"));
     assert_eq!(accepted, prometheus.value("sum(adtrail_store_rows)"));
-    let counted = counted(&site);
-    assert_eq!(counted.values().sum::<f64>(), accepted);
-    check_rows(&adtrail.metrics(), &counted);
+    let exports = by_command(&site);
+    let rows: usize = exports.iter().map(|csv| rows::parse(csv).len()).sum();
+    assert_eq!(rows as f64, accepted);
+    check_store(&adtrail.metrics(), &exports);
 
     check_engine(&prometheus);
 
@@ -102,12 +63,19 @@ fn counters_on_a_real_prometheus_account_for_every_record() {
     adtrail.kill9();
     let adtrail = site.start();
     let scrape = adtrail.metrics();
-    check_rows(&scrape, &counted);
+    check_store(&scrape, &exports);
     assert_eq!(check_metrics(&scrape), "");
     let prometheus = Prometheus::start(&[&adtrail.admin]);
     assert_eq!(prometheus.value("sum(adtrail_store_rows)"), accepted);
     assert_eq!(prometheus.value("sum(adtrail_ingest_read_total)"), 0.0);
     assert_eq!(prometheus.value("sum(adtrail_ingest_lag_messages)"), 0.0);
+}
+
+/// Checks the gauges of rows, of which there is one for each type and status.
+#[track_caller]
+fn check_store(scrape: &str, exports: &Exports) {
+    check_conserved(scrape, exports);
+    assert_eq!(scrape.matches("adtrail_store_rows{").count(), 2 * 6, "{scrape}");
 }
 
 /// Checks that all metrics of RocksDB are present and plausible.
@@ -167,7 +135,7 @@ fn message_with_secrets(app: &str, more: &str) -> Message {
 
 #[test]
 fn logs_are_json_and_contain_no_device_data() {
-    let site = site("operate.logs").flag("--log-format").flag("json");
+    let site = traffic::site("monitoring.logs", 2).flag("--log-format").flag("json");
     let good = r#""spreadid":1,"time":"2025-03-10T12:00:00Z""#;
     let bad = [
         r#""spreadid":1"#,
@@ -196,8 +164,7 @@ fn logs_are_json_and_contain_no_device_data() {
     let app = "/v1/apps/app-x/events.csv";
     assert_eq!(adtrail.get(&format!("{app}?from={FROM}&to={TO}")).unwrap().status, 200);
     assert_eq!(adtrail.get(&format!("{app}?from=x&to={TO}")).unwrap().status, 400);
-    let (status, log) = adtrail.terminate();
-    assert!(status.success(), "{status}: {log}");
+    let log = adtrail.stop();
 
     assert!(log.contains("adtrail runs"), "{log}");
     for line in log.lines() {

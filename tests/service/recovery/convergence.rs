@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use attribution::ledger::{Ledger as _, Position};
 use store::embedded::Embedded;
-use testbed::exports::{self, Workload, check_equal, check_same, downloads};
+use testbed::exports::{self, Workload, by_command, check_equal, downloads};
 use testbed::kafka::Kafka;
 use testbed::site::Site;
-use testbed::traffic::{self, APPS, FROM, TO};
+use testbed::traffic::{self, APPS};
 use testbed::{eventually, from_env, rows, run_ok};
 
 /// Small batches, so that a kill can come between hundreds of them.
@@ -21,9 +21,7 @@ const BATCH_RECORDS: &str = "40";
 static WORKLOAD: Workload = Workload::new(|| traffic::records(1, 3000));
 
 fn site(name: &str, partitions: i32) -> Site {
-    Site::new(Kafka::shared(), name, partitions, traffic::SETTINGS)
-        .set("store.retention", "off")
-        .set("ingest.batch_records_max", BATCH_RECORDS)
+    traffic::site(name, partitions).set("ingest.batch_records_max", BATCH_RECORDS)
 }
 
 /// Checks the workload itself: it produces every kind of row.
@@ -57,15 +55,14 @@ fn one_partition_without_interruption() {
     traffic::produce(&site.topics, &records);
     let adtrail = site.start();
     adtrail.await_read(records.len() as u64);
-    check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
+    WORKLOAD.check(&site, &adtrail);
     let bad = records.iter().filter(|record| record.is_bad).count();
     assert_eq!(adtrail.metric("adtrail_ingest_dead_lettered_total"), Some(bad as f64));
     // Without corrections the order would not be tested.
     assert!(adtrail.metric("adtrail_attribution_corrections_total") > Some(100.0));
-    let (status, log) = adtrail.terminate();
-    assert!(status.success(), "{status}: {log}");
+    adtrail.stop();
     // The same without the service.
-    check_equal(&APPS.map(|app| site.download(app, FROM, TO, &[])), WORKLOAD.expected());
+    check_equal(&by_command(&site), WORKLOAD.expected());
 }
 
 /// Records that are produced in the lifetime of one process, and how many at a time.
@@ -123,8 +120,9 @@ fn check_store_matches_positions(site: &Site) -> bool {
     let copy = tempfile::tempdir().expect("a temporary folder is created");
     let store = site.path().join("store");
     run_ok(Command::new("cp").arg("-a").arg(&store).arg(copy.path()), b"");
-    let file = site.written();
-    let sources = config::Sources { file: Some(&file), environment: Vec::new(), flags: Vec::new() };
+    let file = site.write_all_settings();
+    let sources =
+        config::Sources { file: Some(file.as_ref()), environment: Vec::new(), flags: Vec::new() };
     let mut config = config::load(&sources).expect("valid settings");
     config.store.path = copy.path().join("store");
     let mut store = Embedded::open(&config.store, &config.policy).expect("the store opens");
@@ -144,8 +142,6 @@ fn check_store_matches_positions(site: &Site) -> bool {
             }
         }
     }
-    for app in APPS {
-        check_same(app, &site.download(app, FROM, TO, &[]), &site.replay(app, &lines));
-    }
+    check_equal(&by_command(site), &APPS.map(|app| site.replay(app, &lines)));
     has_more
 }

@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
 
-use testbed::exports::{Workload, check_equal, downloads};
+use testbed::exports::Workload;
 use testbed::kafka::Kafka;
 use testbed::site::Site;
 use testbed::traffic;
@@ -24,9 +24,7 @@ static WORKLOAD: Workload = Workload::new(|| traffic::records(8, 1500));
 
 /// Starts a process several times, each of which crashes at the point, and then one that reads everything.
 fn check(point: &str) {
-    let site = Site::new(Kafka::shared(), &format!("crash.{point}"), 3, traffic::SETTINGS)
-        .set("store.retention", "off")
-        .set("ingest.batch_records_max", "40");
+    let site = traffic::site(&format!("crash.{point}"), 3).set("ingest.batch_records_max", "40");
     // Each record once, since a redelivery would hide a loss.
     traffic::produce(&site.topics, WORKLOAD.records());
     let passes = match point.split_once('-') {
@@ -40,12 +38,8 @@ fn check(point: &str) {
         let (status, log) = site.spawn_with(&[("FAILPOINTS", &points)]).wait();
         assert_eq!(status.signal(), Some(SIGABRT), "{point}, life {life}: {status}: {log}");
     }
-    let adtrail = site.start();
-    adtrail.await_caught_up();
-    check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
+    WORKLOAD.check_all(&site);
     check_letters(&site);
-    let (status, log) = adtrail.terminate();
-    assert!(status.success(), "{point}: {log}");
 }
 
 /// Checks that every invalid record is among the dead letters, at least once.

@@ -2,9 +2,7 @@
 
 use testbed::adtrail::Adtrail;
 use testbed::disk::Disk;
-use testbed::eventually;
-use testbed::exports::{Exports, Workload, by_http, check_equal, downloads};
-use testbed::kafka::Kafka;
+use testbed::exports::{Exports, Workload, by_http};
 use testbed::site::Site;
 use testbed::traffic::{self, APPS};
 
@@ -15,10 +13,8 @@ static WORKLOAD: Workload = Workload::new(|| traffic::records(7, 24_000));
 /// Puts the store into a folder of the disk that also has the ballast. RocksDB resumes once a write buffer of 64 MiB
 /// fits.
 fn site(name: &str, mib: u32) -> (Site, Disk) {
-    let site = Site::new(Kafka::shared(), name, 3, traffic::SETTINGS)
-        .set("store.retention", "off")
-        .set("store.memory", "32MiB")
-        .set("ingest.batch_records_max", "1000");
+    let site =
+        traffic::site(name, 3).set("store.memory", "32MiB").set("ingest.batch_records_max", "1000");
     let disk = site.path().join("disk");
     let site_store = disk.join("store");
     let disk = Disk::at(&disk, mib);
@@ -49,31 +45,24 @@ fn ingest_resumes_after_a_full_disk() {
     adtrail.await_readiness(200, "");
     adtrail.await_read(WORKLOAD.records().len() as u64);
     assert_eq!(adtrail.metric("adtrail_store_disk_full"), Some(0.0));
-    check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
-    let (status, log) = adtrail.terminate();
-    assert!(
-        status.success() && log.contains(FULL) && log.contains("has free space again"),
-        "{log}"
-    );
+    WORKLOAD.check(&site, &adtrail);
+    let log = adtrail.stop();
+    assert!(log.contains(FULL) && log.contains("has free space again"), "{log}");
 }
 
 #[test]
 fn a_shutdown_on_a_full_disk_loses_nothing() {
     let (site, disk) = site("disk_full.ended", 256);
     let (adtrail, _) = stuck(&site, &disk);
-    let (status, log) = adtrail.terminate();
-    assert_eq!(status.code(), Some(1), "{log}");
-    assert!(log.contains("will be read again") && log.contains("No space left"), "{log}");
+    adtrail.signal("TERM");
+    adtrail.check_ended(1, &["will be read again", "No space left"]);
     // With no space at all the store may not open; then the log says why.
     match site.try_start() {
         Err(log) => assert!(log.contains("No space left"), "{log}"),
         Ok(adtrail) => adtrail.kill9(),
     }
     disk.make_room();
-    let adtrail = site.start();
-    adtrail.await_caught_up();
-    check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
-    adtrail.kill9();
+    WORKLOAD.check_all(&site);
 }
 
 /// RocksDB cannot resume after running out of inodes, so the process ends, to be restarted.
@@ -85,24 +74,14 @@ fn a_process_out_of_inodes_ends_and_the_next_one_resumes() {
     traffic::produce(&site.topics, some);
     let adtrail = site.start();
     adtrail.await_caught_up();
-    eventually("no flush or compaction runs", || {
-        let running = ["adtrail_store_flushes_running", "adtrail_store_compactions_running"];
-        match running.map(|name| adtrail.metric(name)) {
-            [Some(0.0), Some(0.0)] => Ok(()),
-            running => Err(format!("{running:?}")),
-        }
-    });
+    adtrail.await_metric("adtrail_store_flushes_running", "", |running| running == 0.0);
+    adtrail.await_metric("adtrail_store_compactions_running", "", |running| running == 0.0);
     // One inode for the checkpoint's folder, and none for the WAL that is started with it.
     disk.leave_files(Some(1));
     assert!(!site.run(&["backup", "backups"]).status.success());
     traffic::produce(&site.topics, rest);
     adtrail.await_readiness(503, FULL);
     disk.leave_files(None);
-    let (status, log) = adtrail.wait();
-    assert_eq!(status.code(), Some(1), "{log}");
-    assert!(log.contains("the storage engine has not resumed"), "{log}");
-    let adtrail = site.start();
-    adtrail.await_caught_up();
-    check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
-    adtrail.kill9();
+    adtrail.check_ended(1, &["the storage engine has not resumed"]);
+    WORKLOAD.check_all(&site);
 }

@@ -4,50 +4,24 @@
 use std::process::Command;
 use std::thread;
 
-use testbed::adtrail::Adtrail;
 use testbed::disk::Disk;
-use testbed::exports::{Workload, by_http, check_equal, downloads};
+use testbed::exports::{Workload, by_command, by_http, check_equal, downloads};
 use testbed::faults::{Calls, EIO, EROFS, Faults};
-use testbed::kafka::Kafka;
 use testbed::site::Site;
 use testbed::traffic::{self, APPS, FROM, TO};
-use testbed::{length, rows, run_ok};
+use testbed::{check_exit, length, rows, run_ok};
 
 const NOT_COMMITTED: &str = "a batch could not be committed; its events will be read again";
 
 static WORKLOAD: Workload = Workload::new(|| traffic::records(13, 6_000));
 
 fn site(name: &str) -> Site {
-    Site::new(Kafka::shared(), name, 3, traffic::SETTINGS)
-        .set("store.retention", "off")
-        .set("store.memory", "32MiB")
-        .set("ingest.batch_records_max", "100")
-}
-
-/// Checks that the process ends by itself with the reasons in its log.
-#[track_caller]
-fn check_ended(adtrail: Adtrail, reasons: &[&str]) {
-    let (status, log) = adtrail.wait();
-    assert_eq!(status.code(), Some(1), "{status}: {log}");
-    assert!(!log.contains("panicked"), "{log}");
-    for reason in reasons {
-        assert!(log.contains(reason), "{reason:?} is not in: {log}");
-    }
+    traffic::site(name, 3).set("store.memory", "32MiB").set("ingest.batch_records_max", "100")
 }
 
 /// Checks that no event of an app has two rows.
 fn check_once(site: &Site) {
     rows::by_event_id(rows::parse(&site.download(APPS[0], FROM, TO, &[])));
-}
-
-/// Starts a service and checks that it exports everything that was produced.
-#[track_caller]
-fn check_all(site: &Site) {
-    let adtrail = site.start();
-    adtrail.await_caught_up();
-    check_equal(&downloads(site, &adtrail), WORKLOAD.expected());
-    let (status, log) = adtrail.terminate();
-    assert!(status.success(), "{log}");
 }
 
 /// Starts a service for each portion of the events. The disk fails midway: a number of calls succeed, then a number of
@@ -58,9 +32,7 @@ fn check_failures(name: &str, failures: &[(u64, u64)], inject: impl Fn(&Faults, 
     let mut portions = traffic::portions(WORKLOAD.records(), failures.len() + 2);
     // Some rows are in table files, so that reads reach the disk.
     traffic::produce(&site.topics, portions.next().unwrap());
-    let adtrail = site.start();
-    adtrail.await_caught_up();
-    assert!(adtrail.terminate().0.success());
+    site.read_all();
     for ((successes, fail), portion) in failures.iter().zip(portions.by_ref()) {
         let adtrail = faults.start(&site);
         adtrail.await_caught_up();
@@ -71,14 +43,14 @@ fn check_failures(name: &str, failures: &[(u64, u64)], inject: impl Fn(&Faults, 
             scope.spawn(|| {
                 portion.chunks(300).for_each(|some| traffic::produce(&site.topics, some))
             });
-            check_ended(adtrail, &[NOT_COMMITTED, "Input/output error"]);
+            adtrail.check_ended(1, &[NOT_COMMITTED, "Input/output error"]);
         });
         assert!(faults.failed() > failed, "no call has failed");
         faults.mend();
         check_once(&site);
     }
     traffic::produce(&site.topics, portions.next().unwrap());
-    check_all(&site);
+    WORKLOAD.check_all(&site);
 }
 
 /// One failing write ends the process, and so does a disk on which all writes fail.
@@ -104,20 +76,18 @@ fn failing_syncs_end_the_process_and_lose_nothing() {
         adtrail.await_caught_up();
         let failed = faults.failed();
         faults.fail(Calls::Syncs, EIO, successes, u64::MAX >> 1);
-        let backup = site.run(&["backup", "backups"]);
-        assert_eq!(backup.status.code(), Some(1), "{}", String::from_utf8_lossy(&backup.stderr));
+        check_exit(&site.run(&["backup", "backups"]), 1, &[]);
         assert!(faults.failed() > failed, "no call has failed");
         // Rows committed before are still exported.
         APPS.iter().for_each(|app| drop(by_http(&adtrail, app)));
         traffic::produce(&site.topics, portions.next().unwrap());
-        check_ended(adtrail, &[NOT_COMMITTED, "Input/output error"]);
+        adtrail.check_ended(1, &[NOT_COMMITTED, "Input/output error"]);
         faults.mend();
         check_once(&site);
     }
-    check_all(&site);
+    WORKLOAD.check_all(&site);
     // The failed backups do not prevent another one.
-    let backup = site.run(&["backup", "backups"]);
-    assert!(backup.status.success(), "{}", String::from_utf8_lossy(&backup.stderr));
+    check_exit(&site.run(&["backup", "backups"]), 0, &[]);
 }
 
 #[test]
@@ -127,7 +97,7 @@ fn failing_reads_truncate_a_download_visibly_and_the_next_one_is_complete() {
     let faults = Faults::of(&site);
     let adtrail = faults.start(&site);
     adtrail.await_caught_up();
-    assert!(adtrail.terminate().0.success());
+    adtrail.stop();
     // Opening the store has flushed the WAL into table files.
     let adtrail = faults.start(&site);
     let (app, whole) = (APPS[0], &WORKLOAD.expected()[0]);
@@ -163,9 +133,9 @@ fn failing_reads_truncate_a_download_visibly_and_the_next_one_is_complete() {
     println!("{refused} responses with 500, {aborted} aborted downloads");
     assert!(refused + aborted > 0);
     faults.mend();
-    check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
-    let (status, log) = adtrail.terminate();
-    assert!(status.success() && log.contains("an export failed"), "{log}");
+    WORKLOAD.check(&site, &adtrail);
+    let log = adtrail.stop();
+    assert!(log.contains("an export failed"), "{log}");
 }
 
 /// Behaves like a file system after an I/O error: writes fail, then the disk is read-only.
@@ -184,7 +154,7 @@ fn a_read_only_disk_is_reported_and_loses_nothing() {
     let before = downloads(&site, &adtrail);
     faults.fail(Calls::Writes, EROFS, 0, u64::MAX >> 1);
     traffic::produce(&site.topics, rest);
-    check_ended(adtrail, &[NOT_COMMITTED, "Read-only file system"]);
+    adtrail.check_ended(1, &[NOT_COMMITTED, "Read-only file system"]);
     faults.mend();
     disk.set_read_only(true);
     // The service does not start, and says why; the store can still be read.
@@ -192,9 +162,9 @@ fn a_read_only_disk_is_reported_and_loses_nothing() {
     for part in ["cannot be written", store.to_str().unwrap(), "Read-only file system"] {
         assert!(log.contains(part), "{part:?} is not in: {log}");
     }
-    check_equal(&APPS.map(|app| site.download(app, FROM, TO, &[])), &before);
+    check_equal(&by_command(&site), &before);
     disk.set_read_only(false);
-    check_all(&site);
+    WORKLOAD.check_all(&site);
 }
 
 #[test]
@@ -206,6 +176,6 @@ fn a_file_size_limit_is_reported_and_loses_nothing() {
     let pid = adtrail.pid().to_string();
     run_ok(Command::new("prlimit").args(["--fsize=262144", "--pid", &pid]), b"");
     traffic::produce(&site.topics, &WORKLOAD.records()[100..]);
-    check_ended(adtrail, &[NOT_COMMITTED, "File too large"]);
-    check_all(&site);
+    adtrail.check_ended(1, &[NOT_COMMITTED, "File too large"]);
+    WORKLOAD.check_all(&site);
 }

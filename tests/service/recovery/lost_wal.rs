@@ -4,12 +4,18 @@ use std::fs;
 use std::path::PathBuf;
 
 use fastrand::Rng;
+use testbed::disk::{flip_bit, wal_files};
 use testbed::exports::{self, check_equal, check_same, downloads};
 use testbed::kafka::{Kafka, Message};
 use testbed::site::{ONE_CAMPAIGN, Site};
 use testbed::{length, traffic};
 
 const LOST: &str = "the store is behind the offsets that it committed to kafka";
+
+fn site(name: &str, partitions: i32) -> Site {
+    let site = Site::new(Kafka::shared(), name, partitions, ONE_CAMPAIGN);
+    site.set("attribution.correction_horizon", "off")
+}
 
 fn activations(from: usize) -> impl Iterator<Item = Message> {
     (from..from + 100).map(|number| {
@@ -19,11 +25,8 @@ fn activations(from: usize) -> impl Iterator<Item = Message> {
     })
 }
 
-fn newest_log(site: &Site) -> PathBuf {
-    let files = fs::read_dir(site.path().join("store")).expect("the store exists");
-    let files = files.map(|file| file.expect("a readable entry").path());
-    let is_log = |file: &PathBuf| file.extension().is_some_and(|end| end == "log");
-    files.filter(is_log).max().expect("the store has a WAL")
+fn newest_wal(site: &Site) -> PathBuf {
+    wal_files(&site.path().join("store")).max().expect("the store has a WAL")
 }
 
 /// Checks whether the service reports the loss at its start, and that the rows are the same afterwards.
@@ -31,8 +34,7 @@ fn newest_log(site: &Site) -> PathBuf {
 fn check(site: &Site, rows: &[u8], is_lost: bool) {
     let adtrail = site.start();
     adtrail.await_caught_up();
-    let (status, log) = adtrail.terminate();
-    assert!(status.success(), "{log}");
+    let log = adtrail.stop();
     assert_eq!(log.contains(LOST), is_lost, "{log}");
     check_same("app-x", &download(site), rows);
 }
@@ -47,7 +49,7 @@ fn fill(site: &Site, from: usize) -> Vec<u8> {
     let adtrail = site.start();
     adtrail.await_caught_up();
     Kafka::shared().await_committed(&site.group(), &site.topics.all());
-    assert!(adtrail.terminate().0.success());
+    adtrail.stop();
     let rows = download(site);
     assert_eq!(rows.iter().filter(|byte| **byte == b'\n').count(), from + 101);
     rows
@@ -55,9 +57,7 @@ fn fill(site: &Site, from: usize) -> Vec<u8> {
 
 #[test]
 fn lost_records_are_reported_and_read_again() {
-    let kafka = Kafka::shared();
-    let settings = format!("{ONE_CAMPAIGN}\n[attribution]\ncorrection_horizon = \"off\"\n");
-    let site = Site::new(kafka, "lost_log", 2, &settings).set("store.retention", "off");
+    let site = site("lost_wal", 2);
     // A store that loses nothing reports nothing.
     let rows = fill(&site, 0);
     check(&site, &rows, false);
@@ -65,16 +65,12 @@ fn lost_records_are_reported_and_read_again() {
     // Opening the store flushes its WAL into table files, so each damage needs a new WAL.
     fill(&site, 100);
     let rows = fill(&site, 200);
-    let log = newest_log(&site);
-    let mut damaged = fs::read(&log).expect("the WAL is readable");
-    let middle = damaged.len() / 2;
-    damaged[middle] ^= 0x40;
-    fs::write(&log, damaged).expect("the WAL is writable");
+    flip_bit(&newest_wal(&site));
     check(&site, &rows, true);
     check(&site, &rows, false);
 
     let rows = fill(&site, 300);
-    fs::remove_file(newest_log(&site)).expect("the WAL is removed");
+    fs::remove_file(newest_wal(&site)).expect("the WAL is removed");
     check(&site, &rows, true);
 }
 
@@ -83,9 +79,7 @@ fn lost_records_are_reported_and_read_again() {
 #[test]
 fn records_in_a_torn_wal_are_read_again() {
     let kills = length(2, 6);
-    let site = Site::new(Kafka::shared(), "lost_log.torn", 3, traffic::SETTINGS)
-        .set("store.retention", "off")
-        .set("ingest.batch_records_max", "40");
+    let site = traffic::site("lost_wal.torn", 3).set("ingest.batch_records_max", "40");
     let records = traffic::records(17, 3_000);
     for (number, portion) in traffic::portions(&records, kills + 1).enumerate() {
         traffic::produce(&site.topics, portion);
@@ -100,7 +94,7 @@ fn records_in_a_torn_wal_are_read_again() {
         }
         adtrail.kill9();
         let mut rng = Rng::with_seed(number as u64);
-        let log = newest_log(&site);
+        let log = newest_wal(&site);
         let mut bytes = fs::read(&log).unwrap();
         let at = rng.usize(bytes.len() / 2..bytes.len());
         match number % 4 {
@@ -118,22 +112,19 @@ fn records_in_a_torn_wal_are_read_again() {
 fn a_missing_store_is_reported() {
     const MISSING: &str = "the store has no position in partitions that the group has read";
     let kafka = Kafka::shared();
-    let settings = format!("{ONE_CAMPAIGN}\n[attribution]\ncorrection_horizon = \"off\"\n");
-    let site = Site::new(kafka, "lost_log.missing", 1, &settings).set("store.retention", "off");
+    let site = site("lost_wal.missing", 1);
     kafka.produce(&site.topics.activations, activations(0));
     let run = || {
         let adtrail = site.start();
         adtrail.await_caught_up();
         kafka.await_committed(&site.group(), &site.topics.all());
-        let (status, log) = adtrail.terminate();
-        assert!(status.success(), "{log}");
-        log
+        adtrail.stop()
     };
     // The first start, and a start that resumes.
     for log in [run(), run()] {
         assert!(!log.contains(MISSING) && !log.contains(LOST), "{log}");
     }
-    kafka.forget(&site.topics.activations);
+    kafka.delete_records(&site.topics.activations);
     kafka.produce(&site.topics.activations, activations(100));
     run();
     let (store, aside) = (site.path().join("store"), site.path().join("aside"));

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use testbed::exports::{Workload, check_equal, check_same, downloads};
+use testbed::exports::{Workload, check_same};
 use testbed::kafka::{Kafka, Message};
 use testbed::run_ok;
 use testbed::site::{ONE_CAMPAIGN, Site};
@@ -14,19 +14,7 @@ use testbed::traffic;
 static WORKLOAD: Workload = Workload::new(|| traffic::records(9, 2000));
 
 fn site(name: &str) -> Site {
-    Site::new(Kafka::shared(), name, 3, traffic::SETTINGS)
-        .set("store.retention", "off")
-        .set("ingest.batch_records_max", "100")
-}
-
-/// Runs the service until it has read everything. Returns the number of records.
-fn read_all(site: &Site) -> f64 {
-    let adtrail = site.start();
-    adtrail.await_caught_up();
-    let read = adtrail.metric("adtrail_ingest_read_total").unwrap();
-    let (status, log) = adtrail.terminate();
-    assert!(status.success(), "{log}");
-    read
+    traffic::site(name, 3).set("ingest.batch_records_max", "100")
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -40,17 +28,16 @@ fn a_store_that_is_behind_reads_lost_records_again() {
     let all = traffic::redelivered(WORKLOAD.records(), 9);
     let (some, rest) = all.split_at(all.len() / 4);
     traffic::produce(&site.topics, some);
-    read_all(&site);
+    site.read_all();
     copy(&store, &saved);
     traffic::produce(&site.topics, rest);
-    assert_eq!(read_all(&site), rest.len() as f64);
+    assert_eq!(site.read_all(), rest.len() as u64);
     for _ in 0..2 {
         fs::remove_dir_all(&store).unwrap();
         copy(&saved, &store);
-        assert_eq!(read_all(&site), rest.len() as f64);
+        assert_eq!(site.read_all(), rest.len() as u64);
     }
-    let adtrail = site.start();
-    check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
+    WORKLOAD.check_all(&site);
 }
 
 #[test]
@@ -60,14 +47,12 @@ fn records_redelivered_up_to_nine_times_and_a_deleted_group() {
     let all = traffic::redelivered(&traffic::redelivered(WORKLOAD.records(), 10), 11);
     let (some, rest) = all.split_at(all.len() / 2);
     traffic::produce(&site.topics, some);
-    assert_eq!(read_all(&site), some.len() as f64);
+    assert_eq!(site.read_all(), some.len() as u64);
     // Reading resumes from the store's positions, not from the group's offsets.
-    let group = site.path().file_name().unwrap().to_str().unwrap();
-    Kafka::shared().delete_group(group);
+    Kafka::shared().delete_group(&site.group());
     traffic::produce(&site.topics, rest);
-    assert_eq!(read_all(&site), rest.len() as f64);
-    let adtrail = site.start();
-    check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
+    assert_eq!(site.read_all(), rest.len() as u64);
+    WORKLOAD.check_all(&site);
 }
 
 const HOUR: i64 = 3_600_000;
@@ -102,7 +87,6 @@ fn three_days() -> Vec<(usize, String, i64)> {
 fn a_store_a_day_behind_decides_the_same_despite_expired_state() {
     let kafka = Kafka::shared();
     let site = Site::new(kafka, "redelivery.day", 1, ONE_CAMPAIGN)
-        .set("store.retention", "off")
         .set("attribution.correction_horizon", "2h")
         .set("attribution.click_window", "6h")
         .set("attribution.reattribution_window", "12h")
@@ -119,15 +103,15 @@ fn a_store_a_day_behind_decides_the_same_despite_expired_state() {
     let (store, saved) = (site.path().join("store"), site.path().join("saved"));
     let [first, second, third] = [0, 1, 2].map(|day| &all[day * 800..][..800]);
     produce(first);
-    read_all(&site);
+    site.read_all();
     copy(&store, &saved);
     produce(second);
-    assert_eq!(read_all(&site), 800.0);
+    assert_eq!(site.read_all(), 800);
     fs::remove_dir_all(&store).unwrap();
     copy(&saved, &store);
-    assert_eq!(read_all(&site), 800.0);
+    assert_eq!(site.read_all(), 800);
     produce(third);
-    assert_eq!(read_all(&site), 800.0);
+    assert_eq!(site.read_all(), 800);
     // The state that decided the first day has expired, otherwise this tests nothing.
     let (_, activation, broker_ms) =
         first.iter().rfind(|(topic, ..)| *topic == 1).expect("an activation");
@@ -139,7 +123,7 @@ fn a_store_a_day_behind_decides_the_same_despite_expired_state() {
     let lines: Vec<&str> = all.iter().map(|(_, line, _)| line.as_str()).collect();
     let expected = site.replay("app-x", lines.join("\n").as_bytes());
     check_same("app-x", &site.download("app-x", "2025-03-01", "2025-04-01", &[]), &expected);
-    // By its old broker timestamp this click is not too late, but the decision that it could change is final.
+    // This click is not too late according to its old broker timestamp, but the decision that it could change is final.
     let time = activation["time"].as_i64().expect("a number") - 1;
     let ids = &activation["ids"];
     let click = format!(

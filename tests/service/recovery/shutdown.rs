@@ -4,16 +4,16 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use testbed::adtrail::Adtrail;
-use testbed::exports::{Workload, check_equal, downloads};
+use testbed::exports::Workload;
 use testbed::kafka::{Kafka, Message};
 use testbed::site::{ONE_CAMPAIGN, Site};
 use testbed::traffic::{self, FROM, TO};
-use testbed::{eventually, from_env, run_ok};
+use testbed::{await_exit, eventually, from_env, http, kill};
 
 /// `run.shutdown_deadline`, and the time in which a slow machine notices the end of a process.
 const DEADLINE: Duration = Duration::from_secs(30 + 5);
@@ -27,7 +27,6 @@ static WORKLOAD: Workload = Workload::new(|| {
 
 fn site(kafka: &Kafka, name: &str, partitions: i32) -> Site {
     Site::new(kafka, name, partitions, traffic::SETTINGS)
-        .set("store.retention", "off")
         .set("ingest.batch_records_max", &BATCH_RECORDS.to_string())
 }
 
@@ -41,10 +40,8 @@ fn committed(adtrail: &Adtrail) -> u64 {
 fn stop(adtrail: Adtrail, signals: &[&str]) -> String {
     let since = Instant::now();
     signals.iter().for_each(|signal| adtrail.signal(signal));
-    let (status, log) = adtrail.wait();
-    assert!(status.success(), "{status}: {log}");
+    let log = adtrail.check_ended(0, &["adtrail has stopped"]);
     assert!(since.elapsed() < DEADLINE, "{:?}", since.elapsed());
-    assert!(log.contains("adtrail has stopped"), "{log}");
     assert!(!log.contains("the store is behind the offsets"), "{log}");
     log
 }
@@ -67,7 +64,7 @@ fn sigterm_at_random_moments_reads_nothing_again() {
     let (stops, seed) = (from_env("ADTRAIL_STOPS", 5), from_env("ADTRAIL_STOPS_SEED", 1));
     let mut moments = fastrand::Rng::with_seed(seed);
     let kafka = Kafka::shared();
-    let site = site(kafka, "stops.random", 4);
+    let site = site(kafka, "shutdown.random", 4);
     let mut portions = traffic::portions(WORKLOAD.records(), stops + 1);
     // Upper bound of the records that are produced and not committed.
     let mut uncommitted = 0;
@@ -112,7 +109,7 @@ fn sigterm_at_random_moments_reads_nothing_again() {
         read <= uncommitted && read < WORKLOAD.records().len() as u64,
         "{read} of {uncommitted}"
     );
-    check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
+    WORKLOAD.check(&site, &adtrail);
     // Everything is committed, so nothing is read again.
     stop(adtrail, &["TERM"]);
     let (adtrail, read) = read_rest(&site);
@@ -122,7 +119,7 @@ fn sigterm_at_random_moments_reads_nothing_again() {
 
 #[test]
 fn repeated_sigterm_still_shuts_down_cleanly() {
-    let site = site(Kafka::shared(), "stops.twice", 2);
+    let site = site(Kafka::shared(), "shutdown.twice", 2);
     traffic::produce(&site.topics, WORKLOAD.records());
     let adtrail = site.start();
     adtrail.await_some_read();
@@ -130,21 +127,18 @@ fn repeated_sigterm_still_shuts_down_cleanly() {
     stop(adtrail, &["TERM", "TERM", "INT", "TERM"]);
     let (adtrail, read) = read_rest(&site);
     assert!(before + read <= WORKLOAD.records().len() as u64, "{before} and {read}");
-    check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
+    WORKLOAD.check(&site, &adtrail);
 }
 
 #[test]
 fn sigterm_before_partitions_are_found_shuts_down_cleanly() {
     let kafka = Kafka::start_to_hang();
-    let site = site(&kafka, "stops.early", 2);
+    let site = site(&kafka, "shutdown.early", 2);
     traffic::produce_to(&kafka, &site.topics, WORKLOAD.records());
     kafka.pause();
     for _ in 0..2 {
         let adtrail = site.spawn();
-        eventually("the service listens", || match adtrail.log().contains("adtrail runs") {
-            true => Ok(()),
-            false => Err(adtrail.log()),
-        });
+        adtrail.await_log("adtrail runs");
         stop(adtrail, &["TERM"]);
     }
     // The service still waits for topics that do not exist.
@@ -155,13 +149,13 @@ fn sigterm_before_partitions_are_found_shuts_down_cleanly() {
     stop(adtrail, &["TERM"]);
     let (adtrail, read) = read_rest(&site);
     assert_eq!(read, WORKLOAD.records().len() as u64);
-    check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
+    WORKLOAD.check(&site, &adtrail);
 }
 
 #[test]
 fn sigterm_while_partitions_are_added_reads_nothing_again() {
     let kafka = Kafka::shared();
-    let site = site(kafka, "stops.grown", 1).impatient();
+    let site = site(kafka, "shutdown.grown", 1).impatient();
     let mut portions = WORKLOAD.records().chunks(WORKLOAD.records().len().div_ceil(4));
     let mut uncommitted = 0;
     for (partitions, portion) in (2..).zip(portions.by_ref().take(3)) {
@@ -172,11 +166,7 @@ fn sigterm_while_partitions_are_added_reads_nothing_again() {
             site.topics.all().iter().for_each(|topic| kafka.grow_topic(topic, partitions));
             // The first change is noticed while the service runs, others at its next start.
             if partitions == 2 {
-                eventually("the new partitions are noticed", || {
-                    let log = adtrail.log();
-                    let is_seen = log.contains("the number of partitions has changed");
-                    if is_seen { Ok(()) } else { Err(log) }
-                });
+                adtrail.await_log("the number of partitions has changed");
             }
             uncommitted += portion.len() as u64;
             uncommitted -= committed(&adtrail);
@@ -187,14 +177,14 @@ fn sigterm_while_partitions_are_added_reads_nothing_again() {
     traffic::produce(&site.topics, last);
     let (adtrail, read) = read_rest(&site);
     assert!(read <= uncommitted + last.len() as u64, "{read} of {uncommitted} and {}", last.len());
-    check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
+    WORKLOAD.check(&site, &adtrail);
 }
 
 /// The broker acknowledges neither dead letters nor offset commits.
 #[test]
 fn sigterm_while_the_broker_hangs_shuts_down_cleanly() {
     let kafka = Kafka::start_to_hang();
-    let site = site(&kafka, "stops.hangs", 2);
+    let site = site(&kafka, "shutdown.hangs", 2);
     traffic::produce_to(&kafka, &site.topics, WORKLOAD.records());
     let adtrail = site.start();
     adtrail.await_some_read();
@@ -204,7 +194,7 @@ fn sigterm_while_the_broker_hangs_shuts_down_cleanly() {
     kafka.resume();
     let (adtrail, read) = read_rest(&site);
     assert!(before + read <= WORKLOAD.records().len() as u64, "{before} and {read}");
-    check_equal(&downloads(&site, &adtrail), WORKLOAD.expected());
+    WORKLOAD.check(&site, &adtrail);
     // The same after everything is read.
     kafka.pause();
     stop(adtrail, &["TERM"]);
@@ -217,48 +207,41 @@ fn sigterm_while_the_broker_hangs_shuts_down_cleanly() {
 /// Every thread that logs blocks: downloads, which log a line each, and with them all threads of the listeners.
 #[test]
 fn a_blocked_log_does_not_stop_the_shutdown() {
-    let site = Site::new(Kafka::shared(), "stops.unheard", 1, ONE_CAMPAIGN)
+    let site = Site::new(Kafka::shared(), "shutdown.blocked", 1, ONE_CAMPAIGN)
         .set("run.shutdown_deadline", "2s");
     let (export, admin) = site.addresses();
     let (_unread, log) = UnixStream::pair().unwrap();
     let mut child = start_with_log(&site, &log);
     let path = format!("/v1/apps/app-x/events.csv?from={FROM}&to={TO}");
-    eventually("the service responds", || testbed::http::get(&export, &path));
+    eventually("the service responds", || http::get(&export, &path));
     fill(&log);
-    let request = |address: &str, path: &str| {
-        let mut stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
-        stream
-    };
+    let request = |address: &str, path: &str| http::begin("GET", address, path, &[], b"").unwrap();
     let mut downloads = Vec::new();
     eventually("requests get no response any more", || {
         downloads.push(request(&export, &path));
-        match request(&admin, "/livez").read_to_end(&mut Vec::new()) {
+        let mut livez = request(&admin, "/livez");
+        livez.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        match livez.read_to_end(&mut Vec::new()) {
             Ok(_) => Err("a request got a response"),
             Err(_) => Ok(()),
         }
     });
     assert_eq!(child.try_wait().unwrap(), None);
-    run_ok(Command::new("kill").args(["-TERM", &child.id().to_string()]), b"");
-    let status =
-        eventually("the process ends", || child.try_wait().unwrap().ok_or("still running"));
-    assert_eq!(status.code(), Some(1));
+    kill(child.id(), "TERM");
+    assert_eq!(await_exit(&mut child).code(), Some(1));
 }
 
 /// The process cannot log why it does not start.
 #[test]
 fn a_blocked_log_does_not_stop_a_failing_start() {
-    let site = Site::new(Kafka::shared(), "stops.unsaid", 1, ONE_CAMPAIGN)
+    let site = Site::new(Kafka::shared(), "shutdown.blocked-start", 1, ONE_CAMPAIGN)
         .set("run.shutdown_deadline", "2s");
     let (export, _) = site.addresses();
     let _taken = TcpListener::bind(&export).unwrap();
     let (_unread, log) = UnixStream::pair().unwrap();
     fill(&log);
     let mut child = start_with_log(&site, &log);
-    let status =
-        eventually("the process ends", || child.try_wait().unwrap().ok_or("still running"));
-    assert_eq!(status.code(), Some(1));
+    assert_eq!(await_exit(&mut child).code(), Some(1));
 }
 
 fn start_with_log(site: &Site, log: &UnixStream) -> Child {
@@ -277,9 +260,8 @@ fn fill(mut log: &UnixStream) {
 
 /// Starts a service with more rows than fit into the buffers of an unread socket.
 fn with_long_rows(name: &str, deadline: &str) -> (Site, Adtrail) {
-    let site = Site::new(Kafka::shared(), name, 1, ONE_CAMPAIGN)
-        .set("store.retention", "off")
-        .set("run.shutdown_deadline", deadline);
+    let site =
+        Site::new(Kafka::shared(), name, 1, ONE_CAMPAIGN).set("run.shutdown_deadline", deadline);
     let text = "x".repeat(8_000);
     let line = |n| {
         let props = format!(r#"{{"text":"{text}"}}"#);
@@ -295,35 +277,23 @@ fn with_long_rows(name: &str, deadline: &str) -> (Site, Adtrail) {
 
 /// Starts a download and reads one byte of it.
 fn begin(adtrail: &Adtrail) -> TcpStream {
-    let mut stream = TcpStream::connect(&adtrail.export).unwrap();
-    stream.set_read_timeout(Some(testbed::DEADLINE)).unwrap();
     let path = format!("/v1/apps/app-x/events.csv?from={FROM}&to={TO}");
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    let mut stream = http::begin("GET", &adtrail.export, &path, &[], b"").unwrap();
     stream.read_exact(&mut [0; 1]).unwrap();
     stream
 }
 
-/// Reads the rest of a response. Returns whether its body ends with the last chunk.
-fn is_whole(mut stream: TcpStream) -> bool {
-    let mut rest = Vec::new();
-    // A reset connection returns the bytes received before.
-    let _ = stream.read_to_end(&mut rest);
-    rest.ends_with(b"\r\n0\r\n\r\n")
-}
-
-fn await_stopping(adtrail: &Adtrail) {
-    adtrail.signal("TERM");
-    eventually("the shutdown begins", || match adtrail.log().contains("stopping") {
-        true => Ok(()),
-        false => Err(adtrail.log()),
-    });
+/// Reads the rest of a response. Returns whether its body is complete.
+fn is_whole(stream: TcpStream) -> bool {
+    http::finish(stream, b"H".to_vec(), false).is_ok_and(|reply| reply.is_whole)
 }
 
 #[test]
 fn downloads_in_progress_may_finish() {
-    let (_site, adtrail) = with_long_rows("stops.downloads", "60s");
+    let (_site, adtrail) = with_long_rows("shutdown.downloads", "60s");
     let downloads = [begin(&adtrail), begin(&adtrail)];
-    await_stopping(&adtrail);
+    adtrail.signal("TERM");
+    adtrail.await_log("stopping");
     for download in downloads {
         assert!(is_whole(download), "{}", adtrail.log());
     }
@@ -333,7 +303,7 @@ fn downloads_in_progress_may_finish() {
 
 #[test]
 fn unread_downloads_are_aborted_visibly() {
-    let (site, adtrail) = with_long_rows("stops.unread", "10s");
+    let (site, adtrail) = with_long_rows("shutdown.unread", "10s");
     let unread = begin(&adtrail);
     // Meanwhile all records are read and committed.
     let line = r#"{"app":"app-x","event_id":"last","time":"2025-03-10T12:00:00Z"}"#;
@@ -352,14 +322,13 @@ fn unread_downloads_are_aborted_visibly() {
 fn a_signal_while_the_store_opens_ends_the_process_at_once() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let servers = format!("{:?}", [silent.local_addr().unwrap().to_string()]);
-    let site = Site::new(Kafka::shared(), "stops.opening", 1, ONE_CAMPAIGN)
+    let site = Site::new(Kafka::shared(), "shutdown.opening", 1, ONE_CAMPAIGN)
         .set("store.kind", "hbase")
         .set("store.hbase.servers", &servers);
     for (signal, code) in [("TERM", 128 + 15), ("INT", 128 + 2)] {
         let adtrail = site.spawn();
         let _connection = silent.accept().unwrap();
         adtrail.signal(signal);
-        let (status, log) = adtrail.wait();
-        assert_eq!(status.code(), Some(code), "{status}: {log}");
+        adtrail.check_ended(code, &[]);
     }
 }

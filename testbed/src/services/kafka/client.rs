@@ -1,4 +1,4 @@
-//! Kafka operations for tests: topics, consumer groups, producing and consuming, with librdkafka and with kcat.
+//! Producing and consuming, with librdkafka and with kcat.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,11 +7,6 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use rdkafka::admin::{
-    AdminClient, AdminOptions, AlterConfig, NewPartitions, NewTopic, ResourceSpecifier,
-    TopicReplication,
-};
-use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::message::{Header, Headers, Message as _, OwnedHeaders};
@@ -55,127 +50,6 @@ pub struct Record {
 }
 
 impl Kafka {
-    /// Creates a topic with the brokers' default replication factor. `settings` are topic settings such as
-    /// `("retention.ms", "-1")`.
-    pub fn create_topic(&self, name: &str, partitions: i32, settings: &[(&str, &str)]) {
-        let admin: AdminClient<DefaultClientContext> = self.client().create().expect("a client");
-        let mut topic = NewTopic::new(name, partitions, TopicReplication::Fixed(-1));
-        for (key, value) in settings {
-            topic = topic.set(key, value);
-        }
-        let options = AdminOptions::new().operation_timeout(Some(DEADLINE));
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().build().expect("the runtime starts");
-        let created = runtime.block_on(admin.create_topics([&topic], &options));
-        for result in created.expect("Kafka responds") {
-            result.unwrap_or_else(|(name, code)| panic!("topic {name}: {code}"));
-        }
-        let client: BaseConsumer = self.client().create().expect("a client");
-        eventually("the partitions have leaders", || self.leaders_known(&client, name, partitions));
-    }
-
-    pub fn delete_topics(&self, names: &[String]) {
-        self.forget_producer();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let admin: AdminClient<DefaultClientContext> = self.client().create().expect("a client");
-        let options = AdminOptions::new().operation_timeout(Some(DEADLINE));
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().build().expect("the runtime starts");
-        let deleted = runtime.block_on(admin.delete_topics(&names, &options));
-        for result in deleted.expect("Kafka responds") {
-            result.unwrap_or_else(|(name, code)| panic!("topic {name}: {code}"));
-        }
-    }
-
-    /// Deletes all records of a topic, as retention does once they are old enough.
-    pub fn forget(&self, topic: &str) {
-        let admin: AdminClient<DefaultClientContext> = self.client().create().expect("a client");
-        let metadata = admin.inner().fetch_metadata(Some(topic), DEADLINE).expect("Kafka responds");
-        let mut ends = TopicPartitionList::new();
-        for partition in metadata.topics().iter().flat_map(|topic| topic.partitions()) {
-            ends.add_partition_offset(topic, partition.id(), Offset::End).expect("an offset");
-        }
-        let options = AdminOptions::new().operation_timeout(Some(DEADLINE));
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().build().expect("the runtime starts");
-        let left = runtime.block_on(admin.delete_records(&ends, &options)).expect("Kafka responds");
-        left.elements().iter().for_each(|one| one.error().expect("the records are deleted"));
-    }
-
-    /// Increases the number of partitions to this total.
-    pub fn grow_topic(&self, name: &str, partitions: usize) {
-        let admin: AdminClient<DefaultClientContext> = self.client().create().expect("a client");
-        let options = AdminOptions::new().operation_timeout(Some(DEADLINE));
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().build().expect("the runtime starts");
-        self.forget_producer();
-        let more = NewPartitions::new(name, partitions);
-        let grown = runtime.block_on(admin.create_partitions([&more], &options));
-        for result in grown.expect("Kafka responds") {
-            result.unwrap_or_else(|(name, code)| panic!("topic {name}: {code}"));
-        }
-        let client: BaseConsumer = self.client().create().expect("a client");
-        eventually("the partitions have leaders", || {
-            self.leaders_known(&client, name, partitions as i32)
-        });
-    }
-
-    /// Returns the lag of a group on these topics.
-    pub fn group_lag(&self, group: &str, topics: &[&str]) -> i64 {
-        let client: BaseConsumer = self.client().set("group.id", group).create().expect("a client");
-        let mut list = TopicPartitionList::new();
-        for topic in topics {
-            let metadata = client.fetch_metadata(Some(topic), DEADLINE).expect("Kafka responds");
-            let partitions = metadata.topics()[0].partitions();
-            partitions.iter().for_each(|one| {
-                list.add_partition(topic, one.id());
-            });
-        }
-        let committed = client.committed_offsets(list, DEADLINE).expect("Kafka responds");
-        let lag = |at: &rdkafka::topic_partition_list::TopicPartitionListElem<'_>| {
-            let ends = client.fetch_watermarks(at.topic(), at.partition(), DEADLINE);
-            let (low, high) = ends.expect("Kafka responds");
-            high - at.offset().to_raw().filter(|offset| *offset >= low).unwrap_or(low)
-        };
-        committed.elements().iter().map(lag).sum()
-    }
-
-    /// Waits until the committed offsets of the group are at the ends of these topics.
-    #[track_caller]
-    pub fn await_committed(&self, group: &str, topics: &[&str]) {
-        eventually("the lag of the group is 0", || match self.group_lag(group, topics) {
-            0 => Ok(()),
-            lag => Err(format!("lag {lag}")),
-        });
-    }
-
-    /// Deletes a group without members.
-    pub fn delete_group(&self, name: &str) {
-        let admin: AdminClient<DefaultClientContext> = self.client().create().expect("a client");
-        let options = AdminOptions::new().operation_timeout(Some(DEADLINE));
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().build().expect("the runtime starts");
-        let deleted = runtime.block_on(admin.delete_groups(&[name], &options));
-        for result in deleted.expect("Kafka responds") {
-            result.unwrap_or_else(|(name, code)| panic!("group {name}: {code}"));
-        }
-    }
-
-    fn leaders_known(
-        &self,
-        client: &BaseConsumer,
-        name: &str,
-        partitions: i32,
-    ) -> Result<(), String> {
-        let metadata =
-            client.fetch_metadata(Some(name), DEADLINE).map_err(|error| error.to_string())?;
-        let led = metadata.topics().iter().flat_map(|topic| topic.partitions());
-        match led.filter(|partition| partition.leader() >= 0).count() {
-            count if count == partitions as usize => Ok(()),
-            count => Err(format!("partitions with a leader: {count}")),
-        }
-    }
-
     /// Produces messages in the given order, and returns once all replicas have acknowledged them.
     pub fn produce(&self, topic: &str, messages: impl IntoIterator<Item = Message>) {
         self.produce_all(messages.into_iter().map(|message| (topic, message)));
@@ -223,22 +97,6 @@ impl Kafka {
         Producer { producer, deliveries }
     }
 
-    /// Changes settings of a topic, which take effect at once.
-    pub fn set_topic(&self, name: &str, settings: &[(&str, &str)]) {
-        let admin: AdminClient<DefaultClientContext> = self.client().create().expect("a client");
-        let mut change = AlterConfig::new(ResourceSpecifier::Topic(name));
-        for (key, value) in settings {
-            change = change.set(key, value);
-        }
-        let options = AdminOptions::new().operation_timeout(Some(DEADLINE));
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().build().expect("the runtime starts");
-        let changed = runtime.block_on(admin.alter_configs([&change], &options));
-        for result in changed.expect("Kafka responds") {
-            result.unwrap_or_else(|(_, code)| panic!("topic {name}: {code}"));
-        }
-    }
-
     /// Runs kcat, for example `kcat(&["-P", "-t", topic, "-K", "|"], b"key|value\n")`.
     pub fn kcat(&self, args: &[&str], stdin: &[u8]) -> Vec<u8> {
         run_ok(Command::new("kcat").args(["-b", &self.brokers()]).args(args), stdin)
@@ -251,7 +109,7 @@ impl Kafka {
     }
 
     /// A cached client for metadata queries with this isolation level.
-    fn query_client(&self, isolation: &'static str) -> Arc<BaseConsumer> {
+    pub(super) fn query_client(&self, isolation: &'static str) -> Arc<BaseConsumer> {
         let mut cached = self.query_clients.lock().expect("starting a client does not panic");
         let client = cached.entry(isolation).or_insert_with(|| {
             let mut client = self.client();
@@ -263,11 +121,8 @@ impl Kafka {
     /// Returns the end offset of each partition for this isolation level. Fails during a leader election.
     fn ends(&self, topic: &str, isolation: &'static str) -> KafkaResult<Vec<i64>> {
         let client = self.query_client(isolation);
-        let metadata = client.fetch_metadata(Some(topic), DEADLINE)?;
-        let partitions = metadata.topics().iter().flat_map(|topic| topic.partitions());
-        partitions
-            .map(|partition| Ok(client.fetch_watermarks(topic, partition.id(), DEADLINE)?.1))
-            .collect()
+        let end = |partition| Ok(client.fetch_watermarks(topic, partition, DEADLINE)?.1);
+        partitions(&client, topic)?.into_iter().map(end).collect()
     }
 
     /// Returns the compression codecs of a topic's batches by their number in Kafka's format: 1 gzip, 2 snappy, 3
@@ -281,36 +136,6 @@ impl Kafka {
         };
         let logs = dirs.filter(is_of_topic).map(|dir| dir.join("00000000000000000000.log"));
         logs.flat_map(|log| batch_codecs(&fs::read(log).expect("a log"))).collect()
-    }
-
-    /// Returns the sum of a group's committed offsets on a topic. Partitions without one count 0.
-    pub fn committed(&self, group: &str, topic: &str, partitions: i32) -> i64 {
-        let consumer: BaseConsumer =
-            self.client().set("group.id", group).create().expect("a consumer");
-        let mut list = TopicPartitionList::new();
-        for partition in 0..partitions {
-            list.add_partition(topic, partition);
-        }
-        let committed = consumer.committed_offsets(list, DEADLINE).expect("Kafka responds");
-        let offsets = committed.elements();
-        offsets.iter().filter_map(|one| one.offset().to_raw()).filter(|offset| *offset > 0).sum()
-    }
-
-    /// Returns the number of members of a group that have not timed out.
-    pub fn group_members(&self, group: &str) -> usize {
-        let consumer: BaseConsumer = self.client().create().expect("a consumer");
-        let groups = consumer.fetch_group_list(Some(group), DEADLINE).expect("Kafka responds");
-        groups.groups().iter().map(|group| group.members().len()).sum()
-    }
-
-    /// Returns whether a group has committed an offset of a partition.
-    pub fn has_position(&self, group: &str, topic: &str, partition: i32) -> bool {
-        let consumer: BaseConsumer =
-            self.client().set("group.id", group).create().expect("a consumer");
-        let mut list = TopicPartitionList::new();
-        list.add_partition(topic, partition);
-        let committed = consumer.committed_offsets(list, DEADLINE).expect("Kafka responds");
-        committed.elements().iter().all(|one| one.offset() != Offset::Invalid)
     }
 
     /// Returns all records of a topic, by partition and offset. Waits until committed transactions are visible to
@@ -332,12 +157,7 @@ impl Kafka {
             .set("fetch.wait.max.ms", "10")
             .create()
             .expect("a consumer");
-        let metadata = consumer.fetch_metadata(Some(topic), DEADLINE).expect("Kafka responds");
-        let partitions: Vec<i32> = metadata
-            .topics()
-            .iter()
-            .flat_map(|topic| topic.partitions().iter().map(|partition| partition.id()))
-            .collect();
+        let partitions = partitions(&consumer, topic).expect("Kafka responds");
         assert!(!partitions.is_empty(), "topic {topic} does not exist");
         let mut assignment = TopicPartitionList::new();
         for &partition in &partitions {
@@ -350,6 +170,12 @@ impl Kafka {
         records.sort_by_key(|record| (record.partition, record.offset));
         records
     }
+}
+
+pub(super) fn partitions(client: &BaseConsumer, topic: &str) -> KafkaResult<Vec<i32>> {
+    let metadata = client.fetch_metadata(Some(topic), DEADLINE)?;
+    let partitions = metadata.topics().iter().flat_map(|topic| topic.partitions());
+    Ok(partitions.map(|partition| partition.id()).collect())
 }
 
 pub struct Producer {
@@ -367,9 +193,7 @@ impl Producer {
         let failed = self.deliveries.failed.lock().expect("no callback panics");
         assert!(failed.is_empty(), "not acknowledged: {failed:?}");
     }
-}
 
-impl Producer {
     pub fn begin(&self) {
         self.producer.begin_transaction().expect("the transaction begins");
     }

@@ -1,22 +1,21 @@
 //! A hung broker: its connections stay open, but it does not respond.
 
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::Kafka;
-use crate::run_ok;
+use crate::kill;
 
 impl Kafka {
     /// Suspends the broker until [`Kafka::resume`].
     pub fn pause(&self) {
-        signal("STOP", self.pid());
+        kill(self.pid(), "STOP");
     }
 
     pub fn resume(&self) {
-        signal("CONT", self.pid());
+        kill(self.pid(), "CONT");
     }
 
     /// Alternately suspends and resumes the broker for these durations, until the result is dropped.
@@ -25,9 +24,9 @@ impl Kafka {
         let is_stopped = Arc::clone(&is_over);
         let thread = thread::spawn(move || {
             while !is_stopped.load(Ordering::Relaxed) {
-                signal("STOP", pid);
+                kill(pid, "STOP");
                 thread::sleep(suspended);
-                signal("CONT", pid);
+                kill(pid, "CONT");
                 thread::sleep(running);
             }
         });
@@ -52,8 +51,4 @@ impl Drop for Slow {
         // A panic of the thread was already reported.
         let _ = self.thread.take().map(JoinHandle::join);
     }
-}
-
-fn signal(name: &str, pid: u32) {
-    run_ok(Command::new("kill").args([&format!("-{name}"), &pid.to_string()]), b"");
 }

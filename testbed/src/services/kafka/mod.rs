@@ -17,6 +17,7 @@ use super::maven;
 use super::shared::{Service, note_start};
 use crate::{eventually, free_port, run_ok};
 
+mod admin;
 mod client;
 mod cluster;
 mod hang;

@@ -13,7 +13,7 @@ use crate::http;
 const PREFIX: [u8; 12] = *b"adtrail-test";
 
 /// Starts a proxy for the registry at this address, which runs until the process ends. Returns its port.
-pub fn stand_in(registry: String) -> u16 {
+pub fn start_proxy(registry: String) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("a bound listener").port();
     thread::spawn(move || {

@@ -72,7 +72,7 @@ impl Registry {
     fn try_start() -> Result<Self, String> {
         let dir = TempDir::with_prefix("adtrail-registry-").expect("a temporary directory");
         let port = free_port();
-        let guids_port = guids::stand_in(format!("127.0.0.1:{port}"));
+        let guids_port = guids::start_proxy(format!("127.0.0.1:{port}"));
         // Kept, because the child guard removes it, which also works for a registry in a `static`.
         let mut registry = Self { dir: dir.keep(), port, guids_port, running: None };
         registry.launch()?;
