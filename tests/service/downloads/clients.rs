@@ -2,7 +2,6 @@
 //! second. Each gets one snapshot or a transfer that visibly fails, memory is bounded, and ingest continues.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io::Read;
 use std::process::Command;
 use std::sync::Mutex;
@@ -17,7 +16,7 @@ use testbed::exports::check_same;
 use testbed::http::{self, Reply};
 use testbed::kafka::{Kafka, Message};
 use testbed::site::{ONE_CAMPAIGN, Site};
-use testbed::{eventually, run_ok};
+use testbed::{SetOnDrop, run_ok};
 
 /// 2026-03-10T00:00:00Z.
 const DAY: u64 = 1_773_100_800_000;
@@ -159,6 +158,18 @@ impl Outcomes {
             self.disconnected.fetch_add(1, Relaxed);
         }
     }
+
+    /// Checks that every client had a complete download, and that there were downloads of every kind.
+    fn check(&self, memory_mib_max: u64) {
+        let [refused, disconnected, complete] =
+            [&self.refused, &self.disconnected, &self.complete].map(|count| count.load(Relaxed));
+        let snapshots = self.snapshots.lock().unwrap().len();
+        println!(
+            "{complete} complete downloads of {snapshots} snapshots, {disconnected} disconnected, \
+             {refused} refused, at most {memory_mib_max} MiB"
+        );
+        assert!(complete >= CLIENTS && disconnected > 0 && snapshots > 2);
+    }
 }
 
 /// Reads a byte a second until it receives a message, then the rest.
@@ -192,96 +203,78 @@ fn correct(site: &Site, adtrail: &Adtrail, clicks: &[String]) {
     }
 }
 
-/// Ends the clients when dropped, also if the test panics.
-struct SetOnDrop<'a>(&'a AtomicBool);
+/// The events, in the order in which they are produced, and what the exports of them may be.
+struct Events {
+    activations: Vec<String>,
+    /// The clicks that correct rows, in a random order.
+    clicks: Vec<String>,
+    /// The export before and after all corrections.
+    before: Vec<u8>,
+    after: Vec<u8>,
+    snapshots: Snapshots,
+}
 
-impl Drop for SetOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
+impl Events {
+    fn new(site: &Site) -> Self {
+        let activations: Vec<String> = (0..ROWS).map(activation).collect();
+        let mut order: Vec<usize> = (ROWS - LAST_ROWS..ROWS).collect();
+        fastrand::Rng::with_seed(15).shuffle(&mut order);
+        order.truncate(CORRECTED);
+        let clicks: Vec<String> = order.iter().map(|n| click(*n)).collect();
+        let before = site.replay("app-x", activations.join("\n").as_bytes());
+        let after = [&activations[..], &clicks].concat().join("\n");
+        let after = site.replay("app-x", after.as_bytes());
+        let snapshots = Snapshots::new(&before, &after, order);
+        Self { activations, clicks, before, after, snapshots }
     }
 }
 
-fn memory_mib_max(adtrail: &Adtrail) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", adtrail.pid())).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
-}
-
-#[test]
-fn concurrent_slow_and_aborted_downloads_while_rows_are_corrected() {
-    let site = Site::new(Kafka::shared(), "clients", 1, ONE_CAMPAIGN)
-        .set("store.retention", "off")
-        .set("store.memory", "64MiB")
-        .set("export.downloads_per_token_max", "64")
-        .set("ingest.batch_age_max", "20ms");
-    let activations: Vec<String> = (0..ROWS).map(activation).collect();
-    let mut order: Vec<usize> = (ROWS - LAST_ROWS..ROWS).collect();
-    fastrand::Rng::with_seed(15).shuffle(&mut order);
-    order.truncate(CORRECTED);
-    let clicks: Vec<String> = order.iter().map(|n| click(*n)).collect();
-    let before = site.replay("app-x", activations.join("\n").as_bytes());
-    let after = site.replay("app-x", [&activations[..], &clicks].concat().join("\n").as_bytes());
-    let snapshots = Snapshots::new(&before, &after, order);
-
-    let messages = activations.iter().map(|line| Message::new("app-x", line.clone()));
-    let messages = messages.map(|message| message.at(DAY as i64));
-    Kafka::shared().produce(&site.topics.activations, messages);
-    let adtrail = site.start();
-    adtrail.await_read(ROWS as u64);
+/// Corrects rows while all clients download, and checks what each of them gets.
+fn correct_during_downloads(site: &Site, adtrail: &Adtrail, events: &Events) -> Outcomes {
     let (outcomes, is_over) = (Outcomes::default(), AtomicBool::new(false));
     thread::scope(|scope| {
         let (finish, finished) = channel();
-        let slow = scope.spawn({
-            let adtrail = &adtrail;
-            move || slow_client(adtrail, &finished)
-        });
-        eventually("the slow download has begun", || {
-            match adtrail.metric("adtrail_export_active") {
-                Some(1.0..) => Ok(()),
-                active => Err(format!("{active:?}")),
-            }
-        });
-        let clients: Vec<_> = (0..CLIENTS)
-            .map(|n| {
-                scope.spawn({
-                    let (outcomes, adtrail) = (&outcomes, &adtrail);
-                    let (snapshots, is_over) = (&snapshots, &is_over);
-                    move || outcomes.client(n, adtrail, snapshots, is_over)
-                })
-            })
-            .collect();
-        let over = SetOnDrop(&is_over);
-        correct(&site, &adtrail, &clicks);
+        let slow = scope.spawn(move || slow_client(adtrail, &finished));
+        adtrail.await_metric("adtrail_export_active", "", |active| active >= 1.0);
+        let (outcomes, is_over) = (&outcomes, &is_over);
+        let client =
+            |n| scope.spawn(move || outcomes.client(n, adtrail, &events.snapshots, is_over));
+        let clients: Vec<_> = (0..CLIENTS).map(client).collect();
+        let over = SetOnDrop(is_over);
+        correct(site, adtrail, &events.clicks);
         drop(over);
         clients.into_iter().for_each(|client| client.join().unwrap());
         // Its snapshot is older than all corrections, and most of it is not sent yet.
         finish.send(()).unwrap();
         let reply = slow.join().unwrap();
         check_whole(&reply);
-        check_same("the slow download", &reply.body, &before);
+        check_same("the slow download", &reply.body, &events.before);
     });
-    let Outcomes { refused, disconnected, complete, snapshots } = outcomes;
-    let snapshots = snapshots.into_inner().unwrap();
-    println!(
-        "{} complete downloads of {} snapshots, {} disconnected, {} refused, at most {} MiB",
-        complete.load(Relaxed),
-        snapshots.len(),
-        disconnected.load(Relaxed),
-        refused.load(Relaxed),
-        memory_mib_max(&adtrail)
-    );
-    assert!(complete.load(Relaxed) >= CLIENTS && disconnected.load(Relaxed) > 0);
-    assert!(snapshots.len() > 2);
-    assert!(memory_mib_max(&adtrail) < MEMORY_MIB_MAX, "{} MiB", memory_mib_max(&adtrail));
-    eventually("no download is active", || match adtrail.metric("adtrail_export_active") {
-        Some(0.0) => Ok(()),
-        active => Err(format!("{active:?}")),
-    });
+    outcomes
+}
+
+#[test]
+fn concurrent_slow_and_aborted_downloads_while_rows_are_corrected() {
+    let site = Site::new(Kafka::shared(), "clients", 1, ONE_CAMPAIGN)
+        .set("store.memory", "64MiB")
+        .set("export.downloads_per_token_max", "64")
+        .set("ingest.batch_age_max", "20ms");
+    let events = Events::new(&site);
+    let messages = events.activations.iter().map(|line| Message::new("app-x", line.clone()));
+    let messages = messages.map(|message| message.at(DAY as i64));
+    Kafka::shared().produce(&site.topics.activations, messages);
+    let adtrail = site.start();
+    adtrail.await_read(ROWS as u64);
+    let outcomes = correct_during_downloads(&site, &adtrail, &events);
+    let memory_mib_max = adtrail.status("VmHWM:") / 1024;
+    outcomes.check(memory_mib_max);
+    assert!(memory_mib_max < MEMORY_MIB_MAX, "{memory_mib_max} MiB");
+    adtrail.await_metric("adtrail_export_active", "", |active| active == 0.0);
     assert!(adtrail.metric("adtrail_export_aborted_total") > Some(0.0));
     let by_http = adtrail.get(ALL).unwrap();
     check_whole(&by_http);
-    assert!(by_http.body == after, "by HTTP");
-    assert!(site.download("app-x", "2026-03-10", "2026-03-10", &[]) == after, "by the command");
-    let (status, log) = adtrail.terminate();
-    assert!(status.success() && !log.contains("panicked"), "{log}");
+    assert!(by_http.body == events.after, "by HTTP");
+    let by_command = site.download("app-x", "2026-03-10", "2026-03-10", &[]);
+    assert!(by_command == events.after, "by the command");
+    adtrail.stop();
 }

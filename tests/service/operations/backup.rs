@@ -12,16 +12,14 @@ use std::{fs, thread};
 
 use serde_json::Value;
 use testbed::adtrail::Adtrail;
-use testbed::exports::check_equal;
+use testbed::exports::{Exports, by_command, check_equal};
 use testbed::kafka::Kafka;
 use testbed::site::{Site, Topics};
-use testbed::traffic::{self, APPS, FROM, TO};
-use testbed::{check_refused, eventually, run, run_ok};
+use testbed::traffic::{self, APPS, Record};
+use testbed::{SetOnDrop, check_exit, check_refused, eventually, kill, run, run_ok, shell_line};
 
 fn site(name: &str) -> Site {
-    Site::new(Kafka::shared(), name, 2, traffic::SETTINGS)
-        .set("store.retention", "off")
-        .set("ingest.batch_records_max", "40")
+    traffic::site(name, 2).set("ingest.batch_records_max", "40")
 }
 
 /// Returns a site without Kafka, whose service runs and never becomes ready.
@@ -29,18 +27,26 @@ fn without_kafka(name: &str) -> Site {
     Site::on(Topics::of(name), "127.0.0.1:1".into(), traffic::SETTINGS)
 }
 
-fn exports(site: &Site) -> [Vec<u8>; 3] {
-    APPS.map(|app| site.download(app, FROM, TO, &[]))
-}
-
 /// Checks that a command succeeds. Returns its one line of output.
 #[track_caller]
 fn line(output: &Output) -> Value {
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {stderr}", output.status);
+    check_exit(output, 0, &[]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(text.lines().count(), 1, "{text}");
     serde_json::from_str(&text).unwrap()
+}
+
+/// Restores the newest backup of a directory, or another one.
+#[track_caller]
+fn restore(site: &Site, dir: &Path, more: &[&str]) -> Value {
+    line(&site.run(&[&["restore", dir.to_str().unwrap()], more].concat()))
+}
+
+/// Returns the numbers of the complete backups in a directory.
+fn list(site: &Site, dir: &str) -> Vec<u64> {
+    let lines = run_ok(&mut site.command(&["restore", dir, "--list"]), b"");
+    let lines = String::from_utf8(lines).unwrap();
+    lines.lines().map(|line| number(&serde_json::from_str(line).unwrap(), "backup")).collect()
 }
 
 #[track_caller]
@@ -69,7 +75,7 @@ fn records_before(line: &Value) -> i64 {
 }
 
 /// Runs `adtrail replay` on exactly the records before the positions. Returns its output by app.
-fn replayed(site: &Site, line: &Value) -> [Vec<u8>; 3] {
+fn replayed(site: &Site, line: &Value) -> Exports {
     let positions = positions(line);
     let mut text = Vec::new();
     for topic in site.topics.all() {
@@ -93,6 +99,47 @@ fn bytes_in(folder: &Path) -> u64 {
     bytes.sum()
 }
 
+/// Takes two backups while these records are produced repeatedly, the second after more is read. Returns their lines,
+/// and the number of records produced.
+fn back_up_twice(site: &Site, adtrail: &Adtrail, records: &[Record]) -> ([Value; 2], u64) {
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let load = scope.spawn(|| {
+            let mut written = 0;
+            for portion in records.chunks(50).cycle() {
+                if is_done.load(Ordering::Relaxed) {
+                    break;
+                }
+                traffic::produce(&site.topics, portion);
+                written += portion.len() as u64;
+            }
+            written
+        });
+        let done = SetOnDrop(&is_done);
+        let first = back_up(site, "backups");
+        let read = adtrail.metric("adtrail_ingest_read_total").unwrap();
+        adtrail.await_read_more_than(read as u64);
+        let second = back_up(site, "backups");
+        drop(done);
+        ([first, second], load.join().unwrap())
+    })
+}
+
+/// Checks that a backup restores to what `replay` makes of the records before its positions, and not to the later
+/// exports. Returns the site.
+#[track_caller]
+fn check_restored(site: &Site, dir: &Path, backup: &Value, later: &Exports) -> Site {
+    let restored_site = site.beside();
+    let restored = restore(&restored_site, dir, &["--backup", &backup["backup"].to_string()]);
+    for field in ["backup", "time", "rows", "positions", "files", "bytes"] {
+        assert_eq!(restored[field], backup[field], "{field}");
+    }
+    let rows = by_command(&restored_site);
+    check_equal(&rows, &replayed(site, backup));
+    assert!(rows != *later, "no events arrived after backup {}", backup["backup"]);
+    restored_site
+}
+
 #[test]
 fn a_backup_under_load_is_the_store_of_its_moment() {
     let site = site("backup.load");
@@ -102,33 +149,10 @@ fn a_backup_under_load_is_the_store_of_its_moment() {
     traffic::produce(&site.topics, before);
     let adtrail = site.start();
     adtrail.await_some_read();
-    let is_done = AtomicBool::new(false);
-    let (first, second, written) = thread::scope(|scope| {
-        let load = scope.spawn(|| {
-            let mut portions = during.chunks(50).cycle();
-            let mut written = before.len();
-            while !is_done.load(Ordering::Relaxed) {
-                let portion = portions.next().unwrap();
-                traffic::produce(&site.topics, portion);
-                written += portion.len();
-            }
-            written as u64
-        });
-        let first = back_up(&site, "backups");
-        let read = adtrail.metric("adtrail_ingest_read_total");
-        eventually("more is read", || {
-            if adtrail.metric("adtrail_ingest_read_total") > read {
-                Ok(())
-            } else {
-                Err("nothing more is read")
-            }
-        });
-        let second = back_up(&site, "backups");
-        is_done.store(true, Ordering::Relaxed);
-        (first, second, load.join().unwrap())
-    });
+    let ([first, second], written) = back_up_twice(&site, &adtrail, during);
+    let written = before.len() as u64 + written;
     adtrail.await_read(written);
-    let final_exports = exports(&site);
+    let final_exports = by_command(&site);
 
     let [before_first, before_second] = [&first, &second].map(records_before);
     assert!(0 < before_first && before_first < before_second, "{first}\n{second}");
@@ -140,37 +164,19 @@ fn a_backup_under_load_is_the_store_of_its_moment() {
     // Rows are personal data.
     assert_eq!(dir.metadata().unwrap().permissions().mode() & 0o777, 0o700);
 
-    for taken in [&first, &second] {
-        let other = site.beside();
-        let backup = taken["backup"].to_string();
-        let args = ["restore", dir.to_str().unwrap(), "--backup", &backup];
-        let restored = line(&other.run(&args));
-        for field in ["backup", "time", "rows", "positions", "files", "bytes"] {
-            assert_eq!(restored[field], taken[field], "{field}");
-        }
-        let rows = exports(&other);
-        check_equal(&rows, &replayed(&site, taken));
-        assert!(rows != final_exports, "no events arrived after backup {backup}");
-        if taken == &second {
-            continue;
-        }
-        let again = other.start();
-        again.await_caught_up();
-        again.await_read(written - records_before(taken) as u64);
-        check_equal(&exports(&other), &final_exports);
-        assert!(again.terminate().0.success());
-    }
-    // Without --backup the newest is restored; --list shows both.
-    let other = site.beside();
-    assert_eq!(line(&other.run(&["restore", dir.to_str().unwrap()]))["backup"], second["backup"]);
-    let list = run_ok(&mut site.command(&["restore", "backups", "--list"]), b"");
-    let list: Vec<Value> = list
-        .split_inclusive(|byte| *byte == b'\n')
-        .map(|l| serde_json::from_slice(l).unwrap())
-        .collect();
-    assert_eq!(list.iter().map(|line| &line["backup"]).collect::<Vec<_>>(), [1, 2]);
+    check_restored(&site, &dir, &second, &final_exports);
+    // A service resumes from a backup.
+    let restored = check_restored(&site, &dir, &first, &final_exports);
+    let again = restored.start();
+    again.await_caught_up();
+    again.await_read(written - before_first as u64);
+    check_equal(&by_command(&restored), &final_exports);
+    again.stop();
+    // Without --backup the newest is restored.
+    assert_eq!(restore(&site.beside(), &dir, &[])["backup"], second["backup"]);
+    assert_eq!(list(&site, "backups"), [1, 2]);
     // Without a compaction in between, a backup takes hardly any space.
-    assert!(adtrail.terminate().0.success());
+    adtrail.stop();
     let [third, fourth] = [(); 2].map(|()| back_up(&site, "backups"));
     assert!(number(&fourth, "new_bytes") < number(&fourth, "bytes") / 10, "{third}\n{fourth}");
 }
@@ -184,12 +190,11 @@ fn a_store_can_be_moved_by_copying_its_directory() {
     traffic::produce(&site.topics, before);
     let adtrail = site.start();
     adtrail.await_read(before.len() as u64);
-    let rows = exports(&site);
+    let rows = by_command(&site);
     let copy_to = |other: &Site| {
         run_ok(Command::new("cp").arg("-a").arg(site.path().join("store")).arg(other.path()), b"");
     };
-    let (status, log) = adtrail.terminate();
-    assert!(status.success(), "{status}: {log}");
+    adtrail.stop();
     assert!(!site.path().join("store/control.sock").exists());
     let stopped = site.beside();
     copy_to(&stopped);
@@ -200,7 +205,7 @@ fn a_store_can_be_moved_by_copying_its_directory() {
     assert!(site.path().join("store/control.sock").exists());
     let killed = site.beside();
     copy_to(&killed);
-    check_equal(&exports(&killed), &rows);
+    check_equal(&by_command(&killed), &rows);
     // Without a service the command opens the store itself.
     let backup = back_up(&killed, "backups");
     assert_eq!(records_before(&backup), before.len() as i64);
@@ -212,11 +217,11 @@ fn a_store_can_be_moved_by_copying_its_directory() {
         adtrail.await_read(after.len() as u64);
         let taken = back_up(other, "backups");
         assert_eq!(records_before(&taken), records.len() as i64);
-        exports(other)
+        by_command(other)
     });
     let adtrail = site.start();
     adtrail.await_read(after.len() as u64);
-    let rows = exports(&site);
+    let rows = by_command(&site);
     copies.iter().for_each(|copy| check_equal(copy, &rows));
 }
 
@@ -264,9 +269,7 @@ fn backups_are_taken_one_at_a_time_and_interrupted_ones_do_not_count() {
     adtrail.kill9();
     let before = checkpoint.metadata().unwrap();
     let adtrail = site.spawn();
-    eventually("the new service runs", || {
-        if adtrail.log().contains("adtrail runs") { Ok(()) } else { Err(adtrail.log()) }
-    });
+    adtrail.await_log("adtrail runs");
     assert_eq!(checkpoint.metadata().unwrap().modified().unwrap(), before.modified().unwrap());
     check_refused(&site.run(&["backup", "others"]), 1, &["running there", "checkpoint"]);
     end(stuck, "KILL");
@@ -282,13 +285,11 @@ fn backups_are_taken_one_at_a_time_and_interrupted_ones_do_not_count() {
     await_path(&checkpoint, false);
     let kept = line(&site.run(&["backup", "backups", "--keep", "2"]));
     assert_eq!(kept["backup"], 3);
-    let list = run_ok(&mut site.command(&["restore", "backups", "--list"]), b"");
-    assert_eq!(list.iter().filter(|byte| **byte == b'\n').count(), 2);
+    assert_eq!(list(&site, "backups"), [2, 3]);
 
     // A service that ends does not remove the checkpoint of a running backup.
     let stuck = stuck_backup(&site, &pipe, &checkpoint);
-    let (status, log) = adtrail.terminate();
-    assert!(status.success(), "{status}: {log}");
+    adtrail.stop();
     assert!(checkpoint.join("CURRENT").exists());
     end(stuck, "TERM");
     assert!(!pipe.exists() && !checkpoint.exists());
@@ -310,7 +311,7 @@ fn stuck_backup(site: &Site, pipe: &Path, checkpoint: &Path) -> Child {
 }
 
 fn end(mut child: Child, signal: &str) {
-    run_ok(Command::new("kill").arg(format!("-{signal}")).arg(child.id().to_string()), b"");
+    kill(child.id(), signal);
     assert!(!child.wait().unwrap().success());
 }
 
@@ -321,16 +322,9 @@ fn a_store_with_a_long_path_is_backed_up_without_the_service() {
     let store = site.path().join("long/".repeat(40));
     let site = site.set("store.path", store.to_str().unwrap());
     let adtrail = site.spawn();
-    eventually("the service warns", || {
-        let log = adtrail.log();
-        if log.contains("no backup is possible while this process runs") {
-            Ok(())
-        } else {
-            Err(log)
-        }
-    });
+    adtrail.await_log("no backup is possible while this process runs");
     check_refused(&site.run(&["backup", "backups"]), 1, &["accepts no backup requests", "in use"]);
-    assert!(adtrail.terminate().0.success());
+    adtrail.stop();
     assert_eq!(back_up(&site, "backups")["backup"], 1);
 }
 
@@ -342,7 +336,7 @@ fn unusable_directories_and_full_disks_are_reported() {
     let (adtrail, socket) = start_service(&site);
     check_refused(&on_a_full_disk(&site, &["backup", "full"]), 1, &["cannot be written", "full/"]);
     assert!(!site.path().join("store/checkpoint").exists());
-    assert!(run_ok(&mut site.command(&["restore", "full", "--list"]), b"").is_empty());
+    assert!(list(&site, "full").is_empty());
     check_refused(&site.run(&["restore", "full"]), 1, &["no complete backup", "full"]);
     assert_eq!(back_up(&site, "full")["backup"], 1);
     // As with a file system that does not support sockets.
@@ -369,14 +363,11 @@ fn unusable_directories_and_full_disks_are_reported() {
     let full = on_a_full_disk(&other, &["restore", dir]);
     check_refused(&full, 1, &["cannot be written", "store/"]);
     assert!(!other.path().join("store").exists());
-    assert_eq!(line(&other.run(&["restore", dir]))["backup"], 1);
+    assert_eq!(restore(&other, Path::new(dir), &[])["backup"], 1);
 }
 
 /// Runs a command that cannot write files longer than 512 bytes.
 fn on_a_full_disk(site: &Site, args: &[&str]) -> Output {
-    let command = site.command(args);
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
-    let words: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
-    let script = format!("trap '' XFSZ; ulimit -f 1; exec {}", words.join(" "));
+    let script = format!("trap '' XFSZ; ulimit -f 1; exec {}", shell_line(&site.command(args)));
     run(Command::new("sh").args(["-c", &script]).current_dir(site.path()), b"")
 }
