@@ -236,8 +236,6 @@ fn choose_address(port: u16) -> anyhow::Result<SocketAddr> {
     let free =
         TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
     let free = free.context("no free port to listen on")?;
-    crate::telemetry::write_stderr(format_args!(
-        "{preferred} is in use, so the demo listens on {free}\n"
-    ));
+    telemetry::write_stderr(format_args!("{preferred} is in use, so the demo listens on {free}\n"));
     Ok(free)
 }

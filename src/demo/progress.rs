@@ -4,8 +4,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanCount, ProgressBar};
 
-use crate::telemetry;
-use crate::telemetry::write_stderr;
+use crate::telemetry::{self, write_stderr};
 
 const LINE_EVERY: Duration = Duration::from_secs(2);
 

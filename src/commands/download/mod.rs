@@ -50,7 +50,7 @@ pub fn run(options: &Download) -> anyhow::Result<()> {
         (Some(path), true) => Target::resumed(path, values)?,
     };
     let written = write(target, &Wanted { reader: &reader, app, query: &query, config: &config })?;
-    tell_written(options.out.as_deref(), &written);
+    print_summary(options.out.as_deref(), &written);
     Ok(())
 }
 
@@ -138,7 +138,7 @@ fn take(
     Ok((bytes, checksum))
 }
 
-fn tell_written(path: Option<&Path>, written: &Written) {
+fn print_summary(path: Option<&Path>, written: &Written) {
     let Written { rows, bytes, sha256 } = written;
     let path = path.map(|path| format!("{}: ", path.display())).unwrap_or_default();
     let rows = counted(*rows as usize, "row");
