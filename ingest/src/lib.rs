@@ -1,8 +1,8 @@
-//! Kafka in: records become batches of facts; records that cannot be decoded become dead letters.
+//! Kafka ingestion: decodes records into batches of facts; records that cannot be decoded become dead letters.
 //!
 //! One thread reads all partitions of the three topics from the positions in the store, decodes each record, and emits
-//! bounded batches of facts, each with the next offsets after it. A position never passes a record that is neither in
-//! a batch nor acknowledged by the dead-letter topic.
+//! bounded batches of facts, each with the next offsets after it. A position passes a record only once the record is in
+//! a batch or its dead letter is acknowledged.
 //!
 //! This crate does not interpret facts, knows no store, and does not rely on Kafka's committed offsets.
 //!

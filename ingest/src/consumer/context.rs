@@ -14,7 +14,7 @@ use crate::kafka::topics::{TopicKind, TopicNames};
 use crate::observability::health::Health;
 use crate::timing::Timing;
 
-/// What all steps of the thread share.
+/// Settings, shutdown flag and health, shared by all steps of the thread.
 pub struct Context {
     pub kafka: Kafka,
     pub timing: Timing,

@@ -1,9 +1,9 @@
 //! The thread that reads Kafka.
 //!
-//! With an embedded store it reads every partition from the store's positions, and the consumer group decides nothing.
-//! With a shared store it is a group member (`assign::group_member`): it reads the partitions that it is assigned, from
-//! the group's offsets. While the batch queue is full or dead letters are unacknowledged, nothing is polled; Kafka's
-//! log buffers meanwhile, so producers are never blocked.
+//! With an embedded store, the thread reads every partition from the store's positions and takes no assignment from the
+//! consumer group. With a shared store, it is a group member (`assign::group_member`) and reads its assigned partitions
+//! from the group's offsets. While the batch queue is full or dead letters are unacknowledged, nothing is polled.
+//! Meanwhile records accumulate in Kafka, so producers are never blocked.
 //!
 //! Start with the loop in [`ConsumerThread::read`]. `assign` decides which partitions are read and from which offsets,
 //! `read` adds records to a batch, and `emit` sends batches and dead letters.
@@ -33,7 +33,7 @@ use crate::timing::Timing;
 use assign::{assign_partitions, checks, errors, group_member, startup};
 use context::Context;
 use emit::Output;
-use emit::offset_commits::Commits;
+use emit::offset_commits::OffsetCommitter;
 use read::batch::Batch;
 use read::{PollEnd, ReadState};
 use shutdown::Shutdown;
@@ -41,7 +41,7 @@ use topic_client::TopicClient;
 
 /// Starts a thread that reads from the positions in `progress`; a partition without one is read from its beginning.
 /// After a shutdown request the thread emits its last batch and drops `batches`. It then waits a few seconds for the
-/// positions of the last batches, until the sender of `committed` is dropped.
+/// store to commit the last batches and drop the sender of `store_commits`.
 ///
 /// # Errors
 /// If librdkafka rejects a setting. Later errors are the thread's result.
@@ -49,41 +49,41 @@ pub fn start(
     config: &Config,
     progress: &Progress,
     batches: SyncSender<Batch>,
-    committed: Receiver<Vec<Position>>,
+    store_commits: Receiver<Vec<Position>>,
     shutdown: Shutdown,
     health: Arc<Health>,
     timing: Timing,
-) -> Result<Reading, IngestError> {
+) -> Result<ReaderHandle, IngestError> {
     let client = TopicClient::new(&config.kafka, false, timing)?;
     let context = Context::new(&config.kafka, shutdown, health, timing);
-    ConsumerThread::spawn(config, progress, client, batches, committed, context)
+    ConsumerThread::spawn(config, progress, client, batches, store_commits, context)
 }
 
-/// Starts a thread that reads as a member of the group `kafka.group`: the assigned partitions, from the group's
-/// offsets, which are committed after the store has committed a batch; otherwise like [`start`]. If a batch is
-/// committed after its partitions were revoked, its offsets are not: their new owner reads its records again.
-/// Batches have no low watermark, because no member sees all partitions.
+/// Like [`start`], but the thread joins the group `kafka.group`: it reads the assigned partitions from the group's
+/// offsets, and commits the offsets of a batch to the group once the store has committed the batch. If the store
+/// commits a batch only after its partitions were revoked, its offsets are not committed to the group, and the new
+/// owners read its records again. Batches have no low watermark, because no member sees all partitions.
 ///
 /// # Errors
 /// See [`start`].
 pub fn join(
     config: &Config,
     batches: SyncSender<Batch>,
-    committed: Receiver<Vec<Position>>,
+    store_commits: Receiver<Vec<Position>>,
     shutdown: Shutdown,
     health: Arc<Health>,
     timing: Timing,
-) -> Result<Reading, IngestError> {
+) -> Result<ReaderHandle, IngestError> {
     let client = TopicClient::new(&config.kafka, true, timing)?;
     let context = Context::new(&config.kafka, shutdown, health, timing);
-    ConsumerThread::spawn(config, &Progress::default(), client, batches, committed, context)
+    ConsumerThread::spawn(config, &Progress::default(), client, batches, store_commits, context)
 }
 
 /// Handle of the reading thread. Its result is the number of records that were read but not emitted, because dead
 /// letters among them were not acknowledged; they will be read again.
-type Reading = JoinHandle<Result<u64, IngestError>>;
+type ReaderHandle = JoinHandle<Result<u64, IngestError>>;
 
-/// The data of the thread. Each step takes the parts that it reads or changes.
+/// State of the thread. Each step borrows only the parts that it uses.
 struct ConsumerThread {
     context: Context,
     client: TopicClient,
@@ -97,15 +97,15 @@ impl ConsumerThread {
         progress: &Progress,
         client: TopicClient,
         batches: SyncSender<Batch>,
-        committed: Receiver<Vec<Position>>,
+        store_commits: Receiver<Vec<Position>>,
         context: Context,
-    ) -> Result<Reading, IngestError> {
+    ) -> Result<ReaderHandle, IngestError> {
         let (names, timing, health) = (&client.names, context.timing, &context.health);
         let read = ReadState::new(config, names, progress, timing)?;
         health.set_committed(&read.offsets);
         let dead_letters = DeadLetters::new(&config.kafka, names, timing)?;
-        let commits = Commits::new(names.clone(), health.clone(), committed, timing);
-        let output = Output::new(batches, dead_letters, commits);
+        let committer = OffsetCommitter::new(names.clone(), health.clone(), store_commits, timing);
+        let output = Output::new(batches, dead_letters, committer);
         let thread = Self { context, client, read, output };
         thread::Builder::new()
             .name("adtrail-ingest".to_owned())
@@ -117,10 +117,10 @@ impl ConsumerThread {
         let outcome = self.read();
         self.context.health.set_assigned(false);
         let Self { client, context, .. } = self;
-        let Output { batches, commits, dropped_records, .. } = self.output;
+        let Output { batches, committer, dropped_records, .. } = self.output;
         drop(batches);
         if outcome.is_ok() {
-            commits.finish(&client.consumer);
+            committer.finish(&client.consumer);
         }
         clients::close(client.consumer, context.timing.client_close_timeout);
         outcome.map(|()| dropped_records)
@@ -129,12 +129,12 @@ impl ConsumerThread {
     fn read(&mut self) -> Result<(), IngestError> {
         let Self { context, client, read, output } = self;
         let (mut checked_at, mut woken_at) = (Instant::now(), Instant::now());
-        if !startup::begin(client, read, &output.dead_letters, context)? {
+        if !startup::start_reading(client, read, &output.dead_letters, context)? {
             return Ok(());
         }
         while !context.shutdown.is_requested() {
-            group_member::poll_rebalance(client, read, &mut output.commits, context)?;
-            output.commits.serve(&client.consumer);
+            group_member::poll_rebalance(client, read, &mut output.committer, context)?;
+            output.committer.poll(&client.consumer);
             if let Some(statistics) = client.consumer.context().take_statistics() {
                 read.observe(&statistics, client, context);
             }

@@ -25,7 +25,7 @@ impl Shutdown {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Sleeps, until a shutdown request at most.
+    /// Sleeps; a shutdown request ends the sleep early.
     pub fn sleep(&self, duration: Duration) {
         let start = Instant::now();
         while !self.is_requested() {

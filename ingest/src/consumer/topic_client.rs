@@ -16,9 +16,9 @@ use crate::kafka::topics::TopicNames;
 use crate::observability::health::Health;
 use crate::timing::Timing;
 
-/// A broker that just became leader may not know a partition's end yet, so out-of-range offsets are checked again.
-const RANGE_TRIES: usize = 3;
-pub const RANGE_RETRY: Duration = Duration::from_millis(500);
+/// Attempts of the range check of offsets: a broker that just became leader may not know a partition's end yet.
+const RANGE_ATTEMPTS_MAX: usize = 3;
+pub const RANGE_RETRY_DELAY: Duration = Duration::from_millis(500);
 
 /// The clients of the three topics, and the partitions that are read.
 pub struct TopicClient {
@@ -30,7 +30,7 @@ pub struct TopicClient {
     /// Checks the topics with the inspector.
     pub checker: TopicIdentityChecker,
     pub names: TopicNames,
-    /// Reads the partitions that the group assigns, instead of all.
+    /// True if only the partitions that the group assigns are read.
     pub is_member: bool,
     pub partitions: Partitions,
 }
@@ -47,20 +47,20 @@ impl TopicClient {
 
     /// Checks that every position is within the watermarks of its partition.
     pub fn check_positions(&self, offsets: &Offsets, context: &Context) -> Result<(), IngestError> {
-        let mut tries = 1;
+        let mut attempt = 1;
         loop {
             let watermarks = self.find_watermarks(&context.health);
             match assignment::check(&self.names, &self.partitions, &watermarks, offsets) {
-                Err(IngestError::OutOfRange { .. }) if tries < RANGE_TRIES => {
-                    tries += 1;
-                    context.shutdown.sleep(RANGE_RETRY);
+                Err(IngestError::OutOfRange { .. }) if attempt < RANGE_ATTEMPTS_MAX => {
+                    attempt += 1;
+                    context.shutdown.sleep(RANGE_RETRY_DELAY);
                 }
-                outcome => return outcome,
+                result => return result,
             }
         }
     }
 
-    /// Fetches the watermarks. They are empty if a broker does not answer; fetching records then fails as well.
+    /// Fetches the watermarks; returns none if a broker does not answer, because fetching records then fails as well.
     pub fn find_watermarks(&self, health: &Health) -> PartitionWatermarks {
         let find = || assignment::find_watermarks(&self.inspector, &self.names, &self.partitions);
         health.update_watermarks(find)

@@ -36,10 +36,10 @@ pub enum RecordState {
     Gone,
 }
 
-/// A check of records and, if `with_access`, of read access to every topic.
+/// A check of records and, if `checks_access`, of read access to every topic.
 struct Request {
     records: Vec<KnownRecord>,
-    with_access: bool,
+    checks_access: bool,
 }
 
 /// The results of a check. Records and topics for which no broker answered are left out.
@@ -54,7 +54,7 @@ pub struct Results {
 pub struct TopicIdentityChecker {
     requests: SyncSender<Request>,
     results: Receiver<Results>,
-    /// True until the results of the running check are taken.
+    /// True while a check is running or its results are not taken yet.
     pub is_busy: bool,
 }
 
@@ -68,9 +68,9 @@ impl TopicIdentityChecker {
         let (finished, results) = sync_channel(1);
         let timeout = timing.record_check_timeout;
         let work = move || {
-            for Request { records, with_access } in received {
+            for Request { records, checks_access } in received {
                 let records = check_records(&inspector, &names, &records, timeout);
-                let access = if with_access {
+                let access = if checks_access {
                     check_access(&inspector, &names, timeout)
                 } else {
                     Vec::new()
@@ -97,10 +97,10 @@ impl TopicIdentityChecker {
         self.send(offsets, true);
     }
 
-    fn send(&mut self, offsets: &Offsets, with_access: bool) {
+    fn send(&mut self, offsets: &Offsets, checks_access: bool) {
         let records: Vec<_> = offsets.candidates().collect();
-        if !self.is_busy && (with_access || !records.is_empty()) {
-            self.is_busy = self.requests.try_send(Request { records, with_access }).is_ok();
+        if !self.is_busy && (checks_access || !records.is_empty()) {
+            self.is_busy = self.requests.try_send(Request { records, checks_access }).is_ok();
         }
     }
 
@@ -120,7 +120,7 @@ fn check_records(
 ) -> Vec<(KnownRecord, RecordState)> {
     let mut states = Vec::with_capacity(records.len());
     for topic in TopicKind::ALL {
-        let of_topic = records.iter().filter(|(of, _, _)| *of == topic);
+        let of_topic = records.iter().filter(|(known_topic, _, _)| *known_topic == topic);
         let mut expected = of_topic.map(|(_, partition, record)| (*partition, *record)).collect();
         let report = |partition, record, state| states.push(((topic, partition, record), state));
         let outcome = check_topic(consumer, names.of(topic), &mut expected, timeout, report);
@@ -141,7 +141,7 @@ fn check_access(
     TopicKind::ALL.into_iter().filter_map(access).collect()
 }
 
-/// Returns `None` if no broker answers.
+/// Checks read access to a topic; `None` if no broker answers.
 fn may_read(consumer: &Consumer, topic: &str, timeout: Duration) -> Option<bool> {
     if assignment::partition_count(consumer, topic).is_err_and(|error| is_denial(&error)) {
         return Some(false);
@@ -159,7 +159,7 @@ fn may_read(consumer: &Consumer, topic: &str, timeout: Duration) -> Option<bool>
     may_read
 }
 
-/// Reads the record at each expected offset, and reports its state. Removes the partitions that are done.
+/// Reads the record at each expected offset and reports its state. Removes the checked partitions from `expected`.
 fn check_topic(
     consumer: &Consumer,
     topic: &str,

@@ -30,7 +30,7 @@ use crate::timing::Timing;
 pub const SUFFIX: &str = ".dlq";
 
 /// Delay between two polls for acknowledgements.
-const POLL_EVERY: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const METADATA_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The headers that a dead letter has in addition to those of its record.
@@ -179,7 +179,7 @@ impl DeadLetters {
             }
             if is_idle {
                 // For the reason given at `clients::poll`.
-                thread::sleep(POLL_EVERY);
+                thread::sleep(POLL_INTERVAL);
             }
         }
         if !letters.is_empty() {

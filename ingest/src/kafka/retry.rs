@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::timing::Timing;
 
-const WARN_EVERY: Duration = Duration::from_secs(60);
+const WARN_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Returns the delays before retries, without end.
 pub fn delays(timing: Timing) -> impl Iterator<Item = Duration> {
@@ -17,7 +17,7 @@ pub fn delays(timing: Timing) -> impl Iterator<Item = Duration> {
 /// Returns a back-off whose delays double up to a bound, without end.
 pub fn backoff(timing: Timing) -> ExponentialBuilder {
     ExponentialBuilder::new()
-        .with_min_delay(timing.retry_delay_min)
+        .with_min_delay(timing.initial_retry_delay)
         .with_max_delay(timing.retry_delay_max)
         .without_max_times()
 }
@@ -29,7 +29,7 @@ pub struct Throttle(Mutex<Option<Instant>>);
 impl Throttle {
     pub fn warn(&self, log: impl FnOnce()) {
         let mut logged_at = self.0.lock();
-        if logged_at.is_none_or(|logged_at| logged_at.elapsed() >= WARN_EVERY) {
+        if logged_at.is_none_or(|logged_at| logged_at.elapsed() >= WARN_INTERVAL) {
             *logged_at = Some(Instant::now());
             log();
         }

@@ -167,11 +167,11 @@ impl Health {
         self.assigned.store(assigned, Ordering::Relaxed);
     }
 
-    pub(crate) fn saw_message(&self) {
+    pub(crate) fn record_message(&self) {
         self.last_message_ms.store(now_ms(), Ordering::Relaxed);
     }
 
-    pub(crate) fn has_reported(&self) {
+    pub(crate) fn record_report(&self) {
         *self.reported_at.lock() = Some(Instant::now());
     }
 
@@ -182,7 +182,7 @@ impl Health {
     }
 
     /// Records that everything received before `until_ms` is committed once everything before `next_offset` is.
-    pub(crate) fn await_commit(
+    pub(crate) fn track_commit(
         &self,
         topic: TopicKind,
         partition: i32,
@@ -190,7 +190,7 @@ impl Health {
         until_ms: u64,
     ) {
         let mut partition = self.partitions.entry((topic, partition)).or_default();
-        partition.await_commit(next_offset, until_ms);
+        partition.track_commit(next_offset, until_ms);
     }
 
     pub(crate) fn set_watermarks(&self, topic: TopicKind, partition: i32, watermarks: Watermarks) {
@@ -208,9 +208,9 @@ impl Health {
             Ok(all) => {
                 for ((topic, partition), watermarks) in &all {
                     self.set_watermarks(*topic, *partition, *watermarks);
-                    self.await_commit(*topic, *partition, watermarks.high, requested_ms);
+                    self.track_commit(*topic, *partition, watermarks.high, requested_ms);
                 }
-                self.has_reported();
+                self.record_report();
                 all
             }
             Err(error) => {
@@ -275,21 +275,21 @@ mod tests {
             committed.set(TopicKind::Clicks, 0, next_offset);
             health.set_committed(&committed);
         };
-        let await_commit =
-            |topic, next_offset, until_ms| health.await_commit(topic, 0, next_offset, until_ms);
-        await_commit(TopicKind::Clicks, 5, 1_000);
-        await_commit(TopicKind::Effects, 0, 2_000);
+        let track_commit =
+            |topic, next_offset, until_ms| health.track_commit(topic, 0, next_offset, until_ms);
+        track_commit(TopicKind::Clicks, 5, 1_000);
+        track_commit(TopicKind::Effects, 0, 2_000);
         assert_eq!(complete_ms(), None, "five records are not committed");
         commit(4);
         assert_eq!(complete_ms(), None);
         commit(5);
         assert_eq!(complete_ms(), Some(1_000));
-        await_commit(TopicKind::Clicks, 5, 3_000);
+        track_commit(TopicKind::Clicks, 5, 3_000);
         assert_eq!(complete_ms(), Some(2_000), "the least of both");
         // Far behind, the earliest request is reached first, however many follow.
         for request in 0..100 {
-            await_commit(TopicKind::Clicks, 100 + request, 4_000 + request.unsigned_abs());
-            await_commit(TopicKind::Effects, 0, 9_000);
+            track_commit(TopicKind::Clicks, 100 + request, 4_000 + request.unsigned_abs());
+            track_commit(TopicKind::Effects, 0, 9_000);
         }
         commit(99);
         assert_eq!(complete_ms(), Some(3_000));
@@ -305,7 +305,7 @@ mod tests {
         health.set_connected(true);
         health.set_assigned(true);
         assert!(health.is_ready());
-        health.has_reported();
+        health.record_report();
         assert!(health.is_ready());
         *health.reported_at.lock() =
             Instant::now().checked_sub(SILENT_AFTER + Duration::from_secs(1));

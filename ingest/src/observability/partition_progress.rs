@@ -20,7 +20,7 @@ pub(super) struct Partition {
 }
 
 impl Partition {
-    pub fn await_commit(&mut self, next_offset: i64, until_ms: u64) {
+    pub fn track_commit(&mut self, next_offset: i64, until_ms: u64) {
         if self.waiting.len() == WAITING_MAX {
             self.waiting.pop_back();
         }

@@ -95,7 +95,7 @@ impl Client {
             }
             let outcome = self.request(&endpoint.url, path, bytes_left).await;
             monitor.count(RegistryOutcome::of(&outcome));
-            let has_failed = outcome.as_ref().is_err_and(Failure::may_pass);
+            let has_failed = outcome.as_ref().is_err_and(Failure::is_transient);
             *endpoint.unresponsive_since.lock() = has_failed.then(Instant::now);
             match outcome {
                 Err(failure) if has_failed || failure.kind == FailureKind::Unknown => {
@@ -188,7 +188,7 @@ impl Client {
 
 /// Adds the URL to the reason, unless that is about the schema: there may be several URLs.
 fn at(url: &Url, failure: Failure) -> Failure {
-    if failure.may_pass() {
+    if failure.is_transient() {
         failure.kind.because(format!("{url}: {}", failure.reason))
     } else {
         failure

@@ -61,7 +61,7 @@ fn path_of(subject: &str, version: i64) -> Result<[String; 4], Failure> {
 
 /// Turns a final failure of a reference into one of the schema that refers to it.
 fn of_reference(failure: Failure, subject: &str, version: i64) -> Failure {
-    if failure.may_pass() {
+    if failure.is_transient() {
         return failure;
     }
     let reason = failure.reason;

@@ -125,7 +125,7 @@ impl Monitor {
     pub fn record(&self, failure: Option<&Failure>) {
         let mut last = self.last.lock();
         let now = Some(Instant::now());
-        match failure.filter(|failure| failure.may_pass()) {
+        match failure.filter(|failure| failure.is_transient()) {
             None => last.answer = now,
             Some(failure) if failure.kind == FailureKind::Outage => last.failure = now,
             Some(_) => (last.failure, last.general_failure) = (now, now),

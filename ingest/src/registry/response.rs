@@ -51,7 +51,7 @@ impl FailureKind {
 
 impl Failure {
     /// Returns true if the record waits. The other kinds are final and make it a dead letter.
-    pub fn may_pass(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         self.kind <= FailureKind::Refused
     }
 }

@@ -43,14 +43,14 @@ impl<T: Send + Sync + 'static> Worker<T> {
     /// Fetches a schema and stores the result. Retries without limit while there is no conclusive response.
     async fn settle(self: Arc<Self>, key: SchemaKey) {
         let retries = backoff(self.timing)
-            .with_min_delay(self.timing.schema_retry_delay_min)
+            .with_min_delay(self.timing.initial_schema_retry_delay)
             .with_max_delay(self.timing.schema_retry_delay_max)
             .with_jitter();
         let has_failed = AtomicBool::new(false);
         let outcome = (|| self.attempt(key, has_failed.load(Ordering::Relaxed)))
             .retry(retries)
             .sleep(tokio::time::sleep)
-            .when(Failure::may_pass)
+            .when(Failure::is_transient)
             .notify(|failure, _| {
                 has_failed.store(true, Ordering::Relaxed);
                 self.log(failure);
@@ -59,7 +59,7 @@ impl<T: Send + Sync + 'static> Worker<T> {
         let settled = match outcome {
             Ok(schema) => Some(Ok(schema)),
             // No result: the next lookup fetches it again.
-            Err(failure) if failure.may_pass() => None,
+            Err(failure) if failure.is_transient() => None,
             Err(Failure { kind, reason }) => {
                 let is_unknown = kind == FailureKind::Unknown;
                 let kind = if is_unknown { UnusableKind::Unknown } else { UnusableKind::Bad };

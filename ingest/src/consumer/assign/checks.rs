@@ -37,14 +37,14 @@ pub fn check_partitions(
             read.router.low_watermark.set_ends(&watermarks);
         }
         Err(LookupError::Denied(topic)) => context.deny(topic, &client.names),
-        // If the problem is real, fetching records fails too and handles the error.
+        // If the problem persists, fetching records fails too, and that error is handled.
         Err(unfound) => tracing::debug!(?unfound, "partitions cannot be looked up"),
     }
     Ok(())
 }
 
-/// Checks, before anything is read, that the partitions still have the records of the stored positions: first the
-/// verified ones, then those read last.
+/// Checks, before anything is read, that the partitions still contain the records whose fingerprints are stored: first
+/// the verified records, then the last ones read.
 pub fn check_known_records(
     client: &mut TopicClient,
     read: &mut ReadState,

@@ -1,4 +1,4 @@
-//! What is done about errors that are polled instead of a record.
+//! Handles the errors that a poll returns instead of a record.
 
 use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaErrorCode;
@@ -7,10 +7,10 @@ use super::locate_unreadable::locate_unreadable;
 use super::{assign_partitions, set_partitions, startup};
 use crate::consumer::context::Context;
 use crate::consumer::read::ReadState;
-use crate::consumer::topic_client::{RANGE_RETRY, TopicClient};
+use crate::consumer::topic_client::{RANGE_RETRY_DELAY, TopicClient};
 use crate::kafka::error::{IngestError, check_fatal, is_missing, is_unreadable};
 
-/// Handles an error. librdkafka itself retries most of them.
+/// Handles a polled error. Most are ignored, because librdkafka retries by itself.
 pub fn handle(
     error: &KafkaError,
     client: &mut TopicClient,
@@ -23,7 +23,7 @@ pub fn handle(
         RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange => {
             client.check_positions(&read.offsets, context)?;
             tracing::warn!(%error, "all positions are in range after all, resuming from them");
-            shutdown.sleep(RANGE_RETRY);
+            shutdown.sleep(RANGE_RETRY_DELAY);
             assign_partitions(client, read, health)?;
         }
         code if is_missing(code) => {

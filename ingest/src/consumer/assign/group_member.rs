@@ -1,13 +1,13 @@
 //! Consumer group membership: reads the assigned partitions from the group's offsets until they are revoked.
 //!
-//! On a revocation, the unfinished batch is dropped, and the new owner reads its records again. Batches in flight are
-//! waited for and their offsets committed, so that few records are read twice.
+//! On a revocation, the unfinished batch is dropped, and the new owners read its records again. The thread first waits
+//! for the store to commit the batches in flight and commits their offsets, so that few records are read twice.
 
 use rdkafka::consumer::Consumer as _;
 
 use super::{assign_partitions, checks, set_partitions};
 use crate::consumer::context::Context;
-use crate::consumer::emit::offset_commits::Commits;
+use crate::consumer::emit::offset_commits::OffsetCommitter;
 use crate::consumer::read::ReadState;
 use crate::consumer::topic_client::TopicClient;
 use crate::kafka::assignment;
@@ -28,16 +28,16 @@ pub fn join(client: &TopicClient) -> Result<(), IngestError> {
 pub fn poll_rebalance(
     client: &mut TopicClient,
     read: &mut ReadState,
-    commits: &mut Commits,
+    committer: &mut OffsetCommitter,
     context: &Context,
 ) -> Result<(), IngestError> {
-    while let Some(change) = client.consumer.context().take_rebalance() {
-        match change {
+    while let Some(rebalance) = client.consumer.context().take_rebalance() {
+        match rebalance {
             Rebalance::Assigned(partitions) => {
                 on_assign(partitions, client, read, context)?;
             }
             Rebalance::Revoked { is_lost } => {
-                on_revoke(is_lost, client, read, commits, &context.health)?;
+                on_revoke(is_lost, client, read, committer, &context.health)?;
             }
         }
     }
@@ -64,7 +64,7 @@ fn on_assign(
     Ok(())
 }
 
-/// Counts the partitions of all members. Added ones lead to a rebalance and so to a new count.
+/// Counts the partitions of all members. It is called again when partitions are added, because that causes a rebalance.
 fn count_partitions(client: &TopicClient, health: &Health) {
     match assignment::find_partitions(&client.consumer, &client.names) {
         Ok(all) => {
@@ -85,7 +85,7 @@ fn fetch_group_offsets(
     let TopicClient { consumer, names, .. } = client;
     let warnings = Throttle::default();
     for delay in delays(context.timing) {
-        if context.shutdown.is_requested() || consumer.context().has_changed() {
+        if context.shutdown.is_requested() || consumer.context().has_pending_rebalance() {
             break;
         }
         match assignment::find_committed(consumer, names, partitions) {
@@ -103,11 +103,11 @@ fn on_revoke(
     is_lost: bool,
     client: &mut TopicClient,
     read: &mut ReadState,
-    commits: &mut Commits,
+    committer: &mut OffsetCommitter,
     health: &Health,
 ) -> Result<(), IngestError> {
     read.clear();
-    commits.on_revoke(&client.consumer, is_lost);
+    committer.on_revoke(&client.consumer, is_lost);
     client.partitions = Partitions::default();
     health.forget_partitions();
     tracing::info!(is_lost, "all partitions revoked");

@@ -40,7 +40,8 @@ pub fn locate_unreadable(
     IngestError::UnreadableAt { location, error }
 }
 
-/// Reads a partition from the offset `next`, or from its beginning. Returns the offset if that gives the error.
+/// Reads a partition from the offset `next`, or from its beginning. Returns that offset if reading fails with the
+/// expected error.
 fn find_error(
     consumer: &Consumer,
     topic: &str,

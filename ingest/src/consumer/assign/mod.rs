@@ -1,4 +1,4 @@
-//! Which partitions are read, and from which positions.
+//! Decides which partitions are read, and from which offsets.
 //!
 //! Start with [`assign_partitions`]. `startup` finds the topics and assigns all their partitions; `group_member`
 //! follows the group's rebalances instead. While records are read, `checks` looks for added partitions, recreated
@@ -48,12 +48,12 @@ pub fn assign_partitions(
         .map_err(IngestError::Client)
 }
 
-/// Adds the first offset of each unread partition to the batch, so that it is committed as its position. Otherwise
-/// records that Kafka deletes before they are read would not be noticed as missing.
+/// Adds the first offset of each unread partition to the batch, so that the store has a position for it. Otherwise
+/// records that Kafka deletes before they are read would be skipped unnoticed.
 ///
-/// Only offset 0 is committed. If a partition's first records are deleted already and its topic is recreated, a later
-/// position would skip the new topic's first records, and no record could reveal that. Such partitions, and those whose
-/// broker does not answer, are read from wherever their beginning is by then.
+/// Only offset 0 is added. A higher position, that of a partition whose first records are deleted, would skip the first
+/// records of a recreated topic, and no fingerprint could detect that. Such partitions, and those whose broker does not
+/// answer, are read from the lowest offset that exists when they are assigned.
 fn add_beginnings(client: &TopicClient, read: &mut ReadState, health: &Health) {
     let is_unread = |(topic, partition): &(_, _)| read.offsets.next(*topic, *partition).is_none();
     let unread: Vec<_> = client.partitions.iter().filter(is_unread).collect();

@@ -1,4 +1,5 @@
-//! The start: finds the topics, checks the stored positions, and assigns all partitions or joins the group.
+//! Startup of the reading thread: finds the topics, checks the stored positions, and assigns all partitions or joins
+//! the group.
 
 use std::time::Instant;
 
@@ -18,7 +19,7 @@ use crate::kafka::retry::{Throttle, delays};
 use crate::observability::health::Health;
 
 /// Finds the topics and assigns every partition, or joins the group. Returns false after a shutdown request.
-pub fn begin(
+pub fn start_reading(
     client: &mut TopicClient,
     read: &mut ReadState,
     dead_letters: &DeadLetters,
@@ -85,7 +86,7 @@ pub fn find_topics(
 }
 
 /// Warns if the group has committed offsets beyond the store's positions: the store was restored, its WAL was damaged,
-/// or a new store was created because the old one is missing. Nothing else would show that records are read again, nor
+/// or a new store was created because the old one is missing. Nothing else would show that records are read again or
 /// that Kafka has deleted some of them.
 fn warn_of_missing_records(client: &TopicClient, offsets: &Offsets, health: &Health, group: &str) {
     let TopicClient { consumer, names, partitions, .. } = client;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rdkafka::consumer::Consumer as _;
 
-use super::offset_commits::Commits;
+use super::offset_commits::OffsetCommitter;
 use crate::consumer::context::Context;
 use crate::consumer::read::batch::Batch;
 use crate::consumer::topic_client::TopicClient;
@@ -20,7 +20,7 @@ const SEND_RETRY_MAX: Duration = Duration::from_millis(20);
 /// A period in which no record is polled.
 pub struct PollPause<'a> {
     client: &'a TopicClient,
-    commits: &'a mut Commits,
+    committer: &'a mut OffsetCommitter,
     context: &'a Context,
     since: Instant,
     refreshed_at: Instant,
@@ -29,13 +29,17 @@ pub struct PollPause<'a> {
 }
 
 impl<'a> PollPause<'a> {
-    pub fn new(client: &'a TopicClient, commits: &'a mut Commits, context: &'a Context) -> Self {
+    pub fn new(
+        client: &'a TopicClient,
+        committer: &'a mut OffsetCommitter,
+        context: &'a Context,
+    ) -> Self {
         let (since, refreshed_at) = (Instant::now(), Instant::now());
-        Self { client, commits, context, since, refreshed_at, has_unassigned: false }
+        Self { client, committer, context, since, refreshed_at, has_unassigned: false }
     }
 
     /// Produces the letters and waits until all are acknowledged. Returns false if partitions were revoked meanwhile,
-    /// or if a shutdown has waited long enough.
+    /// or if `shutdown_dead_letter_timeout` has passed since a shutdown request.
     pub fn deliver(
         &mut self,
         dead_letters: &DeadLetters,
@@ -50,7 +54,7 @@ impl<'a> PollPause<'a> {
                 health.set_dead_letters_waiting(true);
             }
             if self.context.shutdown.is_requested() {
-                stop_at.get_or_insert_with(|| Instant::now() + timing.last_dead_letters_timeout);
+                stop_at.get_or_insert_with(|| Instant::now() + timing.shutdown_dead_letter_timeout);
             }
             Ok(!self.is_revoked() && stop_at.is_none_or(|stop_at| Instant::now() < stop_at))
         })?;
@@ -85,14 +89,14 @@ impl<'a> PollPause<'a> {
     }
 
     fn is_revoked(&self) -> bool {
-        self.client.consumer.context().has_changed()
+        self.client.consumer.context().has_pending_rebalance()
     }
 
-    /// Does the other work of a poll. After `poll_pause_max` it also unassigns all partitions and polls, so that
-    /// librdkafka can call its callbacks.
+    /// Keeps offset commits going. After `poll_pause_max`, also unassigns all partitions and polls, so that librdkafka
+    /// can call its callbacks.
     fn serve(&mut self) -> Result<(), IngestError> {
         let (consumer, timing) = (&self.client.consumer, self.context.timing);
-        self.commits.serve(consumer);
+        self.committer.poll(consumer);
         if self.since.elapsed() < timing.poll_pause_max {
             return Ok(());
         }
@@ -117,7 +121,7 @@ impl<'a> PollPause<'a> {
     /// Fetches the watermarks from the brokers, so that the lag in health and metrics stays current.
     fn refresh_watermarks(&self) {
         let TopicClient { consumer, names, .. } = self.client;
-        // Without fetches, the client learns of new leaders only by a metadata request.
+        // A client that fetches nothing learns of new leaders only by a metadata request.
         if let Err(unfound) = assignment::find_partitions(consumer, names) {
             tracing::debug!(?unfound, "partitions cannot be looked up");
         }

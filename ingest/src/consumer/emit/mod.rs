@@ -1,7 +1,7 @@
 //! Emits finished batches, once their dead letters are acknowledged.
 //!
-//! Start with [`Output::emit`]. `backpressure` is the work of the thread while it waits, `offset_commits` commits to
-//! Kafka what the store has committed.
+//! Start with [`Output::emit`]. `backpressure` does the work of the thread while it waits; `offset_commits` commits to
+//! Kafka the offsets that the store has committed.
 
 pub mod backpressure;
 pub mod offset_commits;
@@ -21,26 +21,30 @@ use crate::kafka::retry::Throttle;
 use crate::kafka::topics::{TopicKind, TopicNames};
 use crate::observability::health::Health;
 use backpressure::PollPause;
-use offset_commits::Commits;
+use offset_commits::OffsetCommitter;
 
-/// Where batches and dead letters go.
+/// The outputs of the thread: batches, dead letters and offset commits.
 pub struct Output {
     pub batches: SyncSender<Batch>,
     pub dead_letters: DeadLetters,
-    pub commits: Commits,
+    pub committer: OffsetCommitter,
     letter_warnings: Throttle,
     /// Records of the batch that a shutdown dropped; they will be read again.
     pub dropped_records: u64,
 }
 
 impl Output {
-    pub fn new(batches: SyncSender<Batch>, dead_letters: DeadLetters, commits: Commits) -> Self {
+    pub fn new(
+        batches: SyncSender<Batch>,
+        dead_letters: DeadLetters,
+        committer: OffsetCommitter,
+    ) -> Self {
         let letter_warnings = Throttle::default();
-        Self { batches, dead_letters, commits, letter_warnings, dropped_records: 0 }
+        Self { batches, dead_letters, committer, letter_warnings, dropped_records: 0 }
     }
 
-    /// Emits the batch once its dead letters are acknowledged. If they are not by the end of a shutdown, the batch is
-    /// dropped; it will be read again.
+    /// Emits the batch once its dead letters are acknowledged. If a shutdown times out before that, drops the batch;
+    /// its records will be read again.
     pub fn emit(
         &mut self,
         read: &mut ReadState,
@@ -52,15 +56,15 @@ impl Output {
         }
         config::crash_point!("batch-read");
         if read.router.batch.has_records() {
-            context.health.saw_message();
+            context.health.record_message();
         }
         let (mut batch, letters) = read.finish_batch(&client.names);
         if client.is_member {
             // Other members read the other partitions, so the low watermark is unknown.
             batch.progress.consumed_until = None;
         }
-        await_commits(read, &context.health);
-        let mut pause = PollPause::new(client, &mut self.commits, context);
+        track_commits(read, &context.health);
+        let mut pause = PollPause::new(client, &mut self.committer, context);
         if !pause.deliver(&self.dead_letters, &letters)? {
             self.drop_batch(&batch, letters.len(), context.shutdown.is_requested());
             return Ok(());
@@ -69,10 +73,10 @@ impl Output {
         let has_unassigned = pause.has_unassigned;
         self.warn_of_letters(&letters, &client.names);
         if is_sent {
-            self.commits.add_in_flight();
+            self.committer.add_in_flight();
         }
         config::crash_point!("batch-emitted");
-        if has_unassigned && !client.consumer.context().has_changed() {
+        if has_unassigned && !client.consumer.context().has_pending_rebalance() {
             assign_partitions(client, read, &context.health)
         } else {
             Ok(())
@@ -112,12 +116,12 @@ impl Output {
     }
 }
 
-/// Records how far each partition is complete once the batch is committed.
-fn await_commits(read: &ReadState, health: &Health) {
+/// Records up to which time each partition is complete once the batch is committed.
+fn track_commits(read: &ReadState, health: &Health) {
     for ((topic, partition), until) in read.router.low_watermark.of_partitions() {
         health.set_read_until(topic, partition, until);
         if let Some(next_offset) = read.offsets.next(topic, partition) {
-            health.await_commit(topic, partition, next_offset, until.millis());
+            health.track_commit(topic, partition, next_offset, until.millis());
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Commits the offsets that the store has committed to Kafka's group. With an embedded store they are for dashboards
-//! only; with a shared store, group members resume from them.
+//! Commits to the consumer group the offsets that are already durable in the store. With an embedded store they only
+//! serve dashboards; with a shared store, group members resume from them.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -15,39 +15,39 @@ use crate::kafka::topics::TopicNames;
 use crate::observability::health::Health;
 use crate::timing::Timing;
 
-pub struct Commits {
+pub struct OffsetCommitter {
     names: TopicNames,
     health: Arc<Health>,
-    committed: Receiver<Vec<Position>>,
+    store_commits: Receiver<Vec<Position>>,
     timing: Timing,
-    /// Committed by the store, not sent to Kafka yet.
+    /// Offsets that the store has committed and that are not sent to Kafka yet.
     pending: Offsets,
-    /// Sent to Kafka, possibly not acknowledged.
+    /// Offsets sent to Kafka, possibly not acknowledged.
     sent: Offsets,
     sent_at: Option<Instant>,
     /// Number of emitted batches that the store has not committed yet.
     in_flight: usize,
-    /// How many of these were read before the last revocation: their offsets are ignored.
-    revoked: usize,
+    /// Number of batches in flight that were read before the last revocation; their offsets are ignored.
+    stale_batches: usize,
 }
 
-impl Commits {
+impl OffsetCommitter {
     pub fn new(
         names: TopicNames,
         health: Arc<Health>,
-        committed: Receiver<Vec<Position>>,
+        store_commits: Receiver<Vec<Position>>,
         timing: Timing,
     ) -> Self {
         Self {
             names,
             health,
-            committed,
+            store_commits,
             timing,
             pending: Offsets::default(),
             sent: Offsets::default(),
             sent_at: None,
             in_flight: 0,
-            revoked: 0,
+            stale_batches: 0,
         }
     }
 
@@ -56,26 +56,27 @@ impl Commits {
         self.in_flight += 1;
     }
 
-    /// Waits for the batches in flight and commits their offsets, unless the partitions are lost. Ignores the offsets
-    /// of batches that the store commits later.
+    /// Unless the partitions are lost, waits for the store to commit the batches in flight and commits their offsets to
+    /// the group. The offsets of batches that the store commits later are ignored.
     pub fn on_revoke(&mut self, consumer: &Consumer, is_lost: bool) {
         if !is_lost {
-            self.wait(|commits| commits.in_flight == 0);
+            self.wait(|committer| committer.in_flight == 0);
             self.commit(consumer, CommitMode::Sync);
         }
         (self.pending, self.sent) = Default::default();
-        self.revoked = self.in_flight;
+        self.stale_batches = self.in_flight;
     }
 
-    /// Receives what the store has committed, and commits it to Kafka when the interval has passed. Offsets whose
-    /// commit failed are sent again.
-    pub fn serve(&mut self, consumer: &Consumer) {
-        while let Ok(positions) = self.committed.try_recv() {
+    /// Receives the offsets that the store has committed, and commits them to the group once per interval. Offsets
+    /// whose commit failed are sent again.
+    pub fn poll(&mut self, consumer: &Consumer) {
+        while let Ok(positions) = self.store_commits.try_recv() {
             self.receive(&positions);
         }
         let interval = self.timing.offset_commit_interval;
         if self.sent_at.is_none_or(|sent_at| sent_at.elapsed() >= interval) {
             if consumer.context().take_commit_failed() {
+                // Put unacknowledged offsets back; newer ones win.
                 let sent = std::mem::take(&mut self.sent);
                 let newer = std::mem::replace(&mut self.pending, sent);
                 self.pending.set_all(&newer);
@@ -84,26 +85,28 @@ impl Commits {
         }
     }
 
-    /// Waits for the last positions, until their sender is dropped, and commits them.
+    /// Receives the last positions until their sender is dropped, and commits them to the group.
     pub fn finish(mut self, consumer: &Consumer) {
-        self.wait(|_| false);
-        let answered = consumer.context().commits();
+        let until_disconnected = |_: &Self| false;
+        self.wait(until_disconnected);
+        let responses_before = consumer.context().commit_responses();
         if !self.commit(consumer, CommitMode::Async) {
             return;
         }
-        let (start, patience) = (Instant::now(), self.timing.last_commit_ack_timeout);
-        while consumer.context().commits() == answered && start.elapsed() < patience {
-            // A record that is polled here is ignored; no position passes it.
+        let (start, timeout) = (Instant::now(), self.timing.shutdown_commit_ack_timeout);
+        while consumer.context().commit_responses() == responses_before && start.elapsed() < timeout
+        {
+            // Records polled here are dropped. No offset beyond them is committed, so they are read again.
             let _ = clients::poll(consumer, Duration::from_millis(20));
         }
     }
 
-    /// Receives positions until `is_done`, the sender is dropped, or the time limit.
+    /// Receives positions until `is_done` returns true, the sender is dropped, or `drain_timeout` has passed.
     fn wait(&mut self, is_done: impl Fn(&Self) -> bool) {
-        let deadline = Instant::now() + self.timing.last_positions_timeout;
+        let deadline = Instant::now() + self.timing.drain_timeout;
         while !is_done(self) {
             let remaining = deadline.saturating_duration_since(Instant::now());
-            match self.committed.recv_timeout(remaining) {
+            match self.store_commits.recv_timeout(remaining) {
                 Ok(positions) => self.receive(&positions),
                 Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => return,
             }
@@ -112,8 +115,8 @@ impl Commits {
 
     fn receive(&mut self, positions: &[Position]) {
         self.in_flight = self.in_flight.saturating_sub(1);
-        if self.revoked > 0 {
-            self.revoked -= 1;
+        if self.stale_batches > 0 {
+            self.stale_batches -= 1;
             return;
         }
         let committed = Offsets::new(&self.names, positions);
@@ -121,7 +124,7 @@ impl Commits {
         self.pending.set_all(&committed);
     }
 
-    /// Commits the pending offsets. Returns false if there are none.
+    /// Commits the pending offsets to the group. Returns false if there are none.
     fn commit(&mut self, consumer: &Consumer, mode: CommitMode) -> bool {
         if self.pending.is_empty() {
             return false;
@@ -130,10 +133,10 @@ impl Commits {
         config::crash_point!("offsets-to-commit");
         let pending = std::mem::take(&mut self.pending);
         self.sent.set_all(&pending);
-        let outcome = assignment::positions(&self.names, &pending)
+        let result = assignment::to_partition_list(&self.names, &pending)
             .and_then(|list| consumer.commit(&list, mode));
-        if let Err(error) = outcome {
-            consumer.context().commit_failed(&error);
+        if let Err(error) = result {
+            consumer.context().record_commit_failure(&error);
         }
         config::crash_point!("offsets-committed");
         true

@@ -1,4 +1,4 @@
-//! Batches of facts, with the positions that they reach.
+//! Batches of facts, each with the positions after it.
 //!
 //! They are bounded by records, bytes and age. Time is an argument: nothing here reads a clock or waits.
 
@@ -16,7 +16,7 @@ use crate::kafka::topics::{PerTopic, TopicKind, TopicNames};
 pub struct Batch {
     /// In reading order.
     pub facts: Vec<Fact>,
-    /// Has the next offset of every partition with records in the batch, and of those where reading starts.
+    /// The next offset of every partition with records in the batch, and offset 0 of partitions whose reading starts.
     pub progress: Progress,
     pub intake: Intake,
 }
@@ -24,7 +24,7 @@ pub struct Batch {
 /// Counts of the records of a batch, by topic.
 pub type Intake = PerTopic<TopicIntake>;
 
-/// Counts of the records of one topic. Those that are neither empty nor dead-lettered are facts.
+/// Counts of the records of one topic. Records that are neither empty nor dead-lettered are facts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TopicIntake {
     pub read: u64,
@@ -33,7 +33,8 @@ pub struct TopicIntake {
     pub empty: u64,
     /// Late records: their broker timestamp is further before the low watermark than allowed.
     pub late: u64,
-    /// Records found to be on another partition than most of their app; some of them were read in earlier batches.
+    /// Newly detected records on another partition than most records of their app, including records of earlier
+    /// batches.
     pub key_mismatches: u64,
     /// In the order of [`ErrorCode::ALL`].
     dead_lettered: [u64; ErrorCode::ALL.len()],
@@ -65,7 +66,7 @@ pub struct Accumulator {
     intake: Intake,
     records: usize,
     bytes: usize,
-    /// When its first record was added.
+    /// When its first record or beginning was added.
     since: Option<Instant>,
 }
 
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn full_by_records_or_bytes() {
+    fn a_batch_is_full_by_records_or_by_bytes() {
         check_full(&[], false);
         check_full(&[1, 1], false);
         check_full(&[1, 1, 1], true);
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_record_starts_the_age() {
+    fn a_batch_ages_from_its_first_record() {
         let start = Instant::now();
         let after = |ms| start + Duration::from_millis(ms);
         let mut batch = Accumulator::new(LIMITS);
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_pass_every_record_read() {
+    fn positions_are_after_every_record_read() {
         let now = Instant::now();
         let mut batch = Accumulator::new(LIMITS);
         batch.add_fact(source(TopicKind::Clicks, 1, 7, 10), fact(), now);

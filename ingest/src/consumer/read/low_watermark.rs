@@ -1,9 +1,10 @@
 //! The low watermark: the broker time up to which every partition is consumed. State expires by it.
 //!
-//! The watermark of a partition with records is the least broker timestamp of each batch, because producers may stamp
-//! records out of order. It is never later than this machine's clock, because a timestamp may be wrong by years. For
-//! partitions without records the end offset is fetched regularly: once a partition is consumed up to there, its
-//! watermark is the highest one of any partition when the end was fetched.
+//! A partition's watermark is the least broker timestamp of its records in the last batch, because producers may stamp
+//! records out of order. It never decreases, and is never later than this machine's clock, because a timestamp may be
+//! wrong by years. For partitions without records the end offset is fetched regularly: once such a partition is
+//! consumed up to this offset, its watermark becomes the highest one that any partition had when the offset was
+//! fetched.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +28,7 @@ struct Partition {
     until: Option<EventTime>,
     /// The least broker timestamp of the unfinished batch.
     least_ms: Option<i64>,
-    /// Its end offset, and the highest watermark of any partition before that was fetched.
+    /// The end offset of the partition, and the highest watermark of any partition before the offset was fetched.
     end: Option<(i64, EventTime)>,
 }
 
@@ -63,7 +64,7 @@ impl LowWatermark {
     }
 
     /// Records that a partition is consumed up to `next_offset`.
-    pub fn reach(&mut self, topic: TopicKind, partition: i32, next_offset: i64) {
+    pub fn set_consumed(&mut self, topic: TopicKind, partition: i32, next_offset: i64) {
         let Some(partition) = self.partitions.get_mut(&(topic, partition)) else { return };
         if let Some((_, newest)) = partition.end.take_if(|(end, _)| next_offset >= *end) {
             partition.until = partition.until.max(Some(newest));
@@ -81,7 +82,7 @@ impl LowWatermark {
         self.partitions.values_mut().for_each(|partition| partition.end = None);
     }
 
-    /// Ends the batch, and returns the low watermark after it; `None` while that of any partition is unknown.
+    /// Ends the batch, and returns the low watermark after it; `None` while the watermark of any partition is unknown.
     pub fn finish_batch(&mut self, now: EventTime) -> Option<EventTime> {
         for partition in self.partitions.values_mut() {
             let now_ms = i64::try_from(now.millis()).unwrap_or(i64::MAX);
@@ -113,7 +114,7 @@ mod tests {
     }
 
     /// One partition of clicks, one of activations.
-    fn two() -> LowWatermark {
+    fn two_partitions() -> LowWatermark {
         let mut low_watermark = LowWatermark::default();
         low_watermark.set_partitions(&clicks_and_activations());
         low_watermark
@@ -126,7 +127,7 @@ mod tests {
 
     #[test]
     fn the_slowest_partition_determines_the_watermark() {
-        let mut low_watermark = two();
+        let mut low_watermark = two_partitions();
         low_watermark.observe(Clicks, 0, 5_000);
         assert_eq!(finish(&mut low_watermark), None, "nothing is known of activations");
         low_watermark.observe(Activations, 0, 3_000);
@@ -135,18 +136,18 @@ mod tests {
         assert_eq!(finish(&mut low_watermark), Some(3_000));
         low_watermark.observe(Activations, 0, 7_000);
         low_watermark.observe(Activations, 0, 8_000);
-        assert_eq!(finish(&mut low_watermark), Some(7_000), "the least of a batch");
+        assert_eq!(finish(&mut low_watermark), Some(7_000), "the least of the batch");
         low_watermark.observe(Activations, 0, 100);
-        assert_eq!(finish(&mut low_watermark), Some(7_000), "never back");
+        assert_eq!(finish(&mut low_watermark), Some(7_000), "it never decreases");
     }
 
     #[test]
     fn no_watermark_is_in_the_future() {
-        let mut low_watermark = two();
+        let mut low_watermark = two_partitions();
         low_watermark.observe(Clicks, 0, i64::MAX);
         low_watermark.observe(Activations, 0, NOW + 1);
         assert_eq!(finish(&mut low_watermark), Some(NOW));
-        let mut low_watermark = two();
+        let mut low_watermark = two_partitions();
         low_watermark.observe(Clicks, 0, -1);
         low_watermark.observe(Activations, 0, NOW);
         assert_eq!(finish(&mut low_watermark), None, "a time before 1970 is invalid");
@@ -158,9 +159,9 @@ mod tests {
 
     #[test]
     fn a_partition_at_its_end_has_the_highest_watermark_when_the_end_was_fetched() {
-        let mut low_watermark = two();
+        let mut low_watermark = two_partitions();
         low_watermark.set_ends(&watermarks(0));
-        low_watermark.reach(Activations, 0, 0);
+        low_watermark.set_consumed(Activations, 0, 0);
         low_watermark.observe(Clicks, 0, 5_000);
         assert_eq!(
             finish(&mut low_watermark),
@@ -169,13 +170,13 @@ mod tests {
         );
         low_watermark.set_ends(&watermarks(2));
         low_watermark.observe(Clicks, 0, 6_000);
-        low_watermark.reach(Activations, 0, 1);
+        low_watermark.set_consumed(Activations, 0, 1);
         assert_eq!(finish(&mut low_watermark), None, "one record is left");
-        low_watermark.reach(Activations, 0, 2);
+        low_watermark.set_consumed(Activations, 0, 2);
         assert_eq!(finish(&mut low_watermark), Some(5_000));
         low_watermark.set_ends(&watermarks(2));
         low_watermark.forget_ends();
-        low_watermark.reach(Activations, 0, 2);
+        low_watermark.set_consumed(Activations, 0, 2);
         assert_eq!(finish(&mut low_watermark), Some(5_000));
     }
 
@@ -186,17 +187,17 @@ mod tests {
         low_watermark.set_ends(&watermarks(3));
         low_watermark.observe(Clicks, 0, 9_000);
         assert_eq!(finish(&mut low_watermark), Some(5_000));
-        low_watermark.reach(Activations, 0, 3);
+        low_watermark.set_consumed(Activations, 0, 3);
         assert_eq!(finish(&mut low_watermark), Some(5_000));
         low_watermark.set_ends(&watermarks(3));
-        low_watermark.reach(Activations, 0, 3);
+        low_watermark.set_consumed(Activations, 0, 3);
         assert_eq!(finish(&mut low_watermark), Some(9_000));
     }
 
     #[test]
     fn late_records_are_detected() {
         let disorder = i64::try_from(DISORDER_MS).unwrap();
-        let mut low_watermark = two();
+        let mut low_watermark = two_partitions();
         for topic in [Clicks, Activations] {
             assert!(!low_watermark.observe(topic, 0, NOW));
         }

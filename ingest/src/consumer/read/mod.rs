@@ -1,4 +1,4 @@
-//! What was read and not emitted yet: the unfinished batch, the next offsets, the paused partitions.
+//! State of reading that is not emitted yet: the unfinished batch, the next offsets, the paused partitions.
 //!
 //! Start with [`ReadState::poll`]. `record_router` decodes a record and adds it to the batch.
 
@@ -36,11 +36,11 @@ use open_transactions::OpenTransactions;
 use paused_partitions::PausedPartitions;
 use record_router::RecordRouter;
 
-/// Maximum polls between two rounds of all other work of the thread.
+/// Maximum number of polls before the thread does its other work.
 const POLLS_MAX: usize = 256;
-const POLL_IDLE: Duration = Duration::from_millis(50);
+const POLL_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// The records that are not emitted yet, and where reading continues.
+/// The records that are not emitted yet, and the offsets at which reading continues.
 pub struct ReadState {
     pub router: RecordRouter,
     /// Next offsets to read, including records of the unfinished batch.
@@ -80,12 +80,12 @@ impl ReadState {
         for _ in 0..POLLS_MAX {
             let now = Instant::now();
             let batch = &self.router.batch;
-            let wait = batch.remaining(now).unwrap_or(POLL_IDLE).min(POLL_IDLE);
+            let wait = batch.remaining(now).unwrap_or(POLL_TIMEOUT).min(POLL_TIMEOUT);
             if batch.is_full() || wait.is_zero() {
                 return PollEnd::BatchDue;
             }
             let polled = clients::poll(&client.consumer, wait);
-            if client.consumer.context().has_changed() {
+            if client.consumer.context().has_pending_rebalance() {
                 return PollEnd::Idle;
             }
             let message = match polled {
@@ -115,7 +115,7 @@ impl ReadState {
     /// Applies librdkafka's statistics: watermarks, lag, open transactions, and which partitions are read to their end.
     pub fn observe(&mut self, statistics: &Statistics, client: &TopicClient, context: &Context) {
         let health = &context.health;
-        health.has_reported();
+        health.record_report();
         context.update_connection(&client.consumer, statistics);
         for (name, number, partition) in statistics.partitions() {
             let (Some(topic), Some(high)) = (client.names.kind(name), partition.high()) else {
@@ -126,7 +126,7 @@ impl ReadState {
                 continue;
             }
             if let Some(polled) = partition.polled() {
-                self.router.low_watermark.reach(topic, number, polled);
+                self.router.low_watermark.set_consumed(topic, number, polled);
             }
             self.open_transactions.observe(topic, name, number, partition.blocked_at());
             let low = partition.low();
@@ -136,7 +136,7 @@ impl ReadState {
         }
     }
 
-    /// Resumes the partitions whose schema is known by now. Returns true if there are any.
+    /// Resumes the partitions whose schema is now known. Returns true if any was resumed.
     pub fn resume(&mut self, health: &Health) -> bool {
         let Some(registry) = &self.router.decoder.registry else { return false };
         health.set_registry_down(registry.health().is_blocking());

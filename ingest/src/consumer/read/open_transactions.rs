@@ -1,4 +1,5 @@
-//! Warns of transactions that stay open: records behind one are not read until it is committed or aborted.
+//! Warns of transactions that stay open: a partition is not read beyond the start of a transaction until that is
+//! committed or aborted.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -6,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::kafka::retry::Throttle;
 use crate::kafka::topics::TopicKind;
 
-/// A working producer ends its transactions sooner.
+/// A healthy producer ends its transactions sooner.
 const WARN_AFTER: Duration = Duration::from_secs(60);
 
 /// The open transactions that block partitions.
@@ -18,9 +19,9 @@ pub struct OpenTransactions {
 }
 
 impl OpenTransactions {
-    /// Records the first offset of the open transaction up to which a partition is read; `None` if none blocks it.
+    /// Records the offset at which an open transaction blocks a partition; `None` if none does.
     pub fn observe(&mut self, topic: TopicKind, name: &str, partition: i32, at: Option<i64>) {
-        let Some(duration) = self.long_blocked((topic, partition), at, Instant::now()) else {
+        let Some(duration) = self.time_blocked((topic, partition), at, Instant::now()) else {
             return;
         };
         self.warnings.warn(|| {
@@ -35,8 +36,8 @@ impl OpenTransactions {
         });
     }
 
-    /// Returns for how long the same transaction has blocked a partition, once that is [`WARN_AFTER`].
-    fn long_blocked(
+    /// Returns how long the same transaction has blocked a partition; `None` if for less than [`WARN_AFTER`].
+    fn time_blocked(
         &mut self,
         partition: (TopicKind, i32),
         at: Option<i64>,
@@ -64,11 +65,11 @@ mod tests {
         let start = Instant::now();
         let mut blocked = |at, second| {
             let now = start + Duration::from_secs(second);
-            open.long_blocked((TopicKind::Clicks, 0), at, now).map(|duration| duration.as_secs())
+            open.time_blocked((TopicKind::Clicks, 0), at, now).map(|duration| duration.as_secs())
         };
         assert_eq!(blocked(Some(5), 0), None);
         assert_eq!(blocked(Some(5), 59), None);
-        assert_eq!(blocked(Some(7), 60), None, "the next one");
+        assert_eq!(blocked(Some(7), 60), None, "the next transaction");
         assert_eq!(blocked(Some(7), 120), Some(60));
         assert_eq!(blocked(None, 121), None);
         assert_eq!(blocked(Some(7), 122), None);

@@ -1,10 +1,11 @@
 //! Checks that all records of an app arrive on the same partition number. They do if every record has the app's key,
 //! all topics have the same number of partitions, and all producers use the same partitioner.
 //!
-//! The partitioner is unknown, so only the partitions of an app's records are compared. After partitions are added, an
-//! app moves once and its older records stay, so two partitions alone are correct. Using both at the same time, by
-//! broker timestamps, for longer than producers take to learn of new partitions, is an error. Then all records outside
-//! the app's majority partition count as mismatches, including those read before the mismatch was detected.
+//! The partitioner is unknown, so the check only compares the partitions of an app's records. After partitions are
+//! added, an app may move to another partition while its older records stay, so two partitions alone are not a
+//! mismatch. They are if both are used at the same time, by broker timestamps, for longer than producers take to learn
+//! of new partitions. Then all records outside the app's majority partition count as mismatches, including those read
+//! before the mismatch was detected.
 //!
 //! Memory is bounded: a few partitions per app.
 
@@ -17,11 +18,11 @@ use crate::kafka::topics::{PerTopic, TopicKind, TopicNames};
 
 /// Twice the interval at which producers refresh their metadata: five minutes in the Java client and in librdkafka.
 const OVERLAP_MAX_MS: i64 = 10 * 60 * 1000;
-/// Partitions counted separately per app. A further one replaces the one with the fewest records and takes over its
-/// counts.
+/// Partitions counted separately per app. Any further partition replaces the one with the fewest records and takes over
+/// its counts.
 const PARTITIONS_PER_APP_MAX: usize = 4;
 
-/// The partitions of every app, since the number of partitions last changed.
+/// The partitions of every app's records, since the number of partitions last changed.
 #[derive(Debug, Default)]
 pub struct PartitionAffinity(HashMap<Pid, Vec<AppPartition>>);
 
@@ -55,7 +56,7 @@ pub struct KeyMismatch {
     /// The partition with most of the app's records read so far. If partitions are read one after another, it can be
     /// the wrong one at first.
     pub majority: i32,
-    /// The wrong kind of key on either partition, if any.
+    /// The wrong kind of key that either partition has; `App` if neither has.
     key: Key,
 }
 
@@ -69,7 +70,7 @@ impl PartitionAffinity {
         broker_ms: i64,
         key: Key,
     ) -> Option<KeyMismatch> {
-        // The first is the majority partition.
+        // The first element is the majority partition.
         let partitions = self.0.entry(pid).or_default();
         if let [majority] = &mut partitions[..]
             && majority.partition == partition
@@ -86,7 +87,7 @@ impl PartitionAffinity {
         take_mismatches(partitions)
     }
 
-    /// Starts again after partitions were added, because apps may move.
+    /// Forgets all counts after partitions were added, because apps may move then.
     pub fn clear(&mut self) {
         self.0.clear();
     }
@@ -101,8 +102,8 @@ impl AppPartition {
         *self.unreported.of_mut(topic) += 1;
     }
 
-    /// Returns true if each was used long after the other's first record. An app that moves never returns to its old
-    /// partition.
+    /// Returns true if each partition was used long after the first record of the other one. An app that moves never
+    /// returns to its old partition.
     fn overlaps(&self, other: &Self) -> bool {
         let outlasts = |a: &Self, b: &Self| a.last_ms.saturating_sub(b.first_ms) > OVERLAP_MAX_MS;
         outlasts(self, other) && outlasts(other, self)
@@ -209,7 +210,7 @@ mod tests {
     const MINUTE_MS: i64 = 60_000;
 
     /// Observes records of one app, each as partition and minute, and returns the number of mismatches.
-    fn found(
+    fn count_mismatches(
         affinity: &mut PartitionAffinity,
         records: impl IntoIterator<Item = (i32, i64)>,
     ) -> u64 {
@@ -224,10 +225,13 @@ mod tests {
 
     #[track_caller]
     fn check(records: impl IntoIterator<Item = (i32, i64)>, expected: u64) {
-        assert_eq!(found(&mut PartitionAffinity::default(), records), expected);
+        assert_eq!(count_mismatches(&mut PartitionAffinity::default(), records), expected);
     }
 
-    fn on(partition: i32, minutes: std::ops::Range<i64>) -> impl Iterator<Item = (i32, i64)> {
+    fn records_on(
+        partition: i32,
+        minutes: std::ops::Range<i64>,
+    ) -> impl Iterator<Item = (i32, i64)> {
         minutes.map(move |minute| (partition, minute))
     }
 
@@ -239,56 +243,66 @@ mod tests {
     }
 
     #[test]
-    fn one_partition_is_correct() {
+    fn one_partition_is_not_a_mismatch() {
         check([], 0);
-        check(on(3, 0..100), 0);
-        check(on(3, 0..100).chain(on(3, 0..100)), 0);
+        check(records_on(3, 0..100), 0);
+        check(records_on(3, 0..100).chain(records_on(3, 0..100)), 0);
     }
 
     #[test]
     fn an_app_may_move_whatever_the_reading_order() {
-        check(on(3, 0..100).chain(on(5, 100..200)), 0);
-        check(on(5, 100..200).chain(on(3, 0..100)), 0);
-        check(interleaved(on(3, 0..100), on(5, 100..200)), 0);
-        check(on(3, 0..100).chain(on(5, 100..200)).chain(on(1, 200..300)), 0);
+        check(records_on(3, 0..100).chain(records_on(5, 100..200)), 0);
+        check(records_on(5, 100..200).chain(records_on(3, 0..100)), 0);
+        check(interleaved(records_on(3, 0..100), records_on(5, 100..200)), 0);
+        check(
+            records_on(3, 0..100).chain(records_on(5, 100..200)).chain(records_on(1, 200..300)),
+            0,
+        );
         // Producers learn of new partitions one after another.
-        check(on(3, 0..110).chain(on(5, 100..200)), 0);
-        check(interleaved(on(3, 0..110), on(5, 99..209)), 0);
+        check(records_on(3, 0..110).chain(records_on(5, 100..200)), 0);
+        check(interleaved(records_on(3, 0..110), records_on(5, 99..209)), 0);
     }
 
     #[test]
     fn two_partitions_used_at_the_same_time_are_a_mismatch() {
-        check(on(3, 0..112).chain(on(5, 100..112)), 12);
-        check(on(5, 100..112).chain(on(3, 0..112)), 12);
-        check(on(3, 0..1000).chain((0..10).map(|n| (5, n * 100))), 10);
-        check(interleaved(on(3, 0..100), on(5, 0..100)), 100);
+        check(records_on(3, 0..112).chain(records_on(5, 100..112)), 12);
+        check(records_on(5, 100..112).chain(records_on(3, 0..112)), 12);
+        check(records_on(3, 0..1000).chain((0..10).map(|n| (5, n * 100))), 10);
+        check(interleaved(records_on(3, 0..100), records_on(5, 0..100)), 100);
     }
 
     #[test]
-    fn a_single_mismatch_is_reported_once_the_app_has_not_moved() {
+    fn a_single_mismatch_is_reported_after_the_app_has_stayed_on_its_partition() {
         let mut affinity = PartitionAffinity::default();
-        assert_eq!(found(&mut affinity, on(3, 0..50).chain([(5, 50)])), 0);
-        assert_eq!(found(&mut affinity, on(3, 50..61)), 0);
-        assert_eq!(found(&mut affinity, on(3, 61..62)), 1);
-        assert_eq!(found(&mut affinity, on(3, 62..99)), 0, "once");
+        assert_eq!(count_mismatches(&mut affinity, records_on(3, 0..50).chain([(5, 50)])), 0);
+        assert_eq!(count_mismatches(&mut affinity, records_on(3, 50..61)), 0);
+        assert_eq!(count_mismatches(&mut affinity, records_on(3, 61..62)), 1);
+        assert_eq!(count_mismatches(&mut affinity, records_on(3, 62..99)), 0, "once");
     }
 
     #[test]
     fn the_majority_partition_has_most_records() {
-        check([(5, 0)].into_iter().chain(on(3, 0..50)), 0);
-        check([(5, 0)].into_iter().chain(on(3, 0..50)).chain([(5, 50)]), 2);
+        check([(5, 0)].into_iter().chain(records_on(3, 0..50)), 0);
+        check([(5, 0)].into_iter().chain(records_on(3, 0..50)).chain([(5, 50)]), 2);
     }
 
     #[test]
     fn records_spread_over_all_partitions_are_mostly_mismatches() {
         let mut affinity = PartitionAffinity::default();
-        let count = found(&mut affinity, (0..10_000).map(|n| ((n % 64) as i32, n / 100)));
+        let count =
+            count_mismatches(&mut affinity, (0..10_000).map(|n| ((n % 64) as i32, n / 100)));
         assert!((8_000..10_000).contains(&count), "{count}");
         assert_eq!(affinity.0[&Pid(1)].len(), PARTITIONS_PER_APP_MAX);
         // A majority partition that comes late is found, too.
         let mut affinity = PartitionAffinity::default();
-        assert_eq!(found(&mut affinity, (0..64).map(|n| (n, 0)).chain(on(70, 0..10_000))), 0);
-        let count = found(&mut affinity, [(5, 9_000)]);
+        assert_eq!(
+            count_mismatches(
+                &mut affinity,
+                (0..64).map(|n| (n, 0)).chain(records_on(70, 0..10_000))
+            ),
+            0
+        );
+        let count = count_mismatches(&mut affinity, [(5, 9_000)]);
         assert!((1..=64).contains(&count), "{count}");
     }
 
@@ -303,7 +317,7 @@ mod tests {
             assert_eq!(observe(2, Clicks, 4, minute), None);
         }
         for (topic, expected) in [(Effects, [0, 0, 1]), (Activations, [0, 1, 0])] {
-            let mismatch = observe(1, topic, 4, 20).expect("both partitions are used");
+            let mismatch = observe(1, topic, 4, 20).expect("both partitions are in use");
             assert_eq!((mismatch.partition, mismatch.majority), (4, 3));
             assert_eq!(TopicKind::ALL.map(|topic| *mismatch.count.of(topic)), expected);
         }
@@ -330,11 +344,11 @@ mod tests {
     }
 
     #[test]
-    fn added_partitions_start_the_comparison_again() {
+    fn added_partitions_restart_the_comparison() {
         let mut affinity = PartitionAffinity::default();
-        assert_eq!(found(&mut affinity, on(3, 0..50)), 0);
+        assert_eq!(count_mismatches(&mut affinity, records_on(3, 0..50)), 0);
         affinity.clear();
-        assert_eq!(found(&mut affinity, on(5, 0..50)), 0);
+        assert_eq!(count_mismatches(&mut affinity, records_on(5, 0..50)), 0);
     }
 
     #[test]
@@ -348,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_missing_the_apps_or_others() {
+    fn a_key_is_missing_or_the_apps_key_or_another() {
         assert_eq!(Key::of(None, "app-x"), Key::Missing);
         assert_eq!(Key::of(Some(b""), "app-x"), Key::Missing);
         assert_eq!(Key::of(Some(b"app-x"), "app-x"), Key::App);

@@ -1,4 +1,4 @@
-//! Paused partitions: not read for now, while the others are.
+//! Partitions that are not read for now, while the others are, and the limit on bad records.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -73,25 +73,25 @@ impl PausedPartitions {
         self.update_gauges();
     }
 
-    /// Resumes the partitions whose schema is resolved. Returns true if there are any.
+    /// Resumes the partitions whose schema is resolved. Returns true if any was resumed.
     pub fn resume(&mut self, mut is_resolved: impl FnMut(SchemaKey) -> bool) -> bool {
         let before = self.partitions.len();
         self.partitions.retain(|_, reason| match reason {
             PauseReason::Schema(key) => !is_resolved(*key),
             PauseReason::Bad => true,
         });
-        let any = self.partitions.len() < before;
-        if any {
+        let has_resumed = self.partitions.len() < before;
+        if has_resumed {
             self.update_gauges();
         }
-        any
+        has_resumed
     }
 
     fn update_gauges(&self) {
         for topic in TopicKind::ALL {
             let mut counts = [0_u32; 2];
-            for ((of, _), reason) in &self.partitions {
-                if *of == topic {
+            for ((paused_topic, _), reason) in &self.partitions {
+                if *paused_topic == topic {
                     counts[usize::from(*reason == PauseReason::Bad)] += 1;
                 }
             }
@@ -154,7 +154,7 @@ mod tests {
             assert!(allows(10) && allows(20) && allows(30));
         }
         assert!(!allows(40));
-        // From an earlier offset, too.
+        // Reading again from an earlier offset counts each record once, too.
         assert!(allows(5) && allows(10) && allows(20));
         assert!(!allows(30));
     }

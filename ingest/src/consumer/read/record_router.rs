@@ -65,8 +65,8 @@ impl RecordRouter {
         self.affinity.clear();
     }
 
-    /// Adds one record, decoded in place from librdkafka's memory. Returns a reason if its partition must be paused;
-    /// then nothing is added.
+    /// Adds one record, decoded in place from librdkafka's memory. If its partition must be paused, returns the reason
+    /// and adds nothing.
     pub fn route(
         &mut self,
         message: &BorrowedMessage<'_>,

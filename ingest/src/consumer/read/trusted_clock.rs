@@ -1,4 +1,4 @@
-//! This machine's clock, without implausible jumps: state expires by it, irreversibly.
+//! This machine's clock without implausible jumps ahead. State expires by it, and expiry cannot be undone.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ pub struct TrustedClock {
 }
 
 impl TrustedClock {
-    /// Returns the trusted time when the machine's clock shows `wall` at `now`.
+    /// Returns the trusted time at `now`, when the machine's clock shows `wall`.
     pub fn observe(&mut self, wall: EventTime, now: Instant) -> EventTime {
         let (trusted, since) = *self.trusted.get_or_insert((wall, now));
         let elapsed = u64::try_from(now.duration_since(since).as_millis()).unwrap_or(u64::MAX);
@@ -52,7 +52,7 @@ mod tests {
     const HOUR: i64 = 3_600_000;
     const YEAR: i64 = 365 * 24 * HOUR;
 
-    /// Checks the trusted time after each reading. A reading is the elapsed time and the clock's time; all are hours.
+    /// Checks the trusted time after each reading. A reading is the elapsed time and the clock's time, both in hours.
     #[track_caller]
     fn check(readings: &[(u64, i64)], expected: &[i64]) {
         let (mut clock, start) = (TrustedClock::default(), Instant::now());

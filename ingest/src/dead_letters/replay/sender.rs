@@ -25,7 +25,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 const TRIES: usize = 5;
 /// librdkafka's default of `batch.size`.
 const BATCH_BYTES: u64 = 1_000_000;
-const POLL_EVERY: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 pub struct Sender {
     /// Has its own thread for delivery reports, because aborting a transaction waits for them.
@@ -155,7 +155,7 @@ impl Sender {
     /// records until their timeout.
     fn await_delivery(&self) -> KafkaResult<()> {
         while self.producer.in_flight_count() > 0 {
-            thread::sleep(POLL_EVERY);
+            thread::sleep(POLL_INTERVAL);
             if let Some(error) = self.producer.context().failure() {
                 return Err(error);
             }
@@ -170,7 +170,7 @@ impl Sender {
                 Ok(()) => return Ok(()),
                 Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), unsent)) => {
                     record = unsent;
-                    thread::sleep(POLL_EVERY);
+                    thread::sleep(POLL_INTERVAL);
                 }
                 Err((error, _)) => {
                     self.producer.context().set_failure(&error);

@@ -44,7 +44,7 @@ pub struct Callbacks {
     has_logged_failure: AtomicBool,
     commit_failed: AtomicBool,
     rebalances: Mutex<VecDeque<Rebalance>>,
-    has_changed: AtomicBool,
+    has_pending_rebalance: AtomicBool,
     is_closing: AtomicBool,
 }
 
@@ -83,15 +83,15 @@ impl Callbacks {
     }
 
     /// Returns true if a rebalance waits to be taken.
-    pub fn has_changed(&self) -> bool {
-        self.has_changed.load(Ordering::Relaxed)
+    pub fn has_pending_rebalance(&self) -> bool {
+        self.has_pending_rebalance.load(Ordering::Relaxed)
     }
 
     /// Returns the next rebalance, once. The group waits until it is applied, and nothing is read until then.
     pub fn take_rebalance(&self) -> Option<Rebalance> {
         let mut rebalances = self.rebalances.lock();
         let rebalance = rebalances.pop_front();
-        self.has_changed.store(!rebalances.is_empty(), Ordering::Relaxed);
+        self.has_pending_rebalance.store(!rebalances.is_empty(), Ordering::Relaxed);
         rebalance
     }
 
@@ -168,7 +168,7 @@ impl ConsumerContext for Callbacks {
             }
             _ => Rebalance::Revoked { is_lost: true },
         });
-        self.has_changed.store(true, Ordering::Relaxed);
+        self.has_pending_rebalance.store(true, Ordering::Relaxed);
     }
 
     fn commit_callback(&self, result: KafkaResult<()>, _: &TopicPartitionList) {

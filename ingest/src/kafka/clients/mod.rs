@@ -28,7 +28,7 @@ pub const RECORD_BYTES_MAX: &str = "104857600";
 const RECEIVED_BYTES_MAX: &str = "1000000000";
 
 /// Delay between two polls while nothing arrives.
-const POLL_EVERY: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// How long [`serve`] polls.
 const SERVE_TIME: Duration = Duration::from_millis(100);
@@ -75,7 +75,7 @@ pub fn poll(consumer: &Consumer, wait: Duration) -> Option<KafkaResult<BorrowedM
         }
         let remaining =
             wait.checked_sub(started.elapsed()).filter(|remaining| !remaining.is_zero())?;
-        thread::sleep(remaining.min(POLL_EVERY));
+        thread::sleep(remaining.min(POLL_INTERVAL));
     }
 }
 

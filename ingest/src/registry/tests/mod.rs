@@ -56,7 +56,7 @@ impl Fixture {
     fn start(&self, lines: &str) -> Texts {
         let quick = Timing::default() / 20;
         let timing = Timing {
-            schema_retry_delay_min: quick.schema_retry_delay_min,
+            initial_schema_retry_delay: quick.initial_schema_retry_delay,
             schema_retry_delay_max: quick.schema_retry_delay_max,
             registry_probe_interval: quick.registry_probe_interval,
             ..Timing::default()
