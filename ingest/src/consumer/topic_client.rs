@@ -50,7 +50,7 @@ impl TopicClient {
         let mut attempt = 1;
         loop {
             let watermarks = self.find_watermarks(&context.health);
-            match assignment::check(&self.names, &self.partitions, &watermarks, offsets) {
+            match assignment::check_offsets(&self.names, &self.partitions, &watermarks, offsets) {
                 Err(IngestError::OutOfRange { .. }) if attempt < RANGE_ATTEMPTS_MAX => {
                     attempt += 1;
                     context.shutdown.sleep(RANGE_RETRY_DELAY);

@@ -1,5 +1,5 @@
-//! Produces invalid records unchanged to `<topic>.dlq`, with headers that name their origin and error. A position
-//! passes an invalid record only after its dead letter is acknowledged.
+//! Produces invalid records unchanged to `<topic>.dlq`, with headers that name their origin and error. The position
+//! advances past an invalid record only after its dead letter is acknowledged.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -33,7 +33,7 @@ pub const SUFFIX: &str = ".dlq";
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const METADATA_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The headers that a dead letter has in addition to those of its record.
+/// The headers that a dead letter has in addition to those of the original record.
 pub mod header {
     pub const TOPIC: &str = "__connect.errors.topic";
     pub const PARTITION: &str = "__connect.errors.partition";
@@ -178,7 +178,7 @@ impl DeadLetters {
                 retry_at = Instant::now() + delays.next().unwrap_or_default();
             }
             if is_idle {
-                // For the reason given at `clients::poll`.
+                // Sleeps between non-blocking polls; see `clients::poll` for the reason.
                 thread::sleep(POLL_INTERVAL);
             }
         }
@@ -207,8 +207,8 @@ impl DeadLetters {
         });
     }
 
-    /// Refreshes the metadata of the letters' topics: librdkafka may have seen one without a leader and would not look
-    /// again for minutes.
+    /// Refreshes the metadata of the letters' topics: librdkafka may have seen a topic without a leader and would not
+    /// ask again for minutes.
     fn refresh_metadata(&self, letters: &[DeadLetter]) {
         for name in self.topics_of(letters) {
             let outcome = self.producer.client().fetch_metadata(Some(name), METADATA_TIMEOUT);
@@ -259,7 +259,7 @@ impl DeadLetters {
     }
 }
 
-/// Returns a hint at the probable cause of an error that does not name it.
+/// Returns a hint at the probable cause, for errors whose text does not name it.
 fn probable_cause(error: &KafkaError) -> &'static str {
     match error {
         KafkaError::MessageProduction(RDKafkaErrorCode::InvalidTimestamp) => {
@@ -293,7 +293,7 @@ impl ClientContext for Reporter {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        tracing::debug!(%error, reason, "kafka, for dead letters");
+        tracing::debug!(%error, reason, "kafka error of the dead-letter producer");
     }
 }
 

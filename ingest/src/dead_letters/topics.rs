@@ -12,12 +12,13 @@ use crate::kafka::{assignment, topic_admin};
 
 const SIZE_LIMIT: &str = "max.message.bytes";
 
-/// Brokers stamp the records themselves: they reject a producer's timestamp that is an hour ahead of their clock.
+/// Makes brokers set the timestamps of records, because they reject a producer's timestamp that is an hour ahead of
+/// their clock.
 const TIMESTAMP_TYPE: (&str, &str) = ("message.timestamp.type", "LogAppendTime");
 
 const CLEANUP_POLICY: &str = "cleanup.policy";
 
-/// Creates the missing topics. A failure is logged and not returned.
+/// Creates the missing topics. Failures that Kafka reports are only logged.
 pub fn create_missing(
     kafka: &Kafka,
     consumer: &Consumer,
@@ -39,7 +40,7 @@ pub fn create_missing(
     if missing.is_empty() { Ok(()) } else { create(kafka, &missing, timeout, shutdown) }
 }
 
-/// Warns if an existing topic would reject a dead letter, which stops all reading, or would compact it away.
+/// Warns if an existing topic would reject dead letters, and so stop all reading, or would compact them away.
 fn warn_of_settings(kafka: &Kafka, topics: &[&str], timeout: Duration) -> Result<(), IngestError> {
     if topics.is_empty() {
         return Ok(());
@@ -78,7 +79,7 @@ fn create(
     let topic = |name| topic_admin::topic(name).set(SIZE_LIMIT, RECORD_BYTES_MAX).set(key, value);
     let topics: Vec<_> = names.iter().map(|name| topic(name)).collect();
     match topic_admin::create(kafka, &topics, timeout, || shutdown.is_requested())? {
-        Some(Ok(results)) => results.into_iter().for_each(report_creation),
+        Some(Ok(results)) => results.into_iter().for_each(log_creation),
         Some(Err(error)) => {
             tracing::warn!(%error, "the dead-letter topics cannot be created");
         }
@@ -87,7 +88,7 @@ fn create(
     Ok(())
 }
 
-fn report_creation(result: Result<String, (String, RDKafkaErrorCode)>) {
+fn log_creation(result: Result<String, (String, RDKafkaErrorCode)>) {
     match result {
         Ok(topic) => tracing::info!(topic, "dead-letter topic created"),
         Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}

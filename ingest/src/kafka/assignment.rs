@@ -44,7 +44,7 @@ pub fn find_partitions(consumer: &Consumer, names: &TopicNames) -> Result<Partit
     Ok(Partitions::all(&counts))
 }
 
-/// Returns true if the user has no permission.
+/// Returns true if the user lacks permission for the topic.
 pub fn is_denial(error: &KafkaError) -> bool {
     error.rdkafka_error_code() == Some(RDKafkaErrorCode::TopicAuthorizationFailed)
 }
@@ -83,8 +83,8 @@ fn fetch_watermarks(
     if partitions.is_empty() {
         return Ok(PartitionWatermarks::new());
     }
-    let fetch = |of: Offset| -> KafkaResult<HashMap<(String, i32), Offset>> {
-        let request = list(names, partitions, of)?;
+    let fetch = |offset: Offset| -> KafkaResult<HashMap<(String, i32), Offset>> {
+        let request = list_with_offset(names, partitions, offset)?;
         Ok(consumer.offsets_for_times(request, REQUEST_TIMEOUT)?.to_topic_map())
     };
     let (lows, highs) = (fetch(Offset::Beginning)?, fetch(Offset::End)?);
@@ -100,16 +100,16 @@ fn fetch_watermarks(
     Ok(watermarks)
 }
 
-/// Lists every partition that is not paused with its position, or its beginning if it has none.
-pub fn assignment(
+/// Lists every partition that is not paused, each with its position or, without one, its beginning.
+pub fn assignable_partitions(
     names: &TopicNames,
     partitions: &Partitions,
     offsets: &Offsets,
     is_paused: impl Fn(TopicKind, i32) -> bool,
 ) -> KafkaResult<TopicPartitionList> {
     let mut list = TopicPartitionList::new();
-    let read = partitions.iter().filter(|(topic, partition)| !is_paused(*topic, *partition));
-    for (topic, partition) in read {
+    let unpaused = partitions.iter().filter(|(topic, partition)| !is_paused(*topic, *partition));
+    for (topic, partition) in unpaused {
         let next = offsets.next(topic, partition);
         let next = next.map_or(Offset::Beginning, Offset::Offset);
         list.add_partition_offset(names.of(topic), partition, next)?;
@@ -119,7 +119,7 @@ pub fn assignment(
 
 /// Checks that every position is within the watermarks of its partition. Partitions with unknown watermarks pass: the
 /// broker rejects a wrong offset when it is fetched.
-pub fn check(
+pub fn check_offsets(
     names: &TopicNames,
     partitions: &Partitions,
     watermarks: &PartitionWatermarks,
@@ -140,14 +140,14 @@ pub fn check(
     Ok(())
 }
 
-/// Records before the group's offsets that the store does not have: it is older, or a different one.
+/// Records before the group's offsets that the store lacks, because it is older than the offsets or a different store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MissingRecords {
     /// Records that Kafka still has.
     pub available: i64,
     /// Records that Kafka has deleted; an upper bound.
     pub deleted: i64,
-    /// True if records are missing in a partition of which the store has no position.
+    /// True if records are missing in a partition for which the store has no position.
     pub is_without_position: bool,
 }
 
@@ -183,7 +183,7 @@ pub fn find_committed(
     if partitions.is_empty() {
         return Ok(offsets);
     }
-    let request = list(names, partitions, Offset::Invalid)?;
+    let request = list_with_offset(names, partitions, Offset::Invalid)?;
     let committed = consumer.committed_offsets(request, REQUEST_TIMEOUT)?;
     for element in committed.elements() {
         element.error()?;
@@ -196,7 +196,7 @@ pub fn find_committed(
     Ok(offsets)
 }
 
-/// Parses the fingerprints of the verified and the last record, as [`positions`] writes them.
+/// Parses the fingerprints of the verified and the last record, as [`to_partition_list`] writes them.
 fn parse_metadata(metadata: &str) -> [Option<RecordFingerprint>; 2] {
     let (verified, last) = metadata.split_once(' ').unwrap_or((metadata, ""));
     [verified, last].map(parse_fingerprint)
@@ -211,7 +211,7 @@ fn parse_fingerprint(text: &str) -> Option<RecordFingerprint> {
 }
 
 /// Lists offsets to commit, each with the fingerprints of its records as metadata.
-pub fn positions(names: &TopicNames, offsets: &Offsets) -> KafkaResult<TopicPartitionList> {
+pub fn to_partition_list(names: &TopicNames, offsets: &Offsets) -> KafkaResult<TopicPartitionList> {
     let mut list = TopicPartitionList::new();
     for (topic, partition, next) in offsets.iter() {
         let mut element = list.add_partition(names.of(topic), partition);
@@ -229,7 +229,7 @@ pub fn positions(names: &TopicNames, offsets: &Offsets) -> KafkaResult<TopicPart
 }
 
 /// Lists the partitions, each with the same offset.
-fn list(
+fn list_with_offset(
     names: &TopicNames,
     partitions: &Partitions,
     offset: Offset,
@@ -252,7 +252,7 @@ mod tests {
             PartitionWatermarks::from([((TopicKind::Clicks, 0), Watermarks { low: 10, high: 20 })]);
         let mut offsets = Offsets::default();
         offsets.set(TopicKind::Clicks, partition, wanted);
-        check(&TopicNames::of_settings(), &partitions, &watermarks, &offsets)
+        check_offsets(&TopicNames::of_settings(), &partitions, &watermarks, &offsets)
     }
 
     #[track_caller]
@@ -324,7 +324,8 @@ mod tests {
         offsets.set(TopicKind::Clicks, 1, 7);
         let is_paused = |topic, partition| (topic, partition) == (TopicKind::Effects, 0);
         let names = TopicNames::of_settings();
-        let list = assignment(&names, &partitions, &offsets, is_paused).expect("valid offsets");
+        let list =
+            assignable_partitions(&names, &partitions, &offsets, is_paused).expect("valid offsets");
         let offset = |topic: &str, partition| {
             list.find_partition(topic, partition).map(|found| found.offset())
         };

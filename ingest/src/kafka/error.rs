@@ -119,7 +119,7 @@ pub enum IngestError {
 pub const REFUSAL_HELP: &str = "check security.protocol, sasl.… and ssl.… in [kafka.librdkafka], and that the user \
                                 may connect";
 
-/// What to check if no broker answers. One that expects another security protocol closes the connection without an
+/// What to check if no broker answers. A broker that expects another security protocol closes the connection without an
 /// error, or waits for more bytes.
 pub const UNREACHABLE_HELP: &str =
     "if a broker runs there, check security.protocol in [kafka.librdkafka]";
@@ -172,7 +172,7 @@ pub(crate) fn is_missing(code: RDKafkaErrorCode) -> bool {
 }
 
 impl IngestError {
-    /// Converts an error of creating a client. Values of settings are left out, because they can be passwords.
+    /// Converts an error from creating a client. Leaves out the values of settings, because they can be passwords.
     pub(crate) fn of_client(error: KafkaError) -> Self {
         match error {
             KafkaError::ClientConfig(_, reason, key, _) => Self::Setting { key, reason },

@@ -42,7 +42,7 @@ pub fn write(kafka: &Kafka, positions: &[Position]) -> Result<(), IngestError> {
         return Ok(());
     }
     let offsets = Offsets::new(&names, positions);
-    let list = assignment::positions(&names, &offsets);
+    let list = assignment::to_partition_list(&names, &offsets);
     let outcome = list.and_then(|list| consumer.commit(&list, CommitMode::Sync));
     outcome.map_err(|error: KafkaError| failure(kafka, error.to_string()))
 }

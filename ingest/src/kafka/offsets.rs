@@ -47,14 +47,14 @@ impl Offsets {
         self.0.of(topic).get(&partition).and_then(|offset| offset.last)
     }
 
-    /// Returns the record of each partition that must be checked next.
+    /// Returns, for each partition that has one, the record that must be checked next.
     pub fn candidates(&self) -> impl Iterator<Item = (TopicKind, i32, RecordFingerprint)> {
         self.all()
             .filter_map(|(topic, partition, offset)| Some((topic, partition, offset.candidate?)))
     }
 
-    /// Advances the next offset past a record. If no check is pending, schedules one of the previous record: this one
-    /// belongs to the same topic only if that one still exists.
+    /// Advances the next offset past a record. If no check is pending, schedules one of the previous record: `record`
+    /// belongs to the same topic only if the previous one still exists.
     pub fn advance(&mut self, topic: TopicKind, partition: i32, record: RecordFingerprint) {
         let next = record.offset + 1;
         let new = PartitionOffset { next, mark: None, candidate: None, last: None };
@@ -89,7 +89,7 @@ impl Offsets {
         }
     }
 
-    /// Applies the check of a candidate: it is present and becomes the mark, or it is gone, as records expire. The
+    /// Applies the check of a candidate: if it is still present, it becomes the mark; otherwise it has expired. The
     /// last record read becomes the next candidate.
     pub fn apply_check(
         &mut self,
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_record_is_checked_after_the_first_one_since_a_check() {
+    fn the_first_record_after_a_check_is_checked_before_the_last_one() {
         let (topic, mut offsets) = (TopicKind::Clicks, Offsets::default());
         [3, 4, 5].into_iter().for_each(|offset| offsets.advance(topic, 0, record(offset)));
         assert_eq!((candidates(&offsets), offsets.next(topic, 0)), (vec![3], Some(6)));

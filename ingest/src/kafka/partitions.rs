@@ -10,7 +10,7 @@ use super::topics::{PerTopic, TopicKind, TopicNames};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Partitions(BTreeSet<(TopicKind, i32)>);
 
-/// The range of offsets that the broker has of a partition.
+/// The range of offsets of a partition that the broker has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Watermarks {
     /// Offset of the oldest record.
@@ -25,16 +25,17 @@ pub type PartitionWatermarks = BTreeMap<(TopicKind, i32), Watermarks>;
 impl Partitions {
     /// Returns all partitions of topics with these partition counts.
     pub fn all(counts: &PerTopic<usize>) -> Self {
-        let of = |topic| (0..).take(*counts.of(topic)).map(move |partition| (topic, partition));
-        Self(TopicKind::ALL.into_iter().flat_map(of).collect())
+        let of_topic =
+            |topic| (0..).take(*counts.of(topic)).map(move |partition| (topic, partition));
+        Self(TopicKind::ALL.into_iter().flat_map(of_topic).collect())
     }
 
     /// Returns the partitions of an assignment. Other topics are left out.
     pub fn of_list(names: &TopicNames, list: &TopicPartitionList) -> Self {
         let elements = list.elements();
-        let of = |(topic, partition): (&str, i32)| Some((names.kind(topic)?, partition));
+        let known = |(topic, partition): (&str, i32)| Some((names.kind(topic)?, partition));
         let elements = elements.iter().map(|element| (element.topic(), element.partition()));
-        Self(elements.filter_map(of).collect())
+        Self(elements.filter_map(known).collect())
     }
 
     pub fn len(&self) -> usize {
@@ -54,6 +55,6 @@ impl Partitions {
     }
 
     pub fn count(&self, topic: TopicKind) -> usize {
-        self.iter().filter(|(of, _)| *of == topic).count()
+        self.iter().filter(|(found, _)| *found == topic).count()
     }
 }

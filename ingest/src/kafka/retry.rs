@@ -9,12 +9,12 @@ use crate::timing::Timing;
 
 const WARN_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Returns the delays before retries, without end.
+/// Returns an endless iterator over the delays before retries.
 pub fn delays(timing: Timing) -> impl Iterator<Item = Duration> {
     backoff(timing).build()
 }
 
-/// Returns a back-off whose delays double up to a bound, without end.
+/// Returns an endless back-off whose delays double up to a bound.
 pub fn backoff(timing: Timing) -> ExponentialBuilder {
     ExponentialBuilder::new()
         .with_min_delay(timing.initial_retry_delay)
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_warning_passes() {
+    fn a_second_warning_within_a_minute_is_dropped() {
         let throttle = Throttle::default();
         let mut count = 0;
         throttle.warn(|| count += 1);

@@ -1,4 +1,4 @@
-//! Creates adtrail's own topics where they are missing, and describes the configuration of topics.
+//! Creates adtrail's own topics, and reads the configuration of topics.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::error::IngestError;
 /// Interval between two calls of `is_stopped` while a response is awaited.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Describes a new topic with one partition and the broker's default replication factor.
+/// Returns a new topic with one partition and the broker's default replication factor.
 pub fn topic(name: &str) -> NewTopic<'_> {
     NewTopic::new(name, 1, TopicReplication::Fixed(-1))
 }
@@ -41,7 +41,7 @@ pub fn settings<const N: usize>(
     Ok(topics.iter().map(values).collect())
 }
 
-/// Creates topics and returns the result for each; `None` if stopped first.
+/// Creates topics and returns the result for each; `None` if `is_stopped` returned true first.
 pub fn create(
     kafka: &Kafka,
     topics: &[NewTopic<'_>],

@@ -19,9 +19,10 @@ use super::retry::delays;
 use crate::timing::Timing;
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-const IDLE: Duration = Duration::from_millis(100);
+const IDLE_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Where reading of each partition starts. It ends at the end offset of that moment, except with `End`.
+/// Where a scan starts in each partition. It ends at the end offset that the partition has at the start, except with
+/// `End`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScanStart {
     Beginning,
@@ -91,7 +92,7 @@ impl TopicScan {
     ) -> Result<(), E> {
         let mut failing_since = None;
         while !self.ranges.is_empty() {
-            let flow = match clients::poll(&self.consumer, IDLE) {
+            let flow = match clients::poll(&self.consumer, IDLE_TIMEOUT) {
                 None => handle(ScanEvent::Idle, self.progress)?,
                 Some(Ok(message)) => {
                     failing_since = None;
@@ -221,8 +222,8 @@ fn find_ranges(
     Ok(Some(ends.into_iter().map(range).filter(is_open).collect()))
 }
 
-/// Returns an error if librdkafka does not retry it, or has failed for too long. `failing` is the time since it last
-/// succeeded.
+/// Returns the error if librdkafka does not retry it, or if `failing`, the time since the first of the current errors,
+/// has reached `timeout`.
 fn check_error(error: KafkaError, failing: Duration, timeout: Duration) -> Result<(), IngestError> {
     let KafkaError::MessageConsumption(code) = &error else {
         return Err(IngestError::Fatal(error));

@@ -14,7 +14,7 @@ use crate::kafka::offsets::Offsets;
 use crate::kafka::partitions::{PartitionWatermarks, Watermarks};
 use crate::kafka::topics::{PerTopic, TopicKind};
 
-/// A reading thread without a report for this long hangs.
+/// A reading thread that has not reported for this long hangs.
 const SILENT_AFTER: Duration = Duration::from_secs(60);
 
 /// State that the reading thread writes, and that probes and metrics read.
@@ -27,7 +27,7 @@ pub struct Health {
     refusal: Mutex<Option<String>>,
     /// Topics that may not be read, by name.
     denied: Mutex<BTreeMap<TopicKind, String>>,
-    /// 0 if there was none yet.
+    /// When the last record was read, in milliseconds since 1970; 0 if none was read yet.
     last_message_ms: AtomicU64,
     /// When the reading thread last reported its progress.
     reported_at: Mutex<Option<Instant>>,
@@ -42,7 +42,7 @@ impl Health {
         self.connected.load(Ordering::Relaxed)
     }
 
-    /// Returns the reason if a broker refused the connection and none is established.
+    /// Returns the reason if a broker refused the connection and no other connection is established.
     pub fn refusal(&self) -> Option<String> {
         let refusal = self.refusal.lock();
         refusal.clone().filter(|_| !self.is_connected())
@@ -113,7 +113,7 @@ impl Health {
         (least_ms > 0).then(|| EventTime::default().plus(least_ms))
     }
 
-    /// Returns the same time for each partition of this process for which it is known.
+    /// Returns [`Health::complete_until`] of each single partition of this process for which it is known.
     pub fn complete(&self) -> Vec<(TopicKind, i32, EventTime)> {
         let known = self.partitions.iter().filter(|partition| partition.complete_ms > 0);
         known
@@ -181,7 +181,8 @@ impl Health {
         partition.until_ms = partition.until_ms.max(until.millis());
     }
 
-    /// Records that everything received before `until_ms` is committed once everything before `next_offset` is.
+    /// Records that everything the broker received before `until_ms` is committed once all offsets before `next_offset`
+    /// are.
     pub(crate) fn track_commit(
         &self,
         topic: TopicKind,
@@ -197,8 +198,8 @@ impl Health {
         self.partitions.entry((topic, partition)).or_default().watermarks = Some(watermarks);
     }
 
-    /// Fetches the watermarks and records them. Returns none if the brokers do not answer; fetching records then fails
-    /// as well.
+    /// Fetches and stores the watermarks; returns none if the brokers do not answer, because fetching records then
+    /// fails as well.
     pub(crate) fn update_watermarks(
         &self,
         find: impl FnOnce() -> KafkaResult<PartitionWatermarks>,
@@ -224,7 +225,7 @@ impl Health {
         for (topic, partition, next_offset) in offsets.iter() {
             let mut partition = self.partitions.entry((topic, partition)).or_default();
             partition.committed = Some(next_offset);
-            partition.complete();
+            partition.update_complete();
         }
     }
 
@@ -252,7 +253,7 @@ mod tests {
         health.set_watermarks(TopicKind::Clicks, 1, Watermarks { low: 0, high: 0 });
         health.set_watermarks(TopicKind::Effects, 0, Watermarks { low: 0, high: 9 });
         assert_eq!(lag_ms(10_000), 0, "nothing is known");
-        assert_eq!(lag_ms(11_000), 1_000, "and nothing was read since");
+        assert_eq!(lag_ms(11_000), 1_000, "nothing was read since");
         health.set_read_until(TopicKind::Clicks, 0, at(10_500));
         health.set_read_until(TopicKind::Clicks, 1, at(7_000));
         assert_eq!(lag_ms(12_000), 1_500);
@@ -285,8 +286,8 @@ mod tests {
         commit(5);
         assert_eq!(complete_ms(), Some(1_000));
         track_commit(TopicKind::Clicks, 5, 3_000);
-        assert_eq!(complete_ms(), Some(2_000), "the least of both");
-        // Far behind, the earliest request is reached first, however many follow.
+        assert_eq!(complete_ms(), Some(2_000), "the earlier time of the two topics");
+        // When reading is far behind, the earliest tracked offset is reached first, however many follow.
         for request in 0..100 {
             track_commit(TopicKind::Clicks, 100 + request, 4_000 + request.unsigned_abs());
             track_commit(TopicKind::Effects, 0, 9_000);

@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 
 use crate::kafka::partitions::Watermarks;
 
-/// Maximum offsets of a partition that wait to be committed. Of more, the newest is replaced.
+/// Maximum number of offsets of a partition that wait to be committed. Beyond it, the newest one is replaced.
 const WAITING_MAX: usize = 8;
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Partition {
     pub watermarks: Option<Watermarks>,
     pub committed: Option<i64>,
-    /// Broker time up to which it is read, or the last time when everything was committed; 0 while unknown.
+    /// Broker time up to which the partition is read, or when everything was last committed; 0 while unknown.
     pub until_ms: u64,
     /// Time before which everything that the broker received is committed; 0 while unknown.
     pub complete_ms: u64,
@@ -27,10 +27,10 @@ impl Partition {
         // Offsets arrive in ascending order, except that end offsets are added before they are read.
         let index = self.waiting.partition_point(|(before, _)| *before <= next_offset);
         self.waiting.insert(index, (next_offset, until_ms));
-        self.complete();
+        self.update_complete();
     }
 
-    pub fn complete(&mut self) {
+    pub fn update_complete(&mut self) {
         let low = self.watermarks.map_or(0, |watermarks| watermarks.low);
         let next = self.committed.unwrap_or(low).max(low);
         let reached = self.waiting.partition_point(|(offset, _)| *offset <= next);

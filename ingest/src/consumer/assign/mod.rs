@@ -43,7 +43,7 @@ pub fn assign_partitions(
     add_beginnings(client, read, health);
     read.router.low_watermark.forget_ends();
     let is_paused = |topic, partition| read.paused.contains(topic, partition);
-    assignment::assignment(&client.names, &client.partitions, &read.offsets, is_paused)
+    assignment::assignable_partitions(&client.names, &client.partitions, &read.offsets, is_paused)
         .and_then(|list| client.consumer.assign(&list))
         .map_err(IngestError::Client)
 }

@@ -15,12 +15,12 @@ pub struct Reports {
 }
 
 impl Reports {
-    /// Returns the error of the first failed record; later ones fail because of it.
+    /// Returns the error of the first failed record; further records only fail as a consequence.
     pub fn failure(&self) -> Option<KafkaError> {
         self.failure.lock().clone()
     }
 
-    /// Returns the failure, like [`Reports::failure`], and resets it.
+    /// Returns the failure, like [`Reports::failure`], and clears it.
     pub fn take_failure(&self) -> Option<KafkaError> {
         self.failure.lock().take()
     }
@@ -42,7 +42,7 @@ impl ClientContext for Reports {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        tracing::debug!(%error, reason, "kafka, for transactions");
+        tracing::debug!(%error, reason, "kafka error of the transactional producer");
     }
 }
 

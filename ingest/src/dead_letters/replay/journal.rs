@@ -1,5 +1,5 @@
-//! The journal of sent letters: a compacted topic beside that of the dead letters. It has one record for each letter,
-//! written in the transaction that sends it.
+//! The journal of replays: a compacted topic with one record for each sent letter, written in the transaction that
+//! sends the letter. Each dead-letter topic has its own journal.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -45,7 +45,7 @@ pub fn create(kafka: &Kafka, topic: &str, timeout: Duration) -> Result<(), Inges
     }
 }
 
-/// Checks that an existing topic is compacted and not deleted from.
+/// Checks that an existing journal is only compacted: another cleanup policy would delete records.
 fn check(kafka: &Kafka, topic: String, timeout: Duration) -> Result<(), IngestError> {
     let found = topic_admin::settings(kafka, &[&topic], ["cleanup.policy"], timeout)?;
     let policy = found.into_iter().flatten().next().flatten();

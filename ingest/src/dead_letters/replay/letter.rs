@@ -1,4 +1,4 @@
-//! A dead letter in its topic: the original record, and whether it can be sent to its source topic.
+//! Parses a dead letter: the original record, and whether that can be sent to its source topic.
 
 use rdkafka::message::{BorrowedMessage, Header, Message, OwnedHeaders};
 use xxhash_rust::xxh3::Xxh3Default;
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_of_each_name_was_added() {
+    fn the_last_header_of_each_name_is_the_added_one() {
         let header = |key, value: &'static [u8]| Header { key, value: Some(value) };
         let mut all = vec![header(header::CODE, b"own"), header("trace", b"1")];
         all.extend(header::ALL.map(|name| header(name, b"ours")));

@@ -1,8 +1,8 @@
 //! Replays dead letters: sends each once to its source topic.
 //!
 //! A letter and its journal record are written in one transaction, and each replay first reads the journal. So no
-//! letter is sent twice, even if a replay is repeated, killed, or run twice at the same time; and of several letters of
-//! one record only one is sent.
+//! letter is sent twice, even if a replay is repeated, killed, or run twice at the same time; and if a record has
+//! several letters, only one of them is sent.
 
 mod delivery_reports;
 mod journal;
@@ -24,11 +24,11 @@ pub use letter::SkipReason;
 use letter::{Letter, Source};
 use sender::Sender;
 
-/// Maximum letters of one transaction.
+/// Maximum number of letters in one transaction.
 const LETTERS_MAX: usize = 1000;
 /// Size at which a transaction ends; the last letter may exceed it.
 const BYTES_MAX: usize = 16 << 20;
-/// Maximum skipped letters that are logged one by one.
+/// Maximum number of skipped letters that are logged individually.
 const SKIPS_LOGGED_MAX: u64 = 5;
 
 /// The options of a replay.
@@ -39,7 +39,7 @@ pub struct Replay<'a> {
     pub topic: &'a str,
     /// Error codes of the letters to send; empty for all.
     pub codes: &'a [ErrorCode],
-    /// Only count the letters.
+    /// Counts the letters without sending them.
     pub dry_run: bool,
     pub timing: Timing,
 }
@@ -67,12 +67,12 @@ pub struct Counts {
 }
 
 impl Replay<'_> {
-    /// Reads the topic up to its present end and sends its letters. `report` is correct even after an error;
+    /// Reads the topic up to its current end and sends its letters. `report` is correct even after an error;
     /// `on_progress` is called after each record.
     ///
     /// # Errors
-    /// If Kafka rejects letters: none of the failed transaction are sent. Also if some letters are too large, after all
-    /// others are sent.
+    /// If Kafka rejects a transaction; none of its letters are sent. Also if letters are too large for their topic,
+    /// after all others are sent.
     pub fn run(
         self,
         report: &mut Report,
@@ -82,7 +82,7 @@ impl Replay<'_> {
         // Finds the topic before the journal is created, so that a wrong name leaves nothing behind.
         let (timing, kafka, topic) = (self.timing, self.kafka, self.topic);
         let letters = TopicScan::start(kafka, topic, ScanStart::Beginning, timing)?;
-        // The journal is read after other replays are fenced, so that it cannot grow any more.
+        // Read only after other replays are fenced, so that no other replay can still extend the journal.
         let sender = if self.dry_run {
             None
         } else {
@@ -162,12 +162,12 @@ impl Run<'_> {
     fn send(&mut self) -> Result<(), IngestError> {
         let letters = std::mem::take(&mut self.pending);
         self.pending_bytes = 0;
-        let too_long = match &self.sender {
+        let oversized = match &self.sender {
             Some(sender) => sender.send(&letters)?,
             None => Vec::new(),
         };
         for (index, letter) in letters.into_iter().enumerate() {
-            if too_long.contains(&index) {
+            if oversized.contains(&index) {
                 self.skip(letter.partition, letter.offset, SkipReason::TooLong);
             } else {
                 let kind = (letter.code, letter.source.topic);

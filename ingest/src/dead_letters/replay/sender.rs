@@ -1,4 +1,4 @@
-//! Sends letters in transactions, each together with its journal record.
+//! Sends letters in transactions, each letter together with its record in the journal, which prevents sending it again.
 
 use std::thread;
 use std::time::Duration;
@@ -20,11 +20,11 @@ use crate::kafka::{clients, topic_admin};
 use crate::timing::Timing;
 
 /// Timeout of a request to the transaction coordinator.
-const TIMEOUT: Duration = Duration::from_secs(60);
-/// Attempts of a transaction, and of each request to the coordinator.
-const TRIES: usize = 5;
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum number of attempts of a transaction, and of each request to the coordinator.
+const ATTEMPTS_MAX: usize = 5;
 /// librdkafka's default of `batch.size`.
-const BATCH_BYTES: u64 = 1_000_000;
+const DEFAULT_BATCH_BYTES: u64 = 1_000_000;
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 pub struct Sender {
@@ -38,7 +38,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Creates the producer. Fences earlier senders of this topic's letters, and aborts their open transactions.
+    /// Creates the producer. Fences earlier senders of this dead-letter topic, and aborts their open transactions.
     pub fn start(
         kafka: &Kafka,
         topic: &str,
@@ -52,9 +52,10 @@ impl Sender {
         }
         let producer: ThreadedProducer<Reports> =
             client.create_with_context(Reports::default()).map_err(IngestError::of_client)?;
-        retry(timing, || producer.init_transactions(TIMEOUT)).map_err(transaction_error)?;
+        retry(timing, || producer.init_transactions(REQUEST_TIMEOUT)).map_err(transaction_error)?;
         let partitions = PerTopic::from_fn(|kind| {
-            let metadata = producer.client().fetch_metadata(Some(names.of(kind)), TIMEOUT).ok();
+            let metadata =
+                producer.client().fetch_metadata(Some(names.of(kind)), REQUEST_TIMEOUT).ok();
             let topic = metadata.as_ref().and_then(|metadata| metadata.topics().first());
             topic.map_or(0, |topic| i32::try_from(topic.partitions().len()).unwrap_or(i32::MAX))
         });
@@ -62,20 +63,22 @@ impl Sender {
         Ok(Self { producer, journal, names, timing, partitions })
     }
 
-    /// Sends all letters except those that are too large for their topic, and returns the indexes of these.
+    /// Sends all letters except those that are too large for their topic. Returns the indexes of the latter.
     ///
-    /// Kafka limits the size of a batch and rejects a whole one, so the letters of a failed transaction are sent again
-    /// in halves, until the large letter is alone.
+    /// Kafka rejects an oversized batch as a whole. So the letters of a failed transaction are sent again in halves,
+    /// until an oversized letter is alone.
     pub fn send(&self, letters: &[Letter]) -> Result<Vec<usize>, IngestError> {
-        let mut too_long = Vec::new();
+        let mut oversized = Vec::new();
         // Slices of letters, each with the index of its first one.
         let mut pending = vec![(0, letters)];
-        let too_large = Some(RDKafkaErrorCode::MessageSizeTooLarge);
+        let size_error = Some(RDKafkaErrorCode::MessageSizeTooLarge);
         while let Some((start, part)) = pending.pop() {
             match self.send_transaction(part) {
-                Err(IngestError::Transaction(error)) if error.rdkafka_error_code() == too_large => {
+                Err(IngestError::Transaction(error))
+                    if error.rdkafka_error_code() == size_error =>
+                {
                     if part.len() <= 1 {
-                        too_long.push(start);
+                        oversized.push(start);
                     } else {
                         let (first, second) = part.split_at(part.len() / 2);
                         pending.extend([(start + first.len(), second), (start, first)]);
@@ -84,37 +87,39 @@ impl Sender {
                 outcome => outcome?,
             }
         }
-        Ok(too_long)
+        Ok(oversized)
     }
 
     /// Sends all letters in one transaction, or none.
     fn send_transaction(&self, letters: &[Letter]) -> Result<(), IngestError> {
-        for (try_number, delay) in (1..).zip(delays(self.timing)) {
+        for (attempt, delay) in (1..).zip(delays(self.timing)) {
+            // Clears the failure of the previous attempt.
             self.producer.context().take_failure();
             let Err(error) = self.transact(letters) else { break };
-            if is_taken_over(&error) || self.has_been_taken_over() {
+            if is_fencing_error(&error) || self.is_fenced() {
                 return Err(IngestError::TakenOver);
             }
             if is_fatal(&error) {
                 return Err(IngestError::Transaction(error));
             }
-            tracing::debug!(%error, try_number, "a transaction failed and is aborted");
-            // Without this, the abort would wait for unsent records until their timeout.
+            tracing::debug!(%error, attempt, "a transaction failed; aborting it");
+            // Without this, the abort would wait for unsent records until they time out.
             self.producer.purge(PurgeConfig::default().queue().inflight());
-            retry(self.timing, || self.producer.abort_transaction(TIMEOUT))
+            retry(self.timing, || self.producer.abort_transaction(REQUEST_TIMEOUT))
                 .map_err(transaction_error)?;
             match self.producer.context().take_failure() {
                 Some(error) if is_permanent(&error) => return Err(transaction_error(error)),
-                _ if try_number >= TRIES => return Err(transaction_error(error)),
+                _ if attempt >= ATTEMPTS_MAX => return Err(transaction_error(error)),
                 _ => thread::sleep(delay),
             }
         }
         Ok(())
     }
 
-    /// Returns true if the producer was fenced. Errors after the first one may only say that the client has failed.
-    fn has_been_taken_over(&self) -> bool {
-        self.producer.client().fatal_error().is_some_and(|(code, _)| is_fence(code))
+    /// Returns true if the producer was fenced. Only the first error states this; later errors may only say that the
+    /// client has failed.
+    fn is_fenced(&self) -> bool {
+        self.producer.client().fatal_error().is_some_and(|(code, _)| is_fencing_code(code))
     }
 
     fn transact(&self, letters: &[Letter]) -> KafkaResult<()> {
@@ -129,7 +134,7 @@ impl Sender {
                 headers: Some(letter.headers.clone()),
                 delivery_opaque: (),
             })?;
-            let (key, value) = (letter.source.key(&self.names), entry(letter));
+            let (key, value) = (letter.source.key(&self.names), journal_value(letter));
             self.produce(BaseRecord {
                 topic: &self.journal,
                 partition: None,
@@ -141,18 +146,18 @@ impl Sender {
             })?;
         }
         self.await_delivery()?;
-        retry(self.timing, || self.producer.commit_transaction(TIMEOUT))
+        retry(self.timing, || self.producer.commit_transaction(REQUEST_TIMEOUT))
     }
 
-    /// Returns the original partition, if it exists, because the other records of the app are there. The partitioner of
-    /// the original producer is unknown.
+    /// Returns the original partition if it still exists, to keep the app's records together. It cannot be recomputed,
+    /// because the original producer's partitioner is unknown.
     fn partition(&self, source: &Source) -> Option<i32> {
-        let partitions = 0..*self.partitions.of(source.topic);
-        partitions.contains(&source.partition).then_some(source.partition)
+        let existing = 0..*self.partitions.of(source.topic);
+        existing.contains(&source.partition).then_some(source.partition)
     }
 
     /// Waits until all records are delivered or one has failed. After a failure, a commit would wait for the unsent
-    /// records until their timeout.
+    /// records until they time out.
     fn await_delivery(&self) -> KafkaResult<()> {
         while self.producer.in_flight_count() > 0 {
             thread::sleep(POLL_INTERVAL);
@@ -181,8 +186,9 @@ impl Sender {
     }
 }
 
-/// Returns the least `max.message.bytes` of all topics that are written to, if it is less than [`BATCH_BYTES`]. `None`
-/// also if Kafka does not return it; batches that are too large are then sent again in halves.
+/// Returns the smallest `max.message.bytes` of all topics that are written to, if it is less than
+/// [`DEFAULT_BATCH_BYTES`]. Also returns `None` if Kafka does not return the setting; oversized batches are then sent
+/// again in halves.
 fn batch_bytes(
     kafka: &Kafka,
     topic: &str,
@@ -193,25 +199,25 @@ fn batch_bytes(
     let mut topics: Vec<&str> = TopicKind::ALL.map(|kind| &**names.of(kind)).into();
     topics.push(&journal);
     let limits = topic_admin::settings(kafka, &topics, ["max.message.bytes"], timeout)?;
-    let least =
+    let smallest =
         limits.iter().flatten().flatten().filter_map(|limit| limit.parse::<u64>().ok()).min();
-    Ok(least.filter(|least| (1..BATCH_BYTES).contains(least)))
+    Ok(smallest.filter(|smallest| (1..DEFAULT_BATCH_BYTES).contains(smallest)))
 }
 
-/// Returns the value of a journal record. It is informative only, since replays read only the key.
-fn entry(letter: &Letter) -> String {
+/// Returns the value of a journal record. It is informational, because replays read only the key.
+fn journal_value(letter: &Letter) -> String {
     let Letter { code, partition, offset, .. } = letter;
     format!(r#"{{"code":"{code}","letter":{{"partition":{partition},"offset":{offset}}}}}"#)
 }
 
-/// Retries retriable errors, such as a timeout of a commit.
+/// Retries retriable errors, such as a commit timeout.
 fn retry(timing: Timing, request: impl FnMut() -> KafkaResult<()>) -> KafkaResult<()> {
     let is_retriable = |error: &KafkaError| {
         matches!(error, KafkaError::Transaction(error)
             if error.is_retriable() && !error.txn_requires_abort() && !error.is_fatal())
     };
     request
-        .retry(backoff(timing).with_max_times(TRIES - 1))
+        .retry(backoff(timing).with_max_times(ATTEMPTS_MAX - 1))
         .sleep(thread::sleep)
         .when(is_retriable)
         .notify(
@@ -221,14 +227,14 @@ fn retry(timing: Timing, request: impl FnMut() -> KafkaResult<()>) -> KafkaResul
 }
 
 fn transaction_error(error: KafkaError) -> IngestError {
-    if is_taken_over(&error) { IngestError::TakenOver } else { IngestError::Transaction(error) }
+    if is_fencing_error(&error) { IngestError::TakenOver } else { IngestError::Transaction(error) }
 }
 
-fn is_taken_over(error: &KafkaError) -> bool {
-    error.rdkafka_error_code().is_some_and(is_fence)
+fn is_fencing_error(error: &KafkaError) -> bool {
+    error.rdkafka_error_code().is_some_and(is_fencing_code)
 }
 
-fn is_fence(code: RDKafkaErrorCode) -> bool {
+fn is_fencing_code(code: RDKafkaErrorCode) -> bool {
     matches!(
         code,
         RDKafkaErrorCode::Fenced

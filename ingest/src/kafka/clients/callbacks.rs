@@ -40,7 +40,7 @@ pub struct Callbacks {
     errors: Throttle,
     refusals: Throttle,
     refusal: Mutex<Option<String>>,
-    commits: AtomicU64,
+    commit_responses: AtomicU64,
     has_logged_failure: AtomicBool,
     commit_failed: AtomicBool,
     rebalances: Mutex<VecDeque<Rebalance>>,
@@ -62,7 +62,7 @@ impl Callbacks {
         Self { names, ..Self::default() }
     }
 
-    /// Returns the newest statistics, once.
+    /// Returns the newest statistics, if not taken yet.
     pub fn take_statistics(&self) -> Option<Statistics> {
         self.statistics.lock().take()
     }
@@ -72,9 +72,9 @@ impl Callbacks {
         self.refusal.lock().clone()
     }
 
-    /// Returns the number of offset commits that the broker answered.
-    pub fn commits(&self) -> u64 {
-        self.commits.load(Ordering::Relaxed)
+    /// Returns the number of responses to offset commits so far.
+    pub fn commit_responses(&self) -> u64 {
+        self.commit_responses.load(Ordering::Relaxed)
     }
 
     /// Returns true if an offset commit has failed since the last call.
@@ -82,12 +82,12 @@ impl Callbacks {
         self.commit_failed.swap(false, Ordering::Relaxed)
     }
 
-    /// Returns true if a rebalance waits to be taken.
+    /// Returns true if `take_rebalance` would return a rebalance.
     pub fn has_pending_rebalance(&self) -> bool {
         self.has_pending_rebalance.load(Ordering::Relaxed)
     }
 
-    /// Returns the next rebalance, once. The group waits until it is applied, and nothing is read until then.
+    /// Returns the next rebalance, if any. The group waits until it is applied, and nothing is read until then.
     pub fn take_rebalance(&self) -> Option<Rebalance> {
         let mut rebalances = self.rebalances.lock();
         let rebalance = rebalances.pop_front();
@@ -102,7 +102,7 @@ impl Callbacks {
 
     /// Records a failed offset commit, which will be retried. Only the first failure is a warning, because there may
     /// be one a second.
-    pub fn commit_failed(&self, error: &KafkaError) {
+    pub fn record_commit_failure(&self, error: &KafkaError) {
         self.commit_failed.store(true, Ordering::Relaxed);
         if self.has_logged_failure.swap(true, Ordering::Relaxed) {
             tracing::debug!(%error, "offsets cannot be committed to kafka");
@@ -131,7 +131,7 @@ impl ClientContext for Callbacks {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        // Not an error: a client that reads to the end of a partition enables it.
+        // The end of a partition is not an error; clients that read to the end enable this event.
         if error.rdkafka_error_code() == Some(RDKafkaErrorCode::PartitionEOF) {
             return;
         }
@@ -172,9 +172,9 @@ impl ConsumerContext for Callbacks {
     }
 
     fn commit_callback(&self, result: KafkaResult<()>, _: &TopicPartitionList) {
-        self.commits.fetch_add(1, Ordering::Relaxed);
+        self.commit_responses.fetch_add(1, Ordering::Relaxed);
         if let Err(error) = result {
-            self.commit_failed(&error);
+            self.record_commit_failure(&error);
         }
     }
 }

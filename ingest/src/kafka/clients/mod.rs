@@ -22,9 +22,10 @@ pub use callbacks::{LogOnly, log};
 /// Maximum size of a dead letter. An invalid record that is larger blocks its partition.
 pub const RECORD_BYTES_MAX: &str = "104857600";
 
-/// `receive.message.max.bytes`. Bounds the size of a single record above all fetch limits, which brokers send alone,
-/// and the buffers, each three times the one before, into which librdkafka decompresses a zstd batch; other codecs have
-/// no bound. Brokers exceed the fetch limits by at most one batch, so this uses memory only where a batch needs it.
+/// The value of `receive.message.max.bytes`. It bounds a batch above all fetch limits, which brokers send alone, and
+/// the buffers into which librdkafka decompresses a zstd batch, each three times as large as the previous one. Other
+/// codecs have no bound. Brokers exceed the fetch limits by at most one batch, so a high bound only uses memory for
+/// batches that need it.
 const RECEIVED_BYTES_MAX: &str = "1000000000";
 
 /// Delay between two polls while nothing arrives.
@@ -65,8 +66,8 @@ pub fn member(kafka: &Kafka, timing: Timing) -> Result<Consumer, IngestError> {
     create(kafka, &client)
 }
 
-/// Returns the next record or error, and waits for it by the monotonic clock: librdkafka itself waits by the wall
-/// clock, and so for an hour too long if that is set back by an hour.
+/// Waits up to `wait` for the next record or error, by the monotonic clock. librdkafka itself waits by the wall clock,
+/// and would wait an hour too long if that is set back by an hour.
 pub fn poll(consumer: &Consumer, wait: Duration) -> Option<KafkaResult<BorrowedMessage<'_>>> {
     let started = Instant::now();
     loop {
@@ -88,7 +89,7 @@ pub fn poll_all(
     std::iter::from_fn(move || poll(consumer, time.checked_sub(started.elapsed())?))
 }
 
-/// Wakes librdkafka's main thread, which does heartbeats and statistics: it would sleep on after the wall clock was set
+/// Wakes librdkafka's main thread, which does heartbeats and statistics: it would oversleep when the wall clock is set
 /// back.
 pub fn wake(consumer: &Consumer) {
     // Any request to that thread wakes it.
@@ -96,7 +97,7 @@ pub fn wake(consumer: &Consumer) {
 }
 
 /// Closes the client. Closing waits for responses to offset commits, a minute if no broker answers. A lost commit is
-/// harmless, so after `timeout` the client is left to the end of the process.
+/// harmless, so after `timeout` the client is abandoned; the exit of the process closes it.
 pub fn close(consumer: Consumer, timeout: Duration) {
     consumer.context().close();
     // Closing would wait for revoked partitions that are not unassigned yet.
@@ -121,7 +122,7 @@ fn consumer_config(kafka: &Kafka, timing: Timing) -> ClientConfig {
     let fetch_wait_ms = timing.fetch_wait_max.as_millis().max(1).to_string();
     let settings = [
         ("group.id", kafka.group.as_str()),
-        // Offsets are committed only after the store's commit.
+        // Offsets are committed only after the store has committed the records.
         ("enable.auto.commit", "false"),
         ("enable.auto.offset.store", "false"),
         // A position out of range is an error and must not be replaced by another offset.
@@ -156,17 +157,17 @@ fn create_reader(kafka: &Kafka, isolation: &str) -> Result<Consumer, IngestError
         ("group.id", kafka.group.as_str()),
         ("receive.message.max.bytes", RECEIVED_BYTES_MAX),
         ("fetch.queue.backoff.ms", "10"),
-        // The next assignment waits for the running fetch, which takes this long at the end of a log.
+        // The next assignment waits for the fetch in progress, which takes this long at the end of a log.
         ("fetch.wait.max.ms", "20"),
         ("queued.max.messages.kbytes", "16384"),
     ];
-    // Set after the user's settings, because finding the end of a topic depends on them.
+    // These override the user's settings, because finding the end of a topic depends on them.
     let forced = [
         ("enable.auto.commit", "false"),
         ("enable.partition.eof", "true"),
         ("isolation.level", isolation),
         // If records expire during a scan or a check, reading continues at the oldest remaining one. The inspector
-        // relies on it: a record at another offset than the expected one shows that the expected one is gone.
+        // relies on this: a record at another offset than the expected one shows that the expected one is gone.
         ("auto.offset.reset", "earliest"),
     ];
     let mut client = client(kafka, &settings);
@@ -176,20 +177,20 @@ fn create_reader(kafka: &Kafka, isolation: &str) -> Result<Consumer, IngestError
     create(kafka, &client)
 }
 
-/// Describes a transactional producer. Kafka fences all earlier producers with the same id.
+/// Returns the settings of a transactional producer. Kafka fences all earlier producers with the same id.
 pub fn transactional(kafka: &Kafka, id: &str) -> ClientConfig {
     let mut producer = producer(kafka);
     producer
         .set("transactional.id", id)
         .set("transaction.timeout.ms", "60000")
-        // Must be shorter than the transaction's.
+        // Must be shorter than the transaction's timeout.
         .set("message.timeout.ms", "45000")
         // A commit flushes all records, so a longer delay would only slow it down.
         .set("linger.ms", "5");
     producer
 }
 
-/// Describes the producer of dead letters.
+/// Returns the settings of the dead-letter producer.
 pub fn producer(kafka: &Kafka) -> ClientConfig {
     let settings = [
         ("acks", "all"),
@@ -206,7 +207,7 @@ pub fn admin(kafka: &Kafka) -> ClientConfig {
     client(kafka, &[])
 }
 
-/// Describes the service's two clients without brokers, to check the settings.
+/// Returns the settings of the service's two clients without brokers, to check them.
 pub fn unconnected(kafka: &Kafka) -> [ClientConfig; 2] {
     [consumer_config(kafka, Timing::default()), producer(kafka)].map(|mut client| {
         client.remove("bootstrap.servers");

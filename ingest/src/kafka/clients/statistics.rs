@@ -1,11 +1,11 @@
-//! What librdkafka's statistics say about connections and partitions.
+//! The parts of librdkafka's statistics about connections and partitions.
 
 use std::collections::HashMap;
 
 use serde::Deserialize;
 
-/// A broker that has sent nothing for this long hangs, even if it is connected: librdkafka sends it a request at least
-/// every ten seconds.
+/// A connected broker that has sent nothing for this long hangs: librdkafka sends it a request at least every ten
+/// seconds.
 const SILENT_AFTER_US: i64 = 15_000_000;
 
 /// The fields that are used. Negative offsets are unknown.
@@ -33,7 +33,7 @@ pub struct Partition {
     next_offset: i64,
     lo_offset: i64,
     hi_offset: i64,
-    /// The last stable offset: the first one of the oldest open transaction, beyond which nothing is read.
+    /// The last stable offset: the first one of the oldest open transaction, from which on nothing is read.
     ls_offset: i64,
     /// Number of records that are fetched but not polled yet.
     fetchq_cnt: i64,
@@ -74,7 +74,7 @@ impl Partition {
         (self.fetchq_cnt == 0 && self.next_offset >= 0).then_some(self.next_offset)
     }
 
-    /// Returns true if every record was polled. A position cannot show that, because the last offsets of a log may be
+    /// Returns true if every record was polled. A position does not show this, because the last offsets of a log may be
     /// transaction markers, which are fetched but never polled. Records of an open transaction count as not polled.
     pub fn is_drained(&self) -> bool {
         self.polled().zip(self.high()).is_some_and(|(polled, high)| polled >= high)
