@@ -1,4 +1,4 @@
-//! Avro events against the encoder of `apache-avro`, and against its schema resolution.
+//! Decodes Avro events that `apache-avro` encoded, and compares the result with its schema resolution.
 #![cfg(test)]
 
 #[path = "avro/evolve.rs"]
@@ -306,7 +306,7 @@ fn errors_of_unusable_schemas_state_the_reason() {
     check(&format!("{}{}{}", "[".repeat(200), "\"int\"", "]".repeat(200)), "not JSON");
 }
 
-/// A record may contain another of its own type, as in a linked list.
+/// A record may contain another record of its own type, as in a linked list.
 #[test]
 fn recursion_is_bounded() {
     let schema = json!({"type": "record", "name": "C", "fields": [

@@ -36,7 +36,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_decimals() {
+    fn only_plain_decimals_are_accepted() {
         check("0", true);
         check("9.99", true);
         check("-0.10", true);

@@ -63,7 +63,7 @@ impl Decoder {
     /// [`Decoded::AwaitingSchema`].
     ///
     /// # Errors
-    /// If the file of a schema cannot be used, or the registry client cannot be created.
+    /// If a schema file cannot be used, or the registry client cannot be created.
     pub fn new(
         config: &Config,
         schema_timeout: Duration,
@@ -95,7 +95,7 @@ impl Decoder {
         let framed = match format {
             TopicFormat::Json => Ok(Framed::Bare(value)),
             TopicFormat::AvroOf(schema) => {
-                return done(decode::decode_avro(value, &schema, topic, &self.policy));
+                return into_decoded(decode::decode_avro(value, &schema, topic, &self.policy));
             }
             TopicFormat::Auto | TopicFormat::Avro => unframed(value, header),
         };
@@ -104,9 +104,9 @@ impl Decoder {
             Ok(Framed::Bare(_)) if matches!(format, TopicFormat::Avro) => {
                 Decoded::Bad(missing_schema_key())
             }
-            Ok(Framed::Bare(json)) => done(decode::decode(json, topic, &self.policy)),
+            Ok(Framed::Bare(json)) => into_decoded(decode::decode(json, topic, &self.policy)),
             Ok(Framed::Named(key, rest)) => match self.writer_schema(key) {
-                Ok(Some(schema)) => done(match &*schema {
+                Ok(Some(schema)) => into_decoded(match &*schema {
                     WriterSchema::Json => decode::decode(rest, topic, &self.policy),
                     WriterSchema::Avro(schema) => {
                         decode::decode_avro(rest, schema, topic, &self.policy)
@@ -128,7 +128,7 @@ impl Decoder {
         }
     }
 
-    /// Describes the format of a decoded value, and its schema if it names one.
+    /// Describes the format of a decoded value, and its schema if the value names one; `None` if the format is unknown.
     pub fn format_name(
         &self,
         value: &[u8],
@@ -189,7 +189,7 @@ impl Decoder {
     }
 }
 
-/// Checks the formats of the settings: schema files must be usable, and a registry configured if one is needed.
+/// Checks the configured formats: schema files must be usable, and a registry configured if a format needs one.
 ///
 /// # Errors
 /// The first invalid setting.
@@ -207,7 +207,7 @@ fn formats(config: &Config) -> Result<PerTopic<TopicFormat>, IngestError> {
     ]))
 }
 
-fn done(decoded: Result<Fact, DecodeError>) -> Decoded {
+fn into_decoded(decoded: Result<Fact, DecodeError>) -> Decoded {
     match decoded {
         Ok(fact) => Decoded::Fact(fact),
         Err(error) => Decoded::Bad(error),
@@ -231,13 +231,13 @@ fn topic_format(
         Format::Avro if has_registry => TopicFormat::Avro,
         Format::Avro => return Err(IngestError::NoRegistry { setting }),
         Format::AvroOf(path) => {
-            let refuse = |problem| {
+            let file_error = |problem| {
                 let path = path.to_owned();
                 IngestError::SchemaFile { setting, path, problem }
             };
             let text = std::fs::read_to_string(path)
-                .map_err(|error| refuse(format!("the file cannot be read, {error}")))?;
-            TopicFormat::AvroOf(Arc::new(Schema::parse(&text).map_err(refuse)?))
+                .map_err(|error| file_error(format!("the file cannot be read, {error}")))?;
+            TopicFormat::AvroOf(Arc::new(Schema::parse(&text).map_err(file_error)?))
         }
     })
 }

@@ -1,7 +1,7 @@
 //! Builds a fact from the fields of an event, independent of the format.
 //!
-//! Parsing fills one flat struct of borrowed values for every family. Then the fields of the event's family are checked
-//! and copied into the fact.
+//! Parsing fills one flat struct of borrowed values, the same for every family. Then the fields of the event's family
+//! are checked and copied into the fact.
 
 use attribution::facts::canonical;
 use attribution::facts::event::{Activation, Device, Effect, Fact, Pid, Touch, TouchKind};
@@ -21,8 +21,8 @@ const APP: &str = "the key of an app of the configuration";
 /// Maximum length of an unknown app's key in the message.
 const APP_CHARS_MAX: usize = 64;
 
-/// Defines an event from the index, name and JSON key of each field. `revenue` is apart, because its type depends on
-/// the format.
+/// Defines an event from the index, name and JSON key of each field. `revenue` is defined separately, because its type
+/// depends on the format.
 macro_rules! event {
     ($($index:literal $field:ident $key:literal,)*) => {
         /// The names of [`Event`]'s fields.

@@ -43,11 +43,11 @@ impl FieldError {
     /// Adds the location of the field in the JSON, if it is present.
     pub fn in_json(self, record: &[u8]) -> DecodeError {
         let location = location_text(byte_offset(record, &self.field));
-        self.at(&location)
+        self.into_decode_error(&location)
     }
 
     /// Formats the message; `location` follows the name of the field.
-    pub fn at(self, location: &str) -> DecodeError {
+    pub fn into_decode_error(self, location: &str) -> DecodeError {
         let Self { code, field, problem, expected } = self;
         let message = format!("{field}{location} is {problem}; expected {expected}");
         DecodeError { code, field: Some(field), message }
@@ -58,7 +58,7 @@ fn location_text(byte_offset: Option<usize>) -> String {
     byte_offset.map(|byte| format!(" at byte {byte}")).unwrap_or_default()
 }
 
-/// Makes a name from a record fit for a message: escaped, truncated, and replaced if it may be a device id.
+/// Makes a name from a record safe for a message: escapes and truncates it, and replaces it if it may be a device id.
 pub fn printable_name(name: &str) -> String {
     const CHARS_MAX: usize = 64;
     if is_like_an_id(name) {
@@ -74,13 +74,13 @@ pub fn is_like_an_id(name: &str) -> bool {
     digits >= 8 || (digits >= 1 && hex >= 12)
 }
 
-/// Returns the error for a record that begins as an object but that serde_json rejected.
+/// Returns the error for a record that begins like an object and that serde_json rejected.
 pub fn json_error(record: &[u8], error: &serde_json::Error) -> DecodeError {
     if let Some((name, reason)) = invalid_member(record) {
         let (problem, field) = (format!("invalid ({reason})"), printable_name(&name));
         let field_error =
             FieldError { code: ErrorCode::BadValue, field, problem, expected: "valid JSON" };
-        return field_error.at(&location_text(byte_offset(record, &name)));
+        return field_error.into_decode_error(&location_text(byte_offset(record, &name)));
     }
     // Every value is accepted, so the only data error is a repeated field; all others are syntax errors.
     let message = error.to_string();
@@ -89,8 +89,8 @@ pub fn json_error(record: &[u8], error: &serde_json::Error) -> DecodeError {
     DecodeError { code, field, message }
 }
 
-/// Returns the first member, by name, that is JSON but cannot be represented, and the reason: a lone surrogate, or a
-/// number beyond the range of floats.
+/// Returns the name of the first member, in the order of names, that is JSON but cannot be represented, and the reason:
+/// a lone surrogate, or a number beyond the range of floats.
 fn invalid_member(record: &[u8]) -> Option<(String, String)> {
     let members: BTreeMap<String, &RawValue> = serde_json::from_slice(record).ok()?;
     members.into_iter().find_map(|(name, value)| {

@@ -1,7 +1,8 @@
 //! The framing of a record's value, which names its writer's schema.
 //!
 //! It is detected from the content, in the format of Confluent's serializers: a header with the schema's GUID, or a
-//! first byte of the value with the kind of the key. JSON begins with neither of these bytes.
+//! first byte of the value, 0 or 1, that gives the kind of the key that follows. JSON begins with neither of these
+//! bytes.
 
 use super::{DecodeError, ErrorCode};
 use crate::registry::SchemaKey;
@@ -73,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn frames() {
+    fn the_schema_key_is_read_from_the_value() {
         let guid = *b"0123456789abcdef";
         let framed = [&[GUID][..], &guid, b"datum"].concat();
         check(b"{}", None, Some(Framed::Bare(b"{}")));
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn headers() {
+    fn the_schema_key_is_read_from_the_header() {
         let guid = *b"0123456789abcdef";
         let header = [&[GUID][..], &guid].concat();
         let named = Framed::Named(SchemaKey::Guid(guid), b"\0datum");

@@ -1,7 +1,7 @@
 //! Checks how late, and how early, a fact may be (section 7 of the contract).
 //!
-//! The check compares the broker timestamp with the fact's event time, so it depends on the message alone: neither on
-//! order nor on the local clock.
+//! The check compares the broker timestamp with the fact's event time, so it depends on the message alone, and not on
+//! the order of messages or the local clock.
 
 use attribution::facts::event::EventTime;
 use attribution::rules::policy::DAY_MS;

@@ -1,4 +1,4 @@
-//! Decodes the events of producers: bytes → facts.
+//! Decodes events, as producers send them, into facts.
 
 pub mod avro;
 mod decimal;
@@ -26,8 +26,8 @@ pub use self::error::{DecodeError, ErrorCode};
 use crate::kafka::topics::TopicKind;
 use event::EVENT_BYTES_MAX;
 
-/// Decodes one JSON event and computes its identity. `topic` decides which types are allowed and which is the default
-/// if `type` is absent. In a file of mixed events it is `None`, and every event must have a `type`.
+/// Decodes one JSON event and computes its identity. `topic` determines which types are allowed, and the default if
+/// `type` is absent. In a file of mixed events it is `None`, and every event must have a `type`.
 pub fn decode(
     value: &[u8],
     topic: Option<TopicKind>,
@@ -45,7 +45,8 @@ pub fn decode_avro(
     policy: &Policy,
 ) -> Result<Fact, DecodeError> {
     check_length(datum)?;
-    event::build(avro::event(datum, schema)?, topic, policy).map_err(|error| error.at(""))
+    event::build(avro::event(datum, schema)?, topic, policy)
+        .map_err(|error| error.into_decode_error(""))
 }
 
 fn check_length(value: &[u8]) -> Result<(), DecodeError> {

@@ -60,7 +60,7 @@ fn pair(key: &str, value: &str) -> (Box<str>, Box<str>) {
 }
 
 #[test]
-fn a_whole_click() {
+fn all_fields_of_a_click_are_decoded() {
     let Ok(Fact::Touch(touch)) = decode_mixed(CLICK) else { panic!("a click") };
     assert_eq!((touch.pid, &*touch.id, &*touch.click_id), (Pid(1), "c-1", "c-1"));
     assert_eq!((touch.kind, touch.purpose), (TouchKind::Click, Purpose::Retargeting));
@@ -74,7 +74,7 @@ fn a_whole_click() {
 }
 
 #[test]
-fn a_whole_activation() {
+fn all_fields_of_an_activation_are_decoded() {
     let Ok(Fact::Activation(activation)) = decode_mixed(ACTIVATION) else { panic!("activation") };
     assert_eq!((&*activation.id, &*activation.click_id), ("a-1", "c-1"));
     assert_eq!(activation.install_begin_time, EventTime::from_millis(1_773_149_990_000));
@@ -83,7 +83,7 @@ fn a_whole_activation() {
 }
 
 #[test]
-fn a_whole_effect() {
+fn all_fields_of_an_effect_are_decoded() {
     let Ok(Fact::Effect(effect)) = decode_mixed(EFFECT) else { panic!("an effect") };
     assert_eq!((&*effect.id, &*effect.name), ("e-1", "purchase"));
     assert_eq!((&*effect.revenue, &*effect.currency), ("9.99", "CNY"));
@@ -102,7 +102,7 @@ fn a_record_without_id_is_identified_by_content() {
 }
 
 #[test]
-fn required_fields_of_each_family() {
+fn missing_required_fields_are_errors() {
     use ErrorCode::MissingField;
     check("click", "", Ok(()));
     check("click", r#""app":null"#, Err((MissingField, "app")));
@@ -165,7 +165,7 @@ fn errors_name_members_that_are_not_texts() {
 }
 
 #[test]
-fn types_belong_to_topics() {
+fn each_topic_allows_only_its_event_types() {
     use TopicKind::{Activations, Clicks, Effects};
     let code = |kind: Option<&str>, topic| {
         let json = match kind {
@@ -196,7 +196,7 @@ fn types_belong_to_topics() {
 }
 
 #[test]
-fn spreadids_and_lookbacks() {
+fn spreadids_lookbacks_and_purposes_are_checked() {
     let bad = Err((ErrorCode::BadValue, "spreadid"));
     check("click", r#""spreadid":1"#, Ok(()));
     check("click", r#""spreadid":4294967295"#, Ok(()));
@@ -212,7 +212,7 @@ fn spreadids_and_lookbacks() {
 }
 
 #[test]
-fn times() {
+fn times_are_whole_milliseconds_or_rfc3339() {
     use ErrorCode::{BadTime, BadValue, WrongType};
     for (kind, field) in
         [("click", "time"), ("effect", "time"), ("activation", "install_begin_time")]

@@ -1,4 +1,4 @@
-//! Decompression of files: gzip and zstd, recognized by their first bytes, whatever the name.
+//! Decompression of files: gzip and zstd, recognized by their first bytes, independent of the file name.
 //!
 //! All members of a gzip file and all frames of a zstd file are read. A file that is truncated or damaged ends with
 //! an error, never as if it were complete.
@@ -9,7 +9,7 @@ use flate2::bufread::MultiGzDecoder;
 
 /// Bytes that identify a format.
 const MAGIC_BYTES: u64 = 4;
-/// Bytes read, and decompressed, at a time.
+/// Size of the buffers before and after decompression.
 const BUFFER_BYTES: usize = 1 << 18;
 
 enum Format {
@@ -21,7 +21,7 @@ enum Format {
 /// Returns the text of a file, decompressed if needed.
 ///
 /// # Errors
-/// From reading the first bytes; damage found later is an error of the reader.
+/// Returns errors of reading the first bytes. Damage found later is an error of the returned reader.
 pub fn decompressed<'a>(mut source: impl Read + 'a) -> io::Result<Box<dyn BufRead + 'a>> {
     let mut magic = Vec::new();
     source.by_ref().take(MAGIC_BYTES).read_to_end(&mut magic)?;
@@ -44,7 +44,7 @@ pub(crate) fn is_plain(file: &[u8]) -> bool {
 fn format(file: &[u8]) -> Format {
     match file {
         [0x1f, 0x8b, ..] => Format::Gzip,
-        // A frame, or a skippable frame, with which the output of pzstd begins.
+        // A frame or a skippable frame; the output of pzstd begins with the latter.
         [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Format::Zstd,
         _ => Format::Plain,
     }

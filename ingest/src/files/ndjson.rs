@@ -11,7 +11,7 @@ use crate::decode::{self, DecodeError};
 /// The UTF-8 byte order mark, which some editors write.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// An iterator over the facts of a file. There is no broker timestamp, so no fact is too late.
+/// An iterator over the facts of a file. Lines have no broker timestamp, so no fact is too late.
 pub struct Events<'p, R> {
     reader: R,
     policy: &'p Policy,
@@ -36,7 +36,8 @@ impl<'p, R: BufRead> Events<'p, R> {
         Self { reader, policy, line: Vec::new(), line_number: 0 }
     }
 
-    /// Reads the next line, without its line end. A line that is too long is truncated to one byte above the limit.
+    /// Reads the next line, without its line end; returns false at the end of the file. A line that is too long is
+    /// truncated to at least one byte above the limit.
     fn read_line(&mut self) -> io::Result<bool> {
         self.line.clear();
         // Two more bytes for the line end, so that a line of the maximum length is read completely.
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_too_long_is_the_only_one_refused() {
+    fn only_the_line_that_is_too_long_is_refused() {
         let padded = |bytes: usize| format!("{GOOD}{}", " ".repeat(bytes - GOOD.len()));
         check(&format!("{}\n{GOOD}\n", padded(EVENT_BYTES_MAX)), &[None, None]);
         check(&format!("{}\r\n{GOOD}\n", padded(EVENT_BYTES_MAX)), &[None, None]);

@@ -6,7 +6,7 @@ use apache_avro::reader::datum::GenericDatumReader;
 use attribution::facts::event::Fact;
 use serde_json::Value as Json;
 
-use super::{BETWEEN, POLICY, check_error};
+use super::{POLICY, SEPARATOR, check_error};
 use crate::decode::event::EVENT_BYTES_MAX;
 use crate::decode::{self, DecodeError, ErrorCode, Schema};
 use crate::kafka::topics::TopicKind;
@@ -27,8 +27,8 @@ static SCHEMAS: LazyLock<Vec<SchemaPair>> = LazyLock::new(|| {
     pairs.collect::<Option<_>>().unwrap_or_default()
 });
 
-/// Input: a byte that selects a published schema, and a datum. If we accept the datum, the library must read all of it,
-/// and its value as JSON must decode to the same event.
+/// Input: a byte that selects a published schema, and a datum. If our decoder accepts the datum, `apache-avro` must
+/// read all of it, and its value as JSON must decode to the same event.
 pub fn published(input: &[u8]) {
     let Some((choice, datum)) = input.split_first() else { return };
     let index = usize::from(*choice) % TEXTS.len();
@@ -60,7 +60,7 @@ fn outline(decoded: Result<Fact, DecodeError>) -> Result<Fact, (ErrorCode, Optio
 
 /// Input: a schema and a datum. Decoding must terminate with bounded memory, and give the same result twice.
 pub fn any_schema(input: &[u8]) {
-    let mut parts = input.splitn(2, |byte| *byte == BETWEEN);
+    let mut parts = input.splitn(2, |byte| *byte == SEPARATOR);
     let text = parts.next().unwrap_or_default();
     let datum = parts.next().unwrap_or_default();
     let Some(schema) = std::str::from_utf8(text).ok().and_then(|text| Schema::parse(text).ok())

@@ -28,7 +28,7 @@ pub const TARGETS: &[Target] = &[
     ("framing", records::framing),
     ("peek", records::peek),
     ("letter", records::letter),
-    ("registry-answer", schemas::answer),
+    ("registry-answer", schemas::response),
     ("references", schemas::references),
 ];
 
@@ -36,13 +36,13 @@ static POLICY: LazyLock<Policy> =
     LazyLock::new(|| Policy::new(vec![AppPolicy::new(Pid(1), "app-x")], vec![]));
 
 /// Separates the parts of an input; does not occur in UTF-8.
-const BETWEEN: u8 = 0xff;
+const SEPARATOR: u8 = 0xff;
 
 /// Checks that a message for logs and dead letters is one short line without a device id from the input.
 fn check_error(error: &DecodeError, sent: &[u8]) {
     /// 64 escaped characters of a name, and the rest of the message.
     const BYTES_MAX: usize = 1_200;
-    /// More digits than any number in a message, and no more than any id has.
+    /// More digits than any number in a message has, and no more than a device id has.
     const DIGITS_MIN: usize = 12;
     let DecodeError { message, field, .. } = error;
     assert!(!message.is_empty() && message.len() <= BYTES_MAX, "{message}");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rdkafka::message::Header;
 use serde_json::Value as Json;
 
-use super::{BETWEEN, check_error};
+use super::{SEPARATOR, check_error};
 use crate::dead_letters::producer::header;
 use crate::dead_letters::replay::letter::Source;
 use crate::decode::decoder::Decoder;
@@ -60,7 +60,7 @@ fn view(raw: bool) -> Option<View> {
 
 /// Input: a value, a key, and headers, each a name and a value. Every record must be printed as one line of JSON.
 pub fn peek(input: &[u8]) {
-    let mut parts = input.split(|byte| *byte == BETWEEN);
+    let mut parts = input.split(|byte| *byte == SEPARATOR);
     let value = parts.next();
     let key = parts.next();
     let mut headers = Vec::new();

@@ -1,12 +1,12 @@
 //! Responses of a schema registry, and schemas with references.
 
-use super::BETWEEN;
+use super::SEPARATOR;
 use crate::decode::Schema;
 use crate::registry::inline_references::inline;
 use crate::registry::response::{Body, interpret};
 
 /// Input: a status of two bytes, a byte for whether the body is whole, and the body.
-pub fn answer(input: &[u8]) {
+pub fn response(input: &[u8]) {
     let [high, low, is_whole, body @ ..] = input else { return };
     let status = u16::from_be_bytes([*high, *low]);
     let body = Body { bytes: body.to_vec(), is_whole: *is_whole != 0 };
@@ -24,8 +24,9 @@ pub fn answer(input: &[u8]) {
 /// Input: a schema and the schemas that it refers to. Inlining must not change a self-contained schema, and inlining
 /// twice must equal inlining once.
 pub fn references(input: &[u8]) {
-    let mut texts =
-        input.split(|byte| *byte == BETWEEN).map(|text| String::from_utf8_lossy(text).into_owned());
+    let mut texts = input
+        .split(|byte| *byte == SEPARATOR)
+        .map(|text| String::from_utf8_lossy(text).into_owned());
     let root = texts.next().unwrap_or_default();
     let referenced: Vec<String> = texts.collect();
     let Ok(whole) = inline(&root, &referenced) else { return };

@@ -1,4 +1,4 @@
-//! The state of each schema, in bounded memory. Without a clock: callers pass `now`.
+//! The state of each schema, in bounded memory. Reads no clock: callers pass `now`.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -13,7 +13,7 @@ use super::{Lookup, Unusable};
 pub struct Limits {
     /// Beyond it, the least recently used schema is evicted; it is still on disk.
     pub ready_max: usize,
-    /// Larger, because entries are small and an evicted one costs another request.
+    /// Larger than `ready_max`, because entries are small and an evicted one costs another request.
     pub unusable_max: usize,
     /// Beyond it, no further key is fetched until one is settled; callers retry the lookup.
     pub waiting_max: usize,

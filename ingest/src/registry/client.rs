@@ -28,7 +28,7 @@ pub struct Client {
     /// Index of the URL that answered last. It is tried first, because an unreachable one may cost a timeout.
     first: AtomicUsize,
     timeout: Duration,
-    /// For this long after a failure, a URL is not tried once another one has answered that the schema is unknown.
+    /// How long after a failure a URL is skipped if another one has already answered that the schema is unknown.
     unresponsive_pause: Duration,
 }
 
@@ -75,7 +75,7 @@ impl Client {
         outcome
     }
 
-    /// Tries each URL until one has the schema: a replica that lags behind may not know it yet.
+    /// Tries each URL until one has the schema: a replica that lags behind may not know the schema yet.
     async fn try_endpoints(
         &self,
         path: &[String],
@@ -83,12 +83,12 @@ impl Client {
         monitor: &Monitor,
     ) -> Result<Schema, Failure> {
         let first = self.first.load(Ordering::Relaxed);
-        let mut worst = FailureKind::NoResponse.because("registry.urls is empty");
+        let mut greatest = FailureKind::NoResponse.because("registry.urls is empty");
         for offset in 0..self.endpoints.len() {
             let index = (first + offset) % self.endpoints.len();
             let endpoint = &self.endpoints[index];
             let unresponsive_since = *endpoint.unresponsive_since.lock();
-            if worst.kind == FailureKind::Unknown
+            if greatest.kind == FailureKind::Unknown
                 && unresponsive_since.is_some_and(|since| since.elapsed() < self.unresponsive_pause)
             {
                 continue;
@@ -99,8 +99,8 @@ impl Client {
             *endpoint.unresponsive_since.lock() = has_failed.then(Instant::now);
             match outcome {
                 Err(failure) if has_failed || failure.kind == FailureKind::Unknown => {
-                    if offset == 0 || failure.kind > worst.kind {
-                        worst = failure;
+                    if offset == 0 || failure.kind > greatest.kind {
+                        greatest = failure;
                     }
                 }
                 conclusive => {
@@ -109,7 +109,7 @@ impl Client {
                 }
             }
         }
-        Err(worst)
+        Err(greatest)
     }
 
     async fn request(
@@ -124,8 +124,8 @@ impl Client {
                 *bytes_left -= body.bytes.len();
                 Ok(schema)
             }
-            Some(Err(failure)) => Err(at(url, failure)),
-            None => Err(at(url, self.not_found(url).await)),
+            Some(Err(failure)) => Err(with_url(url, failure)),
+            None => Err(with_url(url, self.not_found(url).await)),
         }
     }
 
@@ -152,11 +152,11 @@ impl Client {
         path: &[String],
         bytes_max: usize,
     ) -> Result<(u16, Body), Failure> {
-        let mut whole = url.clone();
-        if let Ok(mut segments) = whole.path_segments_mut() {
+        let mut full_url = url.clone();
+        if let Ok(mut segments) = full_url.path_segments_mut() {
             segments.pop_if_empty().extend(path);
         }
-        let mut request = self.http.get(whole).header(ACCEPT, HeaderValue::from_static(TYPES));
+        let mut request = self.http.get(full_url).header(ACCEPT, HeaderValue::from_static(TYPES));
         match &self.login {
             Some(Login::Basic { user, password }) => {
                 request = request.basic_auth(user, Some(password.expose()));
@@ -164,10 +164,11 @@ impl Client {
             Some(Login::Bearer(token)) => request = request.bearer_auth(token.expose()),
             None => {}
         }
-        let no_response = |error| at(url, FailureKind::NoResponse.because(self.describe(error)));
-        let response = request.send().await.map_err(no_response)?;
+        let to_failure =
+            |error| with_url(url, FailureKind::NoResponse.because(self.describe(error)));
+        let response = request.send().await.map_err(to_failure)?;
         let status = response.status().as_u16();
-        Ok((status, read(response, bytes_max).await.map_err(no_response)?))
+        Ok((status, read(response, bytes_max).await.map_err(to_failure)?))
     }
 
     /// Returns the error with its causes, which have the details.
@@ -186,8 +187,8 @@ impl Client {
     }
 }
 
-/// Adds the URL to the reason, unless that is about the schema: there may be several URLs.
-fn at(url: &Url, failure: Failure) -> Failure {
+/// Adds the URL to the reason, because there may be several, unless the failure is about the schema.
+fn with_url(url: &Url, failure: Failure) -> Failure {
     if failure.is_transient() {
         failure.kind.because(format!("{url}: {}", failure.reason))
     } else {
@@ -210,8 +211,8 @@ async fn read(mut response: Response, bytes_max: usize) -> reqwest::Result<Body>
     Ok(body)
 }
 
-/// Follows redirects to the same scheme, host and port only. Responses decide how events are read, and requests may
-/// have a password or a client certificate: only hosts named in the settings may be involved.
+/// Follows redirects to the same scheme, host and port only. Responses determine how events are read, and requests may
+/// carry a password or a client certificate, so only hosts named in the settings may be involved.
 fn redirect(attempt: Attempt<'_>) -> reqwest::redirect::Action {
     let origin = |url: &Url| {
         (url.scheme().to_owned(), url.host_str().map(str::to_owned), url.port_or_known_default())

@@ -8,8 +8,8 @@ use super::inline_references::inline;
 use super::response::{Failure, FailureKind, JSON_SCHEMA, Reference};
 use super::schema_key::SchemaKey;
 
-/// Maximum number of other schemas that one may use, directly or not. Circular references end, because each schema is
-/// fetched once.
+/// Maximum number of other schemas that a schema may use, directly or indirectly. Circular references terminate,
+/// because each schema is fetched once.
 const REFERENCES_MAX: usize = 100;
 
 /// Returns the schema as one self-contained text, or [`JSON_SCHEMA`].
@@ -34,14 +34,14 @@ pub async fn fetch(client: &Client, key: SchemaKey, monitor: &Monitor) -> Result
             let reason = format!("the schema has more than {REFERENCES_MAX} references");
             return Err(FailureKind::Bad.because(reason));
         }
-        let path = path_of(&subject, version)?;
+        let path = reference_path(&subject, version)?;
         let schema = client
             .schema(&path, &mut bytes_left, monitor)
             .await
-            .map_err(|failure| of_reference(failure, &subject, version))?;
+            .map_err(|failure| reference_failure(failure, &subject, version))?;
         if schema.text == JSON_SCHEMA {
             let failure = FailureKind::Bad.because("it is a JSON Schema");
-            return Err(of_reference(failure, &subject, version));
+            return Err(reference_failure(failure, &subject, version));
         }
         pending.extend(schema.references);
         texts.push(schema.text);
@@ -50,7 +50,7 @@ pub async fn fetch(client: &Client, key: SchemaKey, monitor: &Monitor) -> Result
 }
 
 /// Returns the path of a referenced schema. A subject may have any name, but `.` and `..` cannot be in a URL.
-fn path_of(subject: &str, version: i64) -> Result<[String; 4], Failure> {
+fn reference_path(subject: &str, version: i64) -> Result<[String; 4], Failure> {
     if matches!(subject, "" | "." | "..") {
         let reason =
             format!("the schema refers to the subject {subject:?}, which cannot be fetched");
@@ -60,7 +60,7 @@ fn path_of(subject: &str, version: i64) -> Result<[String; 4], Failure> {
 }
 
 /// Turns a final failure of a reference into one of the schema that refers to it.
-fn of_reference(failure: Failure, subject: &str, version: i64) -> Failure {
+fn reference_failure(failure: Failure, subject: &str, version: i64) -> Failure {
     if failure.is_transient() {
         return failure;
     }

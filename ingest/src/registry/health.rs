@@ -49,8 +49,8 @@ impl RegistryOutcome {
 /// A snapshot of the state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegistryHealth {
-    /// True if the last request had a conclusive response, or failed for one schema only shortly after another had
-    /// one. True before the first request.
+    /// True if the last request had a conclusive response, or if it failed for its schema only and an earlier request
+    /// had a conclusive response recently. True before the first request.
     pub is_answering: bool,
     /// Schemas that are being fetched.
     pub waiting: usize,
@@ -72,7 +72,7 @@ impl RegistryHealth {
 /// Tracks the state. Only the registry's thread updates it.
 pub(super) struct Monitor {
     last: Mutex<LastResults>,
-    /// How long a result counts as recent.
+    /// How long a result stands for the state of the registry.
     result_validity: Duration,
     requests: [AtomicU64; RegistryOutcome::ALL.len()],
     counters: [Counter; RegistryOutcome::ALL.len()],
@@ -82,7 +82,7 @@ pub(super) struct Monitor {
 
 #[derive(Clone, Copy, Default)]
 struct LastResults {
-    answer: Option<Instant>,
+    response: Option<Instant>,
     failure: Option<Instant>,
     /// The last failure that was not specific to one schema.
     general_failure: Option<Instant>,
@@ -90,9 +90,9 @@ struct LastResults {
 
 impl LastResults {
     fn is_answering(self, validity: Duration) -> bool {
-        let failed_for_one_schema = self.general_failure <= self.answer;
-        self.failure <= self.answer
-            || failed_for_one_schema && self.answer.is_some_and(|at| at.elapsed() < validity)
+        let failed_for_one_schema = self.general_failure <= self.response;
+        self.failure <= self.response
+            || failed_for_one_schema && self.response.is_some_and(|at| at.elapsed() < validity)
     }
 }
 
@@ -121,12 +121,12 @@ impl Monitor {
         self.counters[outcome as usize].increment(1);
     }
 
-    /// Records the result of a request over all URLs: one that answers is enough.
+    /// Records the result of a request that tried all URLs; a response from any of them is enough.
     pub fn record(&self, failure: Option<&Failure>) {
         let mut last = self.last.lock();
         let now = Some(Instant::now());
         match failure.filter(|failure| failure.is_transient()) {
-            None => last.answer = now,
+            None => last.response = now,
             Some(failure) if failure.kind == FailureKind::Outage => last.failure = now,
             Some(_) => (last.failure, last.general_failure) = (now, now),
         }

@@ -3,7 +3,7 @@
 //! A record names its writer's schema by a key; the registry has the schema. The thread that reads records must not
 //! wait for the network, so a lookup never blocks. A thread of this module fetches schemas that are not cached, each
 //! key once however often it is looked up. It retries without limit while the registry is down or its responses are
-//! malformed; until then the records with that schema wait. A schema becomes unusable only by a valid response about
+//! malformed; meanwhile the records with that schema wait. A schema becomes unusable only by a valid response about
 //! that schema.
 //!
 //! This module does not interpret schemas: the caller's `compile` turns their text into what the caller needs.
@@ -132,7 +132,7 @@ impl<T: Send + Sync + 'static> Registry<T> {
         Ok(Self { shared, keys: Some(keys), thread: Some(thread) })
     }
 
-    /// Never blocks; a schema that is not cached is fetched in the background.
+    /// Looks up a schema without blocking; one that is not cached is fetched in the background.
     pub fn look_up(&self, key: SchemaKey) -> Lookup<T> {
         self.look_up_locked(&mut self.shared.cache.lock(), key)
     }
@@ -203,7 +203,7 @@ fn spawn<T: Send + Sync + 'static>(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     thread::Builder::new().name("registry".into()).spawn(move || {
         runtime.block_on(Arc::new(worker).run(keys));
-        // Without waiting: a DNS lookup may take long.
+        // Does not wait for running tasks: a DNS lookup may take long.
         runtime.shutdown_background();
     })
 }

@@ -1,5 +1,5 @@
-//! Limits concurrent requests, and lets only single probes through while the registry does not answer: a registry that
-//! recovers is not overloaded.
+//! Limits concurrent requests. While the registry does not answer, lets only single probes through, so that it is not
+//! overloaded when it recovers.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Interprets the responses of the registry. Pure: status and bytes in, a verdict out.
+//! Interprets the responses of the registry. Does no I/O: takes a status and a body.
 
 use serde::Deserialize;
 
@@ -27,8 +27,8 @@ pub struct Failure {
     pub reason: String,
 }
 
-/// The kinds of failures. Of the failures of several URLs, the greatest is returned: a statement about the schema
-/// outranks failures of other URLs, and any response outranks none.
+/// The kinds of failures. If several URLs fail, the greatest failure is returned: a statement about the schema outranks
+/// failures of other URLs, and any response outranks a missing one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FailureKind {
     /// No response arrived.
@@ -50,7 +50,8 @@ impl FailureKind {
 }
 
 impl Failure {
-    /// Returns true if the record waits. The other kinds are final and make it a dead letter.
+    /// Returns true if the request is retried while the record waits. Other failures are final and make the record a
+    /// dead letter.
     pub fn is_transient(&self) -> bool {
         self.kind <= FailureKind::Refused
     }
@@ -76,7 +77,8 @@ struct Message {
     error_code: Option<i64>,
 }
 
-/// Interprets a response. `None` for status 404 without a registry's error code, as any server responds to a wrong path.
+/// Interprets a response. Returns `None` for status 404 without a registry's error code, the response of any server to
+/// a wrong path.
 pub fn interpret(status: u16, body: &Body) -> Option<Result<Schema, Failure>> {
     let message = || serde_json::from_slice::<Message>(&body.bytes).ok();
     Some(match status {
@@ -141,12 +143,12 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_cut(body: &str, expected: &str) {
+    fn check_truncated(body: &str, expected: &str) {
         check_body(200, Body { bytes: body.into(), is_whole: false }, expected);
     }
 
     #[test]
-    fn schemas() {
+    fn avro_schemas_are_accepted_with_their_references() {
         check(200, r#"{"schema":"\"int\""}"#, r#"Schema { text: "\"int\"", references: [] "#);
         check(200, r#"{"schema":"x","schemaType":"AVRO","references":[]}"#, "Schema {");
         check(200, r#"{"schema":"x","schemaType":null,"references":null,"id":3}"#, "Schema {");
@@ -163,7 +165,7 @@ mod tests {
     #[test]
     fn a_schema_that_is_neither_avro_nor_json_or_too_long_is_bad() {
         check(200, r#"{"schema":"x","schemaType":"PROTOBUF"}"#, "Bad");
-        check_cut(r#" {"schema":"x"#, "Bad");
+        check_truncated(r#" {"schema":"x"#, "Bad");
     }
 
     #[test]
@@ -191,6 +193,6 @@ mod tests {
         for garbage in ["", "<html>", "{", "[]", "null", "{}", r#"{"schema":5}"#, "\u{0}"] {
             check(200, garbage, "Outage");
         }
-        check_cut("<html>", "Outage");
+        check_truncated("<html>", "Outage");
     }
 }

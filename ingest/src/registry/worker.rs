@@ -71,7 +71,7 @@ impl<T: Send + Sync + 'static> Worker<T> {
     }
 
     /// Fetches from the registry while it answers, because a recreated registry assigns known ids to other schemas.
-    /// Otherwise, whether it fails for this schema or for all, reads the cached schema from disk.
+    /// While it fails, for this schema or for all, reads the cached schema from disk.
     async fn attempt(&self, key: SchemaKey, has_failed: bool) -> Result<Arc<T>, Failure> {
         let monitor = &self.shared.monitor;
         if (has_failed || monitor.has_failed_recently())

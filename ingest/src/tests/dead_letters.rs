@@ -75,8 +75,8 @@ fn no_batch_overtakes_unacknowledged_dead_letters() {
     );
     wait_until("dead letters wait again", || running.health.are_dead_letters_waiting());
     assert!(running.batches.try_recv().is_err());
-    let fine = RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR;
-    broker.cluster.topic_error(dlq, fine).expect("a topic that works");
+    let no_error = RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR;
+    broker.cluster.topic_error(dlq, no_error).expect("a topic that works");
     let batches = running.take(1);
     let reached = &batches[0].progress.positions[0];
     assert_eq!(Position { mark: None, last: None, ..reached.clone() }, position(CLICKS, 0, 2));
@@ -107,15 +107,15 @@ fn dead_letters_that_wait_for_their_topic_are_reported_early() {
     let broker = Broker::with_topics();
     broker.produce(CLICKS, 0, Some(b"bad"));
     broker.flush();
-    let gone = RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
-    broker.cluster.topic_error("adtrail.clicks.dlq", gone).expect("a missing topic");
+    let unknown_topic = RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
+    broker.cluster.topic_error("adtrail.clicks.dlq", unknown_topic).expect("a missing topic");
     let running = Running::start_quick(&broker.config(""), &[]);
     let health = running.health.clone();
     wait_until("a record is read", || health.last_message_ms().is_some());
     wait_until("the wait is reported", || health.are_dead_letters_waiting());
     assert!(!health.is_ready());
-    let fine = RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR;
-    broker.cluster.topic_error("adtrail.clicks.dlq", fine).expect("a topic that works");
+    let no_error = RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR;
+    broker.cluster.topic_error("adtrail.clicks.dlq", no_error).expect("a topic that works");
     running.take(1);
     wait_until("ready again", || health.is_ready());
     running.stop().expect("a clean stop");
@@ -132,11 +132,11 @@ fn delivery_reports_of_an_interrupted_delivery_do_not_count_for_the_next() {
     let broker = Broker::with_topics();
     let config = broker.config("");
     let names = TopicNames::new(&config.kafka.topics);
-    let letters_out =
+    let dead_letters =
         producer::DeadLetters::new(&config.kafka, &names, Timing::default()).expect("a producer");
     let deliver = |count, tries: usize| {
         let mut tries = 0..tries;
-        letters_out.deliver(&invalid_clicks(count), || Ok(tries.next().is_some()))
+        dead_letters.deliver(&invalid_clicks(count), || Ok(tries.next().is_some()))
     };
     assert!(deliver(1, usize::MAX).expect("Kafka accepts it"));
     broker.cluster.broker_down(1).expect("a broker");

@@ -173,8 +173,8 @@ fn position(topic: &str, partition: i32, next_offset: i64) -> Position {
 
 /// Returns the positions of all partitions, so that no batch adds one.
 fn beginnings() -> Vec<Position> {
-    let of = |topic| [0, 1].map(|partition| position(topic, partition, 0));
-    [CLICKS, "adtrail.activations", EFFECTS].into_iter().flat_map(of).collect()
+    let of_topic = |topic| [0, 1].map(|partition| position(topic, partition, 0));
+    [CLICKS, "adtrail.activations", EFFECTS].into_iter().flat_map(of_topic).collect()
 }
 
 /// Returns the ids of the facts of the batches, in order.

@@ -1,4 +1,4 @@
-//! Topics that may not be read, and batches that cannot be.
+//! Topics without read access, and batches that cannot be decompressed.
 
 use super::*;
 
@@ -24,8 +24,8 @@ fn a_topic_without_read_access_is_reported_and_read_once_allowed() {
     running.take(1);
     wait_until("another topic has no lag", || lag(TopicKind::Effects) == 0);
     assert!(lag(TopicKind::Clicks) > 0);
-    let fine = RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR;
-    broker.cluster.topic_error(CLICKS, fine).expect("a topic that works");
+    let no_error = RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR;
+    broker.cluster.topic_error(CLICKS, no_error).expect("a topic that works");
     broker.produce(CLICKS, 0, Some(&click(1)));
     broker.flush();
     assert_eq!(ids(&running.take(1)), ["c-1"]);
@@ -33,9 +33,9 @@ fn a_topic_without_read_access_is_reported_and_read_once_allowed() {
     running.stop().expect("a clean stop");
 }
 
-/// A few kilobytes of zstd that decompress to 90 MB of records.
+/// Produces a few kilobytes of zstd that decompress to 90 MB of records.
 #[test]
-fn a_batch_that_decompresses_to_much_is_read_or_named() {
+fn a_highly_compressed_batch_is_read_or_located_in_the_error() {
     let broker = Broker::with_topics();
     broker.produce(CLICKS, 0, Some(&click(0)));
     broker.flush();

@@ -1,4 +1,4 @@
-//! Records become batches; backpressure; the end of reading.
+//! Batches from records, backpressure, and the end of reading.
 
 use super::dead_letters::check_letter;
 use super::*;

@@ -1,4 +1,4 @@
-//! Start positions, and what a start does without its topics or brokers.
+//! Start positions, and startup without topics or brokers.
 
 use super::*;
 
@@ -56,7 +56,7 @@ fn an_unreachable_broker_is_retried_until_shutdown() {
     running.stop().expect("a clean stop");
 }
 
-/// Without a position, records that Kafka deletes before they are read would be skipped without a warning.
+/// Without a position, nothing would report records that Kafka deletes before they are read.
 #[test]
 fn partitions_without_records_get_a_position() {
     let broker = Broker::with_topics();

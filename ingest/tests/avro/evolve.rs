@@ -35,7 +35,7 @@ pub fn evolved(published: &Json, event: &Json, rng: &mut Rng) -> Evolved {
     Evolved { schema, datum: Datum::Record(datum) }
 }
 
-/// Returns a type that the published type can be read from, and the value in it.
+/// Returns a type that Avro resolves to the published type, and the value as a datum of it.
 fn widened(published: &Json, value: &Json, is_null: bool, rng: &mut Rng) -> (Json, Datum) {
     let (base, is_optional) = match published {
         Json::Array(branches) => (&branches[1], true),
@@ -60,7 +60,7 @@ fn widened(published: &Json, value: &Json, is_null: bool, rng: &mut Rng) -> (Jso
     (Json::Array(branches), Datum::Union(index as u32, Box::new(datum)))
 }
 
-/// Returns the type, or one that Avro promotes to it.
+/// Returns the type, or a narrower one that Avro promotes to it, and the value as a datum of it.
 fn narrowed(base: &Json, value: &Json, rng: &mut Rng) -> (Json, Datum) {
     if base["type"] == "map" {
         let texts = value.as_object().into_iter().flatten();

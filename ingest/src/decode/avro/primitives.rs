@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers() {
+    fn zigzag_numbers_are_read() {
         check(&[0], Ok(0));
         check(&[1], Ok(-1));
         check(&[2], Ok(1));

@@ -15,8 +15,8 @@ const DEPTH_MAX: u8 = 64;
 const DECIMAL_BYTES_MAX: usize = 32;
 
 const NO_BRANCH: Problem = "a union has no such branch";
-const TOO_MUCH: Problem = "the values exceed the maximum size of an event";
-const UNION_IN_UNION: Problem = "a union holds a union";
+const BUDGET_EXCEEDED: Problem = "the values exceed the maximum size of an event";
+const UNION_IN_UNION: Problem = "a union contains a union";
 
 /// A decimal, from any type that can represent one.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl<'a, 's> Reader<'a, 's> {
         format!("at byte {} of {}", self.length - self.bytes.0.len(), self.length)
     }
 
-    /// Returns the fields of the datum's record, which are to be read in this order.
+    /// Returns the fields of the datum's record, in the order in which they must be read.
     pub fn record(&mut self) -> Result<&'s [Field], Problem> {
         match self.resolve(self.schema.root)? {
             Kind::Record(fields) => Ok(fields),
@@ -75,7 +75,7 @@ impl<'a, 's> Reader<'a, 's> {
                 0 | 1 => self.bytes.text().map(Value::Text),
                 _ => Err(NO_BRANCH),
             },
-            FastPath::Number(unit) => Ok(whole(self.bytes.long()?, unit)),
+            FastPath::Number(unit) => Ok(whole_number(self.bytes.long()?, unit)),
             FastPath::Other => self.value(field.kind),
         }
     }
@@ -93,9 +93,9 @@ impl<'a, 's> Reader<'a, 's> {
         Ok(match kind {
             Kind::Null | Kind::String | Kind::Union(_) => return Err(UNION_IN_UNION),
             Kind::Boolean => self.bytes.boolean().map(|_| Value::Boolean)?,
-            Kind::Int => whole(self.bytes.int()?.into(), 1),
-            Kind::Long => whole(self.bytes.long()?, 1),
-            Kind::Timestamp(unit) => whole(self.bytes.long()?, *unit),
+            Kind::Int => whole_number(self.bytes.int()?.into(), 1),
+            Kind::Long => whole_number(self.bytes.long()?, 1),
+            Kind::Timestamp(unit) => whole_number(self.bytes.long()?, *unit),
             Kind::OtherLong(description) => self.bytes.long().map(|_| Value::Other(description))?,
             Kind::Float => self.bytes.array::<4>().map(|_| Value::Float)?,
             Kind::Double => self.bytes.array::<8>().map(|_| Value::Float)?,
@@ -193,7 +193,7 @@ impl<'a, 's> Reader<'a, 's> {
         Ok(())
     }
 
-    /// Returns the kind; for a union, reads the branch and returns its kind.
+    /// Returns the kind; for a union, reads the index of the branch and returns the branch's kind.
     #[inline]
     fn resolve(&mut self, kind: KindId) -> Result<&'s Kind, Problem> {
         match self.schema.kind(kind) {
@@ -223,7 +223,7 @@ impl<'a, 's> Reader<'a, 's> {
                 return Ok(());
             }
             if count > self.budget as u64 {
-                return Err(TOO_MUCH);
+                return Err(BUDGET_EXCEEDED);
             }
             let before = self.bytes.0.len();
             for _ in 0..count {
@@ -236,7 +236,7 @@ impl<'a, 's> Reader<'a, 's> {
     }
 
     fn spend(&mut self, cost: usize) -> Result<(), Problem> {
-        self.budget = self.budget.checked_sub(cost).ok_or(TOO_MUCH)?;
+        self.budget = self.budget.checked_sub(cost).ok_or(BUDGET_EXCEEDED)?;
         Ok(())
     }
 
@@ -276,7 +276,7 @@ mod tests {
     use super::decimal;
 
     #[test]
-    fn decimals() {
+    fn decimals_are_written_with_their_scale() {
         assert_eq!(decimal(&[], 0), "0");
         assert_eq!(decimal(&[0], 2), "0.00");
         assert_eq!(decimal(&[5], 2), "0.05");

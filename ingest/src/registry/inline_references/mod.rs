@@ -1,5 +1,6 @@
 //! Inlines the schemas that a schema refers to: each named type is defined where it is first used, and referred to by
-//! name from there on. Works on the JSON, and knows of Avro only where schemas are nested and how names are resolved.
+//! name from there on. Works on the JSON; all it knows about Avro is where schemas are nested and how names are
+//! resolved.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,10 +9,10 @@ use serde_json::{Map, Value};
 /// Maximum nesting of types. Decoders and this module recurse for each level.
 const DEPTH_MAX: usize = 64;
 
-/// Maximum length of all names together. Names are written in full, which makes the text longer.
+/// Maximum length of all names together. Limited because names are written in full, which makes the text longer.
 const NAME_BYTES_MAX: usize = 1 << 20;
 
-/// Returns the schema `root`, self-contained. An error is the message of a dead letter.
+/// Returns the schema `root` with all types that it uses inlined. An error is the message of a dead letter.
 pub fn inline(root: &str, referenced: &[String]) -> Result<String, String> {
     let root = parse(root)?;
     let referenced: Vec<Value> =
@@ -74,8 +75,8 @@ impl<'a> Definitions<'a> {
             .try_for_each(|schema| self.collect(schema, &namespace, depth + 1))
     }
 
-    /// Returns the full name that a name refers to: within its namespace or else, as Java's library resolves it and
-    /// producers rely on, without a namespace.
+    /// Returns the full name that a name refers to: a type in its namespace or, without such a type, one without a
+    /// namespace. Java's library resolves names like this, and producers rely on it.
     fn resolve(&self, name: &str, namespace: &str) -> String {
         let full_name = full_name(name, namespace);
         let has_no_namespace = !name.contains('.');

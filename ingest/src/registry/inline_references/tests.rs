@@ -82,11 +82,11 @@ fn names_are_resolved_in_the_namespace_of_their_schema() {
         bare.as_object_mut().unwrap().remove("namespace");
         bare
     };
-    // In its own namespace, not that of the enclosing type.
+    // A name is resolved in the namespace of its own schema, not that of the enclosing type.
     let (x, y) = (|| record("x", "In", &[json!("int")]), || record("y", "In", &[json!("long")]));
     let outer = |types: &[Value]| record("y", "Out", types);
     check(outer(&[json!("x.In"), json!("In")]), &[x(), y()], outer(&[x(), y()]));
-    // A type without a namespace within one that has one: marked, or it would inherit that namespace.
+    // A type without a namespace inside one with a namespace is marked; otherwise it would inherit that namespace.
     let types = [json!("Bare"), json!("Bare")];
     let expected = outer(&[record("", "Bare", &[json!("int")]), json!(".Bare")]);
     check(outer(&types), &[bare("Bare", &[json!("int")])], expected);
@@ -98,9 +98,9 @@ fn names_are_resolved_in_the_namespace_of_their_schema() {
     check(outer(&[json!("x.F")]), &[dotted], outer(&[fixed]));
     // Nested types inherit the namespace.
     let holder = |colour: Value| record("h", "Holder", &[colour]);
-    let within = json!({"type": "enum", "name": "Colour", "symbols": ["RED"]});
+    let inherited = json!({"type": "enum", "name": "Colour", "symbols": ["RED"]});
     let expected = outer(&[colour("h"), holder(json!("h.Colour"))]);
-    check(outer(&[json!("h.Colour"), json!("h.Holder")]), &[holder(within)], expected);
+    check(outer(&[json!("h.Colour"), json!("h.Holder")]), &[holder(inherited)], expected);
 }
 
 #[test]

@@ -13,7 +13,7 @@ fn a_schema_is_found_by_id_and_by_guid() {
         _ => Reply::Status(500, String::new()),
     });
     for path in ["/apis/ccompat/v7", "/apis/ccompat/v7/"] {
-        let fixture = Fixture::at(&[server.url() + path]);
+        let fixture = Fixture::for_urls(&[server.url() + path]);
         let registry = fixture.start("");
         check_ready(&registry, id(7), "\"string\"");
         check_ready(&registry, GUID, "\"int\"");
@@ -28,7 +28,7 @@ fn a_schema_is_found_by_id_and_by_guid() {
 #[test]
 fn a_lookup_never_blocks() {
     let server = Server::start(|_| Reply::Never);
-    let registry = Fixture::of(&[&server]).start("");
+    let registry = Fixture::for_servers(&[&server]).start("");
     check_waiting(&registry, id(7));
     assert!(matches!(registry.wait(id(7), Duration::from_millis(20)), Lookup::Waiting));
     assert_eq!(registry.health().waiting, 1);
@@ -42,7 +42,7 @@ fn unusable_schemas_are_bad() {
         "/schemas/ids/3" => schema("{"),
         _ => Reply::Huge(50 << 20),
     });
-    let registry = Fixture::of(&[&server]).start("");
+    let registry = Fixture::for_servers(&[&server]).start("");
     check_unusable(&registry, id(1), UnusableKind::Bad, "type is \"PROTOBUF\"");
     check_unusable(&registry, id(2), UnusableKind::Bad, "not a schema");
     check_unusable(&registry, id(3), UnusableKind::Bad, "not a schema");
@@ -54,26 +54,26 @@ fn unusable_schemas_are_bad() {
 #[test]
 fn a_schema_of_almost_the_maximum_length_is_accepted() {
     let text = format!("\"{}\"", "x".repeat((1 << 20) - 64));
-    let answer = text.clone();
-    let server = Server::start(move |_| schema(&answer));
-    check_ready(&Fixture::of(&[&server]).start(""), id(1), &text);
+    let served = text.clone();
+    let server = Server::start(move |_| schema(&served));
+    check_ready(&Fixture::for_servers(&[&server]).start(""), id(1), &text);
 }
 
 #[test]
 fn an_unknown_schema_is_requested_again_after_its_retry_interval() {
     let server = Server::start(|_| unknown());
-    let registry = Fixture::of(&[&server]).start("unknown_schema_retry = \"1s\"");
+    let registry = Fixture::for_servers(&[&server]).start("unknown_schema_retry = \"1s\"");
     check_unusable(&registry, id(7), UnusableKind::Unknown, "has no such schema");
     assert_eq!(server.requests().len(), 1);
     server.set(|_| schema("\"string\""));
-    until("it is requested again", || matches!(registry.look_up(id(7)), Lookup::Ready(_)));
+    wait_until("it is requested again", || matches!(registry.look_up(id(7)), Lookup::Ready(_)));
     assert_eq!(server.requests().len(), 2);
 }
 
 #[test]
 fn ids_that_no_registry_can_have_are_not_requested() {
     let server = Server::start(|_| Reply::Status(500, String::new()));
-    let registry = Fixture::of(&[&server]).start("");
+    let registry = Fixture::for_servers(&[&server]).start("");
     check_unusable(&registry, id(1 << 31), UnusableKind::Unknown, "ids go to 2147483647");
     check_unusable(&registry, id(u32::MAX), UnusableKind::Unknown, "ids go to 2147483647");
     assert_eq!(server.requests().len(), 0);
@@ -83,7 +83,7 @@ fn ids_that_no_registry_can_have_are_not_requested() {
 fn logins_are_sent() {
     let server = Server::start(|_| schema("\"string\""));
     let sent = |lines: &str| {
-        check_ready(&Fixture::of(&[&server]).start(lines), id(1), "\"string\"");
+        check_ready(&Fixture::for_servers(&[&server]).start(lines), id(1), "\"string\"");
         server.requests().pop().unwrap().header("authorization").map(str::to_owned)
     };
     assert_eq!(sent(""), None);
@@ -107,16 +107,16 @@ fn a_redirect_is_followed_within_the_host_only() {
         "/moved" => schema("\"string\""),
         path => panic!("{path}"),
     });
-    let registry = Fixture::of(&[&server]).start("token = \"t\"");
+    let registry = Fixture::for_servers(&[&server]).start("token = \"t\"");
     check_ready(&registry, id(2), "\"string\"");
     check_waiting(&registry, id(1));
     let refused = || registry.health().requests(RegistryOutcome::Refused);
-    until("the redirect is refused", || refused() > 0);
+    wait_until("the redirect is refused", || refused() > 0);
     check_waiting(&registry, id(1));
     assert_eq!(other.requests().len(), 0);
     let before = server.requests().len();
     check_waiting(&registry, id(3));
-    until("the redirect loop is refused", || {
+    wait_until("the redirect loop is refused", || {
         server.paths()[before..].contains(&"/schemas/ids/3".into())
     });
     check_waiting(&registry, id(3));
@@ -127,7 +127,7 @@ fn metrics_exist_from_the_start_and_count_requests() {
     let server = Server::start(|_| unknown());
     let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
     let handle = recorder.handle();
-    let fixture = Fixture::of(&[&server]);
+    let fixture = Fixture::for_servers(&[&server]);
     let registry = metrics::with_local_recorder(&recorder, || fixture.start(""));
     let has = |series: &str| handle.render().lines().any(|line| line == series);
     for outcome in RegistryOutcome::ALL {

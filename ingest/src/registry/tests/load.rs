@@ -8,9 +8,9 @@ use super::*;
 fn ten_thousand_unknown_ids_are_each_requested_once() {
     const IDS: u32 = 10_000;
     let server = Server::start(|_| unknown());
-    let registry = Fixture::of(&[&server]).start("unknown_schema_retry = \"1h\"");
+    let registry = Fixture::for_servers(&[&server]).start("unknown_schema_retry = \"1h\"");
     let mut unsettled: Vec<u32> = (0..IDS).collect();
-    until("all are settled", || {
+    wait_until("all are settled", || {
         assert!(registry.health().waiting <= WAITING_MAX);
         unsettled.retain(|number| matches!(registry.look_up(id(*number)), Lookup::Waiting));
         unsettled.is_empty()
@@ -30,19 +30,19 @@ fn ten_thousand_unknown_ids_are_each_requested_once() {
 fn a_registry_that_is_down_is_probed_once_per_interval() {
     let server = Server::start(|_| Reply::Status(500, String::new()));
     let timing = Timing::default() / 10;
-    let registry = Fixture::of(&[&server]).start_with("", timing);
+    let registry = Fixture::for_servers(&[&server]).start_with("", timing);
     let started = Instant::now();
     for number in 0..2_000 {
         check_waiting(&registry, id(number));
     }
     assert_eq!(registry.health().waiting, WAITING_MAX);
-    until("a few probes", || server.requests().len() > 6);
+    wait_until("a few probes", || server.requests().len() > 6);
     let probes = server.requests().len() as u64;
     // The requests in flight when it failed, the first probe, and then one per interval.
     let intervals = started.elapsed().div_duration_f64(timing.registry_probe_interval) as u64;
     assert!(probes <= 4 + 1 + intervals + 1, "{probes}");
     server.set(|_| unknown());
-    until("all are settled", || registry.health().waiting == 0);
+    wait_until("all are settled", || registry.health().waiting == 0);
 }
 
 /// A schema that always gets an error does not block the others, and the registry counts as answering.
@@ -52,12 +52,12 @@ fn a_schema_that_always_fails_does_not_block_others() {
         "/schemas/ids/0" => Reply::Status(500, String::new()),
         _ => unknown(),
     });
-    let registry = Fixture::of(&[&server]).start("");
+    let registry = Fixture::for_servers(&[&server]).start("");
     check_waiting(&registry, id(0));
     for number in 1..50 {
         check_unusable(&registry, id(number), UnusableKind::Unknown, "");
     }
-    until("it fails", || registry.health().requests(RegistryOutcome::Failed) > 0);
+    wait_until("it fails", || registry.health().requests(RegistryOutcome::Failed) > 0);
     check_waiting(&registry, id(0));
     assert!(registry.health().is_answering);
 }

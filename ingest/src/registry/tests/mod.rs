@@ -13,8 +13,8 @@ use std::time::Duration;
 use super::*;
 use server::Server;
 
-/// Far longer than anything takes on a slow machine.
-const DEADLINE: Duration = Duration::from_secs(120);
+/// Timeout of each wait, far longer than any wait takes on a slow machine.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The registry under test: schemas are texts, and any JSON but a number is valid.
 type Texts = Registry<String>;
@@ -33,11 +33,11 @@ struct Fixture {
 }
 
 impl Fixture {
-    fn of(servers: &[&Server]) -> Self {
-        Self::at(&servers.iter().map(|server| server.url()).collect::<Vec<_>>())
+    fn for_servers(servers: &[&Server]) -> Self {
+        Self::for_urls(&servers.iter().map(|server| server.url()).collect::<Vec<_>>())
     }
 
-    fn at(urls: &[String]) -> Self {
+    fn for_urls(urls: &[String]) -> Self {
         Self { folder: tempfile::tempdir().unwrap(), urls: urls.to_vec() }
     }
 
@@ -75,7 +75,7 @@ fn id(id: u32) -> SchemaKey {
 
 #[track_caller]
 fn check_ready(registry: &Texts, key: SchemaKey, expected: &str) {
-    match registry.wait(key, DEADLINE) {
+    match registry.wait(key, TIMEOUT) {
         Lookup::Ready(text) => assert_eq!(*text, expected),
         other => panic!("{key}: {other:?}"),
     }
@@ -83,10 +83,10 @@ fn check_ready(registry: &Texts, key: SchemaKey, expected: &str) {
 
 #[track_caller]
 fn check_unusable(registry: &Texts, key: SchemaKey, kind: UnusableKind, reason: &str) {
-    match registry.wait(key, DEADLINE) {
-        Lookup::Unusable(why) => {
-            assert_eq!(why.kind, kind, "{}", why.reason);
-            assert!(why.reason.contains(reason), "{}", why.reason);
+    match registry.wait(key, TIMEOUT) {
+        Lookup::Unusable(unusable) => {
+            assert_eq!(unusable.kind, kind, "{}", unusable.reason);
+            assert!(unusable.reason.contains(reason), "{}", unusable.reason);
         }
         other => panic!("{key}: {other:?}"),
     }
@@ -100,10 +100,10 @@ fn check_waiting(registry: &Texts, key: SchemaKey) {
 
 /// Waits until the condition holds.
 #[track_caller]
-fn until(condition: &str, mut holds: impl FnMut() -> bool) {
+fn wait_until(condition: &str, mut holds: impl FnMut() -> bool) {
     let started = Instant::now();
     while !holds() {
-        assert!(started.elapsed() < DEADLINE, "not within {DEADLINE:?}: {condition}");
+        assert!(started.elapsed() < TIMEOUT, "not within {TIMEOUT:?}: {condition}");
         thread::sleep(Duration::from_millis(5));
     }
 }

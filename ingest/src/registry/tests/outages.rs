@@ -7,9 +7,9 @@ use super::*;
 #[track_caller]
 fn check(case: &str, outcome: RegistryOutcome, broken: impl Fn() -> Reply + Send + Sync + 'static) {
     let server = Server::start(move |_| broken());
-    let registry = Fixture::of(&[&server]).start("timeout = \"200ms\"");
+    let registry = Fixture::for_servers(&[&server]).start("timeout = \"200ms\"");
     check_waiting(&registry, id(7));
-    until(case, || registry.health().requests(outcome) > 1);
+    wait_until(case, || registry.health().requests(outcome) > 1);
     check_waiting(&registry, id(7));
     assert!(registry.health().is_blocking(), "{case}");
     server.set(|_| schema("\"string\""));
@@ -27,29 +27,29 @@ fn a_schema_waits_while_the_registry_fails_or_refuses() {
     check("status 404", RegistryOutcome::Refused, || Reply::Status(404, nothing.into()));
 }
 
-/// Responses that take longer than the timeout, then one that does not.
+/// The first responses take longer than the timeout; later ones do not.
 #[test]
 fn a_request_that_times_out_is_retried() {
     let server = Server::start(|_| {
         thread::sleep(Duration::from_millis(300));
         schema("\"int\"")
     });
-    let registry = Fixture::of(&[&server]).start("timeout = \"100ms\"");
+    let registry = Fixture::for_servers(&[&server]).start("timeout = \"100ms\"");
     check_waiting(&registry, id(7));
-    until("a timeout", || registry.health().requests(RegistryOutcome::Failed) > 0);
+    wait_until("a timeout", || registry.health().requests(RegistryOutcome::Failed) > 0);
     check_waiting(&registry, id(7));
     server.set(|_| schema("\"string\""));
     check_ready(&registry, id(7), "\"string\"");
 }
 
-/// A registry without the path, such as one without GUIDs, does not know the schema.
+/// A registry that lacks the path of a request, such as one without GUIDs, does not know the schema.
 #[test]
 fn a_path_that_is_unknown_to_a_registry_is_an_unknown_schema() {
     let server = Server::start(|request| match request.path.as_str() {
         "/schemas/types" => ok("[\"AVRO\"]"),
         _ => Reply::Status(404, "<html>".into()),
     });
-    let registry = Fixture::of(&[&server]).start("");
+    let registry = Fixture::for_servers(&[&server]).start("");
     check_unusable(&registry, SchemaKey::Guid([1; 16]), UnusableKind::Unknown, "no such schema");
 }
 
@@ -61,7 +61,7 @@ fn urls_are_tried_in_turn() {
         "/schemas/ids/9" => unknown(),
         _ => schema("\"string\""),
     });
-    let registry = Fixture::of(&[&dead, &lagging, &good]).start("");
+    let registry = Fixture::for_servers(&[&dead, &lagging, &good]).start("");
     check_ready(&registry, id(1), "\"string\"");
     assert_eq!((dead.requests().len(), lagging.requests().len()), (1, 1));
     // The URL that answered is tried first from then on.
@@ -79,9 +79,9 @@ fn urls_are_tried_in_turn() {
 }
 
 #[test]
-fn a_start_from_disk_needs_no_registry() {
+fn schemas_cached_on_disk_are_used_without_a_registry() {
     let server = Server::start(|_| schema("\"string\""));
-    let fixture = Fixture::of(&[&server]);
+    let fixture = Fixture::for_servers(&[&server]);
     check_ready(&fixture.start(""), id(7), "\"string\"");
     drop(server);
     let registry = fixture.start("");
@@ -94,7 +94,7 @@ fn a_start_from_disk_needs_no_registry() {
 #[test]
 fn the_registry_takes_precedence_over_cached_schemas() {
     let server = Server::start(|_| schema("\"string\""));
-    let fixture = Fixture::of(&[&server]);
+    let fixture = Fixture::for_servers(&[&server]);
     check_ready(&fixture.start(""), id(7), "\"string\"");
     // A recreated registry assigns the id to another schema, or to none.
     server.set(|_| schema("\"int\""));
@@ -107,7 +107,7 @@ fn the_registry_takes_precedence_over_cached_schemas() {
 #[test]
 fn cached_schemas_are_not_used_while_only_other_schemas_fail() {
     let server = Server::start(|_| schema("\"string\""));
-    let fixture = Fixture::of(&[&server]);
+    let fixture = Fixture::for_servers(&[&server]);
     check_ready(&fixture.start(""), id(7), "\"string\"");
     server.set(|request| match request.path.as_str() {
         "/schemas/ids/7" => schema("\"int\""),
@@ -115,9 +115,9 @@ fn cached_schemas_are_not_used_while_only_other_schemas_fail() {
     });
     let registry = fixture.start("");
     check_waiting(&registry, id(8));
-    until("it fails", || registry.health().requests(RegistryOutcome::Failed) > 0);
+    wait_until("it fails", || registry.health().requests(RegistryOutcome::Failed) > 0);
     check_ready(&registry, id(7), "\"int\"");
-    // If it fails itself, its cached version is used.
+    // If a schema fails itself, its cached version is used.
     server.set(|_| Reply::Status(500, String::new()));
     check_ready(&fixture.start(""), id(7), "\"int\"");
 }
@@ -128,7 +128,7 @@ fn only_usable_schemas_are_cached_on_disk() {
         "/schemas/ids/1" => schema("5"),
         _ => unknown(),
     });
-    let fixture = Fixture::of(&[&server]);
+    let fixture = Fixture::for_servers(&[&server]);
     let registry = fixture.start("");
     check_unusable(&registry, id(1), UnusableKind::Bad, "");
     check_unusable(&registry, id(2), UnusableKind::Unknown, "");

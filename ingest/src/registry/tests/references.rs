@@ -19,7 +19,7 @@ fn record(name: &str, kind: &str, subjects: &[&str]) -> Reply {
 #[track_caller]
 fn check_bad(script: impl Fn(&Request) -> Reply + Send + Sync + 'static, reason: &str) {
     let server = Server::start(script);
-    let registry = Fixture::of(&[&server]).start("");
+    let registry = Fixture::for_servers(&[&server]).start("");
     check_unusable(&registry, id(1), UnusableKind::Bad, reason);
 }
 
@@ -30,8 +30,8 @@ fn the_reason_for_a_long_subject_is_truncated() {
         "/schemas/ids/1" => record("A", "B", &[&"b".repeat(2_000)]),
         _ => unknown(),
     });
-    let registry = Fixture::of(&[&server]).start("");
-    match registry.wait(id(1), DEADLINE) {
+    let registry = Fixture::for_servers(&[&server]).start("");
+    match registry.wait(id(1), TIMEOUT) {
         Lookup::Unusable(unusable) => assert!(unusable.reason.len() < 1_000),
         other => panic!("{other:?}"),
     }
@@ -45,16 +45,16 @@ fn references_are_fetched_and_inlined() {
         "/subjects/c/versions/3" => record("C", "int", &[]),
         path => panic!("{path}"),
     });
-    let fixture = Fixture::of(&[&server]);
-    let inlined = |registry: Texts| match registry.wait(id(1), DEADLINE) {
+    let fixture = Fixture::for_servers(&[&server]);
+    let inlined = |registry: Texts| match registry.wait(id(1), TIMEOUT) {
         Lookup::Ready(text) => serde_json::from_str::<Value>(&text).unwrap(),
         other => panic!("{other:?}"),
     };
-    let within = |name: &str, kind: Value| {
+    let nested = |name: &str, kind: Value| {
         json!({"type": "record", "name": name, "namespace": "n",
             "fields": [{"name": "f", "type": kind}]})
     };
-    let expected = within("A", within("B", within("C", json!("int"))));
+    let expected = nested("A", nested("B", nested("C", json!("int"))));
     assert_eq!(inlined(fixture.start("")), expected);
     assert_eq!(server.requests().len(), 3);
     // The inlined schema is cached on disk.
@@ -70,8 +70,8 @@ fn circular_references_terminate() {
         "/subjects/a/versions/3" => record("A", "B", &["b"]),
         path => panic!("{path}"),
     });
-    let registry = Fixture::of(&[&server]).start("");
-    assert!(matches!(registry.wait(id(1), DEADLINE), Lookup::Ready(_)));
+    let registry = Fixture::for_servers(&[&server]).start("");
+    assert!(matches!(registry.wait(id(1), TIMEOUT), Lookup::Ready(_)));
     assert_eq!(server.requests().len(), 3);
 }
 
@@ -125,13 +125,13 @@ fn an_outage_between_references_is_retried() {
         "/schemas/ids/1" => record("A", "B", &["b"]),
         _ => Reply::Status(500, String::new()),
     });
-    let registry = Fixture::of(&[&server]).start("");
+    let registry = Fixture::for_servers(&[&server]).start("");
     check_waiting(&registry, id(1));
-    until("it fails", || registry.health().requests(RegistryOutcome::Failed) > 0);
+    wait_until("it fails", || registry.health().requests(RegistryOutcome::Failed) > 0);
     check_waiting(&registry, id(1));
     server.set(|request| match request.path.as_str() {
         "/schemas/ids/1" => record("A", "B", &["b"]),
         _ => record("B", "int", &[]),
     });
-    assert!(matches!(registry.wait(id(1), DEADLINE), Lookup::Ready(_)));
+    assert!(matches!(registry.wait(id(1), TIMEOUT), Lookup::Ready(_)));
 }

@@ -40,7 +40,7 @@ impl TlsServer {
     }
 
     fn fixture(&self) -> Fixture {
-        Fixture::at(&[format!("https://127.0.0.1:{}", self.port)])
+        Fixture::for_urls(&[format!("https://127.0.0.1:{}", self.port)])
     }
 }
 
@@ -85,7 +85,7 @@ fn file(setting: &str, folder: &Path, name: &str) -> String {
 fn check_fails(fixture: &Fixture, lines: &str) {
     let registry = fixture.start(lines);
     check_waiting(&registry, id(7));
-    until("it fails", || registry.health().requests(RegistryOutcome::Failed) > 1);
+    wait_until("it fails", || registry.health().requests(RegistryOutcome::Failed) > 1);
     check_waiting(&registry, id(7));
 }
 
@@ -117,7 +117,7 @@ fn a_client_certificate_is_presented() {
 fn errors_name_the_unusable_file() {
     let folder = certificates();
     fs::write(folder.path().join("empty.pem"), "").unwrap();
-    let fixture = Fixture::at(&["https://127.0.0.1:1".into()]);
+    let fixture = Fixture::for_urls(&["https://127.0.0.1:1".into()]);
     let check = |lines: &str, setting: &str, problem: &str, name: &str| {
         let started = Texts::start(&fixture.settings(lines), compile, Timing::default());
         let error = started.err().unwrap().to_string();
