@@ -25,17 +25,17 @@ fn policy() -> Policy {
 }
 
 fn parsed(schema: &Json) -> apache_avro::Schema {
-    apache_avro::Schema::parse(schema).expect("a schema")
+    apache_avro::Schema::parse(schema).expect("the schema is valid")
 }
 
 fn encoded(schema: &Json, datum: Datum) -> Vec<u8> {
     let schema = parsed(schema);
-    let writer = GenericDatumWriter::builder(&schema).build().expect("a writer");
-    writer.write_value_to_vec(datum).expect("a record of the schema")
+    let writer = GenericDatumWriter::builder(&schema).build().expect("the writer is created");
+    writer.write_value_to_vec(datum).expect("the datum matches the schema")
 }
 
 fn decoded(schema: &Json, datum: &[u8]) -> Result<Fact, DecodeError> {
-    let schema = Schema::parse(&schema.to_string()).expect("a usable schema");
+    let schema = Schema::parse(&schema.to_string()).expect("the schema is usable");
     decode::decode_avro(datum, &schema, None, &policy())
 }
 
@@ -45,7 +45,7 @@ fn from_json(event: &Json) -> Result<Fact, DecodeError> {
 }
 
 fn schemas() -> [Json; 3] {
-    SCHEMAS.map(|text| serde_json::from_str(text).expect("JSON"))
+    SCHEMAS.map(|text| serde_json::from_str(text).expect("the JSON is valid"))
 }
 
 /// Returns one event of each schema, with every field.
@@ -54,8 +54,8 @@ fn events() -> [Json; 3] {
         let mut event = json!({"app": "app-x", "time": 1_773_144_000_000_u64, "ip": "203.0.113.9",
             "ua": "Mozilla", "device_model": "P60", "os": "android", "os_version": "14",
             "ids": {"oaid": "o-1", "imei_md5": "ab"}});
-        let fields = fields.as_object().expect("an object").clone();
-        event.as_object_mut().expect("an object").extend(fields);
+        let fields = fields.as_object().expect("the event is an object").clone();
+        event.as_object_mut().expect("the event is an object").extend(fields);
         event
     };
     [
@@ -73,10 +73,12 @@ fn events() -> [Json; 3] {
 /// Returns the published schema of a family with another type for one field, and the event with that value.
 fn with_field(family: usize, name: &str, schema: Json, value: Datum) -> (Json, Vec<u8>) {
     let (mut writer, event) = (schemas()[family].clone(), &events()[family]);
-    let Datum::Record(mut record) = evolve::datum(&writer, event) else { panic!("a record") };
-    record.iter_mut().find(|(key, _)| key == name).expect("the field").1 = value;
-    let fields = writer["fields"].as_array_mut().expect("fields");
-    let field = fields.iter_mut().find(|field| field["name"] == name).expect("the field");
+    let Datum::Record(mut record) = evolve::datum(&writer, event) else {
+        panic!("expected a record")
+    };
+    record.iter_mut().find(|(key, _)| key == name).expect("the field exists").1 = value;
+    let fields = writer["fields"].as_array_mut().expect("the schema has fields");
+    let field = fields.iter_mut().find(|field| field["name"] == name).expect("the field exists");
     *field = json!({"name": name, "type": schema});
     let datum = encoded(&writer, Datum::Record(record));
     (writer, datum)
@@ -94,7 +96,7 @@ fn check(family: usize, name: &str, schema: Json, value: Datum, expected: Result
             assert_eq!(found, from_json(&event));
         }
         Err(code) => {
-            let error = found.expect_err("refused");
+            let error = found.expect_err("it must be refused");
             assert_eq!((error.code, error.field.as_deref()), (code, Some(name)), "{error}");
         }
     }
@@ -132,8 +134,11 @@ fn truncated_data_and_trailing_bytes_are_refused() {
 fn resolved(writer: &Json, published: &Json, datum: &[u8]) -> Json {
     let (writer, reader) = (parsed(writer), parsed(published));
     let resolving = GenericDatumReader::builder(&writer).reader_schema(&reader).build();
-    let value = resolving.expect("a reader").read_value(&mut &*datum).expect("it resolves");
-    Json::try_from(value).expect("JSON")
+    let value = resolving
+        .expect("the reader is created")
+        .read_value(&mut &*datum)
+        .expect("the schemas resolve");
+    Json::try_from(value).expect("the JSON is valid")
 }
 
 /// Removes the message, which describes values in terms of the format.
@@ -155,7 +160,7 @@ fn evolved_schemas_are_resolved_like_apache_avro_does() {
         let datum = encoded(&schema, datum);
         let expected = from_json(&resolved(&schema, published, &datum));
         facts += u32::from(expected.is_ok());
-        let usable = Schema::parse(&schema.to_string()).expect("a usable schema");
+        let usable = Schema::parse(&schema.to_string()).expect("the schema is usable");
         let topic = Some(TopicKind::ALL[family]);
         let found = decode::decode_avro(&datum, &usable, topic, &policy());
         assert_eq!(outline(found), outline(expected), "seed {seed}: {schema}");
@@ -172,7 +177,7 @@ fn a_field_is_matched_by_an_alias_that_is_our_name() {
     #[track_caller]
     fn check(aliases: &[(&str, &[&str])], expected: &str) {
         let mut writer = schemas()[1].clone();
-        let fields = writer["fields"].as_array_mut().expect("fields");
+        let fields = writer["fields"].as_array_mut().expect("the schema has fields");
         fields.retain(|field| field["name"] != "click_id");
         let mut event = events()[1].clone();
         for (name, aliases) in aliases {
@@ -180,11 +185,13 @@ fn a_field_is_matched_by_an_alias_that_is_our_name() {
             event[name] = json!(name);
         }
         let mut plain = writer.clone();
-        for field in plain["fields"].as_array_mut().expect("fields") {
-            field.as_object_mut().expect("a field").remove("aliases");
+        for field in plain["fields"].as_array_mut().expect("the schema has fields") {
+            field.as_object_mut().expect("the field is an object").remove("aliases");
         }
         let datum = encoded(&plain, evolve::datum(&plain, &event));
-        let Ok(Fact::Activation(fact)) = decoded(&writer, &datum) else { panic!("an activation") };
+        let Ok(Fact::Activation(fact)) = decoded(&writer, &datum) else {
+            panic!("expected an activation")
+        };
         assert_eq!(&*fact.click_id, expected);
     }
     check(&[("referrer", &[])], "");
@@ -266,13 +273,14 @@ fn other_fields_are_read_from_compatible_types() {
     let (writer, datum) = with_field(0, "site", json!("bytes"), Datum::Bytes(vec![b'u'; 16]));
     let named =
         serde_json::from_str::<Json>(&writer.to_string().replace("\"bytes\"", &uuid.to_string()));
-    let error = decoded(&named.expect("JSON"), &datum).expect_err("not a text");
+    let error =
+        decoded(&named.expect("the JSON is valid"), &datum).expect_err("the value is not a text");
     assert_eq!((error.code, error.field.as_deref()), (ErrorCode::WrongType, Some("site")));
     check("ip", json!("null"), Datum::Null, Ok(Json::Null));
     let numbers = json!({"type": "map", "values": "long"});
     let levels = Datum::Map([("level".into(), Datum::Long(3))].into());
     let (writer, datum) = with_field(0, "params", numbers, levels);
-    let error = decoded(&writer, &datum).expect_err("a number");
+    let error = decoded(&writer, &datum).expect_err("the member is a number");
     let found = (error.code, error.field.as_deref());
     assert_eq!(found, (ErrorCode::WrongType, Some("params.level")));
 }
@@ -285,14 +293,14 @@ fn a_union_of_records_is_read_by_its_branch() {
         assert_eq!(decoded(&union, &encoded(&union, datum)), from_json(&event));
     }
     let null = encoded(&union, Datum::Union(0, Box::new(Datum::Null)));
-    assert_eq!(decoded(&union, &null).expect_err("not a record").code, ErrorCode::NotAvro);
+    assert_eq!(decoded(&union, &null).expect_err("null is not a record").code, ErrorCode::NotAvro);
 }
 
 #[test]
 fn errors_of_unusable_schemas_state_the_reason() {
     #[track_caller]
     fn check(schema: &str, expected: &str) {
-        let error = Schema::parse(schema).expect_err("refused");
+        let error = Schema::parse(schema).expect_err("it must be refused");
         assert!(error.contains(expected), "{error}");
     }
     let click = |fields: &str| format!(r#"{{"type":"record","name":"C","fields":[{fields}]}}"#);
@@ -312,7 +320,7 @@ fn recursion_is_bounded() {
     let schema = json!({"type": "record", "name": "C", "fields": [
         {"name": "app", "type": "string"}, {"name": "more", "type": ["null", "C"]}]});
     let datum = [&[2, b'x', 2].repeat(100_000)[..], &[2, b'x', 0]].concat();
-    let error = decoded(&schema, &datum).expect_err("too deep");
+    let error = decoded(&schema, &datum).expect_err("the record is nested too deep");
     assert_eq!((error.code, error.field.as_deref()), (ErrorCode::NotAvro, Some("more")));
 }
 
@@ -327,7 +335,8 @@ fn a_record_that_always_contains_itself_is_refused() {
 fn the_number_of_elements_without_bytes_is_bounded() {
     let schema = json!({"type": "record", "name": "C", "fields": [
         {"name": "many", "type": {"type": "array", "items": "null"}}]});
-    let error = decoded(&schema, &[0xfe, 0xff, 0xff, 0xff, 0xff, 0x0f, 0]).expect_err("too many");
+    let error = decoded(&schema, &[0xfe, 0xff, 0xff, 0xff, 0xff, 0x0f, 0])
+        .expect_err("the array has too many elements");
     assert_eq!((error.code, error.field.as_deref()), (ErrorCode::NotAvro, Some("many")));
 }
 
@@ -365,7 +374,7 @@ fn the_expansion_of_enum_symbols_is_bounded() {
     let schema = json!({"type": "record", "name": "C", "fields": [
         {"name": "props", "type": {"type": "map", "values": symbol}}]});
     let datum = [&[0x80, 0x80, 1][..], &[0, 0].repeat(8_192), &[0]].concat();
-    let error = decoded(&schema, &datum).expect_err("8 GB");
+    let error = decoded(&schema, &datum).expect_err("the symbols expand to 8 GB");
     assert_eq!((error.code, error.field.as_deref()), (ErrorCode::NotAvro, Some("props")));
 }
 
@@ -374,13 +383,15 @@ fn aliases_in_nested_records_do_not_match_event_fields() {
     let ids = json!({"type": "record", "name": "P", "fields": [
         {"name": "system", "type": "string", "aliases": ["os"]}]});
     let mut plain = ids.clone();
-    plain["fields"][0].as_object_mut().expect("a field").remove("aliases");
+    plain["fields"][0].as_object_mut().expect("the field is an object").remove("aliases");
     let record = Datum::Record(vec![("system".into(), text("x"))]);
     let (plain, datum) = with_field(1, "props", plain, record);
     let writer =
         plain.to_string().replace(r#""name":"system""#, r#""aliases":["os"],"name":"system""#);
-    let writer: Json = serde_json::from_str(&writer).expect("JSON");
-    let Ok(Fact::Activation(fact)) = decoded(&writer, &datum) else { panic!("an activation") };
+    let writer: Json = serde_json::from_str(&writer).expect("the JSON is valid");
+    let Ok(Fact::Activation(fact)) = decoded(&writer, &datum) else {
+        panic!("expected an activation")
+    };
     assert_eq!(fact.props, [("system".into(), "x".into())]);
 }
 

@@ -48,7 +48,7 @@ mod tests {
 
     #[track_caller]
     fn check_code(time_ms: i64, horizon_ms: Option<u64>, expected: Option<ErrorCode>) {
-        let time = EventTime::from_millis(time_ms).expect("a time in range");
+        let time = EventTime::from_millis(time_ms).expect("the time is in range");
         let outcome = check(time, BROKER_MS, horizon_ms);
         assert_eq!(outcome.err().map(|error| error.code), expected);
     }

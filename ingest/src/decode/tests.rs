@@ -61,7 +61,7 @@ fn pair(key: &str, value: &str) -> (Box<str>, Box<str>) {
 
 #[test]
 fn all_fields_of_a_click_are_decoded() {
-    let Ok(Fact::Touch(touch)) = decode_mixed(CLICK) else { panic!("a click") };
+    let Ok(Fact::Touch(touch)) = decode_mixed(CLICK) else { panic!("expected a click") };
     assert_eq!((touch.pid, &*touch.id, &*touch.click_id), (Pid(1), "c-1", "c-1"));
     assert_eq!((touch.kind, touch.purpose), (TouchKind::Click, Purpose::Retargeting));
     assert_eq!((touch.spreadid, touch.time.millis()), (SpreadId(7), 1_773_144_000_000));
@@ -75,7 +75,9 @@ fn all_fields_of_a_click_are_decoded() {
 
 #[test]
 fn all_fields_of_an_activation_are_decoded() {
-    let Ok(Fact::Activation(activation)) = decode_mixed(ACTIVATION) else { panic!("activation") };
+    let Ok(Fact::Activation(activation)) = decode_mixed(ACTIVATION) else {
+        panic!("expected an activation")
+    };
     assert_eq!((&*activation.id, &*activation.click_id), ("a-1", "c-1"));
     assert_eq!(activation.install_begin_time, EventTime::from_millis(1_773_149_990_000));
     assert_eq!(&*activation.app_version, "1.2");
@@ -84,7 +86,7 @@ fn all_fields_of_an_activation_are_decoded() {
 
 #[test]
 fn all_fields_of_an_effect_are_decoded() {
-    let Ok(Fact::Effect(effect)) = decode_mixed(EFFECT) else { panic!("an effect") };
+    let Ok(Fact::Effect(effect)) = decode_mixed(EFFECT) else { panic!("expected an effect") };
     assert_eq!((&*effect.id, &*effect.name), ("e-1", "purchase"));
     assert_eq!((&*effect.revenue, &*effect.currency), ("9.99", "CNY"));
     assert_eq!(effect.props, vec![pair("level", "3")]);
@@ -92,7 +94,7 @@ fn all_fields_of_an_effect_are_decoded() {
 
 #[test]
 fn a_record_without_id_is_identified_by_content() {
-    let fact = decode_mixed(with("activation", "")).expect("valid");
+    let fact = decode_mixed(with("activation", "")).expect("the event is valid");
     assert!(fact.id().starts_with('#'), "{}", fact.id());
     let mut again = fact.clone();
     canonical::identify(&mut again, "app-x");
@@ -158,9 +160,9 @@ fn errors_name_members_that_are_not_texts() {
     }
     check("effect", r#""props":{"level":null}"#, Ok(()));
     let long = with("effect", &format!("\"props\":{{\"{}\":1}}", "k".repeat(100_000)));
-    assert!(decode_mixed(long).expect_err("not a text").message.len() < 200);
+    assert!(decode_mixed(long).expect_err("the value is not a text").message.len() < 200);
     let effect = decode_mixed(with("effect", r#""props":{"b":"1","a":null,"b":"2","":""}"#));
-    let Ok(Fact::Effect(effect)) = effect else { panic!("an effect") };
+    let Ok(Fact::Effect(effect)) = effect else { panic!("expected an effect") };
     assert_eq!(effect.props, vec![pair("", ""), pair("b", "2")]);
 }
 
@@ -346,7 +348,7 @@ fn deep_nesting_does_not_overflow_the_stack() {
 fn the_key_of_an_unknown_app_is_truncated_and_escaped() {
     check("click", r#""app":"app-y""#, Err((ErrorCode::UnknownApp, "app")));
     let long = with("click", &format!("\"app\":\"{}\"", "y\\n".repeat(10_000)));
-    let error = decode_mixed(long).expect_err("no such app");
+    let error = decode_mixed(long).expect_err("the app does not exist");
     assert!(error.message.len() < 300, "{error}");
     assert!(!error.message.contains('\n'), "{error}");
 }
@@ -396,11 +398,13 @@ fn messages_name_the_location_and_the_allowed_values() {
         r#""ids":{"867530900000001":3}"#,
         "ids.(not shown) at byte 62 is a number; expected a string",
     );
-    let error = decode_mixed(r#"{"type":"click","app":"867530900000001"}"#).expect_err("no app");
+    let error = decode_mixed(r#"{"type":"click","app":"867530900000001"}"#)
+        .expect_err("the app does not exist");
     assert!(error.message.starts_with("app at byte 22 is unknown;"), "{}", error.message);
-    let error = decode_mixed("{\"app\":}").expect_err("not JSON");
+    let error = decode_mixed("{\"app\":}").expect_err("the event is not JSON");
     assert_eq!(error.message, "expected value at line 1 column 8");
-    let error = decode_mixed(r#"{"type":"click","app":"app-x"}"#).expect_err("no spreadid");
+    let error =
+        decode_mixed(r#"{"type":"click","app":"app-x"}"#).expect_err("the spreadid is missing");
     assert!(error.message.starts_with("spreadid is missing or empty;"), "{error}");
 }
 

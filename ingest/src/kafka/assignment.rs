@@ -324,8 +324,8 @@ mod tests {
         offsets.set(TopicKind::Clicks, 1, 7);
         let is_paused = |topic, partition| (topic, partition) == (TopicKind::Effects, 0);
         let names = TopicNames::of_settings();
-        let list =
-            assignable_partitions(&names, &partitions, &offsets, is_paused).expect("valid offsets");
+        let list = assignable_partitions(&names, &partitions, &offsets, is_paused)
+            .expect("the offsets are valid");
         let offset = |topic: &str, partition| {
             list.find_partition(topic, partition).map(|found| found.offset())
         };

@@ -33,7 +33,7 @@ config::describe_metrics! {
     describe_gauge LAG_SECONDS = "adtrail_ingest_lag_seconds";
     /// Broker time up to which every partition is consumed and committed: state expires by it.
     describe_gauge CONSUMED_UNTIL = "adtrail_ingest_consumed_until_timestamp_seconds";
-    /// When a batch was last committed, or everything was.
+    /// When a batch was last committed, or nothing was left to commit.
     describe_gauge LAST_PROGRESS = "adtrail_ingest_last_progress_timestamp_seconds";
 }
 
@@ -154,7 +154,7 @@ mod tests {
     }
 
     fn now() -> Timestamp {
-        Timestamp::from_millisecond(NOW_MS).expect("a time in range")
+        Timestamp::from_millisecond(NOW_MS).expect("the time is in range")
     }
 
     #[track_caller]
@@ -210,9 +210,9 @@ mod tests {
         health.set_connected(true);
         health.set_assigned(true);
         health.set_watermarks(TopicKind::Activations, 0, Watermarks { low: 0, high });
-        let until = EventTime::from_millis(NOW_MS - 60_000).expect("a time in range");
+        let until = EventTime::from_millis(NOW_MS - 60_000).expect("the time is in range");
         health.set_read_until(TopicKind::Activations, 0, until);
-        let later = Timestamp::from_millisecond(NOW_MS + 1_000).expect("a time in range");
+        let later = Timestamp::from_millisecond(NOW_MS + 1_000).expect("the time is in range");
         let scrape = recorded(|metrics| {
             metrics.committed(&intake(), None, now());
             metrics.observe(&health, later);

@@ -125,12 +125,14 @@ mod tests {
     /// Checks that the printed event decodes to the same fact.
     #[track_caller]
     fn check(text: &str) {
-        let config = config::parse("[[apps]]\npid = 1\nkey = \"app-x\"\n").expect("settings");
+        let config =
+            config::parse("[[apps]]\npid = 1\nkey = \"app-x\"\n").expect("the settings are valid");
         let decode = |text: &str| {
-            decode::decode(text.as_bytes(), None, &config.policy).expect("a valid event")
+            decode::decode(text.as_bytes(), None, &config.policy).expect("the event is valid")
         };
         let fact = decode(text);
-        let printed = serde_json::to_string(&Event::new(&fact, &config.policy)).expect("JSON");
+        let printed =
+            serde_json::to_string(&Event::new(&fact, &config.policy)).expect("the JSON is valid");
         assert_eq!(decode(&printed), fact, "{printed}");
     }
 

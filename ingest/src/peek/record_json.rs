@@ -214,14 +214,14 @@ mod tests {
     const POLICY: &str = "[[apps]]\npid = 1\nkey = \"app-x\"\n";
 
     fn view(config: &config::Config, raw: bool) -> View {
-        let decoder =
-            Decoder::new(config, std::time::Duration::ZERO, Timing::default()).expect("a decoder");
+        let decoder = Decoder::new(config, std::time::Duration::ZERO, Timing::default())
+            .expect("the decoder is created");
         View { decoder, names: TopicNames::new(&config.kafka.topics), raw }
     }
 
     #[track_caller]
     fn check(record: &Record<'_>, raw: bool, expected: &str) {
-        let config = config::parse(POLICY).expect("valid settings");
+        let config = config::parse(POLICY).expect("the settings are valid");
         assert_eq!(line(record, &mut view(&config, raw)), format!("{expected}\n"));
     }
 
@@ -269,12 +269,15 @@ mod tests {
             false,
             &format!(
                 r#"{START},"schema":"json","event":null,"error":{{"code":"missing_field","field":"type","message":"type is missing or empty; expected \"click\", \"impression\", \"activation\" or \"effect\""}},"value":{}}}"#,
-                serde_json::to_string(std::str::from_utf8(EFFECT).expect("text")).expect("JSON")
+                serde_json::to_string(
+                    std::str::from_utf8(EFFECT).expect("the text is valid UTF-8")
+                )
+                .expect("the JSON is valid")
             ),
         );
         let late =
             Record { broker_ms: Some(1_841_608_000_000), ..record("adtrail.effects", EFFECT) };
-        let config = config::parse(POLICY).expect("valid settings");
+        let config = config::parse(POLICY).expect("the settings are valid");
         let shown = line(&late, &mut view(&config, false));
         assert!(shown.contains(SHOWN) && shown.contains(r#""code":"too_late""#), "{shown}");
     }

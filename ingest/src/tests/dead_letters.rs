@@ -9,10 +9,10 @@ pub fn letters(broker: &Broker, topic: &str, count: usize) -> Vec<Letter> {
     let consumer: BaseConsumer = client(&broker.cluster.bootstrap_servers())
         .set("group.id", "letters")
         .create()
-        .expect("a consumer");
+        .expect("the consumer is created");
     let mut list = TopicPartitionList::new();
-    list.add_partition_offset(topic, 0, Offset::Beginning).expect("an offset");
-    consumer.assign(&list).expect("assigned");
+    list.add_partition_offset(topic, 0, Offset::Beginning).expect("the offset is valid");
+    consumer.assign(&list).expect("the partition is assigned");
     let (mut found, start) = (Vec::new(), Instant::now());
     while found.len() < count {
         assert!(start.elapsed() < TIMEOUT, "{} of {count} dead letters", found.len());
@@ -37,7 +37,7 @@ pub fn check_letter(broker: &Broker, bad: &[u8]) {
     assert_eq!(found.1.as_deref(), Some(bad));
     let header = |key: &str| {
         let value = found.2.iter().find(|(name, _)| name == key).expect(key).1.clone();
-        value.map(|value| String::from_utf8(value).expect("text"))
+        value.map(|value| String::from_utf8(value).expect("the text is valid UTF-8"))
     };
     assert_eq!(header("own").as_deref(), Some("kept"));
     assert_eq!(header("null"), None);
@@ -56,7 +56,7 @@ fn no_batch_overtakes_unacknowledged_dead_letters() {
     let broker = Broker::with_topics();
     let dlq = "adtrail.clicks.dlq";
     let denied = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
-    broker.cluster.topic_error(dlq, denied).expect("a topic that fails");
+    broker.cluster.topic_error(dlq, denied).expect("the broker sets the error");
     broker.produce(CLICKS, 0, Some(&click(0)));
     broker.produce(CLICKS, 0, Some(b"bad"));
     broker.flush();
@@ -66,7 +66,7 @@ fn no_batch_overtakes_unacknowledged_dead_letters() {
     // The records can be in one batch or in two; the batch of the second waits either way.
     let emitted: usize = running.batches.try_iter().map(|batch| batch.facts.len()).sum();
     assert!(emitted <= 1, "{emitted} emitted");
-    let uncommitted = running.stop().expect("a clean stop");
+    let uncommitted = running.stop().expect("the reader stops cleanly");
     assert_eq!(uncommitted, 2 - emitted as u64);
 
     let running = Running::start_quick(
@@ -76,12 +76,12 @@ fn no_batch_overtakes_unacknowledged_dead_letters() {
     wait_until("dead letters wait again", || running.health.are_dead_letters_waiting());
     assert!(running.batches.try_recv().is_err());
     let no_error = RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR;
-    broker.cluster.topic_error(dlq, no_error).expect("a topic that works");
+    broker.cluster.topic_error(dlq, no_error).expect("the broker clears the error");
     let batches = running.take(1);
     let reached = &batches[0].progress.positions[0];
     assert_eq!(Position { mark: None, last: None, ..reached.clone() }, position(CLICKS, 0, 2));
     assert_eq!(letters(&broker, dlq, 1)[0].1.as_deref(), Some(&b"bad"[..]));
-    running.stop().expect("a clean stop");
+    running.stop().expect("the reader stops cleanly");
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn large_values_become_complete_dead_letters() {
     assert_eq!(batches.iter().map(too_large).sum::<u64>(), 1);
     let found = letters(&broker, "adtrail.clicks.dlq", 1).remove(0);
     assert!(found.1.as_ref() == Some(&large));
-    running.stop().expect("a clean stop");
+    running.stop().expect("the reader stops cleanly");
 }
 
 /// The client retries for half a minute before it reports a missing topic.
@@ -108,17 +108,23 @@ fn dead_letters_that_wait_for_their_topic_are_reported_early() {
     broker.produce(CLICKS, 0, Some(b"bad"));
     broker.flush();
     let unknown_topic = RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
-    broker.cluster.topic_error("adtrail.clicks.dlq", unknown_topic).expect("a missing topic");
+    broker
+        .cluster
+        .topic_error("adtrail.clicks.dlq", unknown_topic)
+        .expect("the broker sets the error");
     let running = Running::start_quick(&broker.config(""), &[]);
     let health = running.health.clone();
     wait_until("a record is read", || health.last_message_ms().is_some());
     wait_until("the wait is reported", || health.are_dead_letters_waiting());
     assert!(!health.is_ready());
     let no_error = RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR;
-    broker.cluster.topic_error("adtrail.clicks.dlq", no_error).expect("a topic that works");
+    broker
+        .cluster
+        .topic_error("adtrail.clicks.dlq", no_error)
+        .expect("the broker clears the error");
     running.take(1);
-    wait_until("ready again", || health.is_ready());
-    running.stop().expect("a clean stop");
+    wait_until("the reader is ready again", || health.is_ready());
+    running.stop().expect("the reader stops cleanly");
 }
 
 fn invalid_clicks(count: usize) -> Vec<producer::DeadLetter> {
@@ -132,21 +138,21 @@ fn delivery_reports_of_an_interrupted_delivery_do_not_count_for_the_next() {
     let broker = Broker::with_topics();
     let config = broker.config("");
     let names = TopicNames::new(&config.kafka.topics);
-    let dead_letters =
-        producer::DeadLetters::new(&config.kafka, &names, Timing::default()).expect("a producer");
+    let dead_letters = producer::DeadLetters::new(&config.kafka, &names, Timing::default())
+        .expect("the producer is created");
     let deliver = |count, tries: usize| {
         let mut tries = 0..tries;
         dead_letters.deliver(&invalid_clicks(count), || Ok(tries.next().is_some()))
     };
     assert!(deliver(1, usize::MAX).expect("Kafka accepts it"));
-    broker.cluster.broker_down(1).expect("a broker");
+    broker.cluster.broker_down(1).expect("the broker exists");
     assert!(!deliver(UNACKNOWLEDGED, 20).expect("no error while the broker is down"));
     // Fewer than are in flight, so that counting one of those would be noticed.
     assert!(
         !deliver(2, 20).expect("no error while the broker is down"),
         "nothing is acknowledged yet"
     );
-    broker.cluster.broker_up(1).expect("a broker");
+    broker.cluster.broker_up(1).expect("the broker exists");
     assert!(deliver(3, usize::MAX).expect("Kafka accepts them"));
     let count = 1 + UNACKNOWLEDGED + 2 + 3;
     assert_eq!(letters(&broker, "adtrail.clicks.dlq", count).len(), count);

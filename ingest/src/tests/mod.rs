@@ -38,8 +38,9 @@ struct Broker {
 
 impl Broker {
     fn new() -> Self {
-        let cluster = MockCluster::new(1).expect("a cluster");
-        let producer = client(&cluster.bootstrap_servers()).create().expect("a producer");
+        let cluster = MockCluster::new(1).expect("the cluster starts");
+        let producer =
+            client(&cluster.bootstrap_servers()).create().expect("the producer is created");
         Self { cluster, producer }
     }
 
@@ -48,8 +49,11 @@ impl Broker {
     fn with_topics() -> Self {
         let broker = Self::new();
         for topic in [CLICKS, "adtrail.activations", EFFECTS] {
-            broker.cluster.create_topic(topic, 2, 1).expect("a topic");
-            broker.cluster.create_topic(&format!("{topic}.dlq"), 1, 1).expect("a topic");
+            broker.cluster.create_topic(topic, 2, 1).expect("the topic is created");
+            broker
+                .cluster
+                .create_topic(&format!("{topic}.dlq"), 1, 1)
+                .expect("the topic is created");
         }
         broker
     }
@@ -91,7 +95,7 @@ fn config(brokers: &str, more: &str) -> Config {
     let text = format!(
         "[kafka]\nbrokers = \"{brokers}\"\n[[apps]]\npid = 1\nkey = \"app-x\"\nname = \"X\"\n{more}"
     );
-    config::parse(&text).expect("a valid configuration")
+    config::parse(&text).expect("the configuration is valid")
 }
 
 fn click(id: usize) -> Vec<u8> {
@@ -132,7 +136,7 @@ impl Running {
             health.clone(),
             timing,
         )
-        .expect("valid settings");
+        .expect("the settings are valid");
         Self { batches, committed: Some(committed), shutdown, health, thread }
     }
 
@@ -140,10 +144,10 @@ impl Running {
     fn take(&self, records: u64) -> Vec<Batch> {
         let (mut taken, mut read) = (Vec::new(), 0);
         while read < records {
-            let batch = self.batches.recv_timeout(TIMEOUT).expect("a batch");
+            let batch = self.batches.recv_timeout(TIMEOUT).expect("a batch is emitted");
             read += TopicKind::ALL.iter().map(|topic| batch.intake.of(*topic).read).sum::<u64>();
             let committed = self.committed.as_ref().expect("the reader is not stopped");
-            committed.send(batch.progress.positions.clone()).expect("the reader runs");
+            committed.send(batch.progress.positions.clone()).expect("the reader is running");
             taken.push(batch);
         }
         assert_eq!(read, records);
@@ -154,7 +158,7 @@ impl Running {
     fn stop(mut self) -> Result<u64, IngestError> {
         self.shutdown.request();
         self.committed = None;
-        self.thread.join().expect("no panic")
+        self.thread.join().expect("the thread does not panic")
     }
 }
 

@@ -10,10 +10,10 @@ fn a_topic_without_read_access_is_reported_and_read_once_allowed() {
     broker.flush();
     let running = Running::start_quick(&broker.config(""), &[]);
     running.take(1);
-    wait_until("ready", || running.health.is_ready());
+    wait_until("the reader is ready", || running.health.is_ready());
     let denied = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
-    broker.cluster.topic_error(CLICKS, denied).expect("a topic that fails");
-    wait_until("not ready", || !running.health.is_ready());
+    broker.cluster.topic_error(CLICKS, denied).expect("the broker sets the error");
+    wait_until("the reader is not ready", || !running.health.is_ready());
     assert_eq!(running.health.denied().as_deref(), Some(CLICKS));
     assert!(running.health.is_connected());
     // This does not change while the other topics are read.
@@ -25,12 +25,12 @@ fn a_topic_without_read_access_is_reported_and_read_once_allowed() {
     wait_until("another topic has no lag", || lag(TopicKind::Effects) == 0);
     assert!(lag(TopicKind::Clicks) > 0);
     let no_error = RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR;
-    broker.cluster.topic_error(CLICKS, no_error).expect("a topic that works");
+    broker.cluster.topic_error(CLICKS, no_error).expect("the broker clears the error");
     broker.produce(CLICKS, 0, Some(&click(1)));
     broker.flush();
     assert_eq!(ids(&running.take(1)), ["c-1"]);
-    wait_until("ready again", || running.health.is_ready());
-    running.stop().expect("a clean stop");
+    wait_until("the reader is ready again", || running.health.is_ready());
+    running.stop().expect("the reader stops cleanly");
 }
 
 /// Produces a few kilobytes of zstd that decompress to 90 MB of records.
@@ -46,7 +46,7 @@ fn a_highly_compressed_batch_is_read_or_located_in_the_error() {
         .set("linger.ms", "5000")
         .set("compression.type", "zstd")
         .create()
-        .expect("a producer");
+        .expect("the producer is created");
     let large = vec![b'0'; 900_000];
     for _ in 0..100 {
         let record = BaseRecord::<(), _>::to(CLICKS).partition(1).payload(&large);
@@ -56,11 +56,16 @@ fn a_highly_compressed_batch_is_read_or_located_in_the_error() {
 
     let low = "[kafka.librdkafka]\nreceive.message.max.bytes = 60000000\n";
     let running = Running::start(&broker.config(low), &[]);
-    let error = running.thread.join().expect("no panic").expect_err("too long").to_string();
+    let error = running
+        .thread
+        .join()
+        .expect("the thread does not panic")
+        .expect_err("the batch is too long to decompress")
+        .to_string();
     for part in ["offset 0", "partition 1 of adtrail.clicks", "receive.message.max.bytes"] {
         assert!(error.contains(part), "{part}: {error}");
     }
     let running = Running::start(&broker.config(""), &[]);
     running.take(101);
-    running.stop().expect("a clean stop");
+    running.stop().expect("the reader stops cleanly");
 }

@@ -50,27 +50,28 @@ fn records_become_facts_positions_and_dead_letters() {
 
     check_letter(&broker, bad);
 
-    wait_until("ready", || running.health.is_ready());
+    wait_until("the reader is ready", || running.health.is_ready());
     assert!(running.health.last_message_ms().is_some());
     for topic in TopicKind::ALL {
-        wait_until("lag 0", || running.health.lag_messages(topic) == 0);
+        wait_until("the lag is 0", || running.health.lag_messages(topic) == 0);
     }
     broker.produce(CLICKS, 0, Some(&click(10)));
     broker.flush();
-    wait_until("lag 1", || running.health.lag_messages(TopicKind::Clicks) == 1);
+    wait_until("the lag is 1", || running.health.lag_messages(TopicKind::Clicks) == 1);
     running.take(1);
-    wait_until("lag 0 again", || running.health.lag_messages(TopicKind::Clicks) == 0);
+    wait_until("the lag is 0 again", || running.health.lag_messages(TopicKind::Clicks) == 0);
     let health = running.health.clone();
-    running.stop().expect("a clean stop");
+    running.stop().expect("the reader stops cleanly");
     assert!(!health.is_ready());
 
     let group: BaseConsumer = client(&broker.cluster.bootstrap_servers())
         .set("group.id", "adtrail")
         .create()
-        .expect("a consumer");
+        .expect("the consumer is created");
     let mut list = TopicPartitionList::new();
     list.add_partition(CLICKS, 0);
-    let committed = group.committed_offsets(list, TIMEOUT).expect("the group's offsets");
+    let committed =
+        group.committed_offsets(list, TIMEOUT).expect("Kafka returns the group's offsets");
     assert_eq!(committed.elements()[0].offset(), Offset::Offset(11));
 }
 
@@ -97,7 +98,7 @@ fn nothing_is_lost_or_duplicated_by_long_backpressure() {
     }
     let expected: Vec<_> = (0..COUNT + 2).map(|id| format!("c-{id}")).collect();
     assert_eq!(ids(&running.take(COUNT as u64 + 2)), expected);
-    running.stop().expect("a clean stop");
+    running.stop().expect("the reader stops cleanly");
 }
 
 #[test]
@@ -110,7 +111,7 @@ fn reading_ends_if_the_receiver_is_dropped() {
     // The first batch may have been emitted before.
     broker.produce(CLICKS, 0, Some(&click(1)));
     broker.flush();
-    let outcome = thread.join().expect("no panic");
+    let outcome = thread.join().expect("the thread does not panic");
     assert!(matches!(outcome, Err(IngestError::NoReceiver)), "{outcome:?}");
 }
 
@@ -134,5 +135,5 @@ fn the_partial_batch_is_emitted_at_shutdown() {
     assert_eq!(ids(&running.take(1)), ["c-2"]);
     let disconnected = running.batches.recv_timeout(TIMEOUT);
     assert_eq!(disconnected.err(), Some(mpsc::RecvTimeoutError::Disconnected));
-    running.stop().expect("a clean stop");
+    running.stop().expect("the reader stops cleanly");
 }

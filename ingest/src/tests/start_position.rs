@@ -12,7 +12,7 @@ fn reading_continues_from_the_positions_of_the_store() {
     let positions = [position(CLICKS, 0, 3), position(CLICKS, 1, 5), position("other", 0, 9)];
     let running = Running::start(&broker.config(""), &positions);
     assert_eq!(ids(&running.take(2)), ["c-6", "c-8"]);
-    running.stop().expect("a clean stop");
+    running.stop().expect("the reader stops cleanly");
 }
 
 #[test]
@@ -23,7 +23,7 @@ fn a_position_beyond_the_end_is_fatal() {
     }
     broker.flush();
     let running = Running::start(&broker.config(""), &[position(CLICKS, 1, 5)]);
-    let outcome = running.thread.join().expect("no panic");
+    let outcome = running.thread.join().expect("the thread does not panic");
     assert!(
         matches!(&outcome, Err(IngestError::OutOfRange { topic, partition: 1, wanted: 5, low: 0, high: 4 })
             if &**topic == CLICKS),
@@ -34,9 +34,14 @@ fn a_position_beyond_the_end_is_fatal() {
 #[test]
 fn a_missing_topic_is_named_with_its_setting() {
     let broker = Broker::new();
-    broker.cluster.create_topic(CLICKS, 1, 1).expect("a topic");
+    broker.cluster.create_topic(CLICKS, 1, 1).expect("the topic is created");
     let running = Running::start_quick(&broker.config(""), &[]);
-    let error = running.thread.join().expect("no panic").expect_err("no such topic").to_string();
+    let error = running
+        .thread
+        .join()
+        .expect("the thread does not panic")
+        .expect_err("the topic does not exist")
+        .to_string();
     assert!(error.contains("kafka.activations"), "{error}");
     assert!(error.contains("\"adtrail.activations\""), "{error}");
 }
@@ -44,16 +49,16 @@ fn a_missing_topic_is_named_with_its_setting() {
 #[test]
 fn an_unreachable_broker_is_retried_until_shutdown() {
     // Accepts each connection and closes it, like a broker that is shutting down.
-    let broker = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = broker.local_addr().expect("an address").to_string();
+    let broker = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = broker.local_addr().expect("the listener has an address").to_string();
     let running = Running::start_quick(&config(&address, ""), &[]);
     for _ in 0..3 {
-        broker.accept().expect("another connection");
+        broker.accept().expect("another connection arrives");
     }
     assert!(!running.health.is_connected());
     assert!(!running.health.is_ready());
     assert!(!running.thread.is_finished());
-    running.stop().expect("a clean stop");
+    running.stop().expect("the reader stops cleanly");
 }
 
 /// Without a position, nothing would report records that Kafka deletes before they are read.
@@ -61,7 +66,7 @@ fn an_unreachable_broker_is_retried_until_shutdown() {
 fn partitions_without_records_get_a_position() {
     let broker = Broker::with_topics();
     let running = Running::start(&broker.config(""), &[]);
-    let batch = running.batches.recv_timeout(TIMEOUT).expect("a batch");
+    let batch = running.batches.recv_timeout(TIMEOUT).expect("a batch is emitted");
     let mut positions = batch.progress.positions.clone();
     positions.sort();
     let mut expected = beginnings();
@@ -73,5 +78,5 @@ fn partitions_without_records_get_a_position() {
     // The start positions are reported once.
     let batches = running.take(1);
     assert_eq!(batches[0].progress.positions.len(), 1);
-    running.stop().expect("a clean stop");
+    running.stop().expect("the reader stops cleanly");
 }

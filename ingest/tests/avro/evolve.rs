@@ -13,8 +13,8 @@ pub struct Evolved {
 /// Returns a schema that Avro's rules resolve to the published one, and an event written with it.
 pub fn evolved(published: &Json, event: &Json, rng: &mut Rng) -> Evolved {
     let mut fields: Vec<(Json, Datum)> = Vec::new();
-    for field in published["fields"].as_array().expect("fields") {
-        let name = field["name"].as_str().expect("a name");
+    for field in published["fields"].as_array().expect("the schema has fields") {
+        let name = field["name"].as_str().expect("the field has a name");
         if field.get("default").is_some() && rng.u8(..4) == 0 {
             continue;
         }
@@ -27,7 +27,7 @@ pub fn evolved(published: &Json, event: &Json, rng: &mut Rng) -> Evolved {
         fields.push((json!({"name": format!("extra_{number}"), "type": schema}), datum));
     }
     rng.shuffle(&mut fields);
-    let name_of = |field: &Json| field["name"].as_str().expect("a name").to_owned();
+    let name_of = |field: &Json| field["name"].as_str().expect("the field has a name").to_owned();
     let datum = fields.iter().map(|(field, datum)| (name_of(field), datum.clone())).collect();
     let schemas: Vec<Json> = fields.into_iter().map(|(field, _)| field).collect();
     let name = published["name"].clone();
@@ -125,10 +125,11 @@ fn ignored(name: &str, depth: u8, rng: &mut Rng) -> (Json, Datum) {
 
 /// Returns the fields of an event as a record of a published schema.
 pub fn datum(published: &Json, event: &Json) -> Datum {
-    let fields = published["fields"].as_array().expect("fields").iter().map(|field| {
-        let name = field["name"].as_str().expect("a name");
-        (name.to_owned(), field_datum(&field["type"], &event[name]))
-    });
+    let fields =
+        published["fields"].as_array().expect("the schema has fields").iter().map(|field| {
+            let name = field["name"].as_str().expect("the field has a name");
+            (name.to_owned(), field_datum(&field["type"], &event[name]))
+        });
     Datum::Record(fields.collect())
 }
 

@@ -174,9 +174,10 @@ mod tests {
     }
 
     fn fact() -> Fact {
-        let config = config::parse("[[apps]]\npid = 1\nkey = \"app-x\"").expect("settings");
+        let config =
+            config::parse("[[apps]]\npid = 1\nkey = \"app-x\"").expect("the settings are valid");
         let event = br#"{"type":"activation","app":"app-x","time":5}"#;
-        decode::decode(event, None, &config.policy).expect("a valid event")
+        decode::decode(event, None, &config.policy).expect("the event is valid")
     }
 
     #[track_caller]

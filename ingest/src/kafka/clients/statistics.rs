@@ -131,7 +131,8 @@ mod tests {
             br#"{"name":"x","brokers":{"b:1/1":{"state":"UP","rxidle":9,"nodeid":1}},"topics":{
             "t":{"topic":"t","partitions":{"0":{"next_offset":3,"lo_offset":1,"hi_offset":4,
             "ls_offset":4,"fetchq_cnt":1,"fetch_state":"active"}}}}}"#;
-        let statistics: Statistics = serde_json::from_slice(json).expect("valid statistics");
+        let statistics: Statistics =
+            serde_json::from_slice(json).expect("the statistics are valid");
         assert!(statistics.is_connected());
         let partitions: Vec<_> = statistics.partitions().collect();
         assert!(matches!(partitions[..], [("t", 0, Partition { lo_offset: 1, .. })]));

@@ -124,7 +124,7 @@ mod tests {
 
     fn check_text(text: &str) -> String {
         let text = format!("[kafka.librdkafka]\n{text}");
-        let kafka = config::parse(&text).expect("librdkafka alone objects").kafka;
+        let kafka = config::parse(&text).expect("only librdkafka rejects the settings").kafka;
         check(&kafka).map_or_else(|error| error.to_string(), |()| String::new())
     }
 

@@ -10,7 +10,7 @@ fn ten_thousand_unknown_ids_are_each_requested_once() {
     let server = Server::start(|_| unknown());
     let registry = Fixture::for_servers(&[&server]).start("unknown_schema_retry = \"1h\"");
     let mut unsettled: Vec<u32> = (0..IDS).collect();
-    wait_until("all are settled", || {
+    wait_until("all keys are settled", || {
         assert!(registry.health().waiting <= WAITING_MAX);
         unsettled.retain(|number| matches!(registry.look_up(id(*number)), Lookup::Waiting));
         unsettled.is_empty()
@@ -36,13 +36,13 @@ fn a_registry_that_is_down_is_probed_once_per_interval() {
         check_waiting(&registry, id(number));
     }
     assert_eq!(registry.health().waiting, WAITING_MAX);
-    wait_until("a few probes", || server.requests().len() > 6);
+    wait_until("a few probes are sent", || server.requests().len() > 6);
     let probes = server.requests().len() as u64;
     // The requests in flight when it failed, the first probe, and then one per interval.
     let intervals = started.elapsed().div_duration_f64(timing.registry_probe_interval) as u64;
     assert!(probes <= 4 + 1 + intervals + 1, "{probes}");
     server.set(|_| unknown());
-    wait_until("all are settled", || registry.health().waiting == 0);
+    wait_until("all keys are settled", || registry.health().waiting == 0);
 }
 
 /// A schema that always gets an error does not block the others, and the registry counts as answering.
@@ -57,7 +57,7 @@ fn a_schema_that_always_fails_does_not_block_others() {
     for number in 1..50 {
         check_unusable(&registry, id(number), UnusableKind::Unknown, "");
     }
-    wait_until("it fails", || registry.health().requests(RegistryOutcome::Failed) > 0);
+    wait_until("a request fails", || registry.health().requests(RegistryOutcome::Failed) > 0);
     check_waiting(&registry, id(0));
     assert!(registry.health().is_answering);
 }

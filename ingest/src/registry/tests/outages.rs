@@ -36,7 +36,7 @@ fn a_request_that_times_out_is_retried() {
     });
     let registry = Fixture::for_servers(&[&server]).start("timeout = \"100ms\"");
     check_waiting(&registry, id(7));
-    wait_until("a timeout", || registry.health().requests(RegistryOutcome::Failed) > 0);
+    wait_until("a request times out", || registry.health().requests(RegistryOutcome::Failed) > 0);
     check_waiting(&registry, id(7));
     server.set(|_| schema("\"string\""));
     check_ready(&registry, id(7), "\"string\"");
@@ -115,7 +115,7 @@ fn cached_schemas_are_not_used_while_only_other_schemas_fail() {
     });
     let registry = fixture.start("");
     check_waiting(&registry, id(8));
-    wait_until("it fails", || registry.health().requests(RegistryOutcome::Failed) > 0);
+    wait_until("a request fails", || registry.health().requests(RegistryOutcome::Failed) > 0);
     check_ready(&registry, id(7), "\"int\"");
     // If a schema fails itself, its cached version is used.
     server.set(|_| Reply::Status(500, String::new()));

@@ -127,7 +127,7 @@ fn an_outage_between_references_is_retried() {
     });
     let registry = Fixture::for_servers(&[&server]).start("");
     check_waiting(&registry, id(1));
-    wait_until("it fails", || registry.health().requests(RegistryOutcome::Failed) > 0);
+    wait_until("a request fails", || registry.health().requests(RegistryOutcome::Failed) > 0);
     check_waiting(&registry, id(1));
     server.set(|request| match request.path.as_str() {
         "/schemas/ids/1" => record("A", "B", &["b"]),

@@ -85,7 +85,7 @@ fn file(setting: &str, folder: &Path, name: &str) -> String {
 fn check_fails(fixture: &Fixture, lines: &str) {
     let registry = fixture.start(lines);
     check_waiting(&registry, id(7));
-    wait_until("it fails", || registry.health().requests(RegistryOutcome::Failed) > 1);
+    wait_until("a request fails", || registry.health().requests(RegistryOutcome::Failed) > 1);
     check_waiting(&registry, id(7));
 }
 
