@@ -210,7 +210,7 @@ mod tests {
     const MINUTE_MS: i64 = 60_000;
 
     /// Observes records of one app, each as partition and minute, and returns the number of mismatches.
-    fn count_mismatches(
+    fn mismatches(
         affinity: &mut PartitionAffinity,
         records: impl IntoIterator<Item = (i32, i64)>,
     ) -> u64 {
@@ -225,13 +225,10 @@ mod tests {
 
     #[track_caller]
     fn check(records: impl IntoIterator<Item = (i32, i64)>, expected: u64) {
-        assert_eq!(count_mismatches(&mut PartitionAffinity::default(), records), expected);
+        assert_eq!(mismatches(&mut PartitionAffinity::default(), records), expected);
     }
 
-    fn records_on(
-        partition: i32,
-        minutes: std::ops::Range<i64>,
-    ) -> impl Iterator<Item = (i32, i64)> {
+    fn records(partition: i32, minutes: std::ops::Range<i64>) -> impl Iterator<Item = (i32, i64)> {
         minutes.map(move |minute| (partition, minute))
     }
 
@@ -245,64 +242,57 @@ mod tests {
     #[test]
     fn one_partition_is_not_a_mismatch() {
         check([], 0);
-        check(records_on(3, 0..100), 0);
-        check(records_on(3, 0..100).chain(records_on(3, 0..100)), 0);
+        check(records(3, 0..100), 0);
+        check(records(3, 0..100).chain(records(3, 0..100)), 0);
     }
 
     #[test]
     fn an_app_may_move_whatever_the_reading_order() {
-        check(records_on(3, 0..100).chain(records_on(5, 100..200)), 0);
-        check(records_on(5, 100..200).chain(records_on(3, 0..100)), 0);
-        check(interleaved(records_on(3, 0..100), records_on(5, 100..200)), 0);
-        check(
-            records_on(3, 0..100).chain(records_on(5, 100..200)).chain(records_on(1, 200..300)),
-            0,
-        );
+        check(records(3, 0..100).chain(records(5, 100..200)), 0);
+        check(records(5, 100..200).chain(records(3, 0..100)), 0);
+        check(interleaved(records(3, 0..100), records(5, 100..200)), 0);
+        check(records(3, 0..100).chain(records(5, 100..200)).chain(records(1, 200..300)), 0);
         // Producers learn of new partitions one after another.
-        check(records_on(3, 0..110).chain(records_on(5, 100..200)), 0);
-        check(interleaved(records_on(3, 0..110), records_on(5, 99..209)), 0);
+        check(records(3, 0..110).chain(records(5, 100..200)), 0);
+        check(interleaved(records(3, 0..110), records(5, 99..209)), 0);
     }
 
     #[test]
     fn two_partitions_used_at_the_same_time_are_a_mismatch() {
-        check(records_on(3, 0..112).chain(records_on(5, 100..112)), 12);
-        check(records_on(5, 100..112).chain(records_on(3, 0..112)), 12);
-        check(records_on(3, 0..1000).chain((0..10).map(|n| (5, n * 100))), 10);
-        check(interleaved(records_on(3, 0..100), records_on(5, 0..100)), 100);
+        check(records(3, 0..112).chain(records(5, 100..112)), 12);
+        check(records(5, 100..112).chain(records(3, 0..112)), 12);
+        check(records(3, 0..1000).chain((0..10).map(|n| (5, n * 100))), 10);
+        check(interleaved(records(3, 0..100), records(5, 0..100)), 100);
     }
 
     #[test]
     fn a_single_mismatch_is_reported_after_the_app_has_stayed_on_its_partition() {
         let mut affinity = PartitionAffinity::default();
-        assert_eq!(count_mismatches(&mut affinity, records_on(3, 0..50).chain([(5, 50)])), 0);
-        assert_eq!(count_mismatches(&mut affinity, records_on(3, 50..61)), 0);
-        assert_eq!(count_mismatches(&mut affinity, records_on(3, 61..62)), 1);
-        assert_eq!(count_mismatches(&mut affinity, records_on(3, 62..99)), 0, "once");
+        assert_eq!(mismatches(&mut affinity, records(3, 0..50).chain([(5, 50)])), 0);
+        assert_eq!(mismatches(&mut affinity, records(3, 50..61)), 0);
+        assert_eq!(mismatches(&mut affinity, records(3, 61..62)), 1);
+        assert_eq!(mismatches(&mut affinity, records(3, 62..99)), 0, "once");
     }
 
     #[test]
     fn the_majority_partition_has_most_records() {
-        check([(5, 0)].into_iter().chain(records_on(3, 0..50)), 0);
-        check([(5, 0)].into_iter().chain(records_on(3, 0..50)).chain([(5, 50)]), 2);
+        check([(5, 0)].into_iter().chain(records(3, 0..50)), 0);
+        check([(5, 0)].into_iter().chain(records(3, 0..50)).chain([(5, 50)]), 2);
     }
 
     #[test]
     fn records_spread_over_all_partitions_are_mostly_mismatches() {
         let mut affinity = PartitionAffinity::default();
-        let count =
-            count_mismatches(&mut affinity, (0..10_000).map(|n| ((n % 64) as i32, n / 100)));
+        let count = mismatches(&mut affinity, (0..10_000).map(|n| ((n % 64) as i32, n / 100)));
         assert!((8_000..10_000).contains(&count), "{count}");
         assert_eq!(affinity.0[&Pid(1)].len(), PARTITIONS_PER_APP_MAX);
         // A majority partition that comes late is found, too.
         let mut affinity = PartitionAffinity::default();
         assert_eq!(
-            count_mismatches(
-                &mut affinity,
-                (0..64).map(|n| (n, 0)).chain(records_on(70, 0..10_000))
-            ),
+            mismatches(&mut affinity, (0..64).map(|n| (n, 0)).chain(records(70, 0..10_000))),
             0
         );
-        let count = count_mismatches(&mut affinity, [(5, 9_000)]);
+        let count = mismatches(&mut affinity, [(5, 9_000)]);
         assert!((1..=64).contains(&count), "{count}");
     }
 
@@ -346,9 +336,9 @@ mod tests {
     #[test]
     fn added_partitions_restart_the_comparison() {
         let mut affinity = PartitionAffinity::default();
-        assert_eq!(count_mismatches(&mut affinity, records_on(3, 0..50)), 0);
+        assert_eq!(mismatches(&mut affinity, records(3, 0..50)), 0);
         affinity.clear();
-        assert_eq!(count_mismatches(&mut affinity, records_on(5, 0..50)), 0);
+        assert_eq!(mismatches(&mut affinity, records(5, 0..50)), 0);
     }
 
     #[test]
