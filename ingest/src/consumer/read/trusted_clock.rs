@@ -18,7 +18,7 @@ pub struct TrustedClock {
 }
 
 impl TrustedClock {
-    /// Returns the trusted time at `now`, when the machine's clock shows `wall`.
+    /// Returns the trusted time, given that the machine's clock shows `wall` at `now`.
     pub fn observe(&mut self, wall: EventTime, now: Instant) -> EventTime {
         let (trusted, since) = *self.trusted.get_or_insert((wall, now));
         let elapsed = u64::try_from(now.duration_since(since).as_millis()).unwrap_or(u64::MAX);

@@ -71,8 +71,8 @@ impl Replay<'_> {
     /// `on_progress` is called after each record.
     ///
     /// # Errors
-    /// If Kafka rejects a transaction; none of its letters are sent. Also if letters are too large for their topic,
-    /// after all others are sent.
+    /// If Kafka rejects a transaction, none of whose letters are sent; or, after all others are sent, if letters are
+    /// too large.
     pub fn run(
         self,
         report: &mut Report,

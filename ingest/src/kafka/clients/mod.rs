@@ -22,10 +22,10 @@ pub use callbacks::{LogOnly, log};
 /// Maximum size of a dead letter. An invalid record that is larger blocks its partition.
 pub const RECORD_BYTES_MAX: &str = "104857600";
 
-/// The value of `receive.message.max.bytes`. It bounds a batch above all fetch limits, which brokers send alone, and
-/// the buffers into which librdkafka decompresses a zstd batch, each three times as large as the previous one. Other
-/// codecs have no bound. Brokers exceed the fetch limits by at most one batch, so a high bound only uses memory for
-/// batches that need it.
+/// The value of `receive.message.max.bytes`. It bounds a single record above all fetch limits, which brokers send
+/// alone, and the buffers into which librdkafka decompresses a zstd batch, each three times as large as the previous
+/// one. Other codecs have no bound. Brokers exceed the fetch limits by at most one batch, so a high bound only uses
+/// memory for batches that need it.
 const RECEIVED_BYTES_MAX: &str = "1000000000";
 
 /// Delay between two polls while nothing arrives.
