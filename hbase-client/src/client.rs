@@ -22,16 +22,16 @@ impl Client {
     /// Connects to a cluster.
     ///
     /// # Errors
-    /// Fails if no configured server responds as HBase 2.5 or later. A server that reports that it is starting is
-    /// waited for, up to [`Config::operation_timeout`]. Refused connections, and servers without a response within
-    /// [`Config::connect_timeout`], are an error once all servers were tried, because a wrong address looks the same: a
-    /// program that starts together with the cluster must retry this call.
+    /// Fails if no configured server responds as HBase 2.5 or later. If a server reports that it is starting, waits for
+    /// it, up to [`Config::operation_timeout`]. If all servers refuse the connection or do not respond within
+    /// [`Config::connect_timeout`], fails without a retry, because a wrong address looks the same: a program that starts
+    /// together with the cluster must retry this call.
     pub async fn connect(config: Config) -> Result<Self, Error> {
         let transport = transport::configured(&config)?;
         Self::connect_over(config, transport).await
     }
 
-    /// Connects like [`Client::connect`], over another transport than TCP and TLS.
+    /// Connects like [`Client::connect`], over a custom transport instead of TCP or TLS.
     ///
     /// # Errors
     /// Fails like [`Client::connect`].
@@ -110,7 +110,7 @@ impl Table {
     }
 
     /// Changes the rows whose conditions hold. Returns, in the order of `checks`, whether each condition held. If an
-    /// attempt without a response may have applied the change and no later attempt settled it, the outcome is
+    /// attempt without a response may have applied the change, and no later attempt shows whether it did, the outcome is
     /// [`Error::Uncertain`], whatever the last error was. Any other error means that the change was not applied.
     pub async fn check_and_mutate_many(
         &self,

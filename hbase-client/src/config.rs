@@ -11,7 +11,7 @@ use crate::names::Server;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Config {
-    /// Masters or region servers with their RPC ports. Any that responds leads to the others.
+    /// Masters or region servers with their RPC ports. The client finds the others through any that responds.
     pub servers: Vec<Server>,
     /// The user name for all operations. HBase trusts it unless it uses Kerberos, which this client does not support.
     pub user: String,
@@ -20,15 +20,15 @@ pub struct Config {
     pub connect_timeout: Duration,
     /// Timeout of one call to one server, after which it is retried.
     pub call_timeout: Duration,
-    /// Timeout of an operation with all its retries; of a scan: the time without progress.
+    /// Timeout of an operation with all its retries; for a scan, the maximum time without progress.
     pub operation_timeout: Duration,
-    /// Bytes in flight to one server, including calls whose callers have given up.
+    /// Maximum number of bytes in flight to one server, including abandoned calls.
     pub in_flight_bytes_max: usize,
-    /// Rows per call. Servers may reject more than 5,000.
+    /// Maximum number of rows per call. Servers may reject more than 5,000.
     pub call_actions_max: usize,
     pub call_bytes_max: usize,
-    /// Memory for one row that a scan assembles from parts, including the buffers of the responses that contain them.
-    /// A longer row is [`Error::RowTooLong`].
+    /// Maximum memory for one row that a scan assembles from parts, including the buffers of the responses that contain
+    /// them. A longer row fails the scan with [`Error::RowTooLong`].
     pub row_bytes_max: usize,
 }
 
@@ -36,7 +36,7 @@ impl Config {
     /// Returns the default settings for these servers.
     ///
     /// # Errors
-    /// Fails if a server is not of the form `host:port`, or there are none.
+    /// Fails if a server is not of the form `host:port`, or no server is given.
     pub fn new<S: AsRef<str>>(servers: impl IntoIterator<Item = S>) -> Result<Self, Error> {
         let servers: Result<Vec<Server>, _> =
             servers.into_iter().map(|server| server.as_ref().parse()).collect();
@@ -63,9 +63,9 @@ impl Config {
         Instant::now() + self.operation_timeout
     }
 
-    /// Returns the deadline of a call that starts now, within an operation.
-    pub(crate) fn call_deadline(&self, operation: Instant) -> Instant {
-        operation.min(Instant::now() + self.call_timeout)
+    /// Returns the deadline of a call that starts now, as part of an operation.
+    pub(crate) fn call_deadline(&self, operation_deadline: Instant) -> Instant {
+        operation_deadline.min(Instant::now() + self.call_timeout)
     }
 }
 
@@ -82,7 +82,7 @@ pub struct Tls {
 #[derive(Clone)]
 pub struct Identity {
     pub certificates_pem: Vec<u8>,
-    /// In PKCS#8.
+    /// The private key, as PKCS#8.
     pub key_pem: Vec<u8>,
 }
 

@@ -3,19 +3,19 @@
 //!
 //! Start with [`Client::connect`]. A [`Table`] reads and writes rows; [`Admin`] manages tables.
 //!
-//! - Any master or region server in [`Config`] leads to the whole cluster. Reads and writes continue while the
-//!   cluster has no master.
+//! - The client finds the whole cluster through any master or region server in [`Config`]. Reads and writes continue
+//!   while the cluster has no master.
 //! - Batches are split by server and region. Each row has its own outcome, and only failed rows are retried: after
 //!   their region is located again or after a backoff, depending on the error.
 //! - A scan crosses regions, prefetches, and resumes after its last complete row if a server fails: no row is
 //!   returned twice, and none is missing.
 //! - Every operation has a deadline. Bytes in flight are limited per server.
 //!
-//! Not supported: code on servers (coprocessors, filters), append and increment (a retry would have to be kept from
-//! counting twice), reverse scans, and Kerberos: the client sends a user name, which HBase trusts unless it is
-//! configured otherwise. `wire/frame.rs` shows where authentication would go.
+//! Not supported: code on servers (coprocessors, filters), append and increment (a retry could count twice), reverse
+//! scans, and Kerberos: the client sends a user name, which HBase trusts unless it is configured otherwise.
+//! `wire/frame.rs` shows where authentication would go.
 //!
-//! [`wire`] and [`proto`] are public for the tests' server; they may change with any version.
+//! [`wire`] and [`proto`] are public only for the in-memory servers of the tests, and may change in any version.
 
 mod admin;
 mod batch;

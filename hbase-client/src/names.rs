@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::proto::common;
 
-/// An invalid server address or table name, with the expected form.
+/// The error for an invalid server address or table name; it states the expected form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidName(String);
@@ -88,7 +88,7 @@ impl TableName {
     }
 }
 
-/// Writes the name as it begins region names: without the default namespace.
+/// Writes the name in the form with which region names start: without the default namespace.
 impl fmt::Display for TableName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if &*self.namespace != DEFAULT_NAMESPACE {
@@ -101,7 +101,7 @@ impl fmt::Display for TableName {
 impl FromStr for TableName {
     type Err = InvalidName;
 
-    /// Applies HBase's rules for table names, so that no other bytes get into keys of `hbase:meta`.
+    /// Enforces HBase's rules for table names, so that no other bytes get into keys of `hbase:meta`.
     fn from_str(text: &str) -> Result<Self, InvalidName> {
         let (namespace, qualifier) = text.split_once(':').unwrap_or((DEFAULT_NAMESPACE, text));
         let is_word = |c: char| c.is_alphanumeric() || c == '_';
@@ -110,7 +110,7 @@ impl FromStr for TableName {
         let starts_with_word = qualifier.chars().next().is_some_and(is_word);
         if !is_namespace || !starts_with_word || !qualifier.chars().all(is_allowed) {
             return Err(InvalidName(format!(
-                "{text:?} is not a table name: letters, digits, _, - and ., after an optional namespace:"
+                "{text:?} is not a table name: use letters, digits, _, - and ., after an optional \"namespace:\""
             )));
         }
         Ok(Self { namespace: namespace.into(), qualifier: qualifier.into() })

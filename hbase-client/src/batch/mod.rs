@@ -37,13 +37,13 @@ struct Batch {
 /// The result of one task of a batch.
 #[derive(Debug)]
 enum Step {
-    /// Actions with a located region, and those without.
+    /// Actions whose regions were located, and those whose were not.
     Located { groups: Vec<Group>, unlocated: Vec<Unlocated> },
-    /// A call ended, with results by row or with an error.
+    /// A call ended, with a result per row or with one error.
     Called { server: Server, groups: Vec<Group>, outcome: Result<ActionResults, Error> },
 }
 
-/// Actions on a range of rows that could not be located.
+/// Actions on a range of rows whose region could not be located.
 #[derive(Debug)]
 struct Unlocated {
     range: Range<Bytes>,
@@ -81,7 +81,7 @@ pub(crate) async fn run(
     }
     let (cluster, table) = (cluster.clone(), table.clone());
     let batch = Arc::new(Batch { cluster, table, actions, deadline });
-    // Dropping the set cancels all tasks if the caller no longer waits.
+    // If the caller drops this future, it drops the set, which cancels all tasks.
     let mut steps = JoinSet::new();
     let located = batch.locate(valid_ids).await;
     batch.handle(located, &mut tracker, &mut steps);
@@ -92,7 +92,7 @@ pub(crate) async fn run(
         };
         match step {
             Some(Ok(step)) => batch.handle(step, &mut tracker, &mut steps),
-            // The actions of a task that panicked keep no outcome, and time out.
+            // The actions of a task that panicked get no outcome, and time out.
             Some(Err(_)) => {}
             None => break,
         }
@@ -101,7 +101,7 @@ pub(crate) async fn run(
 }
 
 impl Batch {
-    /// Groups actions by region. Consecutive rows are often in the same region.
+    /// Groups actions by region. Consecutive rows are often in the same region, so the last region is tried first.
     async fn locate(&self, ids: Vec<u32>) -> Step {
         let mut groups: Vec<Group> = Vec::new();
         let mut by_start: BTreeMap<Bytes, usize> = BTreeMap::new();
@@ -109,10 +109,10 @@ impl Batch {
         let mut last: Option<usize> = None;
         for id in ids {
             let row = self.actions[id as usize].row();
-            let has_row = |index: &usize| groups[*index].region.contains(row);
+            let contains_row = |index: &usize| groups[*index].region.contains(row);
             let at_or_before =
                 || by_start.range::<Bytes, _>(..=row).next_back().map(|(_, index)| *index);
-            let found = last.filter(has_row).or_else(|| at_or_before().filter(has_row));
+            let found = last.filter(contains_row).or_else(|| at_or_before().filter(contains_row));
             if let Some(index) = found {
                 groups[index].ids.push(id);
                 last = Some(index);
@@ -122,7 +122,7 @@ impl Batch {
                 range_contains(&failed.range.start, &failed.range.end, row)
             };
             if let Some(failed) = unlocated.iter_mut().find(has_failed)
-                && self.cluster.known(&self.table, row).is_none()
+                && self.cluster.cached(&self.table, row).is_none()
             {
                 failed.ids.push(id);
                 continue;
@@ -178,11 +178,11 @@ impl Batch {
     }
 
     fn retry(self: &Arc<Self>, retry: Retry, steps: &mut JoinSet<Step>) {
-        let Retry { ids, failed_before } = retry;
+        let Retry { ids, earlier_failures } = retry;
         if ids.is_empty() {
             return;
         }
-        let delay = failed_before.map_or(Duration::ZERO, backoff::delay);
+        let delay = earlier_failures.map_or(Duration::ZERO, backoff::delay);
         let batch = self.clone();
         steps.spawn(async move {
             sleep(delay).await;
@@ -209,16 +209,17 @@ impl Batch {
         let mut calls = vec![Vec::new()];
         let (mut actions, mut bytes) = (0, 0);
         for group in groups {
+            // The index in the current call of the group of this region.
             let mut open: Option<usize> = None;
             for id in group.ids {
-                let more = self.actions[id as usize].bytes();
+                let action_bytes = self.actions[id as usize].bytes();
                 let is_full = actions >= config.call_actions_max.max(1)
-                    || (actions > 0 && bytes + more > config.call_bytes_max);
+                    || (actions > 0 && bytes + action_bytes > config.call_bytes_max);
                 if is_full {
                     calls.push(Vec::new());
                     (actions, bytes, open) = (0, 0, None);
                 }
-                (actions, bytes) = (actions + 1, bytes + more);
+                (actions, bytes) = (actions + 1, bytes + action_bytes);
                 let Some(call) = calls.last_mut() else { continue };
                 let index = *open.get_or_insert_with(|| {
                     call.push(Group { region: group.region.clone(), ids: Vec::new() });

@@ -13,8 +13,8 @@ use crate::rows::{Action, Outcome};
 #[derive(Debug, PartialEq, Eq)]
 pub struct Retry {
     pub ids: Vec<u32>,
-    /// The largest number of failures among them, before the last one; `None` to retry at once.
-    pub failed_before: Option<u32>,
+    /// The largest number of failures of any of them, without the last one; `None` to retry at once.
+    pub earlier_failures: Option<u32>,
 }
 
 #[derive(Debug)]
@@ -25,19 +25,19 @@ pub struct Tracker {
 #[derive(Debug, Default)]
 struct Entry {
     is_repeatable: bool,
-    failed: u32,
+    failures: u32,
     /// The error of an attempt that may have been executed although it got no result.
     in_doubt: Option<Arc<Error>>,
     /// The call in flight, if the action is not repeatable.
     sent: Option<Sent>,
     last_error: Option<Arc<Error>>,
-    /// The result of the last call, until it is decided whether to retry.
+    /// The result of the last call, until `decide` takes it.
     response: Option<Result<Outcome, Box<Error>>>,
     /// The final outcome.
     outcome: Option<Result<Outcome, Box<Error>>>,
 }
 
-/// A flag that is set by the task of a call once the call is sent: from then on it may be executed.
+/// A flag that the task of a call sets right before it sends the call: from then on the server may execute it.
 #[derive(Debug, Clone, Default)]
 pub struct Sent(Arc<AtomicBool>);
 
@@ -66,7 +66,7 @@ impl Tracker {
         }
     }
 
-    /// Records the results of a call; `finish_call` then decides about the actions of each region.
+    /// Records the results of a call. [`Self::finish_call`] must follow for each of its regions.
     pub fn record(&mut self, results: ActionResults) {
         for (id, result) in results {
             self.entries[id as usize].response = Some(result);
@@ -94,7 +94,7 @@ impl Tracker {
 
     fn decide(&mut self, ids: &[u32], errors: &mut Vec<Error>) -> Retry {
         let mut retried = Vec::new();
-        // A server that completed some of the actions does the others at once if its error says so.
+        // Errors with `AtOnce` need no backoff if the same response completed other actions.
         let (mut backoff, mut has_success) = (None, false);
         for &id in ids {
             let entry = &mut self.entries[id as usize];
@@ -111,21 +111,21 @@ impl Tracker {
             }
             if let Err(error) = result {
                 add_distinct(errors, &error);
-                let failed_before = entry.failed;
+                let earlier_failures = entry.failures;
                 entry.record_failure(*error);
                 if retry_action != RetryAction::AtOnce {
-                    backoff = backoff.max(Some(failed_before));
+                    backoff = backoff.max(Some(earlier_failures));
                 }
             }
             retried.push(id);
         }
-        let failed = retried.iter().map(|&id| self.entries[id as usize].failed).max();
-        let failed_before = match backoff {
+        let failures = retried.iter().map(|&id| self.entries[id as usize].failures).max();
+        let earlier_failures = match backoff {
             None if has_success => None,
-            None => failed.map(|failed| failed.saturating_sub(1)),
+            None => failures.map(|failures| failures.saturating_sub(1)),
             backoff => backoff,
         };
-        Retry { ids: retried, failed_before }
+        Retry { ids: retried, earlier_failures }
     }
 
     /// Returns the outcomes. Actions without one have timed out.
@@ -139,16 +139,16 @@ impl Tracker {
 
 impl Entry {
     fn record_failure(&mut self, error: Error) {
-        self.failed += 1;
+        self.failures += 1;
         let error = Arc::new(error);
-        if error.may_be_executed() {
+        if error.may_have_executed() {
             self.in_doubt = Some(error.clone());
         }
         self.last_error = Some(error);
     }
 
-    /// Returns the final outcome. After an attempt in doubt, neither an error nor a condition that does not hold
-    /// settles it: that attempt itself may have changed the cell of the condition.
+    /// Returns the final outcome. After an attempt in doubt, an error or a condition that does not hold leaves it
+    /// uncertain: that attempt itself may have changed the cell of the condition.
     fn conclude(&mut self, outcome: Result<Outcome, Box<Error>>) -> Result<Outcome, Box<Error>> {
         match (outcome, self.in_doubt.take()) {
             (outcome, _) if self.is_repeatable => outcome,
@@ -169,7 +169,7 @@ impl Entry {
     }
 }
 
-/// Adds an error unless there is one of its class: thousands of rows may fail alike.
+/// Adds an error unless there is one of its class: thousands of rows may fail with the same error.
 fn add_distinct(errors: &mut Vec<Error>, error: &Error) {
     let kind = |error: &Error| match error {
         Error::Refused { exception, .. } => exception.class.clone(),
@@ -203,8 +203,8 @@ mod tests {
         vec![Action::Check(CheckAndMutate::where_absent("f", "q", put))]
     }
 
-    fn retry(ids: &[u32], failed_before: Option<u32>) -> Retry {
-        Retry { ids: ids.to_vec(), failed_before }
+    fn retry(ids: &[u32], earlier_failures: Option<u32>) -> Retry {
+        Retry { ids: ids.to_vec(), earlier_failures }
     }
 
     #[test]
@@ -239,10 +239,10 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_doubt(first: &Error, then: Outcome, expected: Result<Outcome, ()>) {
+    fn check_doubt(first: &Error, later: Outcome, expected: Result<Outcome, ()>) {
         let mut tracker = Tracker::new(&check());
         tracker.fail(&[0], first);
-        tracker.record(vec![(0, Ok(then))]);
+        tracker.record(vec![(0, Ok(later))]);
         tracker.finish_call(&[0], &server());
         let outcome = tracker.into_outcomes(Duration::from_secs(1)).next().unwrap();
         let shown =
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn error_after_a_lost_response_makes_a_check_uncertain_and_a_put_not() {
+    fn error_after_a_lost_response_makes_a_check_uncertain_but_not_a_put() {
         let refused = Error::refused("a.NoSuchColumnFamilyException");
         let outcome = |actions: &[Action], lost: &Error| {
             let mut tracker = Tracker::new(actions);

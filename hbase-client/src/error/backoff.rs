@@ -17,9 +17,9 @@ const RETRYING: ExponentialBuilder = POLLING
     .with_max_delay(Duration::from_secs(1))
     .with_jitter();
 
-/// Returns the delay before a retry, by the number of failures before the last one.
-pub fn delay(failed_before: u32) -> Duration {
-    RETRYING.build().nth(failed_before as usize).unwrap_or_default()
+/// Returns the delay before a retry. `earlier_failures` does not include the last failure.
+pub fn delay(earlier_failures: u32) -> Duration {
+    RETRYING.build().nth(earlier_failures as usize).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -27,11 +27,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delay_doubles_up_to_its_limit_and_half_of_it_is_jitter() {
+    fn delays_double_up_to_a_limit_with_jitter_up_to_the_delay_itself() {
         let bounds = [10, 20, 40, 80, 160, 320, 640, 1_000, 1_000];
-        for (failed, least) in (0..).zip(bounds) {
-            let delay = delay(failed).as_millis();
-            assert!((least - 1..=2 * least).contains(&delay), "{failed}: {delay} ms");
+        for (earlier_failures, delay_min) in (0..).zip(bounds) {
+            let delay = delay(earlier_failures).as_millis();
+            assert!(
+                (delay_min - 1..=2 * delay_min).contains(&delay),
+                "{earlier_failures}: {delay} ms"
+            );
         }
     }
 }

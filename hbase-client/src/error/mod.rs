@@ -1,5 +1,5 @@
 //! Errors, with messages that say what to do. Start with [`Error`]; `remote_exception` decides how to retry after an
-//! exception of HBase, and `backoff` when.
+//! exception of HBase, and `backoff` how long to wait.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub mod backoff;
 mod remote_exception;
 pub use remote_exception::{RemoteException, RetryAction};
 
-/// An error of this crate. It can be cloned, since one failure may end many calls.
+/// An error of this crate. It can be cloned, because one failure may fail many calls.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -25,7 +25,7 @@ pub enum Error {
     )]
     Bootstrap { tried: String },
 
-    /// A server lacks a method that HBase has since 2.5.
+    /// A server lacks a method that exists since HBase 2.5.
     #[error("{server} runs HBase before 2.5, which lacks {method}; 2.5 or later is required")]
     OldServer { server: Server, method: &'static str },
 
@@ -44,7 +44,7 @@ pub enum Error {
     )]
     Unanswered { server: Server, service: &'static str, method: &'static str },
 
-    /// The server sent bytes that are not of HBase's protocol.
+    /// The server sent bytes that are invalid in HBase's protocol.
     #[error("{server} sent an invalid HBase response: {source}")]
     Protocol { server: Server, source: WireError },
 
@@ -67,10 +67,10 @@ pub enum Error {
     Disabled { table: TableName },
 
     /// A region is not open on any server.
-    #[error("the region of table {table} that starts at {:?} is not open on any server", escaped(&region.start))]
+    #[error("the region of table {table} with start row {:?} is not open on any server", escaped(&region.start))]
     NoServer {
         table: TableName,
-        /// The rows of the region, as far as they are known.
+        /// The row range of the region; unbounded if it is unknown.
         region: Range<Bytes>,
     },
 
@@ -81,9 +81,9 @@ pub enum Error {
     #[error("the cluster has no active master; tables cannot be changed until it has one")]
     NoMaster,
 
-    /// An attempt of a conditional change got no response and may have applied it, and no later attempt settled it:
-    /// its condition did not hold, possibly because of the first attempt, or it failed. `last` is the error of the
-    /// later attempt, or else of the lost response.
+    /// An attempt of a conditional change got no response and may have applied it, and a later attempt either failed or
+    /// found that the condition does not hold, possibly because of the first attempt. `last` is the error of the later
+    /// attempt if it failed, otherwise that of the lost response.
     #[error("unknown whether the conditional change was applied: read the row again ({last})")]
     Uncertain { last: Arc<Error> },
 
@@ -134,7 +134,7 @@ impl From<InvalidName> for Error {
 }
 
 impl Error {
-    /// Returns an exception of this class, without a text.
+    /// Returns an exception of this class, without a message.
     #[cfg(test)]
     pub(crate) fn refused(class: &str) -> Self {
         let pair = crate::proto::common::NameBytesPair { name: class.to_owned(), value: None };
@@ -167,7 +167,7 @@ impl Error {
             | Self::Unfinished { .. }
             | Self::NoMaster
             | Self::Bootstrap { .. } => RetryAction::Relocate,
-            // The deadline of one call: its server may hang, and the region may have moved.
+            // A call reached its deadline: its server may be hung, and the region may have moved.
             Self::Deadline { .. } => RetryAction::Relocate,
             Self::OldServer { .. }
             | Self::NoTable { .. }
@@ -181,7 +181,7 @@ impl Error {
     }
 
     /// Returns whether the server may have executed the request despite this error.
-    pub(crate) fn may_be_executed(&self) -> bool {
+    pub(crate) fn may_have_executed(&self) -> bool {
         match self {
             Self::Connection { .. }
             | Self::Unanswered { .. }
@@ -189,7 +189,8 @@ impl Error {
             | Self::Deadline { .. } => true,
             // A plain Java exception may have been thrown after the write.
             Self::Refused { exception, .. } => {
-                exception.retry_action() == RetryAction::BackOff && !is_before_execution(exception)
+                exception.retry_action() == RetryAction::BackOff
+                    && !is_thrown_before_execution(exception)
             }
             _ => false,
         }
@@ -197,7 +198,7 @@ impl Error {
 }
 
 /// Returns whether a server throws this exception before it executes a request.
-fn is_before_execution(exception: &RemoteException) -> bool {
+fn is_thrown_before_execution(exception: &RemoteException) -> bool {
     matches!(
         exception.name(),
         "RegionOpeningException"
@@ -215,8 +216,12 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(error: &Error, advice: RetryAdvice, may_be_executed: bool) {
-        assert_eq!((error.advice(), error.may_be_executed()), (advice, may_be_executed), "{error}");
+    fn check(error: &Error, advice: RetryAdvice, may_have_executed: bool) {
+        assert_eq!(
+            (error.advice(), error.may_have_executed()),
+            (advice, may_have_executed),
+            "{error}"
+        );
     }
 
     #[test]

@@ -32,12 +32,13 @@ pub struct RemoteException {
     pub message: String,
     /// Set if the server advises against a retry; never set for a single row of a batch.
     pub do_not_retry: bool,
-    /// The new server of a region that moved, if the exception has it.
+    /// The new server of a region that moved, if the exception names it.
     pub moved_to: Option<Server>,
 }
 
-const BATCH_RANGE: &str = "Requested row out of range";
-/// The message for a call with more rows than the server accepts, which has no exception class of its own.
+/// Part of the message for a row that is outside of the region.
+const ROW_OUT_OF_RANGE: &str = "Requested row out of range";
+/// Part of the message for a call with more rows than the server accepts, which is thrown as a plain `IOException`.
 const TOO_MANY_ROWS: &str = "Rejecting large batch operation";
 
 impl RemoteException {
@@ -54,7 +55,7 @@ impl RemoteException {
         }
     }
 
-    /// Converts the exception of a region or row in a batch, whose text alone has the new server of a region.
+    /// Converts the exception of a region or row in a batch. It names the new server of a moved region only in its text.
     pub fn from_pair(pair: &NameBytesPair) -> Self {
         Self::from_exception(&ExceptionResponse::from_pair(pair))
     }
@@ -67,7 +68,7 @@ impl RemoteException {
     /// Returns how to retry after this exception.
     pub fn retry_action(&self) -> RetryAction {
         match self.name() {
-            // These precede the check of `do_not_retry`, which closed scanners set too.
+            // Precedes the check of `do_not_retry`, because exceptions of closed scanners set it too.
             "UnknownScannerException"
             | "OutOfOrderScannerNextException"
             | "ScannerResetException"
@@ -75,7 +76,7 @@ impl RemoteException {
             "NotServingRegionException" | "WrongRegionException" | "RegionMovedException" => {
                 RetryAction::Relocate
             }
-            "FailedSanityCheckException" if self.message.contains(BATCH_RANGE) => {
+            "FailedSanityCheckException" if self.message.contains(ROW_OUT_OF_RANGE) => {
                 RetryAction::Relocate
             }
             "MultiActionResultTooLarge" | "RetryImmediatelyException" => RetryAction::AtOnce,
@@ -94,7 +95,7 @@ impl RemoteException {
         self.message.contains(TOO_MANY_ROWS)
     }
 
-    /// Returns what a person can do about it.
+    /// Returns what the user can do about it.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self.name() {
             _ if self.is_too_many_rows() => {
@@ -134,8 +135,8 @@ impl fmt::Display for RemoteException {
     }
 }
 
-/// Returns whether a retry after this class would fail again. Needed for rows of a batch, which do not set
-/// `do_not_retry`: subclasses of `DoNotRetryIOException`, and Java's exceptions for invalid arguments.
+/// Returns whether this class is a subclass of `DoNotRetryIOException`, or Java's exception for an invalid argument: a
+/// retry would fail again. Needed for rows of a batch, whose exceptions do not set `do_not_retry`.
 fn is_final(name: &str) -> bool {
     matches!(
         name,
@@ -159,7 +160,7 @@ fn is_final(name: &str) -> bool {
 
 /// Returns the message from a stack trace: its first line, without the class.
 fn first_line(text: &str, class: &str) -> String {
-    /// A message may contain a whole row.
+    /// Limited, because a message may contain a whole row.
     const CHARS_MAX: usize = 500;
     let line = text.lines().next().unwrap_or_default();
     let line = line.strip_prefix(class).unwrap_or(line);
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn final_exceptions_fail_with_and_without_do_not_retry() {
+    fn final_exceptions_are_not_retried_with_or_without_do_not_retry() {
         let classes =
             ["regionserver.NoSuchColumnFamilyException", "security.AccessDeniedException"];
         check(&classes, false, RetryAction::Fail);

@@ -1,4 +1,4 @@
-//! Encodes messages without building them first, for calls with thousands of messages. Tests decode the result with the
+//! Encodes messages without building them first, for calls with thousands of nested messages. Tests decode the result with the
 //! messages of [`super::data`].
 
 use bytes::{Buf, BufMut, Bytes};
@@ -7,6 +7,7 @@ use prost::encoding::{
 };
 use prost::{DecodeError, Message};
 
+/// Writes a bytes field.
 pub fn bytes(out: &mut Vec<u8>, tag: u32, value: &[u8]) {
     encode_key(tag, WireType::LengthDelimited, out);
     encode_varint(value.len() as u64, out);
@@ -36,9 +37,9 @@ pub fn nested(out: &mut Vec<u8>, tag: u32, write: impl FnOnce(&mut Vec<u8>)) {
 
 /// An encoded message.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Written(pub Bytes);
+pub struct EncodedMessage(pub Bytes);
 
-impl Message for Written {
+impl Message for EncodedMessage {
     fn encode_raw(&self, buf: &mut impl BufMut) {
         buf.put_slice(&self.0);
     }

@@ -9,20 +9,20 @@ use bytes::{Buf, BufMut, Bytes};
 
 use super::WireError;
 
-/// The timestamp of a cell without one: the server replaces it with its own time.
+/// The timestamp to send for a cell without one: the server replaces it with its own time.
 pub const LATEST: u64 = i64::MAX as u64;
 
 pub const ROW_BYTES_MAX: usize = i16::MAX as usize;
 pub const FAMILY_BYTES_MAX: usize = i8::MAX as usize;
 
-/// The size of the lengths of key and value.
-const LENGTHS: usize = 8;
-/// The size of a key without row, family and qualifier: the lengths of row and family, timestamp and kind.
+/// The size of the length fields of key and value.
+const LENGTHS_BYTES: usize = 8;
+/// The size of a key with empty row, family and qualifier: the length fields of row and family, timestamp and kind.
 const KEY_BYTES_MIN: usize = 2 + 1 + STAMP_BYTES;
 /// The size of timestamp and kind.
 const STAMP_BYTES: usize = 9;
-/// The minimum size of a cell in a block, with its length.
-pub const CELL_BYTES_MIN: usize = 4 + LENGTHS + KEY_BYTES_MIN;
+/// The minimum size of a cell in a block, including its length field.
+pub const CELL_BYTES_MIN: usize = 4 + LENGTHS_BYTES + KEY_BYTES_MIN;
 
 /// The type of a cell: a put, or a delete marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -61,7 +61,7 @@ impl Kind {
     }
 }
 
-/// The parts of a cell.
+/// The fields of a cell to encode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parts<'a> {
     pub row: &'a [u8],
@@ -79,15 +79,15 @@ impl Parts<'_> {
 
     /// Returns the number of bytes that [`Parts::put`] writes.
     pub fn encoded_len(&self) -> usize {
-        4 + LENGTHS + self.key_bytes() + self.value.len()
+        4 + LENGTHS_BYTES + self.key_bytes() + self.value.len()
     }
 
-    /// Appends the encoded cell. Row and family must be within their maximum lengths, which `Action::check` and
-    /// [`Cell::from_parts`] ensure.
+    /// Appends the encoded cell. The caller must limit the lengths of row and family, as `Action::check` and
+    /// [`Cell::from_parts`] do.
     pub fn put(&self, out: &mut Vec<u8>) {
         let key_bytes = self.key_bytes();
         out.reserve(self.encoded_len());
-        out.put_u32((LENGTHS + key_bytes + self.value.len()) as u32);
+        out.put_u32((LENGTHS_BYTES + key_bytes + self.value.len()) as u32);
         out.put_u32(key_bytes as u32);
         out.put_u32(self.value.len() as u32);
         out.put_u16(self.row.len() as u16);
@@ -104,7 +104,7 @@ impl Parts<'_> {
 /// A decoded cell. It shares the buffer of its response; [`Cell::detached`] copies it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Cell {
-    /// The encoded cell without the first length.
+    /// The encoded cell without its leading length.
     bytes: Bytes,
     key_bytes: u32,
     row_bytes: u16,
@@ -113,7 +113,7 @@ pub struct Cell {
 
 impl Cell {
     pub fn row(&self) -> &[u8] {
-        &self.bytes[LENGTHS + 2..self.row_end()]
+        &self.bytes[LENGTHS_BYTES + 2..self.row_end()]
     }
 
     pub fn family(&self) -> &[u8] {
@@ -165,44 +165,47 @@ impl Cell {
 
     fn parse(mut bytes: Bytes) -> Result<Self, WireError> {
         const INCONSISTENT: WireError = WireError::Malformed("a cell has inconsistent lengths");
-        if bytes.len() < LENGTHS + KEY_BYTES_MIN {
+        if bytes.len() < LENGTHS_BYTES + KEY_BYTES_MIN {
             return Err(WireError::Truncated { part: "a cell" });
         }
-        let mut head = &bytes[..LENGTHS + 2];
+        let mut head = &bytes[..LENGTHS_BYTES + 2];
         let (key_bytes, value_bytes) = (head.get_u32(), head.get_u32());
         let row_bytes = head.get_u16();
-        let all = LENGTHS as u64 + u64::from(key_bytes) + u64::from(value_bytes);
-        if all > bytes.len() as u64 || (key_bytes as usize) < KEY_BYTES_MIN + row_bytes as usize {
+        let cell_bytes = LENGTHS_BYTES as u64 + u64::from(key_bytes) + u64::from(value_bytes);
+        if cell_bytes > bytes.len() as u64
+            || (key_bytes as usize) < KEY_BYTES_MIN + row_bytes as usize
+        {
             return Err(INCONSISTENT);
         }
-        let row_end = LENGTHS + 2 + usize::from(row_bytes);
+        let row_end = LENGTHS_BYTES + 2 + usize::from(row_bytes);
         let family_bytes = bytes[row_end];
         let used = KEY_BYTES_MIN + usize::from(row_bytes) + usize::from(family_bytes);
         if (key_bytes as usize) < used {
             return Err(INCONSISTENT);
         }
-        // Tags follow the value. They are dropped.
-        bytes.truncate(all as usize);
+        // Drops the tags, which follow the value.
+        bytes.truncate(cell_bytes as usize);
         Ok(Self { bytes, key_bytes, row_bytes, family_bytes })
     }
 
-    /// Builds a cell from its parts, for responses without a cell block.
+    /// Builds a cell from its parts, for responses without a cell block. `kind_code` replaces the kind of the parts,
+    /// because this crate may not know it.
     ///
     /// # Errors
     /// Fails if the row or the family is too long.
     pub fn from_parts(parts: &Parts<'_>, kind_code: u8) -> Result<Self, WireError> {
         if parts.row.len() > ROW_BYTES_MAX || parts.family.len() > FAMILY_BYTES_MAX {
-            return Err(WireError::Malformed("a cell has a too long row or family"));
+            return Err(WireError::Malformed("the row or family of a cell is too long"));
         }
         let mut out = Vec::with_capacity(parts.encoded_len());
         parts.put(&mut out);
-        let kind_at = 4 + LENGTHS + parts.key_bytes() - 1;
+        let kind_at = 4 + LENGTHS_BYTES + parts.key_bytes() - 1;
         out[kind_at] = kind_code;
         Self::take(&mut out.into())
     }
 
     fn row_end(&self) -> usize {
-        LENGTHS + 2 + usize::from(self.row_bytes)
+        LENGTHS_BYTES + 2 + usize::from(self.row_bytes)
     }
 
     fn family_end(&self) -> usize {
@@ -210,7 +213,7 @@ impl Cell {
     }
 
     fn key_end(&self) -> usize {
-        LENGTHS + self.key_bytes as usize
+        LENGTHS_BYTES + self.key_bytes as usize
     }
 }
 
@@ -244,8 +247,8 @@ mod tests {
 
     #[test]
     fn layout_matches_key_value_codec() {
-        let wanted = b"\0\0\0\x1f\0\0\0\x12\0\0\0\x05\0\x03row\x01fqq\x01\x02\x03\x04\x05\x06\x07\x08\x04value";
-        assert_eq!(&encoded(&PARTS)[..], wanted);
+        let expected = b"\0\0\0\x1f\0\0\0\x12\0\0\0\x05\0\x03row\x01fqq\x01\x02\x03\x04\x05\x06\x07\x08\x04value";
+        assert_eq!(&encoded(&PARTS)[..], expected);
     }
 
     #[track_caller]

@@ -11,14 +11,15 @@ use crate::proto::rpc::{
     CellBlockMeta, ConnectionHeader, ExceptionResponse, RequestHeader, ResponseHeader,
 };
 
-/// `HBas`, version 0, and the authentication: 0x50 is the simple one, without a check. Kerberos would be 0x51, followed
+/// `HBas`, version 0, and the authentication method: 0x50 (SIMPLE) trusts the user name. Kerberos would be 0x51, followed
 /// by a negotiation before the header.
 const PREAMBLE: &[u8] = b"HBas\x00\x50";
 
-/// The maximum length of a response. No HBase server sends more, so a greater length is of another protocol.
+/// The maximum length of a response. No HBase server sends more: a greater length means that
+/// the peer speaks another protocol.
 pub const RESPONSE_BYTES_MAX: usize = 256 << 20;
 
-/// The size of the length before each frame.
+/// The size of the length prefix of a frame.
 pub const LENGTH_BYTES: usize = 4;
 
 /// Returns the first bytes of a connection.
@@ -72,13 +73,13 @@ impl<M: Message> Request<'_, M> {
 /// Decodes the length of a response.
 ///
 /// # Errors
-/// Fails if no response has this length.
+/// Fails if the length is 0 or greater than [`RESPONSE_BYTES_MAX`].
 pub fn response_length(length: [u8; LENGTH_BYTES]) -> Result<usize, WireError> {
-    let announced = u32::from_be_bytes(length) as usize;
-    match announced {
+    let declared = u32::from_be_bytes(length) as usize;
+    match declared {
         0 => Err(WireError::Malformed("the response is empty")),
-        1..=RESPONSE_BYTES_MAX => Ok(announced),
-        _ => Err(WireError::TooLong { announced, bytes_max: RESPONSE_BYTES_MAX }),
+        1..=RESPONSE_BYTES_MAX => Ok(declared),
+        _ => Err(WireError::TooLong { declared, bytes_max: RESPONSE_BYTES_MAX }),
     }
 }
 
@@ -154,8 +155,8 @@ mod tests {
             service_name: Some("ClientMetaService".to_owned()),
             ..ConnectionHeader::default()
         });
-        let wanted = "4842617300500000001b0a060a04726f6f741211436c69656e744d65746153657276696365";
-        assert_eq!(hex(&greeting), wanted);
+        let expected = "4842617300500000001b0a060a04726f6f741211436c69656e744d65746153657276696365";
+        assert_eq!(hex(&greeting), expected);
     }
 
     #[test]
@@ -163,8 +164,8 @@ mod tests {
         let (param, method) = (&Empty {}, "GetClusterId");
         let (timeout_ms, priority) = (10_000, None);
         let request = Request { call_id: 1, method, timeout_ms, priority, param, cells: &[] };
-        let wanted = "000000171508011a0c476574436c75737465724964200138904e00";
-        assert_eq!(hex(&request.encode()), wanted);
+        let expected = "000000171508011a0c476574436c75737465724964200138904e00";
+        assert_eq!(hex(&request.encode()), expected);
     }
 
     fn response(header: &ResponseHeader, message: &[u8], cells: &[u8]) -> Vec<u8> {
@@ -183,10 +184,10 @@ mod tests {
     #[test]
     fn response_has_message_and_cells() {
         let bytes = response(&header(3), b"ab", b"xyz");
-        let read = Response::decode(bytes.into()).unwrap();
+        let decoded = Response::decode(bytes.into()).unwrap();
         let payload =
             Payload { message: Bytes::from_static(b"ab"), cells: Bytes::from_static(b"xyz") };
-        assert_eq!(read, Response { call_id: 7, outcome: Ok(payload) });
+        assert_eq!(decoded, Response { call_id: 7, outcome: Ok(payload) });
     }
 
     #[test]
@@ -200,9 +201,9 @@ mod tests {
 
     #[test]
     fn wrong_length_of_the_cell_block_is_an_error() {
-        for (announced, cells) in [(3, &b"wxyz"[..]), (0, b"x")] {
-            let bytes = response(&header(announced), b"ab", cells);
-            assert!(Response::decode(bytes.into()).is_err(), "{announced}");
+        for (declared, cells) in [(3, &b"wxyz"[..]), (0, b"x")] {
+            let bytes = response(&header(declared), b"ab", cells);
+            assert!(Response::decode(bytes.into()).is_err(), "{declared}");
         }
     }
 
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn first_bytes_of_other_protocols_are_not_lengths() {
+    fn first_bytes_of_other_protocols_are_not_valid_lengths() {
         for first in [b"HTTP", b"SSH-", b"\x15\x03\x01\x00", b"\0\0\0\0"] {
             assert!(response_length(*first).is_err(), "{first:?}");
         }

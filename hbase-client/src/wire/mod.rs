@@ -1,4 +1,4 @@
-//! The bytes of a connection: preamble, frames of requests and responses, cell blocks. No I/O. Start with
+//! The wire format of a connection: preamble, frames of requests and responses, cell blocks. No I/O. Start with
 //! [`frame`].
 
 pub mod cell;
@@ -8,16 +8,16 @@ pub mod frame;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     #[error(
-        "the response announces {announced} bytes ({:?} as text), at most {bytes_max} are accepted",
-        (*announced as u32).to_be_bytes().escape_ascii().to_string()
+        "the response declares a length of {declared} bytes (prefix as ASCII: {:?}); at most {bytes_max} are accepted",
+        (*declared as u32).to_be_bytes().escape_ascii().to_string()
     )]
-    TooLong { announced: usize, bytes_max: usize },
+    TooLong { declared: usize, bytes_max: usize },
     #[error("{part} is truncated")]
     Truncated { part: &'static str },
     #[error("cannot decode {part}: {reason}")]
     Unreadable { part: &'static str, reason: String },
-    #[error("the response announces {announced} cells and has {found}")]
-    CellCount { announced: usize, found: usize },
+    #[error("the response declares {declared} cells but contains {found}")]
+    CellCount { declared: usize, found: usize },
     #[error("{0}")]
     Malformed(&'static str),
 }

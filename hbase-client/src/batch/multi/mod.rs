@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::cluster::Region;
 use crate::error::RemoteException;
 use crate::proto::data::{MultiResponse, RegionActionResult};
-use crate::proto::write::Written;
+use crate::proto::write::EncodedMessage;
 use crate::rows::{self, Action, Outcome, Row};
 use crate::wire::WireError;
 
@@ -20,15 +20,16 @@ pub(crate) struct Group {
     pub ids: Vec<u32>,
 }
 
-/// A request, and which actions each part of its response is about.
+/// A request, and the actions to which each part of its response belongs.
 #[derive(Debug)]
 pub(crate) struct Multi {
-    pub request: Written,
+    pub request: EncodedMessage,
     pub cells: Bytes,
     /// One for each region action.
     parts: Vec<Part>,
 }
 
+/// The actions of one region action.
 #[derive(Debug)]
 struct Part {
     ids: Vec<u32>,
@@ -47,13 +48,13 @@ impl Multi {
         for group in groups {
             parts.extend(request::add(actions, group, &mut request, &mut cells));
         }
-        Self { request: Written(request.into()), cells: cells.into(), parts }
+        Self { request: EncodedMessage(request.into()), cells: cells.into(), parts }
     }
 
     /// Decodes the response.
     ///
     /// # Errors
-    /// Fails if it is not a response to this request. Then none of its results is used.
+    /// Fails if it is not a response to this request; then none of its results is returned.
     pub fn read(
         &self,
         response: &MultiResponse,
@@ -70,7 +71,7 @@ impl Multi {
             part.read(result, &mut cells, &mut results)?;
         }
         if !cells.is_empty() {
-            return Err(WireError::Malformed("the response has more cells than announced"));
+            return Err(WireError::Malformed("the response has more cells than declared"));
         }
         Ok(results)
     }

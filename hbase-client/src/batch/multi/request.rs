@@ -1,4 +1,4 @@
-//! Encodes the request directly: building thousands of small nested messages first took most of the time.
+//! Encodes the request directly, without building thousands of small nested messages first, which took most of the time.
 
 use super::{Group, Part};
 use crate::proto::common::RegionSpecifier;
@@ -19,9 +19,9 @@ pub fn add(actions: &[Action], group: &Group, out: &mut Vec<u8>, cells: &mut Vec
     for &id in &group.ids {
         if let Action::Check(check) = &actions[id as usize] {
             nested(out, 1, |out| {
-                nested(out, 1, |out| region(out, group));
-                nested(out, 3, |out| checked(out, check));
-                nested(out, 4, |out| condition(out, check));
+                nested(out, 1, |out| write_region(out, group));
+                nested(out, 3, |out| write_check(out, check));
+                nested(out, 4, |out| write_condition(out, check));
             });
             parts.push(Part { ids: vec![id], is_check: true });
         }
@@ -30,9 +30,9 @@ pub fn add(actions: &[Action], group: &Group, out: &mut Vec<u8>, cells: &mut Vec
     let ids: Vec<u32> = group.ids.iter().copied().filter(is_plain).collect();
     if !ids.is_empty() {
         nested(out, 1, |out| {
-            nested(out, 1, |out| region(out, group));
+            nested(out, 1, |out| write_region(out, group));
             for (index, &id) in ids.iter().enumerate() {
-                nested(out, 3, |out| plain(out, index, &actions[id as usize], cells));
+                nested(out, 3, |out| write_action(out, index, &actions[id as usize], cells));
             }
         });
         parts.push(Part { ids, is_check: false });
@@ -40,30 +40,30 @@ pub fn add(actions: &[Action], group: &Group, out: &mut Vec<u8>, cells: &mut Vec
     parts
 }
 
-fn region(out: &mut Vec<u8>, group: &Group) {
+fn write_region(out: &mut Vec<u8>, group: &Group) {
     number(out, 1, RegionSpecifier::NAME);
     bytes(out, 2, &group.region.name);
 }
 
-fn plain(out: &mut Vec<u8>, index: usize, action: &Action, cells: &mut Vec<u8>) {
+fn write_action(out: &mut Vec<u8>, index: usize, action: &Action, cells: &mut Vec<u8>) {
     number(out, 1, index as u64);
     match action {
-        Action::Mutate(change) => nested(out, 2, |out| in_block(out, change, cells)),
-        Action::Get(get) => nested(out, 3, |out| self::get(out, get)),
+        Action::Mutate(change) => nested(out, 2, |out| write_change(out, change, cells)),
+        Action::Get(get) => nested(out, 3, |out| write_get(out, get)),
         Action::Check(_) => {}
     }
 }
 
 /// Writes a change with its cells in the cell block, and their number in the message.
-fn in_block(out: &mut Vec<u8>, change: &Change, cells: &mut Vec<u8>) {
+fn write_change(out: &mut Vec<u8>, change: &Change, cells: &mut Vec<u8>) {
     for cell in &change.cells {
         cell.parts(&change.row).put(cells);
     }
-    mutation(out, change, |_| {});
+    write_mutation(out, change, |_| {});
     number(out, 8, change.cells.len() as u64);
 }
 
-fn mutation(out: &mut Vec<u8>, change: &Change, columns: impl FnOnce(&mut Vec<u8>)) {
+fn write_mutation(out: &mut Vec<u8>, change: &Change, columns: impl FnOnce(&mut Vec<u8>)) {
     bytes(out, 1, &change.row);
     number(out, 2, if change.is_delete { DELETE } else { PUT });
     columns(out);
@@ -71,7 +71,7 @@ fn mutation(out: &mut Vec<u8>, change: &Change, columns: impl FnOnce(&mut Vec<u8
         number(out, 4, until);
     }
     if let Some(ms) = change.ttl_ms {
-        // The same attribute as HBase's own clients send.
+        // HBase's own clients send the same attribute.
         nested(out, 5, |out| {
             bytes(out, 1, b"_ttl");
             bytes(out, 2, &ms.to_be_bytes());
@@ -79,21 +79,21 @@ fn mutation(out: &mut Vec<u8>, change: &Change, columns: impl FnOnce(&mut Vec<u8
     }
 }
 
-/// Writes a conditional change with its cells in the message: a server that fails to check the condition may not skip
-/// cells of the block, and take them for those of the next row.
-fn checked(out: &mut Vec<u8>, check: &CheckAndMutate) {
+/// Writes a conditional change with its cells in the message: if the check of the condition throws an exception, the
+/// server may not skip cells in the block, and would use them for the next row.
+fn write_check(out: &mut Vec<u8>, check: &CheckAndMutate) {
     number(out, 1, 0u64);
     let change = &check.change;
     nested(out, 2, |out| {
-        mutation(out, change, |out| {
+        write_mutation(out, change, |out| {
             for cell in &change.cells {
-                nested(out, 3, |out| in_message(out, cell));
+                nested(out, 3, |out| write_cell(out, cell));
             }
         });
     });
 }
 
-fn in_message(out: &mut Vec<u8>, cell: &NewCell) {
+fn write_cell(out: &mut Vec<u8>, cell: &NewCell) {
     let delete_type: Option<u64> = match cell.kind {
         Kind::Put => None,
         Kind::Delete => Some(0),
@@ -112,7 +112,7 @@ fn in_message(out: &mut Vec<u8>, cell: &NewCell) {
     });
 }
 
-fn condition(out: &mut Vec<u8>, check: &CheckAndMutate) {
+fn write_condition(out: &mut Vec<u8>, check: &CheckAndMutate) {
     bytes(out, 1, &check.change.row);
     bytes(out, 2, &check.family);
     bytes(out, 3, &check.qualifier);
@@ -126,7 +126,7 @@ fn condition(out: &mut Vec<u8>, check: &CheckAndMutate) {
     });
 }
 
-fn get(out: &mut Vec<u8>, get: &Get) {
+fn write_get(out: &mut Vec<u8>, get: &Get) {
     let Selection { columns, versions, columns_between, columns_max } = &get.selection;
     bytes(out, 1, &get.row);
     for column in columns {

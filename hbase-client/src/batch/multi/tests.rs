@@ -83,9 +83,9 @@ fn cells_of_puts_are_in_the_block_and_those_of_checks_in_the_message() {
 }
 
 #[test]
-fn condition_names_value_or_absence() {
+fn condition_compares_with_the_expected_value_or_an_empty_one() {
     let value = |check: CheckAndMutate| {
-        let condition = only(Action::Check(check)).condition.unwrap();
+        let condition = single_region_action(Action::Check(check)).condition.unwrap();
         assert_eq!((&condition.row[..], condition.family), (&b"r"[..], Some("f".into())));
         assert_eq!((condition.qualifier, condition.compare_type), (Some("q".into()), Some(2)));
         let comparator = condition.comparator.unwrap();
@@ -100,7 +100,7 @@ fn condition_names_value_or_absence() {
 }
 
 /// Returns the region action of a request with one action.
-fn only(action: Action) -> data::RegionAction {
+fn single_region_action(action: Action) -> data::RegionAction {
     let group = Group { region: region("r1"), ids: vec![0] };
     let mut parts = request(&Multi::build(&[action], &[group])).region_action;
     assert_eq!(parts.len(), 1);
@@ -110,50 +110,54 @@ fn only(action: Action) -> data::RegionAction {
 
 #[test]
 fn puts_and_deletes_are_encoded_with_their_attributes() {
-    let changed = |change: Mutation| only(Action::Mutate(change.change)).action.remove(0).mutation;
+    let changed = |change: Mutation| {
+        single_region_action(Action::Mutate(change.change)).action.remove(0).mutation
+    };
     let put = changed(Put::new("r").cell("f", "q", "v").ttl(1_000).into());
     let ttl = NameBytesPair {
         name: "_ttl".to_owned(),
         value: Some(Bytes::from_static(&[0, 0, 0, 0, 0, 0, 3, 232])),
     };
-    let wanted = data::Mutation {
+    let expected = data::Mutation {
         row: Some("r".into()),
         mutate_type: Some(2),
         attribute: vec![ttl],
         associated_cell_count: Some(1),
         ..data::Mutation::default()
     };
-    assert_eq!(put, Some(wanted));
+    assert_eq!(put, Some(expected));
     let delete = changed(Delete::new("r").until(7).into());
-    let wanted = data::Mutation {
+    let expected = data::Mutation {
         row: Some("r".into()),
         mutate_type: Some(3),
         timestamp: Some(7),
         associated_cell_count: Some(0),
         ..data::Mutation::default()
     };
-    assert_eq!(delete, Some(wanted));
+    assert_eq!(delete, Some(expected));
 }
 
 #[test]
-fn checked_changes_contain_their_cells() {
+fn cells_of_checked_deletes_are_in_the_message() {
     let delete = Delete::new("r").version(7, "f", "q").column("f", "q").family("f");
     let delete = delete.column_until(9, "f", vec![7; 300]);
     let check = CheckAndMutate::where_absent("f", "q", delete);
-    let mutation = only(Action::Check(check)).action.remove(0).mutation.unwrap();
+    let mutation = single_region_action(Action::Check(check)).action.remove(0).mutation.unwrap();
     let cells = mutation.column_value.into_iter().flat_map(|column| column.qualifier_value);
     let cells: Vec<_> = cells
         .map(|cell| (cell.delete_type.unwrap(), cell.timestamp.unwrap(), cell.qualifier.unwrap()))
         .collect();
     let latest = i64::MAX as u64;
     let (column, none, long) = (Bytes::from("q"), Bytes::new(), Bytes::from(vec![7; 300]));
-    let wanted = [(0, 7, column.clone()), (1, latest, column), (2, latest, none), (1, 9, long)];
-    assert_eq!(cells, wanted);
+    let expected = [(0, 7, column.clone()), (1, latest, column), (2, latest, none), (1, 9, long)];
+    assert_eq!(cells, expected);
 }
 
 #[test]
 fn gets_are_encoded_with_their_selection() {
-    let got = |selection| only(Action::Get(Get::new("r").select(selection))).action.remove(0).get;
+    let got = |selection| {
+        single_region_action(Action::Get(Get::new("r").select(selection))).action.remove(0).get
+    };
     let all = data::Get { row: "r".into(), max_versions: Some(1), ..data::Get::default() };
     assert_eq!(got(Selection::all()), Some(all.clone()));
     let selection = Selection::all().column("f", "a").column("f", "b").family("g");
@@ -162,24 +166,24 @@ fn gets_are_encoded_with_their_selection() {
         family: family.to_owned().into(),
         qualifier: qualifiers.iter().map(|q| q.to_string().into()).collect(),
     };
-    let wanted = data::Get {
+    let expected = data::Get {
         column: vec![column("f", &["a", "b"]), column("g", &[])],
         max_versions: Some(3),
         ..all.clone()
     };
-    assert_eq!(got(selection), Some(wanted));
+    assert_eq!(got(selection), Some(expected));
     let selection = Selection::all().columns_between("a".."z").columns_max(7);
     let filter = selection.filter();
     let get = got(selection).unwrap();
     assert_eq!((get.store_limit, &get.filter), (Some(7), &filter));
     let range = get.filter.unwrap().serialized_filter.unwrap();
-    let wanted = ColumnRangeFilter {
+    let expected = ColumnRangeFilter {
         min_column: Some("a".into()),
         min_column_inclusive: Some(true),
         max_column: Some("z".into()),
         max_column_inclusive: Some(false),
     };
-    assert_eq!(ColumnRangeFilter::decode(range), Ok(wanted));
+    assert_eq!(ColumnRangeFilter::decode(range), Ok(expected));
 }
 
 #[test]
@@ -232,7 +236,7 @@ fn exception_of_a_region_applies_to_all_its_actions() {
 }
 
 #[test]
-fn actions_without_a_result_are_missing() {
+fn actions_without_a_result_are_missing_from_the_results() {
     let found =
         read(vec![results(vec![]), results(vec![done(1)]), results(vec![done(0)])], Bytes::new());
     assert_eq!(found.unwrap().iter().map(|(id, _)| *id).collect::<Vec<_>>(), [2, 3]);
