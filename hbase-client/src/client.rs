@@ -24,8 +24,8 @@ impl Client {
     /// # Errors
     /// Fails if no configured server responds as HBase 2.5 or later. If a server reports that it is starting, waits for
     /// it, up to [`Config::operation_timeout`]. If all servers refuse the connection or do not respond within
-    /// [`Config::connect_timeout`], fails without a retry, because a wrong address looks the same: a program that starts
-    /// together with the cluster must retry this call.
+    /// [`Config::connect_timeout`], fails without a retry, because a wrong address looks the same: a program that
+    /// starts together with the cluster must retry this call.
     pub async fn connect(config: Config) -> Result<Self, Error> {
         let transport = transport::configured(&config)?;
         Self::connect_over(config, transport).await
@@ -110,8 +110,8 @@ impl Table {
     }
 
     /// Changes the rows whose conditions hold. Returns, in the order of `checks`, whether each condition held. If an
-    /// attempt without a response may have applied the change, and no later attempt shows whether it did, the outcome is
-    /// [`Error::Uncertain`], whatever the last error was. Any other error means that the change was not applied.
+    /// attempt without a response may have applied the change, and no later attempt shows whether it did, the outcome
+    /// is [`Error::Uncertain`], whatever the last error was. Any other error means that the change was not applied.
     pub async fn check_and_mutate_many(
         &self,
         checks: Vec<CheckAndMutate>,

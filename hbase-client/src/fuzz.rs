@@ -89,7 +89,7 @@ fn meta(input: &[u8]) {
     }
 }
 
-/// Splits the input into a message, with its length in two bytes before it, and a cell block.
+/// Splits the input into a message, prefixed with its length in two bytes, and a cell block.
 fn split(input: &[u8]) -> (Bytes, Bytes) {
     let bytes = Bytes::copy_from_slice(input);
     let Some(length) = input.first_chunk().map(|length| usize::from(u16::from_be_bytes(*length)))
@@ -132,7 +132,7 @@ fn scan(input: &[u8]) {
             Err(_) => cursor.reset(),
         }
     }
-    returned.extend(cursor.end());
+    returned.extend(cursor.finish());
     assert!(returned.len() <= 100);
     assert!(returned.windows(2).all(|pair| pair[0].key() < pair[1].key()));
 }

@@ -25,8 +25,8 @@ mod schema;
 pub use regions::{Load, RegionStatus};
 pub use schema::{Family, TableSpec};
 
-/// Operations of the master. Each waits for its completion, up to [`Config::operation_timeout`], even if the active
-/// master changes.
+/// Administrative operations. Those that start a procedure of the master wait for its end, up to
+/// [`Config::operation_timeout`], even if the active master changes.
 ///
 /// [`Config::operation_timeout`]: crate::Config::operation_timeout
 #[derive(Debug, Clone)]
@@ -43,7 +43,7 @@ impl Admin {
         Self { cluster }
     }
 
-    /// Creates a table. Its second and further regions start at `splits`.
+    /// Creates a table with regions that are split at `splits`.
     ///
     /// # Errors
     /// Fails if the table exists, or HBase rejects it.
@@ -52,7 +52,7 @@ impl Admin {
         let table_schema = table.to_proto()?;
         let split_keys = splits.to_vec();
         let request = CreateTableRequest { table_schema, split_keys, nonce_group, nonce };
-        self.change("CreateTable", &table.name.parse()?, &request).await
+        self.change_table("CreateTable", &table.name.parse()?, &request).await
     }
 
     /// Disables a table.
@@ -84,7 +84,7 @@ impl Admin {
     /// # Errors
     /// Fails if no master responds.
     pub async fn list(&self) -> Result<Vec<TableName>, Error> {
-        let response: GetTableNamesResponse = self.ask("GetTableNames", &Empty {}).await?;
+        let response: GetTableNamesResponse = self.call("GetTableNames", &Empty {}).await?;
         Ok(response.table_names.iter().filter_map(TableName::from_proto).collect())
     }
 
@@ -96,7 +96,7 @@ impl Admin {
         let table: TableName = table.parse()?;
         let request = GetTableDescriptorsRequest { table_names: vec![table.to_proto()] };
         let response: GetTableDescriptorsResponse =
-            self.ask("GetTableDescriptors", &request).await?;
+            self.call("GetTableDescriptors", &request).await?;
         let schema = response.table_schema.first().and_then(TableSpec::from_proto);
         schema.ok_or(Error::NoTable { table })
     }
@@ -105,47 +105,51 @@ impl Admin {
         let table: TableName = table.parse()?;
         let (nonce_group, nonce) = nonces();
         let request = TableRequest { table_name: table.to_proto(), nonce_group, nonce };
-        self.change(method, &table, &request).await?;
+        self.change_table(method, &table, &request).await?;
         self.cluster.forget_table(&table);
         Ok(())
     }
 
     /// Starts a procedure and waits for its end.
-    async fn procedure(&self, method: &'static str, request: &impl Message) -> Result<(), Error> {
+    async fn run_procedure(
+        &self,
+        method: &'static str,
+        request: &impl Message,
+    ) -> Result<(), Error> {
         let deadline = self.cluster.config.operation_deadline();
-        let (_, started) = self.ask_master(method, request, deadline).await?;
+        let (_, started) = self.call_master(method, request, deadline).await?;
         self.await_procedure(method, started, deadline).await
     }
 
-    /// Runs a procedure on a table. If an earlier attempt may have been executed without a response, a table that is
-    /// already in the target state is a success. Nonces ensure the same, as long as the master remembers them.
-    async fn change(
+    /// Runs a procedure on a table. If an earlier attempt got no response and may have been executed, a table that is
+    /// already in the target state counts as success. Nonces have the same effect only while the master remembers them.
+    async fn change_table(
         &self,
         method: &'static str,
         table: &TableName,
         request: &impl Message,
     ) -> Result<(), Error> {
         let deadline = self.cluster.config.operation_deadline();
-        let mut may_be_executed = false;
-        let mut failed = 0;
+        let mut may_have_executed = false;
+        let mut failures = 0;
         loop {
-            let error = match self.ask_once(method, request, deadline).await {
+            let error = match self.call_once(method, request, deadline).await {
                 Ok((_, started)) => {
                     return self.await_procedure(method, started, deadline).await;
                 }
                 Err(error) => error,
             };
             match target_state(method, &error) {
-                Some(state) if may_be_executed => {
+                Some(state) if may_have_executed => {
                     if self.await_state(method, table, state, deadline).await? {
                         return Ok(());
                     }
                 }
                 _ if error.retry_action() == RetryAction::Fail => return Err(error),
-                _ => may_be_executed |= error.may_be_executed(),
+                _ => may_have_executed |= error.may_have_executed(),
             }
-            self.wait_to_retry(method, failed, error, deadline).await?;
-            failed += 1;
+            self.wait_to_retry(method, failures, error, deadline).await?;
+            failures += 1;
         }
     }
 
@@ -159,7 +163,7 @@ impl Admin {
         deadline: Instant,
     ) -> Result<bool, Error> {
         let has_state = || async {
-            match self.cluster.state(table, deadline).await? {
+            match self.cluster.table_state(table, deadline).await? {
                 found if found == state => Ok(true),
                 Some(TableState::ENABLING | TableState::DISABLING) => {
                     Err(Error::Unfinished { table: table.clone() })
@@ -182,7 +186,7 @@ impl Admin {
         let request = GetProcedureResultRequest { proc_id };
         for delay in POLLING.build() {
             // Unlike all other methods, this one starts with a lowercase letter.
-            let polled = self.ask_master("getProcedureResult", &request, deadline).await?;
+            let polled = self.call_master("getProcedureResult", &request, deadline).await?;
             let (server, state): (Server, GetProcedureResultResponse) = polled;
             match (state.state, state.exception) {
                 (FINISHED, None) => return Ok(()),
@@ -204,53 +208,53 @@ impl Admin {
         Ok(())
     }
 
-    async fn ask<M: Message, R: Message + Default>(
+    async fn call<M: Message, R: Message + Default>(
         &self,
         method: &'static str,
         request: &M,
     ) -> Result<R, Error> {
         let deadline = self.cluster.config.operation_deadline();
-        Ok(self.ask_master(method, request, deadline).await?.1)
+        Ok(self.call_master(method, request, deadline).await?.1)
     }
 
-    /// Calls the active master, and retries until one responds.
-    async fn ask_master<M: Message, R: Message + Default>(
+    /// Calls the active master, and retries until a master responds.
+    async fn call_master<M: Message, R: Message + Default>(
         &self,
         method: &'static str,
         request: &M,
         deadline: Instant,
     ) -> Result<(Server, R), Error> {
-        self.retry(method, deadline, || self.ask_once(method, request, deadline)).await
+        self.retry(method, deadline, || self.call_once(method, request, deadline)).await
     }
 
-    /// Repeats an attempt until it succeeds or the same attempt would fail again.
+    /// Repeats an attempt until it succeeds, or fails with an error for which a retry is useless.
     async fn retry<T, F: Future<Output = Result<T, Error>>>(
         &self,
         operation: &'static str,
         deadline: Instant,
         attempt: impl Fn() -> F,
     ) -> Result<T, Error> {
-        let mut failed = 0;
+        let mut failures = 0;
         loop {
             match attempt().await {
                 Err(error) if error.retry_action() != RetryAction::Fail => {
-                    self.wait_to_retry(operation, failed, error, deadline).await?;
+                    self.wait_to_retry(operation, failures, error, deadline).await?;
                 }
                 outcome => return outcome,
             }
-            failed += 1;
+            failures += 1;
         }
     }
 
-    /// Waits before a retry, or fails if the deadline is sooner.
+    /// Waits before a retry, or fails if the deadline comes first.
     async fn wait_to_retry(
         &self,
         operation: &'static str,
-        failed: u32,
+        failures: u32,
         error: Error,
         deadline: Instant,
     ) -> Result<(), Error> {
-        let delay = backoff::delay(failed);
+        let delay = backoff::delay(failures);
         if Instant::now() + delay >= deadline {
             let limit = self.cluster.config.operation_timeout;
             return Err(Error::Deadline { operation, limit, last: Some(Arc::new(error)) });
@@ -259,7 +263,7 @@ impl Admin {
         Ok(())
     }
 
-    async fn ask_once<M: Message, R: Message + Default>(
+    async fn call_once<M: Message, R: Message + Default>(
         &self,
         method: &'static str,
         request: &M,
@@ -272,7 +276,7 @@ impl Admin {
     }
 }
 
-/// Returns a nonce group and a nonce. HBase executes repeated requests with the same pair once.
+/// Returns a nonce group and a nonce. HBase executes requests with the same pair only once.
 fn nonces() -> (Option<u64>, Option<u64>) {
     // 0 means no nonce.
     (Some(fastrand::u64(1..)), Some(fastrand::u64(1..)))

@@ -29,12 +29,12 @@ pub struct RegionStatus {
     pub end: Bytes,
     /// `None` while the region moves or its table is disabled.
     pub server: Option<Server>,
-    /// Load since the server started; `None` if the server did not return it.
+    /// `None` if the server did not return it.
     pub load: Option<Load>,
     info: RegionInfo,
 }
 
-/// Size and request counts of a region, from its server.
+/// Size of a region, and request counts since its server started, as reported by the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Load {
     pub store_files_mb: u32,
@@ -51,7 +51,7 @@ impl Admin {
     pub async fn regions(&self, table: &str) -> Result<Vec<RegionStatus>, Error> {
         let table: TableName = table.parse()?;
         let deadline = self.cluster.config.operation_deadline();
-        let list = || self.cluster.list(&table, deadline);
+        let list = || self.cluster.list_regions(&table, deadline);
         let rows = self.retry("listing regions", deadline, list).await?;
         let mut regions: Vec<_> = rows.into_iter().map(RegionStatus::new).collect();
         if regions.is_empty() {
@@ -68,7 +68,7 @@ impl Admin {
         let mut loads = HashMap::new();
         for server in servers {
             let request = GetRegionLoadRequest { table_name: Some(table.to_proto()) };
-            let response = self.ask_region_server(&server, "GetRegionLoad", &request).await;
+            let response = self.call_region_server(&server, "GetRegionLoad", &request).await;
             let response: GetRegionLoadResponse = response.unwrap_or_default();
             let by_name = |load: RegionLoad| (load.region_specifier.value.clone(), load);
             loads.extend(response.region_loads.into_iter().map(by_name));
@@ -86,20 +86,20 @@ impl Admin {
         for region in self.regions(table).await? {
             let Some(server) = region.server else { continue };
             let request = FlushRegionRequest { region: RegionSpecifier::name(&region.name) };
-            let _: Empty = self.ask_region_server(&server, "FlushRegion", &request).await?;
+            let _: Empty = self.call_region_server(&server, "FlushRegion", &request).await?;
         }
         Ok(())
     }
 
-    /// Splits a region in two.
+    /// Splits a region in two, of which the second starts at `row`.
     ///
     /// # Errors
     /// Fails if the row is not within the region, or the region cannot be split now.
-    pub async fn split(&self, region: &RegionStatus, at: impl Into<Bytes>) -> Result<(), Error> {
+    pub async fn split(&self, region: &RegionStatus, row: impl Into<Bytes>) -> Result<(), Error> {
         let (nonce_group, nonce) = nonces();
-        let (region_info, split_row) = (region.info.clone(), Some(at.into()));
+        let (region_info, split_row) = (region.info.clone(), Some(row.into()));
         let request = SplitRegionRequest { region_info, split_row, nonce_group, nonce };
-        self.procedure("SplitRegion", &request).await
+        self.run_procedure("SplitRegion", &request).await
     }
 
     /// Merges two adjacent regions.
@@ -111,10 +111,10 @@ impl Admin {
         let (nonce_group, nonce) = nonces();
         let region = [first, second].map(|region| RegionSpecifier::encoded(region.encoded_name()));
         let request = MergeTableRegionsRequest { region: region.into(), nonce_group, nonce };
-        self.procedure("MergeTableRegions", &request).await
+        self.run_procedure("MergeTableRegions", &request).await
     }
 
-    /// Moves a region to another server, as named by [`Admin::regions`]. Returns when the move has started.
+    /// Starts to move a region to a server with an address as in [`Admin::regions`]. Does not wait for the end.
     ///
     /// # Errors
     /// Fails if the server is not live, or the region no longer exists.
@@ -127,20 +127,20 @@ impl Admin {
         })?;
         let specifier = RegionSpecifier::encoded(region.encoded_name());
         let request = MoveRegionRequest { region: specifier, dest_server_name: Some(dest) };
-        let _: Empty = self.ask("MoveRegion", &request).await?;
+        let _: Empty = self.call("MoveRegion", &request).await?;
         Ok(())
     }
 
-    /// Returns all live region servers. (The registry of a region server lists only some of a large cluster, without
-    /// itself.)
+    /// Returns all live region servers, from the master: the registry of a region server lists only some servers of a
+    /// large cluster, without itself.
     async fn region_servers(&self) -> Result<Vec<ServerName>, Error> {
         let options = vec![GetClusterStatusRequest::LIVE_SERVERS];
         let response: GetClusterStatusResponse =
-            self.ask("GetClusterStatus", &GetClusterStatusRequest { options }).await?;
+            self.call("GetClusterStatus", &GetClusterStatusRequest { options }).await?;
         Ok(response.cluster_status.live_servers.into_iter().map(|info| info.server).collect())
     }
 
-    async fn ask_region_server<M: Message, R: Message + Default>(
+    async fn call_region_server<M: Message, R: Message + Default>(
         &self,
         server: &Server,
         method: &'static str,

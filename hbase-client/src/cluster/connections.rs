@@ -52,7 +52,7 @@ impl Connections {
         opened
     }
 
-    /// Returns the slot of a connection, which is empty if the connection has closed.
+    /// Returns the slot of a service, and empties it first if its connection has closed.
     fn slot(&self, key: &(Server, Service)) -> Slot {
         let mut slot = self.slots.entry(key.clone()).or_default();
         if matches!(slot.get(), Some(Ok(connection)) if connection.is_closed()) {
@@ -73,7 +73,7 @@ impl Connections {
         });
         for slot in dropped {
             if let Some(Ok(connection)) = slot.get() {
-                // Other calls on the connection may have been executed, whatever the error says about this one.
+                // Other calls on the connection may have been executed, whatever the error says about its own call.
                 let (server, reason) = (server.clone(), error.to_string());
                 connection.close(Error::Connection { server, reason });
             }

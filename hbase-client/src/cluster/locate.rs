@@ -18,24 +18,24 @@ use crate::proto::common::{RegionSpecifier, TableState};
 use crate::proto::scan::{Scan, ScanRequest, ScanResponse};
 use crate::rows::{self, Row};
 
-/// Lookups in progress, by table and the start of the gap in its known regions.
+/// Lookups in progress, by table and the start of the gap between its cached regions.
 pub type Lookups = DashMap<(TableName, Bytes), Lookup>;
 type Lookup = Arc<OnceCell<Result<Arc<Region>, Error>>>;
 
-/// The priority at the server: reads of `hbase:meta` precede the calls that wait for them.
+/// The priority of reads of `hbase:meta` at the server, so that they precede the calls that wait for them.
 const META_PRIORITY: Option<u32> = Some(200);
 /// Regions to read after the requested one, if the next one is not cached.
-const AHEAD: u32 = 200;
-/// Rows to read backwards for one region: the parents of a split may precede it.
-const BACK: u32 = 4;
+const READ_AHEAD_REGIONS: u32 = 200;
+/// Rows to read backwards to find one region: split parents that are still listed may precede it.
+const BACKWARD_ROWS: u32 = 4;
 
 /// Rows of `hbase:meta`, and the server that they came from.
-struct Found {
+struct MetaScanResult {
     server: Server,
     rows: Vec<Row>,
 }
 
-impl Found {
+impl MetaScanResult {
     fn parse(&self, row: &Row) -> Result<Option<MetaRow>, Error> {
         let server = &self.server;
         MetaRow::parse(row).map_err(|source| Error::Protocol { server: server.clone(), source })
@@ -44,14 +44,14 @@ impl Found {
 
 impl Cluster {
     /// Returns the cached region of a row.
-    pub fn known(&self, table: &TableName, row: &[u8]) -> Option<Arc<Region>> {
+    pub fn cached(&self, table: &TableName, row: &[u8]) -> Option<Arc<Region>> {
         self.tables.get(table)?.find(row).cloned()
     }
 
-    /// Returns the region of a row, from the cache if it is known.
+    /// Returns the region of a row, from the cache if it is there.
     ///
     /// # Errors
-    /// Returns the error of one attempt: the caller retries.
+    /// Returns the error of a single attempt; the caller retries.
     pub async fn locate(
         &self,
         table: &TableName,
@@ -59,7 +59,7 @@ impl Cluster {
         deadline: Instant,
     ) -> Result<Arc<Region>, Error> {
         loop {
-            if let Some(region) = self.known(table, row) {
+            if let Some(region) = self.cached(table, row) {
                 return Ok(region);
             }
             let gap = self.tables.get(table).map_or_else(Bytes::new, |known| known.gap(row));
@@ -86,7 +86,8 @@ impl Cluster {
             self.remember(table, region.clone());
             return Ok(region);
         }
-        let back = self.scan_meta(meta::scan_back_from(table, row), BACK, deadline).await?;
+        let back =
+            self.scan_meta(meta::scan_back_from(table, row), BACKWARD_ROWS, deadline).await?;
         let mut found = None;
         for row_of_meta in &back.rows {
             let parsed = back.parse(row_of_meta)?;
@@ -95,27 +96,30 @@ impl Cluster {
         }
         let Some(region) = found.as_ref().and_then(MetaRow::region) else {
             let region = found.map_or_else(Range::default, |region| region.start()..region.end());
-            return Err(self.unavailable(table, region, back.rows.is_empty(), deadline).await);
+            return Err(self
+                .unavailable_error(table, region, back.rows.is_empty(), deadline)
+                .await);
         };
         let region = Arc::new(region);
-        let is_end_known = region.end.is_empty() || self.known(table, &region.end).is_some();
+        let is_end_known = region.end.is_empty() || self.cached(table, &region.end).is_some();
         self.remember(table, region.clone());
         if !is_end_known && let Err(error) = self.read_ahead(table, &region.end, deadline).await {
-            // Not an error for this row: a lookup of the next region will return it.
+            // This row is not affected, and a lookup of the next region will return the error.
             tracing::debug!(%table, %error, "cannot read ahead in hbase:meta");
         }
         // Prefer the cached region: another caller may have found a newer one.
-        Ok(self.known(table, row).unwrap_or(region))
+        Ok(self.cached(table, row).unwrap_or(region))
     }
 
-    /// Caches the regions that follow, because regions are mostly used in order.
+    /// Caches the next regions, because callers mostly use regions in order.
     async fn read_ahead(
         &self,
         table: &TableName,
         from: &[u8],
         deadline: Instant,
     ) -> Result<(), Error> {
-        let found = self.scan_meta(meta::scan_from(table, from), AHEAD, deadline).await?;
+        let found =
+            self.scan_meta(meta::scan_from(table, from), READ_AHEAD_REGIONS, deadline).await?;
         for row in &found.rows {
             if let Some(region) = found.parse(row)?.as_ref().and_then(MetaRow::region) {
                 self.remember(table, Arc::new(region));
@@ -127,8 +131,12 @@ impl Cluster {
     /// Returns all regions of a table in the order of `hbase:meta`, whose comparator sorts by table, then by start row.
     ///
     /// # Errors
-    /// Returns the error of one attempt: the caller retries.
-    pub async fn list(&self, table: &TableName, deadline: Instant) -> Result<Vec<MetaRow>, Error> {
+    /// Returns the error of a single attempt; the caller retries.
+    pub async fn list_regions(
+        &self,
+        table: &TableName,
+        deadline: Instant,
+    ) -> Result<Vec<MetaRow>, Error> {
         if table.is_meta() {
             // Its only region has no row in `hbase:meta`.
             return Ok(vec![MetaRow::for_meta(&*self.registry.meta_region(deadline).await?)]);
@@ -136,7 +144,7 @@ impl Cluster {
         let mut regions = Vec::new();
         let mut scan = meta::scan_from(table, b"");
         loop {
-            let found = self.scan_meta(scan, AHEAD, deadline).await?;
+            let found = self.scan_meta(scan, READ_AHEAD_REGIONS, deadline).await?;
             for row in &found.rows {
                 regions.extend(found.parse(row)?);
             }
@@ -150,14 +158,14 @@ impl Cluster {
     }
 
     /// Returns why a row has no region: the table does not exist, is disabled, or the region is in transition.
-    async fn unavailable(
+    async fn unavailable_error(
         &self,
         table: &TableName,
         region: Range<Bytes>,
         has_no_regions: bool,
         deadline: Instant,
     ) -> Error {
-        match self.state(table, deadline).await {
+        match self.table_state(table, deadline).await {
             Ok(None) if has_no_regions => Error::NoTable { table: table.clone() },
             Ok(Some(TableState::DISABLED | TableState::DISABLING)) => {
                 Error::Disabled { table: table.clone() }
@@ -168,19 +176,24 @@ impl Cluster {
     }
 
     /// Returns the state of a table, or `None` if it does not exist.
-    pub async fn state(
+    pub async fn table_state(
         &self,
         table: &TableName,
         deadline: Instant,
     ) -> Result<Option<TableState>, Error> {
         let found = self.scan_meta(meta::scan_state(table), 1, deadline).await?;
-        Ok(found.rows.first().and_then(meta::state))
+        Ok(found.rows.first().and_then(meta::parse_state))
     }
 
     /// Returns the first rows of a scan of `hbase:meta`, in one call.
-    async fn scan_meta(&self, scan: Scan, rows: u32, deadline: Instant) -> Result<Found, Error> {
+    async fn scan_meta(
+        &self,
+        scan: Scan,
+        rows: u32,
+        deadline: Instant,
+    ) -> Result<MetaScanResult, Error> {
         let table = TableName::meta();
-        // Boxed, because `locate` calls itself here.
+        // Boxed, because `locate` calls this function.
         let region = Box::pin(self.locate(&table, b"", deadline)).await?;
         let request = ScanRequest {
             region: Some(RegionSpecifier::name(&region.name)),
@@ -198,7 +211,7 @@ impl Cluster {
             response.and_then(|(response, cells)| match rows::from_scan(&response, cells) {
                 Ok(results) => {
                     let rows = results.into_iter().filter_map(|result| Row::new(result.cells));
-                    Ok(Found { server, rows: rows.collect() })
+                    Ok(MetaScanResult { server, rows: rows.collect() })
                 }
                 Err(source) => Err(Error::Protocol { server, source }),
             });

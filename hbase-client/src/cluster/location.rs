@@ -1,4 +1,5 @@
-//! A cache of the region locations of one table. No I/O: callers insert what they find and remove what proves wrong.
+//! A cache of the region locations of one table. No I/O: callers insert regions that they find, and
+//! remove outdated ones.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -13,7 +14,7 @@ use crate::names::Server;
 pub struct Region {
     /// The name in `hbase:meta`: `table,start,id.encoded.`
     pub name: Bytes,
-    /// The time of its creation. Of two overlapping regions, the one with the greater id exists.
+    /// The time of its creation. Of two overlapping regions, the one with the greater id is current.
     pub id: u64,
     /// The first row; empty for the first region.
     pub start: Bytes,
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn later_region_replaces_what_it_overlaps() {
+    fn newer_region_replaces_the_regions_that_it_overlaps() {
         // Daughters of a split replace the parent, and a merged region replaces its parents.
         check_insert(&[("a", "c", 1), ("c", "f", 1)], ("a", "b", 2), &["a-b#2", "c-f#1"]);
         check_insert(&[("a", "c", 1), ("c", "f", 1)], ("a", "f", 2), &["a-f#2"]);
@@ -180,14 +181,14 @@ mod tests {
     }
 
     #[test]
-    fn earlier_region_replaces_nothing() {
+    fn older_region_does_not_replace_newer_ones() {
         check_insert(&[("a", "b", 2), ("b", "c", 2)], ("a", "c", 1), &["a-b#2", "b-c#2"]);
         check_insert(&[("b", "c", 2)], ("", "", 1), &["b-c#2"]);
         check_insert(&[("a", "b", 2)], ("b", "c", 1), &["a-b#2", "b-c#1"]);
     }
 
     #[test]
-    fn same_region_with_another_server_replaces_it() {
+    fn region_found_on_another_server_replaces_the_cached_one() {
         let mut known = locations(&[("a", "c", 1)]);
         known.insert(region("a", "c", 1, 2));
         assert_eq!(known.find(b"b").unwrap().server.port, 2);
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn server_is_forgotten_with_its_regions() {
+    fn forgetting_a_server_removes_only_its_regions() {
         let mut known = locations(&[("a", "b", 1), ("c", "d", 1)]);
         known.insert(region("b", "c", 1, 2));
         known.forget_server(&Server::new("h", 1).unwrap());

@@ -22,19 +22,21 @@ const CLOSED_STATES: [&[u8]; 3] = [b"CLOSED", b"OFFLINE", b"SPLIT"];
 pub struct MetaRow {
     pub name: Bytes,
     pub info: RegionInfo,
-    /// `None` while the region is not open, such as daughter regions right after a split.
+    /// `None` while the region is not open, such as a daughter region right after a split.
     pub server: Option<Server>,
 }
 
 impl MetaRow {
-    /// Decodes a row. Returns `None` if it is not a region, or a region that was split or merged and is still listed.
+    /// Decodes a row. Returns `None` if it does not describe a region, or one that was split or merged and is still
+    /// listed.
     ///
     /// # Errors
     /// Fails if the region info cannot be decoded.
     pub fn parse(row: &Row) -> Result<Option<Self>, WireError> {
         let Some(info) = row.value(FAMILY, b"regioninfo") else { return Ok(None) };
-        let info =
-            info.strip_prefix(MAGIC).ok_or(WireError::Malformed("a region info without PBUF"))?;
+        let info = info
+            .strip_prefix(MAGIC)
+            .ok_or(WireError::Malformed("a region info lacks the prefix PBUF"))?;
         let info = RegionInfo::decode(info)
             .map_err(|error| WireError::unreadable("a region info in hbase:meta", error))?;
         if info.offline.unwrap_or(false) || info.split.unwrap_or(false) {
@@ -72,7 +74,7 @@ impl MetaRow {
     }
 }
 
-/// Returns a reverse scan whose first region is the one that contains the row.
+/// Returns a reverse scan that starts at the region that contains the row.
 pub fn scan_back_from(table: &TableName, row: &[u8]) -> Scan {
     // A region id consists of digits, all of which are less than `:`.
     let start = [table.to_string().as_bytes(), b",", row, b",:"].concat();
@@ -88,7 +90,7 @@ pub fn scan_from(table: &TableName, row: &[u8]) -> Scan {
     Scan { start_row: Some(start.into()), stop_row: stop, ..region_scan() }
 }
 
-/// Returns a scan of the regions of a table after this one.
+/// Returns a scan of the regions of a table after the one with this name.
 pub fn scan_after(table: &TableName, name: Bytes) -> Scan {
     let start_row = Some(name);
     Scan { start_row, include_start_row: Some(false), ..scan_from(table, b"") }
@@ -113,7 +115,7 @@ pub fn scan_state(table: &TableName) -> Scan {
 }
 
 /// Decodes the row of [`scan_state`].
-pub fn state(row: &Row) -> Option<TableState> {
+pub fn parse_state(row: &Row) -> Option<TableState> {
     row.value(b"table", b"state").and_then(|state| TableState::decode(state).ok())
 }
 

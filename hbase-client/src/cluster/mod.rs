@@ -35,7 +35,7 @@ impl Cluster {
     /// Connects to the registry of a configured server.
     ///
     /// # Errors
-    /// Fails if none of them responds as HBase 2.5 or later.
+    /// Fails if no configured server responds as HBase 2.5 or later.
     pub async fn connect(config: Config, transport: Box<dyn Transport>) -> Result<Self, Error> {
         let config = Arc::new(config);
         let connections = Arc::new(Connections::new(config.clone(), transport));
@@ -56,7 +56,7 @@ impl Cluster {
         }
     }
 
-    /// Replaces the cached location if the error has the new one, and removes it otherwise.
+    /// Replaces the cached location if the error names the new one, and removes it otherwise.
     fn relocate(&self, table: &TableName, region: &Region, error: &Error) {
         let moved_to = match error {
             Error::Refused { exception, .. } => exception.moved_to.clone(),
@@ -78,8 +78,8 @@ impl Cluster {
     fn drop_server(&self, server: &Server, error: &Error) {
         tracing::debug!(%server, %error, "dropping a server");
         self.tables.iter_mut().for_each(|mut locations| locations.forget_server(server));
-        // A connection that has ended is not reused anyway, and by now there may be a new one to a restarted server.
-        // A connection on which the server responded that it stops is closed for all callers.
+        // After these errors, the connection may still be open, and is closed for all callers. After others it has
+        // ended; an open connection would already be a new one to a restarted server.
         if matches!(error, Error::Refused { .. } | Error::Protocol { .. }) {
             self.connections.close_all(server, error);
         }

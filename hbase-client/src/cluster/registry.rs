@@ -1,4 +1,4 @@
-//! The registry, which any server has: the other servers, the location of `hbase:meta`, and the active master.
+//! The registry, a service of every server. It returns other servers, the location of `hbase:meta`, and the master.
 
 use std::sync::Arc;
 
@@ -42,15 +42,15 @@ impl Registry {
     ) -> Result<Self, Error> {
         let deadline = config.operation_deadline();
         let registry = Self { config, connections, nodes: Mutex::default() };
-        let _: GetClusterIdResponse = registry.ask("GetClusterId", deadline).await?;
-        registry.remember_nodes(&registry.ask(NEW_METHOD, deadline).await?);
+        let _: GetClusterIdResponse = registry.call_any("GetClusterId", deadline).await?;
+        registry.remember_nodes(&registry.call_any(NEW_METHOD, deadline).await?);
         Ok(registry)
     }
 
-    /// Replaces the known servers: only some of the region servers in a large cluster.
+    /// Replaces the known servers. In a large cluster, the response lists only some of the region servers.
     fn remember_nodes(&self, found: &GetBootstrapNodesResponse) {
         let mut nodes: Vec<_> = found.server_name.iter().filter_map(Server::from_proto).collect();
-        // A region server lists none in its first seconds.
+        // In its first seconds, a region server lists none.
         if !nodes.is_empty() {
             fastrand::shuffle(&mut nodes);
             *self.nodes.lock() = nodes;
@@ -59,13 +59,13 @@ impl Registry {
 
     /// Returns the active master, or `None` while the cluster has none: reads and writes continue without it.
     pub async fn master(&self, deadline: Instant) -> Result<Option<Server>, Error> {
-        let response: GetActiveMasterResponse = self.ask("GetActiveMaster", deadline).await?;
+        let response: GetActiveMasterResponse = self.call_any("GetActiveMaster", deadline).await?;
         Ok(response.server_name.as_ref().and_then(Server::from_proto))
     }
 
     pub async fn meta_region(&self, deadline: Instant) -> Result<Arc<Region>, Error> {
         let response: GetMetaRegionLocationsResponse =
-            self.ask("GetMetaRegionLocations", deadline).await?;
+            self.call_any("GetMetaRegionLocations", deadline).await?;
         let first = response.meta_locations.iter().find(|location| {
             // Replica 0 is the primary; others may lag behind.
             location.region_info.replica_id.unwrap_or(0) == 0
@@ -80,20 +80,20 @@ impl Registry {
     }
 
     /// Calls one server after the other until one responds. Retries while any of them reports that it is starting.
-    async fn ask<R: Message + Default>(
+    async fn call_any<R: Message + Default>(
         &self,
         method: &'static str,
         deadline: Instant,
     ) -> Result<R, Error> {
-        let mut failed = 0;
+        let mut failures = 0;
         loop {
             let mut errors = Vec::new();
             for server in self.candidates() {
-                match self.ask_server(&server, method, deadline).await {
+                match self.call_server(&server, method, deadline).await {
                     Ok(response) => {
                         if !errors.is_empty() {
-                            // Over time all known servers may leave the cluster.
-                            let nodes = self.ask_server(&server, NEW_METHOD, deadline).await;
+                            // Refreshes the list, because over time all known servers may leave the cluster.
+                            let nodes = self.call_server(&server, NEW_METHOD, deadline).await;
                             self.remember_nodes(&nodes.unwrap_or_default());
                         }
                         return Ok(response);
@@ -104,7 +104,7 @@ impl Registry {
                     Err(error) => errors.push(error),
                 }
             }
-            let delay = backoff::delay(failed);
+            let delay = backoff::delay(failures);
             let is_starting =
                 errors.iter().any(|error| error.retry_action() == RetryAction::BackOff);
             if !is_starting || Instant::now() + delay >= deadline {
@@ -112,11 +112,11 @@ impl Registry {
                 return Err(Error::Bootstrap { tried: tried.join("; ") });
             }
             sleep(delay).await;
-            failed += 1;
+            failures += 1;
         }
     }
 
-    async fn ask_server<R: Message + Default>(
+    async fn call_server<R: Message + Default>(
         &self,
         server: &Server,
         method: &'static str,

@@ -45,19 +45,19 @@ impl Service {
         }
     }
 
-    /// Returns whether to name a cell codec. Without one, servers send no cell blocks and reject them.
+    /// Returns whether to name a cell codec. Without one, servers neither send nor accept cell blocks.
     fn has_cells(self) -> bool {
         self == Self::Rows
     }
 }
 
 const CODEC: &str = "org.apache.hadoop.hbase.codec.KeyValueCodec";
-/// The number of frames queued for writing. Their bytes are limited by the budget.
+/// Maximum number of frames queued for writing. The budget limits their bytes.
 const FRAMES_MAX: usize = 64;
-/// Bytes allocated before they are received: announced bytes may never arrive.
+/// Maximum number of bytes allocated before they are received: a declared length may be wrong.
 const BYTES_AHEAD_MAX: usize = 8 << 20;
 const READ_BUFFER_BYTES: usize = 64 << 10;
-/// The minimum size of a call, with its header.
+/// The minimum permit of a call, for its header.
 const CALL_BYTES_MIN: usize = 64;
 
 /// A request with its deadline.
@@ -73,8 +73,8 @@ pub struct Call<'a, M> {
     pub permit: Option<SendPermit>,
 }
 
-/// A permit for bytes in flight to a server. It is dropped once the call has its response, was given up before it was
-/// written, or lost its connection, even if the caller no longer waits.
+/// A permit for bytes in flight to a server. It is released once the call gets its response, loses its connection, or
+/// is abandoned before it was written; not when a caller abandons a written call.
 pub type SendPermit = OwnedSemaphorePermit;
 
 impl<'a, M> Call<'a, M> {
@@ -89,7 +89,7 @@ pub struct Connection {
     pending: Arc<Pending>,
     next_id: AtomicU32,
     frames: mpsc::Sender<(u32, Bytes)>,
-    /// Bytes that may be sent.
+    /// Bytes that may still be sent.
     budget: Arc<Semaphore>,
     budget_bytes: usize,
     /// A server without any response for this long is considered hung.
@@ -105,13 +105,16 @@ impl Connection {
         server: &Server,
         service: Service,
     ) -> Result<Self, Error> {
-        let failed = |reason: String| Error::Unreachable { server: server.clone(), reason };
+        let unreachable = |reason: String| Error::Unreachable { server: server.clone(), reason };
         let opened = timeout(config.connect_timeout, transport.open(server)).await;
         let stream = match opened {
             Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return Err(failed(error.to_string())),
+            Ok(Err(error)) => return Err(unreachable(error.to_string())),
             Err(_) => {
-                return Err(failed(format!("not connected within {:?}", config.connect_timeout)));
+                return Err(unreachable(format!(
+                    "not connected within {:?}",
+                    config.connect_timeout
+                )));
             }
         };
         let has_cells = service.has_cells();
@@ -185,7 +188,7 @@ impl Connection {
         let permit = self.budget.clone().acquire_many_owned(bytes as u32);
         tokio::pin!(permit);
         loop {
-            // Less than the deadline of the call that waits here.
+            // Shorter than the timeout of the waiting call.
             if let Ok(permit) = timeout(self.stall_timeout, &mut permit).await {
                 return permit.map_err(|_| Error::Closed);
             }
@@ -218,7 +221,7 @@ impl Connection {
             cells: &call.cells,
         };
         let response = self.pending.register(call_id, call.method, permit)?;
-        // Without a slot, the connection has ended, and the response is the error.
+        // Without a slot, the connection has ended, and `response` is its error.
         if let Ok(queue_slot) = queue_slot {
             queue_slot.send((call_id, request.encode()));
         }
@@ -234,7 +237,7 @@ impl Drop for Connection {
 
 /// Writes the greeting and then all frames, until the connection ends.
 async fn write(
-    mut to: Box<dyn AsyncWrite + Send + Unpin>,
+    mut writer: Box<dyn AsyncWrite + Send + Unpin>,
     greeting: Bytes,
     mut queue: mpsc::Receiver<(u32, Bytes)>,
     pending: Arc<Pending>,
@@ -242,19 +245,19 @@ async fn write(
     let mut frame = Some(greeting);
     while let Some(bytes) = frame {
         let written = async {
-            to.write_all(&bytes).await?;
-            to.flush().await
+            writer.write_all(&bytes).await?;
+            writer.flush().await
         };
         if let Err(error) = written.await {
             return pending.disconnect(&error.to_string());
         }
         drop(bytes);
-        frame = next(&mut queue, &pending).await;
+        frame = next_frame(&mut queue, &pending).await;
     }
 }
 
-/// Returns the next frame that was not given up.
-async fn next(queue: &mut mpsc::Receiver<(u32, Bytes)>, pending: &Pending) -> Option<Bytes> {
+/// Returns the next frame whose call was not abandoned.
+async fn next_frame(queue: &mut mpsc::Receiver<(u32, Bytes)>, pending: &Pending) -> Option<Bytes> {
     loop {
         let (call_id, bytes) = queue.recv().await?;
         if pending.is_awaited(call_id) {
@@ -264,11 +267,11 @@ async fn next(queue: &mut mpsc::Receiver<(u32, Bytes)>, pending: &Pending) -> Op
 }
 
 /// Reads responses and passes them to their callers, until the connection ends.
-async fn read(from: Box<dyn AsyncRead + Send + Unpin>, pending: Arc<Pending>) {
-    let mut from = BufReader::with_capacity(READ_BUFFER_BYTES, from);
+async fn read(reader: Box<dyn AsyncRead + Send + Unpin>, pending: Arc<Pending>) {
+    let mut reader = BufReader::with_capacity(READ_BUFFER_BYTES, reader);
     loop {
         let mut length = [0; LENGTH_BYTES];
-        if let Err(error) = from.read_exact(&mut length).await {
+        if let Err(error) = reader.read_exact(&mut length).await {
             return pending.disconnect(&describe(&error));
         }
         let length = match frame::response_length(length) {
@@ -276,7 +279,7 @@ async fn read(from: Box<dyn AsyncRead + Send + Unpin>, pending: Arc<Pending>) {
             Err(error) => return pending.protocol_error(error),
         };
         let mut bytes = BytesMut::with_capacity(length.min(BYTES_AHEAD_MAX));
-        if let Err(error) = fill(&mut from, &mut bytes, length).await {
+        if let Err(error) = fill(&mut reader, &mut bytes, length).await {
             return pending.disconnect(&describe(&error));
         }
         match Response::decode(bytes.freeze()) {
@@ -286,14 +289,15 @@ async fn read(from: Box<dyn AsyncRead + Send + Unpin>, pending: Arc<Pending>) {
     }
 }
 
+/// Reads until the buffer has this length.
 async fn fill(
-    from: &mut (impl AsyncRead + Unpin),
+    reader: &mut (impl AsyncRead + Unpin),
     bytes: &mut BytesMut,
     length: usize,
 ) -> std::io::Result<()> {
     while bytes.len() < length {
         let missing = length - bytes.len();
-        let read = from.read_buf(&mut bytes::BufMut::limit(&mut *bytes, missing)).await?;
+        let read = reader.read_buf(&mut bytes::BufMut::limit(&mut *bytes, missing)).await?;
         if read == 0 {
             return Err(std::io::ErrorKind::UnexpectedEof.into());
         }

@@ -28,6 +28,7 @@ struct Calls {
     /// Calls without a response, including abandoned ones.
     in_flight: HashMap<u32, InFlight>,
     first_method: &'static str,
+    /// The error with which the connection was closed.
     closed: Option<Error>,
 }
 
@@ -53,8 +54,8 @@ impl Pending {
         self.calls.lock().closed.is_some()
     }
 
-    /// Registers a call, whose frame must be queued at once, and returns its future response. Dropping the future
-    /// abandons the call, which stays registered until its response arrives, unless it was not written yet.
+    /// Registers a call, whose frame the caller must queue at once, and returns its future response. Dropping the
+    /// future abandons the call, which stays registered until its response arrives, unless it was not written yet.
     pub fn register(
         &self,
         call_id: u32,
@@ -95,10 +96,10 @@ impl Pending {
         abandoned.map(|call| call.permit.num_permits()).sum()
     }
 
-    /// Returns the error of a call on a closed connection. Calls that were in flight when it closed may have been
-    /// executed; this one was not sent.
+    /// Returns the error of a new call on a closed connection: it was not sent, even if `error` says that the calls in
+    /// flight may have been executed.
     fn not_sent(&self, error: &Error) -> Error {
-        match error.may_be_executed() {
+        match error.may_have_executed() {
             true => Error::Unreachable { server: self.server.clone(), reason: error.to_string() },
             false => error.clone(),
         }
@@ -119,7 +120,7 @@ impl Pending {
                 // The caller may have abandoned the call.
                 caller.into_iter().for_each(|caller| drop(caller.send(outcome.clone())));
             }
-            // Call ids start from 0, so a negative one is not of a call: the server says why it ends the connection.
+            // Call ids are not negative. With a negative one, the server says why it closes the connection.
             (None, Err(error)) if response.call_id > i32::MAX as u32 => self.close(error),
             (None, _) => {}
         }
@@ -130,7 +131,7 @@ impl Pending {
         self.close(Error::Protocol { server: self.server.clone(), source });
     }
 
-    /// Closes the connection after an I/O error or its end.
+    /// Closes the connection after an I/O error, or after the server closed it.
     pub fn disconnect(&self, reason: &str) {
         let server = self.server.clone();
         let first_method = self.calls.lock().first_method;
@@ -151,6 +152,7 @@ impl Pending {
     }
 }
 
+/// Abandons its call when dropped.
 struct Waiter<'a> {
     pending: &'a Pending,
     call_id: u32,
@@ -174,19 +176,20 @@ mod tests {
 
     const BYTES: u32 = 70;
 
-    /// Registers a call, runs `after` and abandons the call. Also returns what reads the available bytes, of 100.
-    fn abandoned(after: impl FnOnce(&Pending)) -> (Pending, impl Fn() -> usize) {
+    /// Registers a call, runs `while_registered` and abandons the call. Also returns a function that returns the
+    /// available bytes of a budget of 100.
+    fn abandoned(while_registered: impl FnOnce(&Pending)) -> (Pending, impl Fn() -> usize) {
         let pending = Pending::new("h:1".parse().unwrap(), "ClientService");
         let budget = Arc::new(Semaphore::new(100));
         let permit = budget.clone().try_acquire_many_owned(BYTES).unwrap();
         let response = pending.register(7, "Multi", permit).unwrap();
-        after(&pending);
+        while_registered(&pending);
         drop(response);
         (pending, move || budget.available_permits())
     }
 
     #[test]
-    fn abandoned_call_that_was_not_written_releases_its_bytes() {
+    fn unwritten_abandoned_call_releases_its_bytes() {
         let (pending, available) = abandoned(|_| ());
         assert_eq!((available(), pending.abandoned_bytes()), (30, 70), "the call is queued");
         assert!(!pending.is_awaited(7));
@@ -194,8 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn abandoned_call_that_was_written_keeps_its_bytes_until_its_response_or_the_end_of_the_connection()
-     {
+    fn written_abandoned_call_keeps_its_bytes_until_its_response_or_a_close() {
         let written = |pending: &Pending| {
             assert!(pending.is_awaited(7));
             assert_eq!(pending.abandoned_bytes(), 0);

@@ -18,6 +18,7 @@ pub struct Stream {
     pub write: Box<dyn AsyncWrite + Send + Unpin>,
 }
 
+/// The future of [`Transport::open`].
 pub type Opening<'a> = Pin<Box<dyn Future<Output = io::Result<Stream>> + Send + 'a>>;
 
 /// Opens connections. Tests implement it in memory; a tunnel could implement it too.
@@ -59,7 +60,7 @@ struct TlsTransport {
 impl TlsTransport {
     fn new(tls: &Tls) -> Result<Self, Error> {
         let input_error =
-            |what: &str, error: native_tls::Error| Error::input(format!("{what}: {error}"));
+            |failure: &str, error: native_tls::Error| Error::input(format!("{failure}: {error}"));
         let mut builder = native_tls::TlsConnector::builder();
         if !tls.authorities_pem.is_empty() {
             let authorities = native_tls::Certificate::stack_from_pem(&tls.authorities_pem)

@@ -55,7 +55,7 @@ impl RemoteException {
         }
     }
 
-    /// Converts the exception of a region or row in a batch. It names the new server of a moved region only in its text.
+    /// Converts the exception of a region or row in a batch. Only its text names the new server of a moved region.
     pub fn from_pair(pair: &NameBytesPair) -> Self {
         Self::from_exception(&ExceptionResponse::from_pair(pair))
     }

@@ -114,7 +114,7 @@ pub struct GenericException {
 }
 
 impl ExceptionResponse {
-    /// Converts the form inside other messages: the class, and a text that starts with the class.
+    /// Converts the form that other messages contain: the class, and a text that starts with the class.
     pub fn from_pair(pair: &NameBytesPair) -> Self {
         Self {
             exception_class_name: Some(pair.name.clone()),

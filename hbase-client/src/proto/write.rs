@@ -1,5 +1,5 @@
-//! Encodes messages without building them first, for calls with thousands of nested messages. Tests decode the result with the
-//! messages of [`super::data`].
+//! Encodes messages without building them first, for calls with thousands of nested messages. Tests decode the result
+//! with the messages of [`super::data`].
 
 use bytes::{Buf, BufMut, Bytes};
 use prost::encoding::{

@@ -62,8 +62,8 @@ impl Put {
         self.cell_at(LATEST, family, qualifier, value)
     }
 
-    /// Adds a cell with this timestamp, which is in milliseconds if the family has a TTL. With a timestamp, a retried
-    /// put is certain to write one cell only.
+    /// Adds a cell with this timestamp, which must be in milliseconds if the family has a TTL. With a timestamp, a
+    /// retried put overwrites its cell instead of adding another version.
     pub fn cell_at(
         mut self,
         timestamp: u64,
@@ -76,7 +76,7 @@ impl Put {
         self
     }
 
-    /// Expires the cells this many milliseconds after their timestamps, or by the family's `TTL` if that is less.
+    /// Expires the cells this many milliseconds after their timestamps, or by the family's `TTL` if that is shorter.
     pub fn ttl(mut self, ms: u64) -> Self {
         self.change.ttl_ms = Some(ms);
         self
@@ -167,22 +167,22 @@ impl CheckAndMutate {
         family: impl Into<Bytes>,
         qualifier: impl Into<Bytes>,
         expected: impl Into<Bytes>,
-        then: impl Into<Mutation>,
+        change: impl Into<Mutation>,
     ) -> Self {
-        Self::new(family.into(), qualifier.into(), Some(expected.into()), then.into())
+        Self::new(family.into(), qualifier.into(), Some(expected.into()), change.into())
     }
 
     /// Requires that the column has no value, or an empty one.
     pub fn where_absent(
         family: impl Into<Bytes>,
         qualifier: impl Into<Bytes>,
-        then: impl Into<Mutation>,
+        change: impl Into<Mutation>,
     ) -> Self {
-        Self::new(family.into(), qualifier.into(), None, then.into())
+        Self::new(family.into(), qualifier.into(), None, change.into())
     }
 
-    fn new(family: Bytes, qualifier: Bytes, expected: Option<Bytes>, then: Mutation) -> Self {
-        Self { family, qualifier, expected, change: then.change }
+    fn new(family: Bytes, qualifier: Bytes, expected: Option<Bytes>, mutation: Mutation) -> Self {
+        Self { family, qualifier, expected, change: mutation.change }
     }
 }
 

@@ -39,7 +39,7 @@ impl Row {
     }
 }
 
-/// Returns the cells of a result, in order from the cell block, and from the message.
+/// Returns the cells of a result: first those in the cell block, then those in the message.
 ///
 /// # Errors
 /// Fails if the block has too few cells.
@@ -49,7 +49,7 @@ pub(crate) fn from_result(
 ) -> Result<Vec<Cell>, WireError> {
     let count = usize::try_from(result.associated_cell_count.unwrap_or(0))
         .map_err(|_| WireError::Malformed("the number of cells is negative"))?;
-    let mut cells = take(count, block)?;
+    let mut cells = take_cells(count, block)?;
     for cell in &result.cell {
         cells.push(from_message(cell)?);
     }
@@ -65,10 +65,10 @@ pub(crate) struct ScanResult {
     pub is_partial: bool,
 }
 
-/// Returns the results of a scan that have cells.
+/// Returns the results in a scan response, without empty ones.
 ///
 /// # Errors
-/// Fails if the block has another number of cells than announced.
+/// Fails if the block does not have the declared number of cells.
 pub(crate) fn from_scan(
     response: &scan::ScanResponse,
     mut block: Bytes,
@@ -85,20 +85,20 @@ pub(crate) fn from_scan(
             continue;
         }
         let is_partial = flags.get(index).copied().unwrap_or(false);
-        results.push(ScanResult { cells: take(count as usize, &mut block)?, is_partial });
+        results.push(ScanResult { cells: take_cells(count as usize, &mut block)?, is_partial });
     }
     if !block.is_empty() {
-        return Err(WireError::Malformed("the response has more cells than announced"));
+        return Err(WireError::Malformed("the response has more cells than declared"));
     }
     Ok(results)
 }
 
-fn take(count: usize, block: &mut Bytes) -> Result<Vec<Cell>, WireError> {
-    // The announced count may be wrong, so the capacity is limited by the bytes received.
+fn take_cells(count: usize, block: &mut Bytes) -> Result<Vec<Cell>, WireError> {
+    // The declared count may be wrong, so the received bytes limit the capacity.
     let mut cells = Vec::with_capacity(count.min(block.len() / CELL_BYTES_MIN));
     while cells.len() < count {
         if block.is_empty() {
-            return Err(WireError::CellCount { announced: count, found: cells.len() });
+            return Err(WireError::CellCount { declared: count, found: cells.len() });
         }
         cells.push(Cell::take(block)?);
     }
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn wrong_number_of_cells_is_an_error() {
         let read = |counts: &[u32], rows: &[&[u8]]| from_scan(&response(counts, &[]), block(rows));
-        let missing = WireError::CellCount { announced: 3, found: 1 };
+        let missing = WireError::CellCount { declared: 3, found: 1 };
         assert_eq!(read(&[3], &[b"a"]), Err(missing));
         assert!(read(&[1], &[b"a", b"b"]).is_err());
         assert!(read(&[u32::MAX], &[b"a"]).is_err());
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn results_without_cells_are_not_rows() {
+    fn negative_cell_counts_and_empty_rows_are_rejected() {
         let empty = data::Result { associated_cell_count: Some(-1), ..data::Result::default() };
         assert!(from_result(&empty, &mut Bytes::new()).is_err());
         assert_eq!(Row::new(Vec::new()), None);

@@ -23,7 +23,7 @@ impl Selection {
         Self { columns: Vec::new(), versions: 1, columns_between: None, columns_max: None }
     }
 
-    /// Limits the selection to this family, and other families and columns that are added.
+    /// Adds a family. Without any added family or column, all are selected.
     pub fn family(mut self, family: impl Into<Bytes>) -> Self {
         let column = self.family_column(family.into());
         // Without qualifiers, the whole family is read.
@@ -31,7 +31,7 @@ impl Selection {
         self
     }
 
-    /// Limits the selection to this column, and other families and columns that are added.
+    /// Adds a column. Without any added family or column, all are selected.
     pub fn column(mut self, family: impl Into<Bytes>, qualifier: impl Into<Bytes>) -> Self {
         let family = family.into();
         let is_whole = self.columns.iter().any(|c| c.family == family && c.qualifier.is_empty());
@@ -48,7 +48,7 @@ impl Selection {
         self
     }
 
-    /// Limits the selection to this number of columns per family, the first of those selected.
+    /// Limits the selection to the first columns of each family: this number of the selected ones.
     pub fn columns_max(mut self, columns: u32) -> Self {
         self.columns_max = Some(columns);
         self

@@ -1,5 +1,5 @@
 //! Scans: read a range of rows across regions, ahead of the consumer. Start with [`Rows`]; `reader` is the task that
-//! fills it, `cursor` its position.
+//! reads ahead, `cursor` the position of the scan.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -67,14 +67,14 @@ impl Scan {
         self
     }
 
-    /// Reads this number of rows at most.
+    /// Reads at most this number of rows.
     pub fn limit(mut self, rows: u64) -> Self {
         self.limit = Some(rows);
         self
     }
 
-    /// Sets the size of a response, and the number of responses to read ahead. About one more than that number is in
-    /// memory.
+    /// Sets the maximum size of a response, and the number of responses to read ahead. About `ahead` + 1 responses are
+    /// in memory.
     pub fn responses(mut self, bytes_max: u64, ahead: usize) -> Self {
         (self.call_bytes_max, self.responses_ahead) = (bytes_max.max(1), ahead.max(1));
         self
@@ -87,8 +87,8 @@ impl Scan {
     }
 }
 
-/// The rows of a scan, in order, each once, even if servers fail meanwhile. The scan ends with an error, or when this
-/// value is dropped.
+/// The rows of a scan, in order, each once, even if servers fail meanwhile. The scan stops after an error, and when
+/// this value is dropped.
 #[derive(Debug)]
 pub struct Rows {
     batches: mpsc::Receiver<Result<Batch, Error>>,
@@ -145,8 +145,8 @@ impl Rows {
         })
     }
 
-    /// Returns the ordinal, from 1, of the scanner that the last row or batch came from. Rows of one scanner are of one
-    /// point in time; each further scanner, in the next region or after a failure, reads a later one.
+    /// Returns the ordinal, from 1, of the scanner that the last row or batch came from. Rows of one scanner show one
+    /// point in time; each further scanner, opened for the next region or after a failure, shows a later one.
     pub fn scanner(&self) -> u64 {
         self.scanner
     }
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn panic_of_the_reader_is_reported_as_one() {
+    async fn panic_of_the_reader_is_reported_as_a_panic() {
         async fn panic() {
             panic!("as the test wants");
         }

@@ -26,15 +26,15 @@ pub(super) struct Reader {
     scan: Scan,
     cursor: Cursor,
     batches: Batches,
-    /// The time of the last response. The operation's timeout starts here.
-    progress: Instant,
-    /// The value of `progress` before the first failure at this position: scanners that are reopened here may send
-    /// heartbeats and be lost again, without any row.
+    /// The last time when a response arrived or its rows were consumed. The operation timeout starts here.
+    last_progress: Instant,
+    /// The value of `last_progress` at the first failure at this position. Heartbeats do not reset it: scanners that
+    /// are reopened here may send some and be lost again, without any row.
     stuck_since: Option<Instant>,
     /// Failures at this position.
-    failed: u32,
+    failures: u32,
     /// Scanners opened so far.
-    scanner: u64,
+    scanners: u64,
 }
 
 /// A scanner that is open on a server.
@@ -56,10 +56,10 @@ impl Reader {
             scan,
             cursor,
             batches,
-            progress: Instant::now(),
+            last_progress: Instant::now(),
             stuck_since: None,
-            failed: 0,
-            scanner: 0,
+            failures: 0,
+            scanners: 0,
         }
     }
 
@@ -74,7 +74,7 @@ impl Reader {
                 break;
             }
         }
-        // Ends the scan before the scanner is closed, so that the consumer does not wait for that.
+        // Ends the rows before the scanner is closed, so that the consumer does not wait for the close.
         drop(self.batches);
         if let Some(open) = open {
             close(&self.cluster, &open).await;
@@ -84,12 +84,12 @@ impl Reader {
     /// Makes one call and returns the rows that it completes.
     async fn step(&mut self, open: &mut Option<OpenScanner>) -> Result<Vec<Row>, Error> {
         let bytes_max = self.cluster.config.row_bytes_max;
-        if let Some(row) = self.cursor.longer_than(bytes_max) {
+        if let Some(row) = self.cursor.oversized_row(bytes_max) {
             return Err(Error::RowTooLong { row: Bytes::copy_from_slice(row), bytes_max });
         }
         let since = match open {
-            Some(_) => self.progress,
-            None => self.stuck_since.unwrap_or(self.progress),
+            Some(_) => self.last_progress,
+            None => self.stuck_since.unwrap_or(self.last_progress),
         };
         let deadline = since + self.cluster.config.operation_timeout;
         let region = match open {
@@ -100,7 +100,7 @@ impl Reader {
         let call = Call::new("Scan", &request, self.cluster.config.call_deadline(deadline));
         let response = self.cluster.connections.call(server, Service::Rows, call).await;
         let rows = response.and_then(|(response, cells)| {
-            let rows = self.take(open, &region, &response, cells);
+            let rows = self.process(open, &region, &response, cells);
             rows.map_err(|source| Error::Protocol { server: server.clone(), source })
         });
         rows.inspect_err(|error| self.cluster.handle_error(&self.table, &region, error))
@@ -137,7 +137,7 @@ impl Reader {
     }
 
     /// Processes a response: updates the scanner and the cursor, and returns the completed rows.
-    fn take(
+    fn process(
         &mut self,
         open: &mut Option<OpenScanner>,
         region: &Arc<Region>,
@@ -150,7 +150,7 @@ impl Reader {
                 let id = response.scanner_id;
                 let id = id.ok_or(WireError::Malformed("the response has no scanner id"))?;
                 *open = Some(OpenScanner { region: region.clone(), id, next_call_seq: 1 });
-                self.scanner += 1;
+                self.scanners += 1;
             }
         }
         let bytes = cells.len();
@@ -161,7 +161,7 @@ impl Reader {
         let mut rows = self.cursor.take(region, results, bytes)?;
         let region_has_more = response.more_results_in_region.unwrap_or(!is_empty || is_heartbeat);
         if response.more_results == Some(false) {
-            rows.extend(self.cursor.end());
+            rows.extend(self.cursor.finish());
             // The server has closed the scanner.
             *open = None;
         } else if !region_has_more {
@@ -170,9 +170,9 @@ impl Reader {
         }
         // A heartbeat is progress too, because the server continues to search. But that progress is lost with the
         // scanner: only rows and the end of a region advance the cursor.
-        self.progress = Instant::now();
+        self.last_progress = Instant::now();
         if *self.cursor.start() != before {
-            (self.stuck_since, self.failed) = (None, 0);
+            (self.stuck_since, self.failures) = (None, 0);
         }
         Ok(rows)
     }
@@ -181,14 +181,14 @@ impl Reader {
         if rows.is_empty() {
             return Ok(());
         }
-        let batch = Batch { rows, scanner: self.scanner };
+        let batch = Batch { rows, scanner: self.scanners };
         self.batches.send(Ok(batch)).await.map_err(|_| Ended)?;
-        // The time that the consumer takes does not count against the servers.
-        self.progress = Instant::now();
+        // The time that the consumer takes does not count towards the timeout.
+        self.last_progress = Instant::now();
         Ok(())
     }
 
-    /// Waits before the next scanner after a failure, or ends the scan with the error.
+    /// Handles a failure: waits before the next scanner, or ends the scan with the error.
     async fn recover(&mut self, open: &mut Option<OpenScanner>, error: Error) -> Result<(), Ended> {
         self.cursor.reset();
         if let Some(open) = open.take()
@@ -198,10 +198,10 @@ impl Reader {
             tokio::spawn(async move { close(&cluster, &open).await });
         }
         let limit = self.cluster.config.operation_timeout;
-        let delay = backoff::delay(self.failed);
-        let since = *self.stuck_since.get_or_insert(self.progress);
-        let is_late = since.elapsed() + delay >= limit;
-        if error.retry_action() == RetryAction::Fail || is_late {
+        let delay = backoff::delay(self.failures);
+        let since = *self.stuck_since.get_or_insert(self.last_progress);
+        let is_timed_out = since.elapsed() + delay >= limit;
+        if error.retry_action() == RetryAction::Fail || is_timed_out {
             let operation = "a scan without progress";
             let final_error = match error.retry_action() {
                 RetryAction::Fail => error,
@@ -211,9 +211,9 @@ impl Reader {
             return Err(Ended);
         }
         tracing::debug!(table = %self.table, %error, "resuming a scan");
-        // A first lost scanner has mostly just expired, so it is reopened without a delay.
-        let is_first_loss = self.failed == 0 && error.retry_action() == RetryAction::Reopen;
-        self.failed += 1;
+        // The first lost scanner has probably just expired, so it is reopened without a delay.
+        let is_first_loss = self.failures == 0 && error.retry_action() == RetryAction::Reopen;
+        self.failures += 1;
         if is_first_loss {
             return Ok(());
         }

@@ -11,12 +11,11 @@ use crate::proto::rpc::{
     CellBlockMeta, ConnectionHeader, ExceptionResponse, RequestHeader, ResponseHeader,
 };
 
-/// `HBas`, version 0, and the authentication method: 0x50 (SIMPLE) trusts the user name. Kerberos would be 0x51, followed
-/// by a negotiation before the header.
+/// `HBas`, version 0, and the authentication method: 0x50 (SIMPLE) trusts the user name. Kerberos would be 0x51,
+/// followed by a negotiation before the header.
 const PREAMBLE: &[u8] = b"HBas\x00\x50";
 
-/// The maximum length of a response. No HBase server sends more: a greater length means that
-/// the peer speaks another protocol.
+/// The maximum length of a response. HBase sends no longer ones: a greater length means another protocol.
 pub const RESPONSE_BYTES_MAX: usize = 256 << 20;
 
 /// The size of the length prefix of a frame.

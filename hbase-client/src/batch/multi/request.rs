@@ -1,4 +1,4 @@
-//! Encodes the request directly, without building thousands of small nested messages first, which took most of the time.
+//! Encodes the request directly: building thousands of small nested messages first would take most of the time.
 
 use super::{Group, Part};
 use crate::proto::common::RegionSpecifier;

@@ -10,7 +10,7 @@ use prost::{DecodeError, Message};
 use crate::wire::cell::CELL_BYTES_MIN;
 use crate::wire::frame::RESPONSE_BYTES_MAX;
 
-/// Results in one response. Each has at least one cell.
+/// Maximum number of results in one response: each has at least one cell.
 const RESULTS_MAX: usize = RESPONSE_BYTES_MAX / CELL_BYTES_MIN;
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -58,7 +58,7 @@ impl Message for ScanResponse {
             2 => uint64::merge(wire_type, self.scanner_id.get_or_insert_default(), buf, context),
             3 => bool::merge(wire_type, self.more_results.get_or_insert_default(), buf, context),
             5 => {
-                // Sent on connections without a codec only.
+                // Sent only on connections without a codec.
                 self.malformed = Some("the response has results outside of the cell block");
                 skip_field(wire_type, tag, buf, context)
             }
@@ -104,7 +104,7 @@ fn numbers<T>(
     buf: &mut impl Buf,
     context: DecodeContext,
 ) -> Result<Option<&'static str>, DecodeError> {
-    const TOO_MANY: Option<&str> = Some("the response has more results than possible");
+    const TOO_MANY: Option<&str> = Some("the response has more results than fit into a frame");
     let available = RESULTS_MAX - list.len();
     if wire_type != WireType::LengthDelimited {
         check_wire_type(WireType::Varint, wire_type)?;
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn more_results_than_possible_are_not_stored() {
+    fn more_results_than_fit_into_a_frame_are_not_stored() {
         let read = |bytes: &[u8]| ScanResponse::decode(bytes).unwrap();
         for tag in [1, 7] {
             let all = packed(tag, &vec![0; RESULTS_MAX]);

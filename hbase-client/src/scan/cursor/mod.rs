@@ -23,7 +23,7 @@ pub(crate) struct Cursor {
     stop: Bytes,
     /// Rows that may still be returned; `None` for no limit.
     remaining: Option<u64>,
-    /// Cells of a row of which more may follow.
+    /// Cells of an incomplete row.
     partial: Vec<Cell>,
     /// The size of the responses that contain these cells, and stay in memory with them.
     partial_bytes: usize,
@@ -32,7 +32,7 @@ pub(crate) struct Cursor {
 
 impl Cursor {
     pub fn new(start: Bytes, stop: Bytes, limit: Option<u64>) -> Self {
-        // HBase would read the start row if start and stop are equal.
+        // If start and stop are equal, HBase would read the start row.
         let is_empty = !stop.is_empty() && start >= stop;
         let is_done = is_empty || limit == Some(0);
         let start = Start { row: start, is_included: true };
@@ -56,7 +56,7 @@ impl Cursor {
         self.remaining
     }
 
-    /// Returns the least row that may follow, which determines the next region.
+    /// Returns the smallest row key that may follow, by which the next region is located.
     pub fn next_row(&self) -> Bytes {
         let Start { row, is_included } = &self.start;
         if *is_included { row.clone() } else { [&row[..], b"\0"].concat().into() }
@@ -65,7 +65,8 @@ impl Cursor {
     /// Assembles rows from the results of a response of `bytes` bytes, and returns the complete ones.
     ///
     /// # Errors
-    /// Fails if rows are out of order or not of the region. Then the response is not used.
+    /// Fails if rows are out of order or outside of the region. The caller must then drop the response and call
+    /// [`Cursor::reset`].
     pub fn take(
         &mut self,
         region: &Region,
@@ -81,7 +82,7 @@ impl Cursor {
             if !region.contains(first.row()) {
                 return Err(WireError::Malformed("the response has a row of another region"));
             }
-            self.complete_unless(first.row(), &mut rows)?;
+            self.complete_previous_row(first.row(), &mut rows)?;
             if self.partial.is_empty() {
                 self.partial = cells;
             } else {
@@ -99,23 +100,23 @@ impl Cursor {
     }
 
     /// Returns the key of the incomplete row if it takes more memory than this.
-    pub fn longer_than(&self, bytes_max: usize) -> Option<&[u8]> {
+    pub fn oversized_row(&self, bytes_max: usize) -> Option<&[u8]> {
         let bytes = self.partial_bytes + self.partial.len() * size_of::<Cell>();
         self.partial.first().map(Cell::row).filter(|_| bytes > bytes_max)
     }
 
     /// Continues with the next region, and returns the last row of this one if it was incomplete.
     pub fn end_region(&mut self, region: &Region) -> Option<Row> {
-        let row = self.last_of_region();
+        let row = self.complete_last_row();
         self.is_done |= region.end.is_empty() || (!self.stop.is_empty() && region.end >= self.stop);
         self.start = Start { row: region.end.clone(), is_included: true };
         row
     }
 
     /// Ends the scan, and returns the last row if it was incomplete.
-    pub fn end(&mut self) -> Option<Row> {
+    pub fn finish(&mut self) -> Option<Row> {
         self.is_done = true;
-        self.last_of_region()
+        self.complete_last_row()
     }
 
     /// Drops the incomplete row after the loss of the scanner: the next scanner returns it again from its first cell.
@@ -124,7 +125,7 @@ impl Cursor {
         self.partial_bytes = 0;
     }
 
-    fn last_of_region(&mut self) -> Option<Row> {
+    fn complete_last_row(&mut self) -> Option<Row> {
         let mut rows = Vec::new();
         self.complete(&mut rows);
         self.advance(&rows);
@@ -136,8 +137,8 @@ impl Cursor {
         row < &start[..] || (!is_included && row == &start[..])
     }
 
-    /// Completes the row in progress if it is not this row: a row also ends where another one starts.
-    fn complete_unless(&mut self, row: &[u8], rows: &mut Vec<Row>) -> Result<(), WireError> {
+    /// Completes the incomplete row if it is not `row`: the start of another row also completes it.
+    fn complete_previous_row(&mut self, row: &[u8], rows: &mut Vec<Row>) -> Result<(), WireError> {
         let last = self.partial.first().map(Cell::row);
         let last = last.or_else(|| rows.last().map(Row::key));
         match last.map(|last| last.cmp(row)) {
@@ -149,6 +150,7 @@ impl Cursor {
         Ok(())
     }
 
+    /// Moves the incomplete row to `rows`, unless the limit is reached.
     fn complete(&mut self, rows: &mut Vec<Row>) {
         let cells = std::mem::take(&mut self.partial);
         self.partial_bytes = 0;
@@ -160,7 +162,7 @@ impl Cursor {
     /// Moves the position after the last of these rows.
     fn advance(&mut self, rows: &[Row]) {
         let Some(last) = rows.last() else { return };
-        // A copy, because the row would keep its whole response in memory.
+        // Copied, because the row's own key would keep the whole response in memory.
         self.start = Start { row: Bytes::copy_from_slice(last.key()), is_included: false };
         if let Some(remaining) = &mut self.remaining {
             *remaining -= rows.len() as u64;

@@ -27,7 +27,7 @@ fn take(cursor: &mut Cursor, results: &[&str]) -> Vec<String> {
     cursor.take(&Region::example("", ""), results, BYTES).unwrap().iter().map(show).collect()
 }
 
-fn whole() -> Cursor {
+fn unbounded() -> Cursor {
     Cursor::new(Bytes::new(), Bytes::new(), None)
 }
 
@@ -38,7 +38,7 @@ fn start(cursor: &Cursor) -> (String, bool) {
 
 #[test]
 fn scan_resumes_after_the_last_complete_row() {
-    let mut cursor = whole();
+    let mut cursor = unbounded();
     assert_eq!(take(&mut cursor, &["a", "b:xy"]), ["a:q", "b:xy"]);
     assert_eq!(start(&cursor), ("b".to_owned(), false));
     assert_eq!(cursor.next_row(), "b\0");
@@ -49,7 +49,7 @@ fn scan_resumes_after_the_last_complete_row() {
 
 #[test]
 fn parts_of_a_row_are_assembled_across_responses() {
-    let mut cursor = whole();
+    let mut cursor = unbounded();
     assert_eq!(take(&mut cursor, &["a", "b:1+"]), ["a:q"]);
     assert_eq!(start(&cursor), ("a".to_owned(), false));
     assert!(take(&mut cursor, &[]).is_empty());
@@ -62,12 +62,12 @@ fn parts_of_a_row_are_assembled_across_responses() {
         Some("d:1".to_owned())
     );
     assert_eq!(take(&mut cursor, &["n:1+"]), [""; 0]);
-    assert_eq!(cursor.end().as_ref().map(show), Some("n:1".to_owned()));
+    assert_eq!(cursor.finish().as_ref().map(show), Some("n:1".to_owned()));
 }
 
 #[test]
 fn failure_within_a_row_restarts_that_row() {
-    let mut cursor = whole();
+    let mut cursor = unbounded();
     assert_eq!(take(&mut cursor, &["a", "b:1+"]), ["a:q"]);
     cursor.reset();
     assert_eq!(start(&cursor), ("a".to_owned(), false));
@@ -76,7 +76,7 @@ fn failure_within_a_row_restarts_that_row() {
 
 #[test]
 fn next_region_is_read_from_its_first_row() {
-    let mut cursor = whole();
+    let mut cursor = unbounded();
     assert_eq!(take(&mut cursor, &["a"]), ["a:q"]);
     assert_eq!(cursor.end_region(&Region::example("", "m")), None);
     assert_eq!((start(&cursor), cursor.is_done()), (("m".to_owned(), true), false));
@@ -119,20 +119,20 @@ fn scan_of_an_empty_range_is_done_at_once() {
 
 #[test]
 fn rows_out_of_order_or_of_another_region_are_errors() {
-    let mut cursor = whole();
+    let mut cursor = unbounded();
     assert!(cursor.take(&Region::example("", ""), vec![result("b"), result("a")], BYTES).is_err());
-    let mut cursor = whole();
+    let mut cursor = unbounded();
     assert!(cursor.take(&Region::example("", ""), vec![result("b"), result("b")], BYTES).is_err());
-    let mut cursor = whole();
+    let mut cursor = unbounded();
     assert!(cursor.take(&Region::example("", "m"), vec![result("z")], BYTES).is_err());
 }
 
 #[test]
-fn failures_at_any_cell_lose_and_repeat_no_row() {
+fn failures_between_any_cells_neither_lose_nor_repeat_rows() {
     let rows = ["a:123", "b:1", "c:12", "d:1", "e:1234"];
     for seed in 0..2_000 {
         let mut random = fastrand::Rng::with_seed(seed);
-        let (mut cursor, mut returned) = (whole(), Vec::new());
+        let (mut cursor, mut returned) = (unbounded(), Vec::new());
         while returned.len() < rows.len() {
             let (from, includes) = start(&cursor);
             let rest =
@@ -164,21 +164,21 @@ fn failures_at_any_cell_lose_and_repeat_no_row() {
 
 #[test]
 fn memory_of_an_incomplete_row_includes_all_responses_that_contain_it() {
-    let mut cursor = whole();
+    let mut cursor = unbounded();
     assert_eq!(take(&mut cursor, &["a", "b:1+"]), ["a:q"]);
-    assert_eq!(cursor.longer_than(BYTES - 1), Some(&b"b"[..]));
-    assert_eq!(cursor.longer_than(2 * BYTES), None);
+    assert_eq!(cursor.oversized_row(BYTES - 1), Some(&b"b"[..]));
+    assert_eq!(cursor.oversized_row(2 * BYTES), None);
     for qualifiers in ["b:2+", "b:3+"] {
         take(&mut cursor, &[qualifiers]);
     }
-    assert_eq!(cursor.longer_than(3 * BYTES), Some(&b"b"[..]), "its cells take memory too");
+    assert_eq!(cursor.oversized_row(3 * BYTES), Some(&b"b"[..]), "its cells take memory too");
     // The count is reset when another row starts, the scanner is lost, or the row ends.
     take(&mut cursor, &["c:1+"]);
-    assert_eq!(cursor.longer_than(2 * BYTES), None);
-    assert_eq!(cursor.longer_than(BYTES), Some(&b"c"[..]));
+    assert_eq!(cursor.oversized_row(2 * BYTES), None);
+    assert_eq!(cursor.oversized_row(BYTES), Some(&b"c"[..]));
     cursor.reset();
-    assert_eq!(cursor.longer_than(0), None);
+    assert_eq!(cursor.oversized_row(0), None);
     take(&mut cursor, &["c:1+"]);
     take(&mut cursor, &["c:2"]);
-    assert_eq!(cursor.longer_than(0), None);
+    assert_eq!(cursor.oversized_row(0), None);
 }
