@@ -1,9 +1,9 @@
 //! Measures throughput and CPU of writing and reading rows with this crate, with HBase's own `PerformanceEvaluation`,
-//! and with a plain loop over HBase's own client, on the same rows of one real HBase. Prints the medians relative to
-//! those of the others, and whether the targets are met.
+//! and with a plain loop over HBase's own client, on the same rows of one real HBase. Prints the medians of this
+//! crate relative to those of the others, and whether the targets are met.
 //!
 //! `HBASE_BENCH_ROWS` sets the number of rows (1,000,000), `HBASE_BENCH_ROUNDS` the number of rounds (3), each in
-//! another order.
+//! a different order.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a bench may fail loudly")]
 
@@ -71,11 +71,11 @@ fn main() {
     let hbase = HBase::start(|site, _| site.set("hbase.rpc.rows.size.threshold.reject", false));
     let java = Java::new(&hbase);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.expect("a runtime");
+    let runtime = runtime.expect("the runtime starts");
     runtime.block_on(async {
         let client = hbase.client().await;
         create(&client, "all", rows).await;
-        own::fill(&client.table("all").expect("a valid name"), rows).await;
+        own::fill(&client.table("all").expect("the name is valid"), rows).await;
         client.admin().flush("all").await.expect("the table is flushed");
     });
     println!(
@@ -149,7 +149,7 @@ fn print(workload: Workload, tasks: u64, name: &str, rows: u64, cost: &Cost) {
 }
 
 fn count(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).map_or(default, |text| text.parse().expect("a number"))
+    std::env::var(variable).map_or(default, |text| text.parse().expect("the variable is a number"))
 }
 
 /// Returns the CPU seconds, in user and system mode, of this process and of its children that have ended.
@@ -159,8 +159,8 @@ fn cpu_s() -> (f64, f64) {
     let stat = fs::read_to_string("/proc/self/stat").expect("/proc is mounted");
     let after_name = stat.rsplit(") ").next().unwrap_or_default();
     let ticks = |field: usize| -> f64 {
-        let text = after_name.split(' ').nth(field).expect("a field");
-        text.parse::<f64>().expect("a number") / TICKS_PER_S
+        let text = after_name.split(' ').nth(field).expect("the field exists");
+        text.parse::<f64>().expect("the field is a number") / TICKS_PER_S
     };
     (ticks(11) + ticks(12), ticks(13) + ticks(14))
 }
@@ -169,5 +169,5 @@ fn cpu_s() -> (f64, f64) {
 fn memory_mb() -> u64 {
     let status = fs::read_to_string("/proc/self/status").expect("/proc is mounted");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
-    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") >> 10
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("VmHWM is a number") >> 10
 }

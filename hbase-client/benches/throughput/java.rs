@@ -14,7 +14,7 @@ const LOG: &str = include_str!("log4j.properties");
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/throughput/Throughput.java");
 
 pub struct Java {
-    /// The folder with the flags of a JVM for HBase.
+    /// The configuration folder, which has the flags of the JVM.
     conf: PathBuf,
     jars: PathBuf,
     servers: String,
@@ -39,8 +39,8 @@ impl Java {
         command
     }
 
-    /// Runs `PerformanceEvaluation`. Returns the time of its slowest client, and its CPU without that of a run with one
-    /// row per task.
+    /// Runs `PerformanceEvaluation`. Returns the time of its slowest client, and its CPU time minus that of a run with
+    /// one row per task.
     pub fn performance_evaluation(&self, run: Run<'_>) -> Cost {
         let start = self.evaluate(Run { rows: run.tasks, ..run });
         let all = self.evaluate(run);
@@ -72,7 +72,10 @@ impl Java {
         let times = output.lines().find_map(|line| line.split_once("Summary of timings (ms): ["));
         let (_, times) = times.unwrap_or_else(|| panic!("no times in:\n{output}"));
         let times = times.trim_end_matches(']').split(", ").map(|text| text.parse::<u64>());
-        let slowest = times.map(|time| time.expect("milliseconds")).max().expect("a client");
+        let slowest = times
+            .map(|time| time.expect("each time is in milliseconds"))
+            .max()
+            .expect("there is a time per client");
         Cost { seconds: slowest as f64 / 1e3, cpu_s }
     }
 

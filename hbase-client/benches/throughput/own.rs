@@ -21,18 +21,18 @@ pub const ROWS_PER_RESPONSE: u32 = 1_000;
 pub async fn measure(hbase: &HBase, run: Run<'_>) -> Cost {
     let (started, (before, _)) = (Instant::now(), cpu_s());
     let client = hbase.client().await;
-    let table = client.table(run.table).expect("a valid name");
+    let table = client.table(run.table).expect("the name is valid");
     let mut running = JoinSet::new();
     for task in 0..run.tasks {
         let part = |task| run.rows * task / run.tasks;
         let (table, part) = (table.clone(), part(task)..part(task + 1));
         match run.workload {
-            Workload::Write => running.spawn(write_any(table, part.end - part.start, run.rows)),
+            Workload::Write => running.spawn(write_random(table, part.end - part.start, run.rows)),
             Workload::Scan => running.spawn(scan(table, part)),
         };
     }
     while let Some(done) = running.join_next().await {
-        done.expect("no panic").expect("HBase responds");
+        done.expect("the task does not panic").expect("HBase responds");
     }
     Cost { seconds: started.elapsed().as_secs_f64(), cpu_s: cpu_s().0 - before }
 }
@@ -42,7 +42,7 @@ pub async fn fill(table: &Table, rows: u64) {
     write(table, 0..rows).await.expect("HBase responds");
 }
 
-async fn write_any(table: Table, count: u64, rows: u64) -> Result<(), Error> {
+async fn write_random(table: Table, count: u64, rows: u64) -> Result<(), Error> {
     let mut random = fastrand::Rng::new();
     write(&table, (0..count).map(|_| random.u64(..rows))).await
 }
@@ -53,7 +53,7 @@ async fn write(table: &Table, mut rows: impl Iterator<Item = u64>) -> Result<(),
         let puts: Vec<Mutation> = rows.by_ref().take(BATCH_ROWS as usize).map(put).collect();
         if puts.is_empty() || in_flight.len() >= BATCHES_IN_FLIGHT {
             match in_flight.join_next().await {
-                Some(written) => check(written.expect("no panic"))?,
+                Some(written) => check(written.expect("the task does not panic"))?,
                 None => return Ok(()),
             }
         }

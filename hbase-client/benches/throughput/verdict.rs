@@ -44,7 +44,7 @@ impl Results {
     }
 
     /// Returns the medians of this crate and of another one.
-    fn both(
+    fn medians(
         &self,
         workload: Workload,
         tasks: u64,
@@ -65,10 +65,10 @@ impl Results {
         for workload in [Workload::Write, Workload::Scan] {
             for tasks in [1, 2] {
                 for other in others {
-                    let (ours, theirs) = self.both(workload, tasks, other, |cost| cost.cpu_s);
+                    let (ours, theirs) = self.medians(workload, tasks, other, |cost| cost.cpu_s);
                     let (cpu, is_cpu_met) = (ours / theirs, ours <= theirs * CPU_RATIO_MAX);
                     // The number of rows is the same, so half of the time is twice the throughput.
-                    let (ours, theirs) = self.both(workload, tasks, other, |cost| cost.seconds);
+                    let (ours, theirs) = self.medians(workload, tasks, other, |cost| cost.seconds);
                     let (rows, is_rows_met) = (theirs / ours, theirs >= ours * ROWS_RATIO_MIN);
                     all_met &= is_cpu_met && is_rows_met;
                     let cpu = format!("{cpu:.2} {}", verdict(is_cpu_met));

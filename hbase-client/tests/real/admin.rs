@@ -58,10 +58,10 @@ async fn regions_have_ranges_servers_and_sizes() {
     }
 }
 
-/// `hbase:meta` sorts regions by start row, not by the bytes of its keys: start rows may contain commas, and bytes that
-/// are less.
+/// `hbase:meta` sorts regions by start row, not by the bytes of its keys: start rows may contain commas and smaller
+/// bytes.
 #[tokio::test]
-async fn regions_start_at_any_bytes() {
+async fn regions_with_any_start_bytes_are_listed_in_order() {
     // A busy machine takes more than a minute to create 250 regions.
     let mut config = HBase::shared().config();
     config.operation_timeout = Duration::from_secs(300);
@@ -91,7 +91,7 @@ async fn table_is_disabled_enabled_and_deleted() {
     assert!(matches!(error, Error::Disabled { .. }), "{error}");
     let error = read(&table, Scan::all()).await.unwrap_err();
     assert!(matches!(error, Error::Disabled { .. }), "{error}");
-    // Another client, without cached locations, notices the changes too.
+    // The same holds for another client, which has no cached locations.
     admin.enable("short-lived").await.unwrap();
     check_exact(&read(&table, Scan::all()).await.unwrap(), 0..1_000);
     let other = HBase::shared().client().await.table("short-lived").unwrap();

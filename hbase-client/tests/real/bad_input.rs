@@ -27,7 +27,7 @@ fn check(error: &Error, parts: &[&str]) {
     }
 }
 
-/// Starts a server that sends these bytes to each client, after its first bytes. Returns its address.
+/// Starts a server that reads the first bytes of each client and replies with these. Returns its address.
 fn server(reply: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

@@ -15,7 +15,7 @@ async fn written_rows_are_read_by_key() {
     for (row, found) in (0..1_000).rev().zip(found) {
         let found = found.unwrap();
         match row % 2 {
-            0 => check_exact(&[found.expect("it was written")], [row].into_iter()),
+            0 => check_exact(&[found.expect("the row was written")], [row].into_iter()),
             _ => assert!(found.is_none(), "{row} was not written"),
         }
     }
@@ -139,7 +139,7 @@ async fn large_response_is_returned_in_parts() {
     }
     let gets = (0..ROWS).map(|row| Get::new(key(row))).collect();
     for (row, found) in (0..ROWS).zip(table.get_many(gets).await) {
-        let found = found.unwrap().expect("it was written");
+        let found = found.unwrap().expect("the row was written");
         assert_eq!(found.value(b"d", b"v"), Some(&vec![row as u8; 1 << 20][..]));
     }
 }

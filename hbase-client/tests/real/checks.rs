@@ -1,4 +1,4 @@
-//! Conditional changes, also concurrent ones.
+//! Conditional changes, including concurrent ones.
 
 use hbase_client::{CheckAndMutate, Delete, Get, Put, Table};
 
@@ -15,10 +15,10 @@ async fn read(table: &Table, row: &str) -> Option<u32> {
 }
 
 fn increment(row: &str, from: Option<u32>) -> CheckAndMutate {
-    let then = counter(row, from.map_or(1, |from| from + 1));
+    let put = counter(row, from.map_or(1, |from| from + 1));
     match from {
-        None => CheckAndMutate::where_absent("d", "n", then),
-        Some(from) => CheckAndMutate::where_equal("d", "n", from.to_string(), then),
+        None => CheckAndMutate::where_absent("d", "n", put),
+        Some(from) => CheckAndMutate::where_equal("d", "n", from.to_string(), put),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::support::DEADLINE;
 use crate::support::hbase::HBase;
 use crate::support::rows::{check_exact, collect, key, read, write};
 
-/// Waits until another scan has ended: otherwise a single scan may take as long as all changes.
+/// Waits until one more scan has ended: otherwise a single scan may take as long as all changes.
 async fn await_scan(scans: &AtomicU32) {
     let (before, started) = (scans.load(Ordering::Relaxed), Instant::now());
     while scans.load(Ordering::Relaxed) == before {
@@ -84,7 +84,7 @@ async fn scans_and_writes_continue_while_regions_split_and_move() {
     check_exact(&read(&table, Scan::all()).await.unwrap(), 0..written);
 }
 
-/// Reads a part of a scan of all rows, and the rest after `change`.
+/// Scans all rows: reads the first ones, runs `change`, and reads the rest.
 async fn check_scan_across(table: &Table, change: impl Future<Output = ()>) {
     write(table, 0..20_000).await;
     let mut rows = table.scan(Scan::all().rows_per_response(100).responses(2 << 20, 1));
@@ -100,7 +100,7 @@ async fn check_scan_across(table: &Table, change: impl Future<Output = ()>) {
 }
 
 #[tokio::test]
-async fn an_open_scan_survives_the_split_of_its_region() {
+async fn open_scan_survives_the_split_of_its_region() {
     let (client, table) = HBase::shared().table("split-under", &[]).await;
     check_scan_across(&table, async {
         split_all(&client.admin(), "split-under", &[10_000]).await;
@@ -114,7 +114,7 @@ async fn an_open_scan_survives_the_split_of_its_region() {
 }
 
 #[tokio::test]
-async fn an_open_scan_survives_the_merge_of_its_region() {
+async fn open_scan_survives_the_merge_of_its_region() {
     let (client, table) = HBase::shared().table("merged-under", &["00010000"]).await;
     check_scan_across(&table, async {
         let regions = client.admin().regions("merged-under").await.unwrap();
@@ -135,7 +135,7 @@ async fn regions_with_binary_start_rows_are_moved_and_merged() {
     let elsewhere = elsewhere
         .filter_map(|region| region.server)
         .find(|s| Some(s) != regions[1].server.as_ref());
-    admin.move_to(&regions[1], &elsewhere.expect("another server")).await.unwrap();
+    admin.move_to(&regions[1], &elsewhere.expect("there is another server")).await.unwrap();
     admin.merge(&regions[1], &regions[2]).await.unwrap();
     let merged = admin.regions("bytes").await.unwrap();
     let starts: Vec<_> = merged.iter().map(|region| &region.start[..]).collect();

@@ -42,7 +42,7 @@ impl Writing {
         self.task.await.expect("all rows are written")
     }
 
-    /// Waits until this number of rows has been written in addition.
+    /// Waits until this number of further rows has been written.
     async fn await_more(&self, rows: u32) {
         let target = self.acknowledged.load(Ordering::Relaxed) + rows;
         let started = Instant::now();
@@ -54,7 +54,7 @@ impl Writing {
     }
 }
 
-/// Maps row numbers one-to-one to numbers all over the regions.
+/// Maps row numbers one-to-one to numbers spread over all regions.
 fn spread(row: u32) -> u32 {
     const SPACE: u64 = 1_000_003;
     (u64::from(row) * 7_919 % SPACE) as u32
@@ -110,7 +110,7 @@ async fn no_row_is_lost_or_read_twice_when_servers_are_killed() {
     let count = writing.end().await;
     check_written(&written, count).await;
 
-    // Without a master, reads and writes continue, also of a new client.
+    // Without a master, reads and writes continue, even those of a new client.
     processes.start_server(killed);
     processes.kill_master();
     let writing = Writing::start(written.clone(), count);

@@ -15,7 +15,7 @@ const SPLITS: [&str; 8] = [
 async fn two_hundred_thousand_rows_over_nine_regions_come_back_byte_for_byte() {
     const ROWS: u32 = 200_000;
     let (_, table) = HBase::shared().table("whole", &SPLITS).await;
-    // Written in a mixed order, so that each batch has rows of all regions.
+    // Written in mixed order, so that each batch has rows of all regions.
     let spread = |row: u32| (u64::from(row) * 7_919 % u64::from(ROWS)) as u32;
     for begin in (0..ROWS).step_by(10_000) {
         write(&table, (begin..begin + 10_000).map(spread)).await;

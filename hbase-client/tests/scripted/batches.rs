@@ -31,9 +31,11 @@ fn is_on_s1(call: &Call) -> bool {
     is_multi(call) && call.server == "s1:1"
 }
 
-/// Returns the response of the model, and its cells.
+/// Returns the decoded response of the model, and its cells.
 fn reply(call: &Call, model: &mut Model) -> (MultiResponse, Bytes) {
-    let Reply::Response { message, cells } = model.reply(call) else { panic!("a response") };
+    let Reply::Response { message, cells } = model.reply(call) else {
+        panic!("the model returned no response")
+    };
     (MultiResponse::decode(&message[..]).unwrap(), cells)
 }
 
@@ -48,7 +50,7 @@ async fn batch_with_a_response_to_another_request_is_retried() {
     });
     write_all(&table).await;
     let twice = servers.model(|model| model.writes.values().filter(|&&count| count == 2).count());
-    assert_eq!(twice, 140, "the whole batch");
+    assert_eq!(twice, 140, "the whole call is repeated");
 }
 
 #[tokio::test(start_paused = true)]

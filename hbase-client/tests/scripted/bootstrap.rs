@@ -43,7 +43,7 @@ async fn servers_that_do_not_respond_are_skipped() {
     servers.connect(config).await.unwrap();
 }
 
-/// A refused connection may as well be due to a wrong address.
+/// A refused connection may also be due to a wrong address.
 #[tokio::test(start_paused = true)]
 async fn cluster_is_waited_for_only_if_a_server_reports_that_it_is_starting() {
     let servers = Servers::new();

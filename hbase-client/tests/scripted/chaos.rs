@@ -12,6 +12,7 @@ use crate::{is_multi, read_all};
 
 /// The default number of seeds. `HBASE_CLIENT_SEEDS` sets another number, and `HBASE_CLIENT_SEED` the first seed.
 const SEEDS: u64 = 150;
+/// Exceptions of the servers. The last three are thrown only for scanners.
 const CLASSES: [&str; 9] = [
     "NotServingRegionException",
     "exceptions.RegionOpeningException",
@@ -27,6 +28,7 @@ const CLASSES: [&str; 9] = [
 /// The average number of calls per fault.
 const FAULT_EVERY: u32 = 6;
 
+/// Returns a random fault for some calls. Some faults only change the model, and the call gets its usual reply.
 fn fault(random: &mut fastrand::Rng, call: &Call, model: &mut Model) -> Option<Reply> {
     if random.u32(..FAULT_EVERY) != 0 || call.service == "ClientMetaService" {
         return None;
@@ -78,7 +80,7 @@ fn change_region(random: &mut fastrand::Rng, model: &mut Model) {
     }
 }
 
-/// Writes rows between those that are scanned. Returns the acknowledged rows.
+/// Writes rows between those that [`scan`] checks. Returns the acknowledged rows.
 async fn write(table: Table, writer: usize) -> Vec<String> {
     let mut written = Vec::new();
     for round in 0..8 {
@@ -152,9 +154,9 @@ fn check_outcomes(servers: &Servers, outcomes: &Outcomes) {
     let history: HashSet<_> = servers.model(|model| model.history.iter().cloned().collect());
     let is_written = |value: &&String| history.contains(value.as_bytes());
     let missing = outcomes.applied.iter().find(|value| !is_written(value));
-    assert!(missing.is_none(), "not applied: {missing:?}");
+    assert!(missing.is_none(), "reported as applied, but not written: {missing:?}");
     let unexpected = outcomes.not_applied.iter().find(is_written);
-    assert!(unexpected.is_none(), "applied: {unexpected:?}");
+    assert!(unexpected.is_none(), "reported as not applied, but written: {unexpected:?}");
 }
 
 /// Checks that a scan returns all initial rows, each once and whole.
@@ -162,9 +164,9 @@ async fn scan(table: Table) {
     for _ in 0..2 {
         let rows = read_all(&table).await.unwrap();
         let keys: Vec<_> = rows.iter().map(|row| row.key()).collect();
-        assert!(keys.windows(2).all(|pair| pair[0] < pair[1]), "rows out of order");
+        assert!(keys.windows(2).all(|pair| pair[0] < pair[1]), "rows are in order");
         let initial = rows.iter().filter(|row| row.key().len() == 3);
-        assert!(initial.clone().all(|row| row.cells().len() == 3), "an incomplete row");
+        assert!(initial.clone().all(|row| row.cells().len() == 3), "each row is complete");
         assert_eq!(initial.count(), 2_600);
     }
 }
@@ -214,13 +216,15 @@ async fn check_with_short_timeout(seed: u64) -> Outcomes {
 }
 
 fn seeds() -> std::ops::Range<u64> {
-    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
+    let number = |name: &str| {
+        std::env::var(name).ok().map(|text| text.parse().expect("the variable is a number"))
+    };
     let first = number("HBASE_CLIENT_SEED").unwrap_or(0);
     first..first + number("HBASE_CLIENT_SEEDS").unwrap_or(SEEDS)
 }
 
 #[tokio::test(start_paused = true)]
-async fn random_faults_lose_no_row_and_outcomes_are_true() {
+async fn random_faults_lose_no_row_and_outcomes_are_correct() {
     for seed in seeds() {
         println!("seed {seed}");
         check(seed).await;
@@ -228,7 +232,7 @@ async fn random_faults_lose_no_row_and_outcomes_are_true() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn outcomes_at_short_timeouts_are_true() {
+async fn outcomes_are_correct_despite_short_timeouts() {
     let (mut uncertain, mut failed) = (0, 0);
     for seed in seeds() {
         println!("seed {seed}");

@@ -1,4 +1,4 @@
-//! The reaction to each class of error, in the response to a call, to a region, and to a row.
+//! The reaction to errors of a whole call, of one region, and of one row.
 
 use std::time::Duration;
 
@@ -30,8 +30,8 @@ enum Level {
     Row,
 }
 
-/// Returns the response to a batch with an exception, in the package of HBase.
-fn failed(level: Level, class: &str, text: &str, call: &Call) -> Reply {
+/// Returns a response to a batch with an exception at this level. `class` is relative to HBase's package.
+fn exception_reply(level: Level, class: &str, text: &str, call: &Call) -> Reply {
     let class = format!("org.apache.hadoop.hbase.{class}");
     let text = format!("{class}: {text}");
     if matches!(level, Level::Call) {
@@ -61,7 +61,7 @@ async fn check(level: Level, class: &'static str, text: &'static str, expected: 
     let table = servers.table().await;
     // Locates the region first.
     table.mutate(Put::new("a").cell("d", "q", "0")).await.unwrap();
-    servers.script_first(is_multi, move |call, _| failed(level, class, text, call));
+    servers.script_first(is_multi, move |call, _| exception_reply(level, class, text, call));
     let (before, started) = (servers.count(is_meta_scan), Instant::now());
     let outcome = table.mutate(Put::new("b").cell("d", "q", "1")).await;
     let located = servers.count(is_meta_scan) - before;
@@ -105,7 +105,7 @@ async fn errors_of_calls_regions_and_rows_are_handled_alike() {
 async fn moved_region_is_followed_without_reading_meta() {
     // For any action, and an exception at any level. Scans are tested in `every_call.rs`.
     for level in [Level::Call, Level::Region, Level::Row] {
-        for what in ["put", "get", "check"] {
+        for action in ["put", "get", "check"] {
             let servers = Servers::new();
             let table = servers.table().await;
             table.mutate(Put::new("a").cell("d", "q", "0")).await.unwrap();
@@ -114,12 +114,12 @@ async fn moved_region_is_followed_without_reading_meta() {
                     // `hbase:meta` is not updated: only the exception has the new server.
                     model.regions[0].server = "s3:1".to_owned();
                     let text = "Region moved to: hostname=s3 port=1 startCode=1. As of 2.";
-                    failed(level, "exceptions.RegionMovedException", text, call)
+                    exception_reply(level, "exceptions.RegionMovedException", text, call)
                 })
             });
             let before = servers.count(is_meta_scan);
             let put = Put::new("b").cell("d", "q", "1");
-            match what {
+            match action {
                 "put" => table.mutate(put).await.unwrap(),
                 "get" => assert!(table.get(Get::new("a")).await.unwrap().is_some()),
                 _ => {
@@ -127,7 +127,7 @@ async fn moved_region_is_followed_without_reading_meta() {
                     assert!(table.check_and_mutate(check).await.unwrap());
                 }
             }
-            assert_eq!(servers.count(is_meta_scan), before, "{what} of a {level:?}");
+            assert_eq!(servers.count(is_meta_scan), before, "{action} of a {level:?}");
             let last = servers.with(|fake| fake.calls.last().cloned()).unwrap();
             assert_eq!(last.server, "s3:1");
         }
@@ -145,7 +145,7 @@ async fn retries_end_at_the_deadline_with_the_last_error() {
     assert!(matches!(error, Error::Deadline { .. }), "{error}");
     assert!(error.to_string().contains("RegionTooBusyException"), "{error}");
     assert_eq!(error.advice(), RetryAdvice::TryLater);
-    // With delays of 10 ms to 2 s, there are several retries but not a storm.
-    let tries = servers.count(is_multi);
-    assert!((35..100).contains(&tries), "{tries} tries");
+    // Delays of 10 ms to 2 s limit the number of retries.
+    let attempts = servers.count(is_multi);
+    assert!((35..100).contains(&attempts), "{attempts} attempts");
 }

@@ -19,7 +19,7 @@ async fn calls() -> usize {
     calls
 }
 
-/// Returns servers with a fault at this call of a scan, and the counter of its calls.
+/// Returns servers with a fault at this call of a scan, and the counter of the scan's calls.
 fn with_fault(
     at: usize,
     fault: impl Fn(&Call, &mut Model) -> Reply + Send + 'static,
@@ -58,7 +58,10 @@ async fn check_at_every_call(
         let found = read_all(&table).await;
         let found = found.unwrap_or_else(|error| panic!("{name} at call {at}: {error}"));
         servers.model(|model| check_all(&found, model));
-        assert!(counted.load(Ordering::Relaxed) > calls, "{name} at call {at} caused no call");
+        assert!(
+            counted.load(Ordering::Relaxed) > calls,
+            "{name} at call {at} caused no further call"
+        );
         let is_delayed = started.elapsed() >= Duration::from_millis(10);
         reactions.push(match servers.count(is_meta_scan) > 2 {
             true => Reaction::Relocate,
@@ -78,7 +81,7 @@ async fn check_class(class: &'static str, expected: Reaction) {
 #[tokio::test(start_paused = true)]
 async fn moved_regions_and_busy_or_stopped_servers_lose_no_row() {
     check_class("NotServingRegionException", Reaction::Relocate).await;
-    // Without the new server.
+    // The exception does not name the new server.
     check_class("exceptions.RegionMovedException", Reaction::Relocate).await;
     check_class("CallQueueTooBigException", Reaction::Wait).await;
     check_class("regionserver.RegionServerStoppedException", Reaction::Relocate).await;
@@ -122,7 +125,7 @@ async fn moved_region_is_followed_without_reading_meta() {
 
 #[tokio::test(start_paused = true)]
 async fn final_error_follows_the_rows_before_it() {
-    // `do_not_retry` applies to a class that says nothing about retries.
+    // `do_not_retry` makes an exception final whose class alone would be retried.
     let (class, text) = ("java.io.IOException".to_owned(), "as the test wants".to_owned());
     let refused = Reply::Exception { class, text, do_not_retry: true, moved_to: None };
     for reply in [Reply::exception("regionserver.NoSuchColumnFamilyException"), refused] {

@@ -148,9 +148,9 @@ async fn cancelled_calls_release_their_bytes() {
     assert!(table.get(Get::new("a00")).await.unwrap().is_some());
 }
 
-/// Returns servers that do not respond to writes of ten rows of 1,000 bytes on matching connections. They respond to
-/// other calls at once, of which one is made every second.
-async fn without_responses(
+/// Returns servers that never respond to writes of ten rows of 1,000 bytes on matching connections. They respond to all
+/// other calls at once; a task makes such a call every second.
+async fn ignoring_large_writes(
     in_flight_bytes_max: usize,
     is_silent: fn(usize) -> bool,
 ) -> (Servers, Table) {
@@ -180,7 +180,7 @@ fn large_puts(rows: std::ops::Range<usize>) -> Vec<Mutation> {
 
 #[tokio::test(start_paused = true)]
 async fn bytes_of_abandoned_calls_count_as_in_flight() {
-    let (servers, table) = without_responses(50_000, |_| true).await;
+    let (servers, table) = ignoring_large_writes(50_000, |_| true).await;
     let outcomes = table.mutate_many(large_puts(0..30)).await;
     assert!(outcomes.iter().all(Result::is_err));
     let by_connection = servers.with(|fake| {
@@ -200,11 +200,11 @@ async fn bytes_of_abandoned_calls_count_as_in_flight() {
 async fn connection_full_of_abandoned_calls_is_replaced() {
     static FIRST: AtomicUsize = AtomicUsize::new(usize::MAX);
     let is_first = |connection| FIRST.fetch_min(connection, Ordering::Relaxed) >= connection;
-    let (servers, table) = without_responses(50_000, is_first).await;
+    let (servers, table) = ignoring_large_writes(50_000, is_first).await;
     let started = Instant::now();
     let outcomes = table.mutate_many(large_puts(0..30)).await;
     assert!(outcomes.iter().all(Result::is_ok));
-    // The call timeout, and half of it until the missing permit is noticed.
+    // The call timeout, and half of it until the client detects that abandoned calls fill the budget.
     assert!((15..17).contains(&started.elapsed().as_secs()), "{:?}", started.elapsed());
     assert_eq!(connections(&servers, is_multi), 2);
 }
@@ -215,7 +215,7 @@ async fn row_that_never_ends_fails_the_scan() {
     let mut config = Servers::config();
     config.row_bytes_max = 50_000;
     let table = servers.table_of(config).await;
-    // 233 rows and a part of the next one, and then endless parts of that.
+    // The first response has 233 rows and a part of the next row; then further parts of that row arrive endlessly.
     let mut calls = 0;
     servers.script(move |call, _| {
         calls += usize::from(is_scan(call));
@@ -258,5 +258,5 @@ async fn response_with_impossibly_many_results_is_rejected() {
         Reply::Response { message, cells: Bytes::new() }
     });
     check_scan(&servers, &table).await;
-    assert_eq!(connections(&servers, is_scan), 4, "its connection is replaced");
+    assert_eq!(connections(&servers, is_scan), 4, "the connection is replaced");
 }

@@ -37,7 +37,7 @@ async fn concurrent_lookups_of_a_region_are_shared() {
     assert_eq!(servers.count(is_meta_scan), 3);
 }
 
-/// Returns servers with rows, whose first region was split into daughters on these servers.
+/// Returns filled servers on which the first region was split into daughters on `daughters`.
 fn split(daughters: [&str; 2]) -> Servers {
     let servers = Servers::filled();
     servers.model(|model| {
@@ -67,7 +67,7 @@ async fn outdated_response_of_meta_does_not_replace_newer_regions() {
     let lookups = servers.count(is_meta_scan);
     let calls_before = servers.with(|fake| fake.calls.len());
     assert!(table.get(Get::new("e00")).await.unwrap().is_some());
-    // The outdated response and a current one, each for the region only.
+    // The outdated response and a current one. Neither lookup reads ahead.
     assert_eq!(servers.count(is_meta_scan) - lookups, 2);
     // The other daughter stays cached: its rows are not requested from the parent.
     get_all(&table, rows('a'..='c')).await;
@@ -144,7 +144,7 @@ async fn failures_of_the_server_of_meta_are_retried() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failing_lookups_are_not_a_storm() {
+async fn failing_lookups_are_not_repeated_for_each_row() {
     let servers = Servers::new();
     let table = servers.table().await;
     servers

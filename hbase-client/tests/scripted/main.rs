@@ -1,4 +1,4 @@
-//! Tests on in-memory servers that reply as a test wants: in any order, late, in part, or never.
+//! Tests on in-memory servers that reply as a test scripts: in any order, late, in part, or never.
 #![allow(
     clippy::expect_used,
     clippy::panic,

@@ -1,4 +1,4 @@
-//! Procedures of masters: slow or failed ones, lost responses, and changes of the active master.
+//! Master procedures: slow and failed ones, lost responses, and changes of the active master.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -21,9 +21,9 @@ const FINISHED: i32 = 2;
 /// The procedures of a cluster, shared by its masters.
 #[derive(Debug, Default)]
 struct Procedures {
-    /// The nonces of started procedures. Ids are their indexes, from 1.
+    /// The nonces of started procedures. The id of a procedure is its index plus 1.
     started: Vec<(u64, u64)>,
-    /// The number of polls for which a procedure is still running.
+    /// The number of further polls for which procedures are still running.
     polls: usize,
     exception: Option<ForeignException>,
     are_forgotten: bool,
@@ -184,7 +184,7 @@ async fn change_of_the_active_master_is_followed() {
         Reply::Close
     })
     .await;
-    // The called server is not the active master any more, or not yet.
+    // The called server is no longer the active master, or not yet.
     check_at_every_call(|_, model, _| {
         model.master = Some("s2:1".to_owned());
         Reply::exception("ipc.ServerNotRunningYetException")
@@ -208,11 +208,11 @@ const ENABLED: Option<i32> = Some(0);
 const DISABLED: Option<i32> = Some(1);
 const DISABLING: Option<i32> = Some(2);
 
-/// Runs an operation whose first attempt gets `first`, and whose later ones get an exception. After five seconds the
-/// table is in `state`.
-async fn then_refused(
-    what: &str,
-    first: Reply,
+/// Runs an operation whose first attempt gets `first_reply`, and whose later attempts get an exception. After five
+/// seconds the table is in `state`.
+async fn run_with_refused_retries(
+    operation: &str,
+    first_reply: Reply,
     class: &'static str,
     state: Option<i32>,
 ) -> Result<(), Error> {
@@ -222,12 +222,12 @@ async fn then_refused(
         if calls == 1 {
             model.state = DISABLING;
         }
-        Some(if calls == 1 { first.clone() } else { Reply::exception(class) })
+        Some(if calls == 1 { first_reply.clone() } else { Reply::exception(class) })
     })
     .await;
     servers.model_after(5, move |model| model.state = state);
     let admin = client.admin();
-    match what {
+    match operation {
         "create" => create(&client).await,
         "delete" => admin.delete(TABLE).await,
         "enable" => admin.enable(TABLE).await,
@@ -237,7 +237,7 @@ async fn then_refused(
 
 #[tokio::test(start_paused = true)]
 async fn target_state_reached_by_a_lost_attempt_is_a_success() {
-    for (what, class, state) in [
+    for (operation, class, state) in [
         ("create", "TableExistsException", ENABLED),
         ("delete", "TableNotFoundException", None),
         ("enable", "TableNotDisabledException", ENABLED),
@@ -245,27 +245,34 @@ async fn target_state_reached_by_a_lost_attempt_is_a_success() {
     ] {
         // The master has forgotten the nonce. The client waits for the change of state.
         let started = Instant::now();
-        then_refused(what, Reply::Close, class, state).await.unwrap();
-        assert!((5..8).contains(&started.elapsed().as_secs()), "{what}: {:?}", started.elapsed());
-        // The change of state never ends.
-        let error = then_refused(what, Reply::Close, class, DISABLING).await.unwrap_err();
+        run_with_refused_retries(operation, Reply::Close, class, state).await.unwrap();
+        assert!(
+            (5..8).contains(&started.elapsed().as_secs()),
+            "{operation}: {:?}",
+            started.elapsed()
+        );
+        // The change of state never completes.
+        let error =
+            run_with_refused_retries(operation, Reply::Close, class, DISABLING).await.unwrap_err();
         let expected = "is still being enabled or disabled";
-        assert!(error.to_string().contains(expected), "{what}: {error}");
-        // An attempt that was certainly not executed, or refused at once, did not change the state.
+        assert!(error.to_string().contains(expected), "{operation}: {error}");
+        // If the first attempt was certainly not executed, or was itself refused, it did not cause the state.
         let not_executed = Reply::exception("PleaseHoldException");
-        for first in [not_executed, Reply::exception(class)] {
-            let error = then_refused(what, first, class, state).await.unwrap_err();
+        for first_reply in [not_executed, Reply::exception(class)] {
+            let error =
+                run_with_refused_retries(operation, first_reply, class, state).await.unwrap_err();
             assert!(error.to_string().contains(class), "{error}");
             assert_eq!(error.advice(), RetryAdvice::Change);
         }
         // Any other exception is returned.
         let denied = "security.AccessDeniedException";
-        let error = then_refused(what, Reply::Close, denied, state).await.unwrap_err();
+        let error =
+            run_with_refused_retries(operation, Reply::Close, denied, state).await.unwrap_err();
         assert!(error.to_string().contains(denied), "{error}");
     }
 }
 
-/// Another client disables the table, which can be enabled once that has ended.
+/// Another client disables the table, which can only be enabled afterwards.
 #[tokio::test(start_paused = true)]
 async fn change_by_another_client_is_waited_for_before_a_retry() {
     let mut calls = 0;

@@ -21,10 +21,10 @@ async fn rows_are_assembled_from_responses_of_any_size() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn heartbeats_are_progress() {
+async fn heartbeats_count_as_progress() {
     let servers = Servers::filled();
     servers.model(|model| (model.scanners.heartbeats, model.scanners.response_cells) = (20, 3_000));
-    // Each takes 9 s, which is less than the call timeout. Together they take many times the operation timeout.
+    // Each response takes 9 s, less than the call timeout. Together they take many times the operation timeout.
     servers.script(|call, model| {
         is_scan(call).then(|| Reply::after(Duration::from_secs(9), model.reply(call)))
     });
@@ -34,9 +34,9 @@ async fn heartbeats_are_progress() {
     assert_eq!(servers.count(is_meta_scan), 2, "no region is located again");
 }
 
-/// Scans with scanners that send this number of heartbeats, `each` apart, and are then lost, without any row. Returns
-/// the time until the scan fails, and the number of calls.
-async fn scan_without_rows(heartbeats: usize, each: Duration) -> (Duration, usize) {
+/// Runs a scan whose scanners each send this number of heartbeats, `interval` apart, and are then lost, without any
+/// row. Returns the time until the scan fails, and the number of calls.
+async fn scan_without_rows(heartbeats: usize, interval: Duration) -> (Duration, usize) {
     let servers = Servers::filled();
     servers.model(|model| model.scanners.heartbeats = usize::MAX);
     let mut calls = 0;
@@ -48,7 +48,7 @@ async fn scan_without_rows(heartbeats: usize, each: Duration) -> (Duration, usiz
         let is_lost = calls % (heartbeats + 1) == 0;
         Some(match is_lost {
             true => Reply::exception("exceptions.ScannerResetException"),
-            false => Reply::after(each, model.reply(call)),
+            false => Reply::after(interval, model.reply(call)),
         })
     });
     let (table, started) = (servers.table().await, Instant::now());
@@ -64,7 +64,7 @@ fn is_close(call: &Call) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn scanners_lost_repeatedly_at_one_position_are_not_progress() {
+async fn scan_whose_scanners_are_lost_repeatedly_at_one_position_times_out() {
     let millisecond = Duration::from_millis(1);
     let (waited, calls) = scan_without_rows(1, millisecond).await;
     assert!((55..=61).contains(&waited.as_secs()), "{waited:?}");
@@ -150,7 +150,7 @@ async fn scanner_that_expired_during_a_pause_of_the_reader_is_reopened() {
 }
 
 #[test]
-fn scan_whose_runtime_ends_does_not_look_complete() {
+fn scan_whose_runtime_ends_returns_an_error() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let reading = runtime();
     let mut rows = reading.block_on(async {

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Ends a hang. Far longer than any step takes on a slow machine, so it measures nothing.
+/// Timeout for hangs: far longer than any step takes on a slow machine.
 pub const DEADLINE: Duration = Duration::from_secs(300);
 
-const POLL_EVERY: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Calls `attempt` until it succeeds, and returns its value. Runs in its own thread and runtime, so that synchronous
 /// and asynchronous code can call it.
@@ -28,17 +28,17 @@ where
     let outcome = thread::scope(|scope| {
         let polling = scope.spawn(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            let runtime = runtime.expect("a runtime");
+            let runtime = runtime.expect("the runtime starts");
             let started = Instant::now();
             loop {
                 match runtime.block_on(attempt()) {
                     Ok(value) => return Ok(value),
                     Err(failure) if started.elapsed() > DEADLINE => return Err(failure.to_string()),
-                    Err(_) => thread::sleep(POLL_EVERY),
+                    Err(_) => thread::sleep(POLL_INTERVAL),
                 }
             }
         });
-        polling.join().expect("an attempt does not panic")
+        polling.join().expect("the attempt does not panic")
     });
     outcome.unwrap_or_else(|failure| panic!("{what}: timed out after {DEADLINE:?}: {failure}"))
 }
@@ -66,7 +66,7 @@ fn claim(port: u16) -> bool {
     UdpSocket::bind(("127.0.0.1", port)).map(std::mem::forget).is_ok()
 }
 
-/// Returns the cache for downloads, shared with the Makefile.
+/// Returns the cache folder for downloads, which the Makefile uses too.
 pub fn cache_dir() -> PathBuf {
     let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).unwrap_or_else(|| {
         PathBuf::from(std::env::var_os("HOME").expect("HOME is set")).join(".cache")

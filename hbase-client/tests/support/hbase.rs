@@ -49,7 +49,7 @@ impl HBase {
         Self::start(|site, _| site.set("hbase.hregion.memstore.mslab.enabled", false))
     }
 
-    /// Returns what other processes need to connect to this instance.
+    /// Returns the data with which other processes connect to this instance.
     pub fn service(&self) -> Service {
         let service = Service::default().with("dir", self.dir.display());
         let service = service.with("master_port", self.master_port);
@@ -75,7 +75,8 @@ impl HBase {
     }
 
     fn launch(settings: &impl Fn(Site, &Path) -> Site, archive: &Archive) -> Result<Self, String> {
-        let dir = TempDir::with_prefix("hbase-client-").expect("a temporary folder").keep();
+        let dir =
+            TempDir::with_prefix("hbase-client-").expect("the temporary folder is created").keep();
         let (master_port, zookeeper_port) = (free_port(), free_port());
         let data = dir.join("data");
         let site = Site::of_test()
@@ -108,11 +109,11 @@ impl HBase {
     }
 
     pub fn pid(&self) -> u32 {
-        self.running.as_ref().expect("started by this process").pid()
+        self.running.as_ref().expect("this process started the instance").pid()
     }
 
     pub fn config(&self) -> Config {
-        Config::new(self.servers()).expect("valid addresses")
+        Config::new(self.servers()).expect("the addresses are valid")
     }
 
     pub async fn client(&self) -> Client {
@@ -123,7 +124,7 @@ impl HBase {
     pub async fn table(&self, name: &str, splits: &[&str]) -> (Client, Table) {
         let client = self.client().await;
         create(&client, name, splits).await;
-        let table = client.table(name).expect("a valid name");
+        let table = client.table(name).expect("the name is valid");
         (client, table)
     }
 }
@@ -143,7 +144,7 @@ pub fn configure(dir: &Path, site: &Site) {
     fs::write(conf.join("jvm.flags"), FLAGS).expect("the file is written");
 }
 
-/// Returns a JVM with HBase on its class path. The caller adds the arguments that name `conf/hbase-site.xml`.
+/// Returns the command of a JVM with HBase on its class path. The caller adds the path of `conf/hbase-site.xml`.
 pub fn java(dir: &Path, heap: &str, class_data: &str) -> Command {
     let mut command = jvm(dir, heap);
     // Jars only: class data sharing does not support folders on the class path.
@@ -151,7 +152,7 @@ pub fn java(dir: &Path, heap: &str, class_data: &str) -> Command {
     command
 }
 
-/// Returns a JVM like [`java`], for a program that reads its settings from a folder on its class path.
+/// Returns a command like [`java`], for a program that reads its settings from a folder on its class path.
 pub fn java_with_conf(dir: &Path, heap: &str) -> Command {
     let mut command = jvm(dir, heap);
     let path = format!("{}:{}/*", dir.join("conf").display(), jars().display());

@@ -35,7 +35,8 @@ pub struct Processes {
 
 impl Processes {
     pub fn start() -> Self {
-        let dir = TempDir::with_prefix("hbase-client-").expect("a temporary folder").keep();
+        let dir =
+            TempDir::with_prefix("hbase-client-").expect("the temporary folder is created").keep();
         let (master_port, zookeeper_port, files_port) = (free_port(), free_port(), free_port());
         let data = dir.join("data");
         let site = Site::of_test()
@@ -126,7 +127,10 @@ impl Processes {
 
     /// Returns the index of the region server with this port.
     pub fn server_of(&self, port: u16) -> usize {
-        self.ports.iter().position(|known| *known == port).expect("a port of this cluster")
+        self.ports
+            .iter()
+            .position(|known| *known == port)
+            .expect("the port belongs to this cluster")
     }
 
     /// Returns the ports of the region servers.
@@ -141,7 +145,7 @@ impl Processes {
     }
 
     pub async fn client(&self) -> Client {
-        let mut config = Config::new(self.addresses()).expect("valid addresses");
+        let mut config = Config::new(self.addresses()).expect("the addresses are valid");
         config.operation_timeout = Duration::from_secs(60);
         Client::connect(config).await.expect("HBase responds")
     }

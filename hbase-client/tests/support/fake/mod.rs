@@ -66,7 +66,7 @@ impl Reply {
     pub fn exception(class: &str) -> Self {
         let class = format!("{HBASE}.{class}");
         let text = format!("{class}: as the test wants\n\tat some.place");
-        // The classes for which HBase sets it.
+        // HBase sets the flag for these classes.
         let do_not_retry =
             ["Scanner", "NoSuch", "DoNotRetry"].iter().any(|part| class.contains(part));
         Self::Exception { class, text, do_not_retry, moved_to: None }
@@ -158,7 +158,7 @@ impl Servers {
     }
 
     pub fn config() -> Config {
-        let mut config = Config::new(["s1:1", "s2:1"]).expect("valid addresses");
+        let mut config = Config::new(["s1:1", "s2:1"]).expect("the addresses are valid");
         config.user = "tester".to_owned();
         config
     }
@@ -173,7 +173,7 @@ impl Servers {
 
     pub async fn table_of(&self, config: Config) -> Table {
         let client = self.connect(config).await.expect("the servers respond");
-        client.table(TABLE).expect("a valid name")
+        client.table(TABLE).expect("the name is valid")
     }
 
     fn reply(&self, call: Call) -> Reply {
@@ -229,8 +229,9 @@ async fn listen(
     let mut preamble = [0; 6];
     read.read_exact(&mut preamble).await?;
     assert_eq!(&preamble, b"HBas\0\x50");
-    let header = ConnectionHeader::decode(frame(read).await?).expect("a connection header");
-    let service = header.service_name.expect("a service name");
+    let header =
+        ConnectionHeader::decode(frame(read).await?).expect("the connection header is valid");
+    let service = header.service_name.expect("the header names a service");
     if servers.model(|model| model.unknown.contains(&*service)) {
         return Ok(());
     }
@@ -239,20 +240,22 @@ async fn listen(
         if servers.model(|model| model.down.contains(&server)) {
             return Ok(());
         }
-        let header = RequestHeader::decode(delimited(&mut bytes)).expect("a request header");
+        let header =
+            RequestHeader::decode(delimited(&mut bytes)).expect("the request header is valid");
         let param = delimited(&mut bytes);
-        let announced = header.cell_block_meta.and_then(|meta| meta.length).unwrap_or(0);
-        assert_eq!(announced as usize, bytes.len(), "the length of the cell block");
+        let declared = header.cell_block_meta.and_then(|meta| meta.length).unwrap_or(0);
+        assert_eq!(declared as usize, bytes.len(), "the length of the cell block");
         let call = Call {
             server: server.clone(),
             service: service.clone(),
-            method: header.method_name.expect("a method name"),
+            method: header.method_name.expect("the header names a method"),
             connection,
-            timeout_ms: header.timeout.expect("a timeout"),
+            timeout_ms: header.timeout.expect("the header has a timeout"),
             param,
             cells: bytes,
         };
-        let (reply, call_id) = (servers.reply(call), header.call_id.expect("a call id"));
+        let (reply, call_id) =
+            (servers.reply(call), header.call_id.expect("the header has a call id"));
         let replies = replies.clone();
         tokio::spawn(async move { send(reply, call_id, &replies).await });
     }
@@ -265,7 +268,7 @@ async fn frame(read: &mut (impl AsyncReadExt + Unpin)) -> io::Result<Bytes> {
 }
 
 fn delimited(bytes: &mut Bytes) -> Bytes {
-    let length = prost::decode_length_delimiter(&mut *bytes).expect("a length");
+    let length = prost::decode_length_delimiter(&mut *bytes).expect("the length is valid");
     bytes.split_to(length)
 }
 

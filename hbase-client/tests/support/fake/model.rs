@@ -34,7 +34,7 @@ pub struct FakeRegion {
     pub listed: String,
     /// The server that serves it.
     pub server: String,
-    /// True if it was split and is only still listed.
+    /// True if it was split, and `hbase:meta` still lists it.
     pub is_parent: bool,
 }
 
@@ -63,10 +63,12 @@ pub struct Model {
     pub writes: BTreeMap<Bytes, usize>,
     /// Values of applied conditional changes.
     pub history: Vec<Bytes>,
+    /// Servers that refuse connections and close open ones at the next call.
     pub down: HashSet<String>,
     /// Services that no server provides: servers close connections to them.
     pub unknown: HashSet<&'static str>,
     pub master: Option<String>,
+    /// The servers that the registry lists.
     pub nodes: Vec<&'static str>,
     /// The state of the table: 0 enabled, 1 disabled, 2 disabling, 3 enabling; `None` if it does not exist.
     pub state: Option<i32>,
@@ -135,14 +137,14 @@ impl Model {
     }
 
     fn multi(&mut self, call: &Call) -> Reply {
-        let request = MultiRequest::decode(call.param.clone()).expect("a multi request");
+        let request = MultiRequest::decode(call.param.clone()).expect("the multi request is valid");
         let (mut cells, mut out) = (call.cells.clone(), Vec::new());
         let mut response = MultiResponse::default();
         for part in request.region_action {
             let is_served = self.serving(&call.server, &part.region.value).is_some();
             // The cells of actions that are not executed must be skipped in the cell block.
             let result = match is_served {
-                true => self.part(part, &mut cells, &mut out),
+                true => self.run_region_action(part, &mut cells, &mut out),
                 false => {
                     skip(&part, &mut cells);
                     RegionActionResult { exception: Some(pair(NOT_SERVING)), ..Default::default() }
@@ -153,7 +155,7 @@ impl Model {
         Reply::Response { message: response.encode_to_vec(), cells: out.into() }
     }
 
-    fn part(
+    fn run_region_action(
         &mut self,
         part: RegionAction,
         cells: &mut Bytes,
@@ -165,7 +167,7 @@ impl Model {
             let index = action.index;
             let done = match processed {
                 Some(false) => RowResult::default(),
-                _ => self.act(action, cells, out),
+                _ => self.run_action(action, cells, out),
             };
             let done = ResultOrException { index, result: Some(done), exception: None };
             result.result_or_exception.push(done);
@@ -173,17 +175,17 @@ impl Model {
         result
     }
 
-    fn act(&mut self, action: Action, cells: &mut Bytes, out: &mut Vec<u8>) -> RowResult {
+    fn run_action(&mut self, action: Action, cells: &mut Bytes, out: &mut Vec<u8>) -> RowResult {
         if let Some(get) = action.get {
             let count = self.put_row(&get.row, out);
             return RowResult { associated_cell_count: Some(count), ..RowResult::default() };
         }
-        let mutation = action.mutation.expect("a get or a mutation");
-        let row = mutation.row.expect("a row");
+        let mutation = action.mutation.expect("the action is a get or a mutation");
+        let row = mutation.row.expect("the mutation has a row");
         *self.writes.entry(row.clone()).or_default() += 1;
         let stored = self.rows.entry(row).or_default();
         for _ in 0..mutation.associated_cell_count.unwrap_or(0) {
-            let cell = Cell::take(cells).expect("a cell");
+            let cell = Cell::take(cells).expect("the block has another cell");
             let qualifier = Bytes::copy_from_slice(cell.qualifier());
             stored.insert(qualifier, cell.value_bytes());
         }
@@ -196,10 +198,11 @@ impl Model {
     }
 
     fn is_met(&self, condition: &Condition) -> bool {
-        let comparator = condition.comparator.as_ref().expect("a comparator");
-        let expected = comparator.serialized_comparator.clone().expect("a serialized comparator");
+        let comparator = condition.comparator.as_ref().expect("the condition has a comparator");
         let expected =
-            BinaryComparator::decode(expected).expect("a binary comparator").comparable.value;
+            comparator.serialized_comparator.clone().expect("the comparator has a value");
+        let expected =
+            BinaryComparator::decode(expected).expect("the comparator is binary").comparable.value;
         let qualifier = condition.qualifier.clone().unwrap_or_default();
         let found = self.rows.get(&condition.row).and_then(|cells| cells.get(&qualifier));
         found.cloned().unwrap_or_default() == expected.unwrap_or_default()
@@ -236,10 +239,11 @@ impl Model {
     }
 }
 
+/// Removes the cells of a region action from the block.
 fn skip(part: &RegionAction, cells: &mut Bytes) {
     let counts = part.action.iter().filter_map(|action| action.mutation.as_ref());
     let count: i32 = counts.filter_map(|mutation| mutation.associated_cell_count).sum();
-    (0..count).for_each(|_| drop(Cell::take(cells).expect("a cell")));
+    (0..count).for_each(|_| drop(Cell::take(cells).expect("the block has another cell")));
 }
 
 pub fn put_cell(row: &[u8], family: &[u8], qualifier: &[u8], value: &[u8], out: &mut Vec<u8>) {
@@ -253,8 +257,8 @@ pub fn pair(class: &str) -> NameBytesPair {
 }
 
 pub fn server_name(name: &str) -> ServerName {
-    let (host, port) = name.split_once(':').expect("host:port");
-    let port = Some(port.parse().expect("a port number"));
+    let (host, port) = name.split_once(':').expect("the name is host:port");
+    let port = Some(port.parse().expect("the port is a number"));
     ServerName { host_name: host.to_owned(), port, start_code: Some(1) }
 }
 

@@ -48,7 +48,7 @@ impl Scanners {
 
 impl Model {
     pub fn scan(&mut self, call: &Call) -> Reply {
-        let request = ScanRequest::decode(call.param.clone()).expect("a scan request");
+        let request = ScanRequest::decode(call.param.clone()).expect("the scan request is valid");
         let region = request.region.as_ref().map(|region| region.value.clone());
         if region.as_deref() == Some(META) {
             return self.scan_meta(&request);
@@ -63,7 +63,7 @@ impl Model {
                 Ok(id) => id,
                 Err(class) => return Reply::exception(class),
             },
-            (None, None) => panic!("a scan without a region and a scanner"),
+            (None, None) => panic!("a scan request needs a region or a scanner"),
         };
         self.next_results(id, &request, &call.server)
     }
@@ -75,7 +75,7 @@ impl Model {
         region: Bytes,
     ) -> Result<u64, &'static str> {
         let served = self.serving(&call.server, &region).ok_or(NOT_SERVING)?;
-        let scan = request.scan.clone().expect("a scan");
+        let scan = request.scan.clone().expect("the request has a scan");
         let rows = in_range(&self.rows, &scan).filter(|(row, _)| served.contains(row));
         let cell = |(row, cells): (&Bytes, &BTreeMap<Bytes, Bytes>)| {
             let (row, cells) = (row.clone(), cells.clone());
@@ -127,7 +127,7 @@ impl Model {
     }
 
     fn scan_meta(&mut self, request: &ScanRequest) -> Reply {
-        let scan = request.scan.clone().expect("a scan");
+        let scan = request.scan.clone().expect("the request has a scan");
         let mut rows = self.meta_rows();
         let is_state_scan = scan.column[0].family == "table";
         if is_state_scan {
@@ -169,9 +169,9 @@ impl Scanner {
                 response.cells_per_result.push(0);
                 response.partial_flag_per_result.push(false);
             }
-            *response.cells_per_result.last_mut().expect("a result") += 1;
+            *response.cells_per_result.last_mut().expect("a result was added") += 1;
             let is_partial = self.cells.front().is_some_and(|next| next.0 == row);
-            *response.partial_flag_per_result.last_mut().expect("a result") = is_partial;
+            *response.partial_flag_per_result.last_mut().expect("a result was added") = is_partial;
             if let Some(rows) = self.remaining_rows.as_mut().filter(|_| !is_partial) {
                 *rows -= 1;
             }
