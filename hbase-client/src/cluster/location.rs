@@ -1,5 +1,4 @@
-//! A cache of the region locations of one table. No I/O: callers insert regions that they find, and
-//! remove outdated ones.
+//! A cache of the region locations of one table. No I/O: callers insert found regions, and remove outdated ones.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
