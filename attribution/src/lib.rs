@@ -1,8 +1,8 @@
-//! The attribution core: which messages are one fact, which touch an activation is credited to, and which credit an
-//! effect inherits.
+//! The attribution core determines which messages are the same fact, which touch an activation is credited to, and
+//! which credit an effect inherits.
 //!
-//! Everything here is a pure function of facts and settings: no clock, no randomness, no IO, no async. Time comes
-//! with the facts. The [`worker`] reaches a store through the [`ledger::Ledger`] port, which the `store` crate
+//! Everything here is a pure function of facts and settings: no clock, no randomness, no IO, no async. Every fact
+//! carries its time. The [`worker`] accesses a store through the [`ledger::Ledger`] port, which the `store` crate
 //! implements.
 //!
 //! Start with [`facts::event`] (the facts), [`rules::winner`] (how the credited touch is chosen) and [`worker`] (how

@@ -1,6 +1,6 @@
-//! Enums whose variants have the names that rows, metrics and parameters show.
+//! Enums whose variants have names, for rows, metrics and parameters.
 
-/// Defines an enum with a name for each variant: adds `ALL`, in the order of declaration, `name` and `from_name`.
+/// Defines an enum with a name for each variant: adds `ALL` (in declaration order), `name` and `from_name`.
 #[macro_export]
 macro_rules! named {
     ($(#[$meta:meta])* $visibility:vis enum $Enum:ident {

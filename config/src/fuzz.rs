@@ -28,7 +28,7 @@ fn config(input: &[u8]) {
         Err(errors) => return check(&errors, lines),
     };
     layers::overlay(&mut table, &environment, &[]);
-    if names_a_file(&table) {
+    if has_file_path(&table) {
         return;
     }
     if let Err(errors) = read(table, FILE).0 {
@@ -43,7 +43,7 @@ fn variable(part: &[u8]) -> Option<(String, String)> {
 }
 
 /// Files of secrets would be opened, and the path could be any file.
-fn names_a_file(table: &Table) -> bool {
+fn has_file_path(table: &Table) -> bool {
     table.iter().any(|(key, node)| key == "file" || is_file(&node.value))
 }
 
@@ -51,7 +51,7 @@ fn is_file(value: &Value) -> bool {
     match value {
         Value::Untyped(text) => text.contains("file"),
         Value::List(items) => items.iter().any(|item| is_file(&item.value)),
-        Value::Table(table) => names_a_file(table),
+        Value::Table(table) => has_file_path(table),
         _ => false,
     }
 }

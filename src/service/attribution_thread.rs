@@ -154,7 +154,7 @@ impl PipelineMetrics {
             counter!(REDELIVERED, "topic" => name()).increment(counts.redelivered);
             counter!(CONFLICTING, "topic" => name()).increment(counts.conflicting);
         }
-        let decided: &BTreeMap<(Option<Status>, Status), u64> = &report.decided;
+        let decided: &BTreeMap<(Option<Status>, Status), u64> = &report.rows_written;
         for ((left, entered), count) in decided {
             if let Some(left) = left {
                 correction(*left, *entered).increment(*count);

@@ -1,5 +1,5 @@
-//! Gathers an explanation: the touches that the decision was made from, and others around it that a reader may ask
-//! about.
+//! Collects the data of an explanation: the touches that the decision is based on, and nearby touches that a reader may
+//! ask about.
 
 use std::collections::BTreeSet;
 
@@ -22,17 +22,17 @@ use crate::worker::pending_decision::{
 use crate::worker::prune_touches::prune;
 use crate::worker::touch_search::marker_scans;
 
-/// Further touches that are evaluated per key and class, besides those of the decision.
+/// Number of further touches that are evaluated per key and class, besides those of the decision.
 const NEARBY_PER_KEY: usize = 8;
-/// Touches that are read to be listed.
+/// Number of touches after which the search for touches to list ends.
 const READ_MAX: usize = 1_000;
-/// To find the runner-up, no more touches than these are read, except those that the decision needs.
+/// Number of touches after which the search for the runner-up ends, unless the decision needs more.
 const RUNNER_UP_READ_MAX: usize = 20_000;
-/// Touches that are counted per key and class.
+/// Maximum number of touches that are counted per key and class.
 const COUNTED_MAX: usize = 1_000;
-/// How long after the activation touches are listed.
+/// Touches are listed up to this time after the activation.
 const AFTER_MS: u64 = HOUR_MS;
-/// How long before the activation touches are listed.
+/// Touches are listed from this time before the activation on.
 const BEFORE_MS: u64 = 180 * DAY_MS;
 
 /// Explains the credit of an activation; `None` if no activation has this id.
@@ -51,15 +51,15 @@ pub fn explain<L: Facts>(
     let changed_by = causes(facts, &record.changed_by)?;
     let before = chain_before_activation(facts, policy, key)?;
     let is_class_repeatable =
-        InstallChain::step(before.as_ref(), app, ActivationKey::of(&record.fact)).1 == class;
+        InstallChain::advance(before.as_ref(), app, ActivationKey::of(&record.fact)).1 == class;
     let (until, floor) = (facts.ledger().consumed_until(), facts.ledger().expiry_floor(pid));
     let expired_before = expiry::expired_before(policy, app, record.fact.time, until, &floor);
     let pending = PendingDecision::new(facts, policy, key, class.clone(), false);
     let Some(pending) = pending else { return Ok(None) };
-    let Basis { recomputed, is_second_unread, considered: basis } =
+    let Basis { recomputed, may_have_unread_runner_up, considered: basis } =
         read_basis(facts, pending, &decision)?;
     let is_repeatable = recomputed.is_none();
-    // If touches have expired, the decision would differ anyway.
+    // If touches have expired, a different decision does not show that the settings have changed.
     let recomputed = recomputed.filter(|_| expired_before.is_none());
     let pending = PendingDecision::new(facts, policy, key, class, false);
     let Some(pending) = pending else { return Ok(None) };
@@ -75,22 +75,22 @@ pub fn explain<L: Facts>(
         is_class_repeatable,
         previous: record.previous,
         changed_by,
-        changed_by_more: record.changed_by.has_more,
+        changed_by_more: record.changed_by.may_have_more,
         revision: record.current_row.map_or(0, |current_row| current_row.revision),
         before,
         considered,
         unlisted,
         has_more,
-        is_second_unread,
+        may_have_unread_runner_up,
         expired_before,
     }))
 }
 
-/// The touches that the decision is based on.
+/// The touches on which the decision is based.
 struct Basis {
     /// The decision that the current settings give, if it differs.
     recomputed: Option<Decision>,
-    is_second_unread: bool,
+    may_have_unread_runner_up: bool,
     /// The strongest and the newest accepted touches, including all contributors.
     considered: Vec<Evaluated>,
 }
@@ -106,12 +106,12 @@ struct Nearby {
 #[derive(Default)]
 struct Around {
     others: BTreeSet<FactKey>,
-    /// Some of them were not counted.
+    /// There are more that were not counted.
     has_more: bool,
 }
 
-/// Reads like a decision, within the same memory, and continues until the runner-up is known, which may be older than
-/// the contributors.
+/// Reads touches as for a decision, with the same limit of memory, but continues until the runner-up is known, which
+/// may be older than the contributors.
 fn read_basis<L: Facts>(
     facts: &mut FactCache<'_, L>,
     mut pending: PendingDecision<'_>,
@@ -123,15 +123,15 @@ fn read_basis<L: Facts>(
         let before = pending.touches.len();
         read_newest(facts, &mut pending)?;
         read += pending.touches.len() - before;
-        let is_enough = || read >= RUNNER_UP_READ_MAX || has_second(facts, &pending, decision);
+        let is_enough = || read >= RUNNER_UP_READ_MAX || has_runner_up(facts, &pending, decision);
         if pending.is_read() || (pending.decision(facts).is_some() && is_enough()) {
             break;
         }
         prune(facts, &mut pending);
     }
     let recomputed = pending.decision(facts).filter(|recomputed| !recomputed.is_same(decision));
-    let is_second_unread = !has_second(facts, &pending, decision);
-    // With the current settings the stored winner may have been pruned.
+    let may_have_unread_runner_up = !has_runner_up(facts, &pending, decision);
+    // By the current settings, the stored winner may have been pruned.
     if let Some(winner) = &decision.credit.touch {
         let key = match_keys::fact_key(Family::Touch, pending.key.pid, &winner.click_id);
         facts.load([key])?;
@@ -140,10 +140,10 @@ fn read_basis<L: Facts>(
     let mut considered = evaluated(facts, &pending, decision);
     let is_open = pending.without_touches.is_none();
     considered.retain(|it| is_open && matches!(it.verdict, Verdict::Won | Verdict::Accepted));
-    Ok(Basis { recomputed, is_second_unread, considered })
+    Ok(Basis { recomputed, may_have_unread_runner_up, considered })
 }
 
-/// Reads the nearest touches, whether they could be credited or not.
+/// Reads the newest touches, whether or not they could be credited.
 fn read_nearby<L: Facts>(
     facts: &mut FactCache<'_, L>,
     mut pending: PendingDecision<'_>,
@@ -184,14 +184,14 @@ fn evaluated<L: Facts>(
 }
 
 /// Checks whether the runner-up is among the touches that were read.
-fn has_second<L: Facts>(
+fn has_runner_up<L: Facts>(
     facts: &FactCache<'_, L>,
     pending: &PendingDecision<'_>,
     decision: &Decision,
 ) -> bool {
     pending.is_read()
         || pending.subject(facts).is_none_or(|subject| {
-            explanation::is_second_settled(&subject, decision, &pending.evidence(facts))
+            explanation::is_runner_up_settled(&subject, decision, &pending.evidence(facts))
         })
 }
 
@@ -213,8 +213,8 @@ fn causes<L: Facts>(
     Ok(causes.facts.iter().map(change_cause).collect())
 }
 
-/// Adds touches that cannot be candidates: too late, too old, of another device, or of user acquisition before a
-/// reinstall.
+/// Adds touches that cannot be candidates: they are too late, too old, from another device, or for user acquisition
+/// although the activation is a reinstall.
 fn add_ineligible<L: Facts>(
     facts: &mut FactCache<'_, L>,
     pending: &mut PendingDecision<'_>,

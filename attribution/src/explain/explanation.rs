@@ -11,10 +11,10 @@ use crate::rules::classify::InstallChain;
 use crate::rules::row::{CONTRIBUTORS_MAX, InstallType, MatchType, RejectReason};
 use crate::rules::winner::{Decision, Evidence};
 
-/// Maximum number of touches that an explanation lists; further ones are only counted.
+/// Maximum number of touches that an explanation lists; others are only counted.
 pub const LISTED_MAX: usize = 50;
-/// Touches that are listed per reason of rejection or ineligibility, before accepted ones that changed nothing. With
-/// all nine reasons the list still has space for others.
+/// Number of touches per reason of rejection or ineligibility that take precedence over accepted touches without
+/// influence. Even with all nine reasons, the list has space for others.
 const LISTED_PER_REASON: usize = 5;
 
 /// The explanation of one activation.
@@ -23,46 +23,46 @@ pub struct Explanation {
     pub activation: Activation,
     /// The stored decision, as the row shows it.
     pub decision: Decision,
-    /// The decision that the current settings give for the same class, if it differs: the stored one was made with
-    /// other settings.
+    /// The decision that the current settings give for the same class, if it differs because the stored one was made
+    /// with other settings.
     pub recomputed: Option<Decision>,
-    /// The current settings and the kept touches lead to the same decision.
+    /// The current settings and the unexpired touches lead to the same decision.
     pub is_repeatable: bool,
-    /// The current settings and the kept activations lead to the same class.
+    /// The current settings and the unexpired activations lead to the same class.
     pub is_class_repeatable: bool,
-    /// The decision before, on fewer facts.
+    /// The previous decision, made from fewer facts.
     pub previous: Option<Decision>,
-    /// Facts that arrived when the decision changed, the likeliest cause first.
+    /// Facts that may have changed the decision, the likeliest cause first.
     pub changed_by: Vec<ChangeCause>,
-    /// More facts arrived with these that can have changed it.
+    /// There may be more such facts.
     pub changed_by_more: bool,
     /// The number of decisions so far.
     pub revision: u32,
     /// The install chain before the activation, on which its class depends.
     pub before: Option<InstallChain>,
-    /// Best first: the winner, the other accepted touches, the rejected and the ineligible ones.
+    /// The winner, then the other accepted touches, the rejected ones and the ineligible ones.
     pub considered: Vec<Evaluated>,
-    /// The number of counted touches with the activation's keys that are not listed.
+    /// The number of touches with the activation's keys that were counted but are not listed.
     pub unlisted: usize,
-    /// There may be more touches, not counted.
+    /// There may be more touches that were not counted.
     pub has_more: bool,
     /// An unread touch may be the real runner-up.
-    pub is_second_unread: bool,
-    /// Touches before this time have expired, and could have been credited.
+    pub may_have_unread_runner_up: bool,
+    /// Touches before this time have expired, although the activation could have been credited to them.
     pub expired_before: Option<EventTime>,
 }
 
-/// A touch or an activation that arrived when the decision changed.
+/// A touch or an activation that may have changed the decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangeCause {
     /// `None` if the fact has expired.
     pub id: Option<Box<str>>,
-    /// The kind of a touch that has not been replaced since.
+    /// The kind of touch; `None` if the fact is not a touch or has been replaced since.
     pub kind: Option<TouchKind>,
     pub family: Family,
-    /// The event time that it arrived with.
+    /// The fact's event time when it arrived.
     pub time: EventTime,
-    /// The fact was known before, and arrived again with an earlier time or other content.
+    /// The fact was known, and arrived again with an earlier time or other content.
     pub is_update: bool,
 }
 
@@ -75,7 +75,7 @@ pub struct Evaluated {
 }
 
 impl Evaluated {
-    /// Returns the sort key that chooses the strongest touch, before its id (the contract's section 5).
+    /// Returns the sort key by which the strongest touch wins; ties are broken by id (section 5 of the contract).
     pub fn strength(&self) -> (Option<Tier>, EventTime, Option<u8>) {
         let tier = self.found.map(|found| found.tier);
         (tier, self.touch.time, self.found.map(|found| found.match_type.rank()))
@@ -112,14 +112,14 @@ crate::named! {
         TooOld = "too_old",
         /// A reinstall considers only retargeting.
         NotRetargeting = "not_retargeting",
-        /// Both carry an id of one kind, with different values.
+        /// It and the activation have different ids of the same kind.
         OtherDevice = "other_device",
-        /// Only hashes of its keys are equal, or it has no key that counts.
+        /// It has no match: only hashes of keys are equal, or the equal key does not count.
         NoMatch = "no_match",
     }
 }
 
-/// Returns the verdict on each touch. Omits accepted clicks against which not all clicks were counted: they could not
+/// Returns the verdict on each touch. Omits accepted clicks for which not all counting clicks were read: they could not
 /// have changed the decision.
 pub fn consider(
     subject: &Subject<'_>,
@@ -148,15 +148,15 @@ pub fn ranked(mut considered: Vec<Evaluated>) -> Vec<Evaluated> {
     considered
 }
 
-/// Returns the index of the strongest accepted touch that did not win; `considered` is sorted by [`ranked`].
+/// Returns the index of the strongest accepted touch besides the winner; `considered` is sorted by [`ranked`].
 pub fn runner_up(considered: &[Evaluated]) -> Option<usize> {
     let lost = |it: &Evaluated| matches!(it.verdict, Verdict::Contributor | Verdict::Accepted);
     let accepted = considered.iter().enumerate().filter(|(_, it)| lost(it));
     accepted.max_by_key(|(_, it)| (it.strength(), &it.touch.id)).map(|(index, _)| index)
 }
 
-/// Checks that no unread touch, and none against which not all clicks were counted, can be the runner-up.
-pub fn is_second_settled(
+/// Checks that the runner-up can be neither an unread touch nor a click for which not all counting clicks were read.
+pub fn is_runner_up_settled(
     subject: &Subject<'_>,
     decision: &Decision,
     evidence: &Evidence<'_>,
@@ -259,7 +259,7 @@ fn why_ineligible(
     Ineligible::TooOld
 }
 
-/// Returns the match that makes the touch a candidate, or else its best one.
+/// Returns the match that makes the touch a candidate, or else its best match.
 fn found(subject: &Subject<'_>, touch: &Touch, ids: &DeviceIds) -> Option<Match> {
     let Matches { by_id, probabilistic } = subject.matches(touch, ids);
     let age_ms = subject.activation.time.since(touch.time).unwrap_or(0);

@@ -1,6 +1,6 @@
-//! Explains a decision, and lists what is known of a device.
+//! Explains a decision, and lists the facts of a device.
 //!
-//! Start with `collect`, which gathers an `explanation`; `timeline` lists the facts of a device.
+//! Start with `collect`, which builds an `explanation`; `timeline` lists the facts of a device.
 
 pub mod collect;
 pub mod explanation;

@@ -1,7 +1,7 @@
 //! The timeline of a device: its touches, activations and effects, newest first.
 //!
-//! It is read from the index entries by which facts find each other, page by page. It reaches as far back as these
-//! are kept, which is less than rows are.
+//! It is read page by page from the index entries that attribution uses. They are kept for a shorter time than rows, so
+//! a timeline does not reach as far back.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -31,11 +31,11 @@ pub struct Timeline {
     pub has_more: bool,
 }
 
-/// Per family of [`Family::ALL`], the time since which all facts are kept; 1970 if none have expired.
+/// For each of [`Family::ALL`], the time since which all facts are kept; 1970 if none have expired.
 pub type CompleteSince = [EventTime; Family::ALL.len()];
 
-/// Returns how far back timelines of an app reach. `rows_from` is the start of its rows: without a correction horizon
-/// facts are kept as long as rows. `floor` is what has expired by earlier settings.
+/// Returns how far back timelines of an app reach. `rows_from` is the time of its oldest rows: without a correction
+/// horizon, facts are kept as long as rows. `floor` is the expiry by earlier settings.
 pub fn complete_since(
     policy: &Policy,
     app: &AppPolicy,
@@ -51,7 +51,7 @@ pub fn complete_since(
     })
 }
 
-/// Returns at most `limit` facts with one of these ids, after the entry `after` if it is set.
+/// Returns at most `limit` facts with one of these ids. `after` is the last entry of the previous page, if any.
 ///
 /// # Errors
 /// Returns the errors of the store.
@@ -80,7 +80,7 @@ pub fn timeline<F: Facts>(
         }
         let keys: Vec<FactKey> = page.iter().map(|entry| entry.fact).collect();
         for (entry, record) in page.into_iter().zip(facts.records(&keys)?) {
-            // An entry with another time belongs to a replaced fact, and an equal hash can belong to another id.
+            // The entry may be of a replaced fact, or of another id with the same hash.
             let is_current = |record: &FactRecord| {
                 record.time() == entry.time && !has_expired(record) && has_any(record, ids)
             };
@@ -133,7 +133,7 @@ impl MergedEntries {
         Self { lanes: lanes.collect(), last: after }
     }
 
-    /// Returns at most `count` entries; none at the end.
+    /// Returns at most `count` entries, fewer only at the end.
     fn next<F: Facts>(&mut self, facts: &mut F, count: usize) -> Result<Vec<IndexEntry>, F::Error> {
         let mut entries = Vec::new();
         while entries.len() < count {
@@ -141,7 +141,7 @@ impl MergedEntries {
             let heads = self.lanes.iter_mut().filter(|lane| !lane.read.is_empty());
             let Some(lane) = heads.min_by_key(|lane| lane.read.front().map(order)) else { break };
             let Some(entry) = lane.read.pop_front() else { break };
-            // Already found by another key, or on the page before.
+            // The entry was already returned for another key, or on the previous page.
             if self.last.is_some_and(|last| order(&entry) <= order(&last)) {
                 continue;
             }
@@ -151,7 +151,7 @@ impl MergedEntries {
         Ok(entries)
     }
 
-    /// Reads the next page of every lane that has no entry left.
+    /// Reads the next page of every lane whose entries are used up.
     fn read<F: Facts>(&mut self, facts: &mut F) -> Result<(), F::Error> {
         let needs_page = |lane: &&mut Lane| lane.read.is_empty() && !lane.is_read;
         let mut lanes: Vec<&mut Lane> = self.lanes.iter_mut().filter(needs_page).collect();

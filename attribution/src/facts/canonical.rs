@@ -1,8 +1,8 @@
-//! Canonical content and identity (the contract's "Facts").
+//! Canonical content and identity (section "Facts" of the contract).
 //!
-//! The fact is the message with the least (time, canonical content) of all messages with the same app, family and id;
-//! the others are redeliveries. A message without an id gets an id derived from its content, so that its redeliveries
-//! have the same one.
+//! Of all messages with the same app, family and id, the one that sorts first by (time, canonical content) is the
+//! fact; the others are redeliveries. A message without an id gets one derived from its content, so its redeliveries
+//! get the same id.
 
 use std::cmp::Ordering;
 
@@ -29,7 +29,7 @@ pub fn identify(fact: &mut Fact, app_key: &str) {
     }
 }
 
-/// Orders two messages with the same id; the lesser one is the fact.
+/// Orders two messages with the same id; the one that sorts first is the fact.
 pub fn compare(a: &Fact, b: &Fact, app_key: &str) -> Ordering {
     a.time().cmp(&b.time()).then_with(|| {
         if a == b {
@@ -45,7 +45,7 @@ fn content_id(fact: &Fact, app_key: &str) -> Box<str> {
     format!("#{}", device_ids::hex(&digest)).into()
 }
 
-/// Returns the values as received, joined by U+001F, in the contract's order.
+/// Returns the values as received, joined by U+001F, in the order of the contract.
 fn content(fact: &Fact, app_key: &str) -> Vec<u8> {
     let (fields, device) = fields(fact);
     let mut out = Vec::with_capacity(512);
@@ -72,7 +72,7 @@ fn content(fact: &Fact, app_key: &str) -> Vec<u8> {
     out
 }
 
-/// The fields of all families; those that a family lacks are empty.
+/// The fields of all families; a field that a family lacks is empty.
 #[derive(Default)]
 struct Fields<'a> {
     kind: &'a str,

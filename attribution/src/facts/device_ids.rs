@@ -1,4 +1,4 @@
-//! Normalised identifiers (the contract's section 1).
+//! Normalised identifiers (section 1 of the contract).
 //!
 //! A raw id of a kind with a defined MD5 form is represented by its MD5 values only. Equal raw values have equal MD5
 //! values, so one comparison and one index entry serve both forms.
@@ -10,7 +10,7 @@ use md5::{Digest, Md5};
 use super::event::Pairs;
 
 crate::named! {
-    /// The kinds of device id, in the order of their rank as match keys.
+    /// The kinds of device id, best match first.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub enum IdKind {
         Oaid = "oaid",
@@ -25,7 +25,7 @@ crate::named! {
 }
 
 impl IdKind {
-    /// Parses a kind and its form: `_md5` marks the MD5 form.
+    /// Parses a kind and its form: the suffix `_md5` marks the MD5 form.
     fn parse(name: &str) -> Option<(Self, Form)> {
         let (name, form) = match name.strip_suffix("_md5") {
             Some(name) => (name, Form::Md5),
@@ -54,12 +54,12 @@ pub enum IdValue {
     Md5([u8; 16]),
 }
 
-/// The device ids of one fact: all values by which it matches, sorted.
+/// The normalised device ids of one fact, sorted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DeviceIds(Vec<DeviceId>);
 
 impl DeviceIds {
-    /// Normalises received ids; skips unknown kinds and values that identify nobody.
+    /// Normalises received ids; skips unknown kinds and placeholder values.
     pub fn new(received: &Pairs) -> Self {
         let mut ids = Vec::with_capacity(2 * received.len());
         for (name, value) in received {
@@ -91,19 +91,19 @@ impl DeviceIds {
         self.0.binary_search(id).ok()
     }
 
-    /// Returns the best-ranked kind of which both have an equal value.
+    /// Returns the best-ranked kind for which both contain an equal value.
     pub fn shared(&self, other: &Self) -> Option<IdKind> {
         self.0.iter().find(|id| other.contains(id)).map(|id| id.kind)
     }
 
-    /// Checks whether both have a value of the same kind and form, but no equal value of that kind.
+    /// Checks whether, for some kind, both contain a value of the same form but no equal value.
     pub fn contradicts(&self, other: &Self) -> bool {
         let kinds = other.kinds();
         let is_equal = |kind| self.0.iter().any(|id| id.kind == kind && other.contains(id));
         self.0.iter().any(|id| kinds.overlaps(id.form()) && !is_equal(id.kind))
     }
 
-    /// Returns the kinds and forms of which there are values.
+    /// Returns the kinds and forms that the ids have.
     pub fn kinds(&self) -> IdKindSet {
         self.0.iter().fold(IdKindSet::default(), |kinds, id| IdKindSet(kinds.0 | id.form().0))
     }
@@ -127,7 +127,7 @@ impl DeviceId {
     }
 }
 
-/// Parses a setting such as `oaid:1fe9…`; `None` if no event can have such an id.
+/// Parses a setting such as `oaid:1fe9…`; `None` if it is not an id that an event can have.
 pub fn parse_setting(text: &str) -> Option<DeviceIds> {
     let (name, value) = text.split_once(':')?;
     let ids = DeviceIds::new(&vec![(name.trim().into(), value.into())]);
@@ -149,10 +149,10 @@ pub fn display(received: &Pairs, kind: IdKind) -> Box<str> {
     raw.or_else(md5).unwrap_or_default().as_ref().into()
 }
 
-/// Trims a click id; `None` if it identifies nobody.
+/// Trims a click id; `None` for a placeholder.
 pub fn click_id(received: &str) -> Option<&str> {
     let trimmed = received.trim();
-    (!identifies_nobody(trimmed)).then_some(trimmed)
+    (!is_placeholder(trimmed)).then_some(trimmed)
 }
 
 fn push_raw(ids: &mut Vec<DeviceId>, kind: IdKind, received: &str) {
@@ -172,7 +172,7 @@ fn push_raw(ids: &mut Vec<DeviceId>, kind: IdKind, received: &str) {
 
 fn normalise(kind: IdKind, received: &str) -> Option<Cow<'_, str>> {
     let trimmed = received.trim();
-    if identifies_nobody(trimmed) {
+    if is_placeholder(trimmed) {
         return None;
     }
     let normalised = match kind {
@@ -183,8 +183,8 @@ fn normalise(kind: IdKind, received: &str) -> Option<Cow<'_, str>> {
         IdKind::Mac => trimmed.replace([':', '-', '.', ' '], "").to_lowercase().into(),
         IdKind::Caid | IdKind::Idfv => trimmed.into(),
     };
-    // Removing separators can leave a value that identifies nobody.
-    (!identifies_nobody(&normalised)).then_some(normalised)
+    // Without separators, the value can be a placeholder.
+    (!is_placeholder(&normalised)).then_some(normalised)
 }
 
 /// Checks whether the text is ASCII without upper-case letters. `to_lowercase` handles other text.
@@ -216,22 +216,24 @@ fn uuid(text: &str) -> Option<Cow<'_, str>> {
     Some(uuid.into())
 }
 
-const NOBODY_WORDS: [&str; 5] = ["0", "null", "unknown", "undefined", "none"];
-const NOBODY_WORD_MAX: usize = "undefined".len();
+/// Values that identify no device, besides those of only zeros and separators.
+const PLACEHOLDERS: [&str; 5] = ["0", "null", "unknown", "undefined", "none"];
+const PLACEHOLDER_MAX: usize = "undefined".len();
 
-fn identifies_nobody(trimmed: &str) -> bool {
+fn is_placeholder(trimmed: &str) -> bool {
     trimmed.bytes().all(|byte| matches!(byte, b'0' | b'-' | b':'))
-        || (trimmed.len() <= NOBODY_WORD_MAX
-            && NOBODY_WORDS.iter().any(|word| trimmed.eq_ignore_ascii_case(word)))
+        || (trimmed.len() <= PLACEHOLDER_MAX
+            && PLACEHOLDERS.iter().any(|word| trimmed.eq_ignore_ascii_case(word)))
 }
 
 fn md5_value(kind: IdKind, received: &str) -> Option<DeviceId> {
     let digest = parse_hex(received.trim())?;
-    (!nobody_digests().contains(&digest)).then_some(DeviceId { kind, value: IdValue::Md5(digest) })
+    (!placeholder_digests().contains(&digest))
+        .then_some(DeviceId { kind, value: IdValue::Md5(digest) })
 }
 
-/// Returns the MD5 values of texts that identify nobody.
-fn nobody_digests() -> &'static [[u8; 16]] {
+/// Returns the MD5 values of common placeholders.
+fn placeholder_digests() -> &'static [[u8; 16]] {
     static DIGESTS: std::sync::OnceLock<Vec<[u8; 16]>> = std::sync::OnceLock::new();
     DIGESTS.get_or_init(|| {
         let mut texts = vec![
@@ -240,7 +242,7 @@ fn nobody_digests() -> &'static [[u8; 16]] {
             "00000000-0000-0000-0000-000000000000".into(),
         ];
         texts.extend([12, 15, 16, 32].map(|zeros| "0".repeat(zeros)));
-        for word in NOBODY_WORDS {
+        for word in PLACEHOLDERS {
             texts.extend([word.to_lowercase(), word.to_uppercase()]);
         }
         texts.iter().map(|text| Md5::digest(text).into()).collect()
@@ -304,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_identify_nobody_are_dropped() {
+    fn placeholders_are_dropped() {
         for value in
             ["", " ", "0", "NULL", "Unknown", "undefined", "none", "0000-0000", "00:00:00:00:00:00"]
         {
@@ -320,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_show_the_normalised_id_or_its_md5() {
+    fn rows_show_the_normalised_id_or_the_received_md5() {
         let (lower, upper) =
             ("1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5", "1FE9A970-EFBB-29E0-0BDD-F5DBBF751AB5");
         check_display("idfa", lower, IdKind::Idfa, upper);

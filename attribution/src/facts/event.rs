@@ -1,7 +1,7 @@
 //! The facts: touches, activations and effects of one app, as received.
 //!
-//! Text fields hold what the producer sent; an absent text is empty. Normalised ids are derived when they are needed
-//! (`ids`), so that a stored fact can always be compared with a redelivered one.
+//! Text fields hold what the producer sent; an absent text is empty. Ids are stored as received and normalised on use
+//! (`device_ids`), so a stored fact can always be compared with a redelivered one.
 
 /// An event as a producer reported it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,7 +38,7 @@ impl EventTime {
     /// The exclusive end of a range that holds every event time.
     pub const END: Self = Self(Self::MAX.0 + 1);
 
-    /// Returns `None` before 1970 and after 9999.
+    /// Returns `None` for times before 1970 or after 9999.
     #[inline]
     pub fn from_millis(millis: i64) -> Option<Self> {
         u64::try_from(millis).ok().map(Self).filter(|time| *time <= Self::MAX)
@@ -59,7 +59,7 @@ impl EventTime {
         Self(self.0.saturating_sub(ms))
     }
 
-    /// Returns the milliseconds since `earlier`; `None` if `earlier` is later.
+    /// Returns the milliseconds since `earlier`; `None` if `earlier` is after this time.
     pub fn since(self, earlier: Self) -> Option<u64> {
         self.0.checked_sub(earlier.0)
     }
@@ -164,8 +164,8 @@ impl Fact {
         }
     }
 
-    /// Returns the same fact with another `pid`; no other field depends on it.
-    pub fn numbered(mut self, pid: Pid) -> Self {
+    /// Returns the same fact for another app. No other field depends on the `pid`.
+    pub fn with_pid(mut self, pid: Pid) -> Self {
         match &mut self {
             Self::Touch(touch) => touch.pid = pid,
             Self::Activation(activation) => activation.pid = pid,
@@ -191,13 +191,13 @@ impl Fact {
     }
 }
 
-/// Returns the value of a key; empty without one.
+/// Returns the value of a key; empty if the key is absent.
 pub fn value<'a>(pairs: &'a Pairs, key: &str) -> &'a str {
     let index = pairs.binary_search_by(|(known, _)| (**known).cmp(key));
     index.ok().and_then(|index| pairs.get(index)).map_or("", |(_, value)| value)
 }
 
-/// Sorts by key. The last value of a repeated key stays, as in JSON readers.
+/// Sorts by key. A repeated key keeps its last value, as in JSON parsers.
 pub fn sort_pairs(pairs: &mut Pairs) {
     pairs.sort_by(|a, b| a.0.cmp(&b.0));
     pairs.reverse();

@@ -1,13 +1,13 @@
 //! The hash that represents an event's id in keys.
 //!
-//! Ids come from outside. With a non-cryptographic hash, an attacker could find a second id with the same value, and
-//! that event would replace another one.
+//! Ids are untrusted. With a non-cryptographic hash, an attacker could construct a second id with the same hash, and
+//! the event with this id would replace another one.
 
 use sha2::{Digest, Sha256};
 
 use super::event::Family;
 
-/// Parts of the hash that do not overlap.
+/// Disjoint parts of the hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
     /// The hash parts of a fact key: 64 and 48 bits.
@@ -16,7 +16,7 @@ pub struct Identity {
     pub row: u64,
 }
 
-/// Hashes the family first, so the same id in two families gives two identities.
+/// Hashes the family and the id, so the same id in two families gives two identities.
 pub fn identity(family: Family, id: &str) -> Identity {
     let hash = Sha256::new().chain_update([family as u8]).chain_update(id).finalize();
     let bits = |from: usize, bytes: usize| {
@@ -31,12 +31,12 @@ mod tests {
 
     /// Stored keys contain these values (`printf '\000c1' | sha256sum`), so they never change.
     #[test]
-    fn parts_of_the_hash() {
-        let of = identity(Family::Touch, "c1");
+    fn the_parts_of_the_hash_never_change() {
+        let identity_of_touch = identity(Family::Touch, "c1");
         assert_eq!(
-            (of.fact, of.row),
+            (identity_of_touch.fact, identity_of_touch.row),
             ((0x2f12_5dbb_f456_d3eb, 0x13b3_98d8_7910), 0x34ba_849b_3614_0b92)
         );
-        assert_ne!(identity(Family::Effect, "c1").row, of.row);
+        assert_ne!(identity(Family::Effect, "c1").row, identity_of_touch.row);
     }
 }

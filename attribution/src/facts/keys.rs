@@ -6,7 +6,7 @@ use foldhash::fast::FixedState;
 
 use super::event::{Family, Pid};
 
-/// A hash of a key's kind and value.
+/// The hash of a key that facts share: of its kind and value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MatchKey(pub u64);
 

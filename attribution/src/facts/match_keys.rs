@@ -1,9 +1,9 @@
-//! The keys by which facts find each other.
+//! The index keys by which a fact is found from another one.
 //!
-//! A key is a hash, so equal keys are only a hint; [`super::matches`] compares the values. Touches are also indexed by
-//! class: the newest click of a device is the first entry of one scan, however many impressions the device has seen.
-//! Under probabilistic keys they are also indexed by the kinds of their ids, because touches of other devices
-//! (possibly a million) cannot match there.
+//! A key is a hash, so equal keys are only a hint; [`super::matches`] compares the values. The keys of touches include
+//! their class, so the newest click of a device is the first entry of one scan, however many impressions the device
+//! has seen. Probabilistic keys of touches also include the kinds of their ids, to skip the touches of other devices
+//! (possibly a million), which have an id of the same kind and cannot match.
 
 use std::net::IpAddr;
 
@@ -12,12 +12,12 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::device_ids::{self, DeviceId, DeviceIds, IdKindSet, IdValue};
 use super::event::{Activation, Device, EventTime, Family, Pid, Purpose, Touch, TouchKind};
 use super::identity::identity;
-use super::matches::{names_device, personal_address};
+use super::matches::{has_device_model, public_address};
 use crate::facts::keys::{FactKey, MatchKey};
 use crate::ledger::index::IndexEntry;
 use crate::rules::policy::DAY_MS;
 
-/// The touches that share one index prefix.
+/// A class of touches, which is part of their index keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TouchClass {
     pub kind: TouchKind,
@@ -47,8 +47,8 @@ impl TouchClass {
     }
 }
 
-/// Touches of one class with the same kinds of ids. Under a probabilistic key one scan finds them, and most of those
-/// that contradict an activation are never read.
+/// Touches of one class with the same kinds of ids. Under a probabilistic key they are one scan, so most touches that
+/// contradict an activation are never read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProbabilisticClass {
     pub class: TouchClass,
@@ -71,7 +71,7 @@ impl ProbabilisticClass {
     }
 }
 
-/// Bucket length of markers: a marker has the time of the start of its day (UTC).
+/// Bucket length of markers. The time of a marker is the start of its day (UTC).
 pub const BUCKET_MS: u64 = DAY_MS;
 
 /// Returns the key of a fact record.
@@ -80,7 +80,7 @@ pub fn fact_key(family: Family, pid: Pid, id: &str) -> FactKey {
     FactKey { family, id: MatchKey(id), pid, tag }
 }
 
-/// Returns the keys under which activations find a touch, besides its own identity.
+/// Returns the keys under which activations find a touch, besides its fact key.
 pub fn touch_index(touch: &Touch, ids: &DeviceIds, probabilistic: bool) -> Vec<MatchKey> {
     let class = TouchClass::of(touch);
     let mut keys: Vec<_> = ids.iter().map(|id| touch_by_id(class, id)).collect();
@@ -93,7 +93,7 @@ pub fn touch_index(touch: &Touch, ids: &DeviceIds, probabilistic: bool) -> Vec<M
     keys
 }
 
-/// Returns the markers of a touch: they show which class of touches occurred under its probabilistic keys on its day.
+/// Returns the markers of a touch: they record its class under its probabilistic keys, per day.
 pub fn touch_bucket_markers(touch: &Touch, ids: &DeviceIds) -> Vec<(MatchKey, IndexEntry)> {
     let class = ProbabilisticClass { class: TouchClass::of(touch), kinds: ids.kinds() };
     let marker = bucket_marker(Family::Touch, touch.pid, touch.time, class.bits());
@@ -108,7 +108,7 @@ fn bucket_marker(family: Family, pid: Pid, time: EventTime, tag: u64) -> IndexEn
     IndexEntry { time, fact: FactKey { family, id: MatchKey(0), pid, tag } }
 }
 
-/// Returns the key of the markers of a probabilistic key. Touches with their own lookback have a separate one.
+/// Returns the key of the markers for a probabilistic key. Touches with their own lookback have separate markers.
 pub fn bucket_markers(key: MatchKey, has_lookback: bool) -> MatchKey {
     hash(KeySpace::BucketMarkers, u8::from(has_lookback), &key.0.to_be_bytes())
 }
@@ -128,8 +128,7 @@ pub fn activation_index(
     keys
 }
 
-/// Returns the markers of an activation: they show which kinds of ids activations had under its probabilistic keys on
-/// its day.
+/// Returns the markers of an activation: they record the kinds of its ids under its probabilistic keys, per day.
 pub fn activation_bucket_markers(
     activation: &Activation,
     ids: &DeviceIds,
@@ -139,7 +138,7 @@ pub fn activation_bucket_markers(
     probabilistic_keys(&activation.device).map(|key| (bucket_markers(key, false), marker)).collect()
 }
 
-/// Decodes a bucket marker of activations: the kinds of their ids.
+/// Decodes a bucket marker of activations; returns the kinds of their ids.
 pub fn marked_kinds(entry: &IndexEntry) -> IdKindSet {
     IdKindSet(entry.fact.tag as u16)
 }
@@ -173,15 +172,15 @@ pub fn by_id(id: &DeviceId) -> MatchKey {
     }
 }
 
-/// Returns the key of the activations that name a click.
+/// Returns the key of the activations with a click id.
 pub fn by_click_id(click_id: &str) -> MatchKey {
     hash(KeySpace::ClickId, 0, click_id.as_bytes())
 }
 
-/// Returns the keys by IP and device model and by IP and user agent, each only if all its parts are known.
+/// Returns the key by IP and device model, and the key by IP and user agent, each only if all its parts are known.
 pub fn probabilistic_keys(device: &Device) -> impl Iterator<Item = MatchKey> + use<> {
-    let ip = personal_address(&device.ip);
-    let by_device = ip.filter(|_| names_device(device)).map(|ip| {
+    let ip = public_address(&device.ip);
+    let by_device = ip.filter(|_| has_device_model(device)).map(|ip| {
         let parts = [&device.model, &device.os, &device.os_version];
         probabilistic_key(KeySpace::IpDevice, ip, &parts.map(|part| &**part))
     });
@@ -191,7 +190,7 @@ pub fn probabilistic_keys(device: &Device) -> impl Iterator<Item = MatchKey> + u
     by_device.into_iter().chain(by_ua)
 }
 
-/// Separates the hashes of different kinds of key.
+/// The kind of a key, part of its hash.
 #[derive(Clone, Copy)]
 enum KeySpace {
     ClickId = 1,
@@ -253,7 +252,7 @@ mod tests {
         }
     }
 
-    /// Stored index entries contain these hashes; another hash would lose them.
+    /// Stored index entries contain these hashes and could not be found under others.
     #[test]
     fn keys_never_change() {
         let FactKey { id, tag, .. } = fact_key(Family::Touch, Pid(1), "c1");

@@ -1,4 +1,4 @@
-//! Facts, their identity, the device ids in them, the keys under which they are stored and found, and how they match.
+//! Facts: their identity, their device ids, the keys under which they are stored and found, and how they match.
 
 pub mod canonical;
 pub mod device_ids;

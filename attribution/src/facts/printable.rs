@@ -1,11 +1,10 @@
-//! Escapes values from outside for logs and terminals: characters that would move the cursor, start a line or change
-//! the text direction are escaped as escapes.
+//! Escapes untrusted text for logs and terminals, so that it cannot move the cursor, start a line or change the text
+//! direction.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Escapes control characters: a newline as `
-/// `, an escape as `\u{1b}`.
+/// Escapes unprintable characters: a newline as `\n`, an escape character as `\u{1b}`.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(is_unprintable) {
         return Cow::Borrowed(text);
@@ -22,7 +21,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Checks for control characters, line and paragraph separators, and direction marks.
+/// Checks whether the character is a control character, a line or paragraph separator, or a direction mark.
 fn is_unprintable(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')

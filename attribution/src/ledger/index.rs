@@ -1,4 +1,4 @@
-//! The index: facts by the keys that they share with other facts.
+//! The index, which finds facts by the keys that they share with other facts.
 
 use crate::facts::event::{EventTime, Family, Pid};
 use crate::facts::keys::{FactKey, MatchKey};
@@ -13,7 +13,7 @@ pub struct Scan {
     pub oldest: EventTime,
     /// Inclusive.
     pub newest: EventTime,
-    /// The last entry of the page before; `None` for the first page.
+    /// The last entry of the previous page; `None` for the first page.
     pub after: Option<IndexEntry>,
     pub limit: usize,
 }

@@ -1,9 +1,9 @@
 //! The port through which the worker reaches a store.
 //!
 //! Every fact has one **fact record** under its identity. It contains the fact and, for an activation or effect, the
-//! current decision. Small **index entries**, one per key, let other facts find it. An index entry whose time differs
-//! from its record's is stale and ignored, so records and entries need no common transaction.
-//! `docs/decisions/ledger-port.md` explains how an atomic local batch and HBase each keep this contract.
+//! current decision. Small **index entries**, one per key, lead from other facts to it. An entry whose time differs
+//! from its record's is stale and ignored, so a record and its entries need not be written atomically.
+//! `docs/decisions/ledger-port.md` explains how the embedded store and HBase implement this port.
 
 pub mod index;
 pub mod record;
@@ -21,19 +21,19 @@ use record::{CurrentRow, FactRecord, Lookup};
 pub trait Facts {
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// Returns the records of the keys, in their order, including facts that are recorded but not committed.
+    /// Returns the record of each key, in the order of the keys, including recorded but uncommitted facts.
     fn records(&mut self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, Self::Error>;
 
-    /// Returns the index entries of each scan, newest first, at most its limit, including facts that are recorded but
-    /// not committed. Entries can be stale.
+    /// Returns the index entries of each scan, newest first, at most its limit, including those of recorded but
+    /// uncommitted facts. Entries can be stale.
     fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, Self::Error>;
 
-    /// Returns the last committed [`Progress::consumed_until`]. Facts older than
-    /// [`Needed`](crate::rules::expiry::Needed) says are gone.
+    /// Returns the last committed [`Progress::consumed_until`]. Facts that by
+    /// [`Needed`](crate::rules::expiry::Needed) are no longer needed at this time are gone.
     fn consumed_until(&self) -> Option<EventTime>;
 
-    /// Returns how far an app has expired by earlier settings: these facts are gone as well, whatever the settings
-    /// are now.
+    /// Returns how far an app's facts have expired by earlier settings. They are gone as well, whatever the current
+    /// settings are.
     fn expiry_floor(&self, pid: Pid) -> ExpiryFloor;
 }
 
@@ -41,23 +41,23 @@ pub trait Facts {
 ///
 /// One worker calls one ledger from one thread. Other workers may write to the same store through their own ledgers.
 pub trait Ledger: Facts {
-    /// Set if other workers may write to the same store. What a worker has read can then be outdated when it commits,
-    /// so it decides again until nothing changes, and passes the positions with the last commit.
+    /// True if other workers may write to the same store. What a worker has read can be outdated when it commits, so
+    /// it repeats the decisions until nothing changes, and passes the positions with the last commit.
     const SHARED: bool = false;
 
     /// Returns the committed positions of all partitions.
     fn positions(&mut self) -> Result<Vec<Position>, Self::Error>;
 
-    /// Looks up the identities, in their order.
+    /// Looks up the facts, in the order of the keys.
     fn lookup(&mut self, keys: &[FactKey]) -> Result<Vec<Lookup>, Self::Error>;
 
-    /// Makes facts readable, for this worker and, if the store is shared, for all workers. Returns the facts whose
-    /// record another worker has changed since it was read; the caller must reconcile these again.
+    /// Makes facts readable for this worker and, if the store is shared, for all workers. Returns the facts whose
+    /// record another worker has changed since it was read; the caller must deduplicate these again.
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, Self::Error>;
 
-    /// Makes decisions, their rows and then the progress durable, together with everything recorded before. Returns
-    /// the events that another worker has decided, or whose fact it has replaced, since their records were read;
-    /// nothing is written for these.
+    /// Makes the decisions and their rows, and then the progress, durable, together with everything recorded before.
+    /// Returns the events whose decision or fact another worker has changed since their records were read; nothing
+    /// is written for these.
     fn commit(
         &mut self,
         decisions: Vec<DecisionWrite>,
@@ -70,7 +70,7 @@ pub trait Ledger: Facts {
 pub struct Progress {
     /// Positions of the partitions that have advanced.
     pub positions: Vec<Position>,
-    /// Broker time up to which all partitions have been consumed. Facts expire by it; with `None` nothing more
+    /// Broker time up to which all partitions have been consumed. Facts expire by it; with `None`, nothing further
     /// expires.
     pub consumed_until: Option<EventTime>,
 }
@@ -83,11 +83,11 @@ pub struct Position {
     pub next_offset: i64,
     /// Fingerprint of a verified record, used to detect a recreated topic.
     pub mark: Option<RecordFingerprint>,
-    /// Fingerprint of the last record that was read, if known; `next_offset` follows it.
+    /// Fingerprint of the last record read, if known: the one before `next_offset`.
     pub last: Option<RecordFingerprint>,
 }
 
-/// The offset and a hash of a record of a partition.
+/// The offset and a hash of a Kafka record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RecordFingerprint {
     pub offset: i64,
@@ -102,12 +102,12 @@ pub struct FactWrite {
     pub record: FactRecord,
     /// Keys under which other facts find this one, at its own time.
     pub index: Vec<MatchKey>,
-    /// Entries that lead to no fact. They stay when the fact is deleted.
+    /// Markers of the fact. They stay when the fact is deleted.
     pub bucket_markers: Vec<(MatchKey, IndexEntry)>,
-    /// Index entries to delete, of the fact that this one replaces.
+    /// Index entries of the replaced fact, to be deleted.
     pub stale: Vec<(MatchKey, EventTime)>,
-    /// On a shared store, the fact that this one replaces. It is stored first, kept at least until the batch is
-    /// committed, and returned with the record by [`Ledger::lookup`].
+    /// The replaced fact; shared stores only. It is stored before the record, kept at least until the batch is
+    /// committed, and returned by [`Ledger::lookup`].
     pub superseded: Option<Fact>,
 }
 
@@ -118,13 +118,13 @@ pub struct DecisionWrite {
     /// The record with the new decision and the new row's [`CurrentRow`].
     pub record: FactRecord,
     pub row: Row,
-    /// The row that is replaced. On a shared store it can be the current row itself: the worker that made the
-    /// decision may have ended before it wrote the row.
+    /// The replaced row. On a shared store it can be the current row itself: the worker that committed the decision
+    /// may have crashed before it wrote the row.
     pub replaced: Option<CurrentRow>,
 }
 
 impl DecisionWrite {
-    /// Checks whether the decision is unchanged and only its row is written again.
+    /// Checks whether the decision is unchanged and only its row is rewritten.
     pub fn is_rewrite(&self) -> bool {
         self.replaced.is_some_and(|replaced| replaced.revision == self.row.revision)
     }

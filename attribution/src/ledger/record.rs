@@ -1,4 +1,4 @@
-//! Records: a fact, the decision about it, and a reference to its current row.
+//! Fact records: each contains a fact, its current decision, and metadata of its current row.
 
 use crate::facts::event::{Activation, Effect, EventTime, Fact, Family, Pairs, SpreadId, Touch};
 use crate::facts::keys::FactKey;
@@ -19,39 +19,39 @@ pub enum FactRecord {
 pub enum Lookup {
     Missing,
     Found(FactRecord),
-    /// On a shared store: a record, and the facts that its fact replaced in uncommitted batches. The worker of such a
-    /// batch may have died, so everything that these facts could change is decided again.
+    /// Shared stores only: the record, and older versions of its fact that uncommitted batches have replaced. The
+    /// worker of such a batch may have crashed, so every decision that these versions can affect is recomputed.
     Superseded(FactRecord, Vec<Fact>),
-    /// An expired activation or effect: no decision depends on it any more. Its row stays as long as rows are kept.
+    /// An expired activation or effect: no decision depends on it any more. Its row stays until its retention ends.
     Tombstone,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ActivationRecord {
     pub fact: Activation,
-    /// The install chains that end with this activation, continued by the next ones; empty before the first decision.
+    /// The install chains up to this activation, which later activations extend; empty before the first decision.
     pub chains: InstallChains,
     pub decision: Option<Decision>,
     /// The decision before this one, for explanations only; no decision depends on it.
     pub previous: Option<Decision>,
-    /// The facts that arrived with the last change; for explanations only.
+    /// The facts that may have caused the last change, for explanations only.
     pub changed_by: Causes,
     pub current_row: Option<CurrentRow>,
 }
 
-/// The facts of one batch that can have changed a decision.
+/// The facts of one batch that may have changed a decision.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Causes {
     /// At most [`CAUSES_MAX`].
     pub facts: Vec<Cause>,
-    /// There may have been others.
-    pub has_more: bool,
+    /// Further facts may have changed it.
+    pub may_have_more: bool,
 }
 
 /// Maximum number of causes kept per change.
 pub const CAUSES_MAX: usize = 3;
 
-/// A touch or an activation as it arrived.
+/// A touch or an activation that arrived with a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cause {
     pub fact: FactKey,
@@ -73,21 +73,21 @@ pub struct CurrentRow {
     pub event_time: EventTime,
     pub spreadid: SpreadId,
     pub status: Status,
-    /// Hash of the row and the rest of the decision; an equal hash means no correction.
+    /// Hash of the row and the rest of the decision; if it stays equal, the row is not corrected.
     pub digest: u64,
-    pub row_ref: RowRef,
+    pub row_meta: RowMeta,
 }
 
-/// Data that a ledger attaches to a row at commit, so that it can later delete the row without reading it. The worker
-/// returns it unchanged with the decision that replaces the row.
+/// Data of the current row that a ledger needs to delete the row without reading it. The ledger sets it at commit; the
+/// worker passes it back unchanged with the decision that replaces the row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RowRef {
-    /// Number of partitions of the app when the row was written, as a power of two.
+pub struct RowMeta {
+    /// log2 of the number of partitions over which the app's rows were distributed when the row was written.
     pub fanout_bits: u8,
-    /// Size of key and value.
+    /// Size of the row's key and value.
     pub bytes: u32,
     pub install_type: Option<InstallType>,
-    /// A hash of the fact's values that aggregates count.
+    /// Hash of event name, currency and revenue, from which the aggregates are computed.
     pub fact_hash: u64,
 }
 
@@ -100,7 +100,7 @@ impl FactRecord {
         }
     }
 
-    /// Returns a touch's own lookback; `None` without one.
+    /// Returns a touch's own lookback, if it has one.
     pub fn lookback_ms(&self) -> Option<u64> {
         match self {
             Self::Touch(touch) => touch.lookback_ms,
@@ -157,7 +157,7 @@ impl FactRecord {
     }
 }
 
-/// Makes a record without a decision.
+/// Creates a record without a decision.
 impl From<Fact> for FactRecord {
     fn from(fact: Fact) -> Self {
         match fact {

@@ -64,10 +64,10 @@ pub fn effect_row(effect: &Effect, inheritance: Inheritance<'_>) -> Row {
     }
 }
 
-/// Hashes a decision, to compare it with the current one.
-pub fn digest(decided: &impl Hash) -> u64 {
+/// Hashes a decision, for comparison with the current one.
+pub fn digest(decision: &impl Hash) -> u64 {
     let mut hasher = Xxh3Default::new();
-    decided.hash(&mut hasher);
+    decision.hash(&mut hasher);
     hasher.finish()
 }
 

@@ -1,4 +1,4 @@
-//! Candidates for an activation's credit (the contract's sections 3 and 4).
+//! Candidates for an activation's credit (sections 3 and 4 of the contract).
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::facts::device_ids::DeviceIds;
 use crate::facts::event::{Activation, EventTime, Purpose, SpreadId, Touch, TouchKind};
 use crate::facts::matches::{self, Matches};
 
-/// How long before a click other clicks of the same device count against it.
+/// Period before a click in which other clicks of the same device count against it.
 pub const CLICK_COUNT_MS: u64 = super::policy::DAY_MS;
 
 /// A touch that matches an activation within its window; fraud rules may still reject it.
@@ -19,7 +19,7 @@ pub struct Candidate<'a> {
     pub tier: Tier,
 }
 
-/// The rank of a candidate by kind and match. The greater tier wins, whatever the times.
+/// The rank of a candidate by kind and match. A higher tier wins, whatever the times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tier {
     ImpressionProbabilistic,
@@ -29,7 +29,7 @@ pub enum Tier {
 }
 
 impl Tier {
-    /// The least first.
+    /// Lowest first.
     pub const ALL: [Self; 4] = [
         Self::ImpressionProbabilistic,
         Self::ImpressionById,
@@ -47,7 +47,7 @@ impl Tier {
     }
 }
 
-/// The activation to decide, with its settings and normalised ids.
+/// An activation whose decision is being made, with its settings and normalised ids.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
     pub policy: &'a Policy,
@@ -82,15 +82,15 @@ impl<'a> Subject<'a> {
 
     pub fn matches(&self, touch: &Touch, touch_ids: &DeviceIds) -> Matches {
         let probabilistic = self.app.probabilistic;
-        matches::matches(touch, touch_ids, self.activation, self.ids, probabilistic)
+        matches::compare(touch, touch_ids, self.activation, self.ids, probabilistic)
     }
 
     pub fn window(&self, touch: &Touch, is_probabilistic: bool) -> Window {
         window(self.policy, self.app, touch, is_probabilistic)
     }
 
-    /// Returns why the candidate is rejected, if it is; the first rule that applies decides. `clicks` must include
-    /// all clicks that match the activation by id within [`CLICK_COUNT_MS`] before the candidate.
+    /// Returns the first rule that rejects the candidate, if any. `clicks` must include all clicks that match the
+    /// activation by id within [`CLICK_COUNT_MS`] before the candidate.
     pub fn reject_reason(
         &self,
         candidate: &Candidate<'_>,
@@ -117,7 +117,7 @@ impl<'a> Subject<'a> {
         }
         let has_too_many = touch.kind == TouchKind::Click
             && self.counts_clicks()
-            && clicks.before(self.channel(touch.spreadid), touch.time)
+            && clicks.up_to(self.channel(touch.spreadid), touch.time)
                 > self.app.fraud.clicks_per_device_max as usize;
         has_too_many.then_some(RejectReason::TooManyClicks)
     }
@@ -152,7 +152,7 @@ pub struct ClickCounts<'a> {
 }
 
 impl<'a> ClickCounts<'a> {
-    /// Counts the clicks among the touches that were read; nothing if the policy does not count clicks.
+    /// Counts the clicks among the touches; empty if the rules do not count clicks.
     pub fn new<'t>(
         subject: &Subject<'a>,
         touches: impl Iterator<Item = (&'t Touch, &'t DeviceIds)>,
@@ -170,8 +170,8 @@ impl<'a> ClickCounts<'a> {
         counts
     }
 
-    /// Returns the number of clicks of a channel up to this time and less than [`CLICK_COUNT_MS`] before it.
-    fn before(&self, channel: Option<&str>, time: EventTime) -> usize {
+    /// Returns the number of clicks of a channel in the last [`CLICK_COUNT_MS`] up to and including this time.
+    fn up_to(&self, channel: Option<&str>, time: EventTime) -> usize {
         let Some(times) = self.times.get(&channel) else { return 0 };
         let is_too_old =
             |click: &EventTime| time.since(*click).is_some_and(|ms| ms >= CLICK_COUNT_MS);
@@ -179,15 +179,14 @@ impl<'a> ClickCounts<'a> {
     }
 }
 
-/// The attribution window of a touch, and the level of the settings that it comes from; `None` means the touch's own
-/// lookback.
+/// The attribution window of a touch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
     pub ms: u64,
+    /// The level of the settings that the window comes from; `None` if it is the touch's own lookback.
     pub origin: Option<Origin>,
 }
 
-/// Returns the attribution window of a touch.
 fn window(policy: &Policy, app: &AppPolicy, touch: &Touch, is_probabilistic: bool) -> Window {
     let tier = Tier::of(touch.kind, is_probabilistic);
     // A probabilistic click ignores its own lookback.
@@ -216,17 +215,17 @@ fn window(policy: &Policy, app: &AppPolicy, touch: &Touch, is_probabilistic: boo
 /// Returns the longest window that a touch of this tier can have, with or without its own lookback.
 pub fn window_max_ms(policy: &Policy, app: &AppPolicy, tier: Tier, has_lookback: bool) -> u64 {
     let widest = policy.widest(app);
-    let own_or = |ms| if has_lookback { LOOKBACK_MAX_MS } else { ms };
+    let lookback_or = |ms| if has_lookback { LOOKBACK_MAX_MS } else { ms };
     match tier {
-        Tier::ClickById => own_or(widest.click_ms),
+        Tier::ClickById => lookback_or(widest.click_ms),
         Tier::ClickProbabilistic => widest.click_probabilistic_ms.min(PROBABILISTIC_CLICK_MAX_MS),
-        Tier::ImpressionById => own_or(widest.impression_ms),
-        Tier::ImpressionProbabilistic => own_or(widest.impression_probabilistic_ms),
+        Tier::ImpressionById => lookback_or(widest.impression_ms),
+        Tier::ImpressionProbabilistic => lookback_or(widest.impression_probabilistic_ms),
     }
 }
 
-/// Returns the maximum age of a click on which a decision depends if clicks are counted: as a candidate, or by
-/// counting against a candidate.
+/// Returns the maximum age of a click that can affect a decision if clicks are counted: as a candidate, or by counting
+/// against a candidate.
 pub fn click_cap_horizon_ms(policy: &Policy, app: &AppPolicy) -> u64 {
     policy.widest(app).click_ms.max(LOOKBACK_MAX_MS) + CLICK_COUNT_MS
 }
@@ -245,7 +244,7 @@ fn is_blocked(app: &AppPolicy, touch: &Touch) -> bool {
 
 fn is_ip_blocked(app: &AppPolicy, ip: &str) -> bool {
     !app.fraud.block_ips.is_empty()
-        && matches::address(ip)
+        && matches::parse_address(ip)
             .is_some_and(|ip| app.fraud.block_ips.iter().any(|range| range.contains(ip)))
 }
 
@@ -263,7 +262,8 @@ pub fn window_end(
     touch.time.plus(window(policy, app, touch, is_probabilistic).ms)
 }
 
-/// Returns the time of the last activation whose decision the touch can change by counting against another click.
+/// Returns the time of the last activation whose decision the touch can change by counting against another click;
+/// `None` if it does not count.
 pub fn click_cap_end(policy: &Policy, app: &AppPolicy, touch: &Touch) -> Option<EventTime> {
     let counts = app.fraud.clicks_per_device_max > 0 && touch.kind == TouchKind::Click;
     counts.then(|| touch.time.plus(click_cap_horizon_ms(policy, app)))

@@ -1,10 +1,10 @@
-//! Classes of activations (the contract's section 2).
+//! Classes of activations (section 2 of the contract).
 
 use super::policy::AppPolicy;
 use super::row::InstallType;
 use crate::facts::event::{Activation, EventTime};
 
-/// The position of an activation in an install chain: chains are ordered by (time, id).
+/// The sort key of an activation within an install chain.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ActivationKey {
     pub time: EventTime,
@@ -19,8 +19,7 @@ pub struct Class {
     pub original: Option<Box<str>>,
 }
 
-/// The state of an install chain after its last activation: everything that the class of the next activation depends
-/// on.
+/// The state of an install chain after one of its activations. The class of the next activation depends only on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstallChain {
     /// The last `install`.
@@ -29,11 +28,11 @@ pub struct InstallChain {
     pub last_counted: ActivationKey,
 }
 
-/// The install chains that end with one activation: one per device id of it, over all activations with that id. Ids
-/// with the same activations share a chain.
+/// The install chains after one activation. Each device id of the activation has the chain of all activations with
+/// this id; ids that have the same activations share a chain.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct InstallChains {
-    /// Per device id, in their order, the index of its chain; empty if all ids have the first one.
+    /// For each device id, in sorted order, the index of its chain; empty if all ids have the first chain.
     pub chain_indexes: Vec<u8>,
     pub chains: Vec<InstallChain>,
 }
@@ -45,15 +44,15 @@ impl ActivationKey {
 }
 
 impl InstallChain {
-    /// Returns the chain after one more activation, and the class of that activation.
-    pub fn step(
+    /// Returns the chain after the next activation, and the activation's class.
+    pub fn advance(
         before: Option<&Self>,
         app: &AppPolicy,
         activation_key: ActivationKey,
     ) -> (Self, Class) {
         let since = |earlier: &ActivationKey| activation_key.time.since(earlier.time).unwrap_or(0);
         let Some(before) = before else {
-            return Self::install(activation_key);
+            return Self::new_install(activation_key);
         };
         let Self { install, last_counted } = before.clone();
         if since(&last_counted) < app.duplicate_within_ms {
@@ -61,23 +60,23 @@ impl InstallChain {
             return (Self { install, last_counted }, class);
         }
         if since(&install) > app.reattribution_window_ms {
-            return Self::install(activation_key);
+            return Self::new_install(activation_key);
         }
         let original = Some(install.id.clone());
         let class = Class { install_type: InstallType::Reinstall, original };
         (Self { install, last_counted: activation_key }, class)
     }
 
-    fn install(activation_key: ActivationKey) -> (Self, Class) {
+    fn new_install(activation_key: ActivationKey) -> (Self, Class) {
         let class = Class { install_type: InstallType::Install, original: None };
         (Self { install: activation_key.clone(), last_counted: activation_key }, class)
     }
 }
 
 impl InstallChains {
-    /// Checks whether the next activation gets the same class from both, whichever id it shares. Which ids share a
-    /// chain can differ, because that depends on activations that may have expired since.
-    pub fn same_result(&self, other: &Self) -> bool {
+    /// Checks whether the next activation gets the same class from both, whichever device id links it to them. The
+    /// ids that share a chain can differ, because activations that made their chains differ may have expired.
+    pub fn is_equivalent_to(&self, other: &Self) -> bool {
         let ids = self.chain_indexes.len().max(other.chain_indexes.len()).max(1);
         let chain = |chains: &Self, position| chains.at(position).map(|(_, chain)| chain.clone());
         (0..ids).all(|position| chain(self, position) == chain(other, position))
@@ -102,14 +101,14 @@ mod tests {
 
     const DAYS_90: i64 = 90 * 86_400_000;
 
-    fn chain(times: &[i64]) -> Vec<Class> {
+    fn classify_times(times: &[i64]) -> Vec<Class> {
         let app = AppPolicy::new(Pid(1), "a");
         let mut chain = None;
         let mut classes = Vec::new();
         for (index, time) in times.iter().enumerate() {
             let time = EventTime::from_millis(*time).unwrap();
             let activation_key = ActivationKey { time, id: format!("a-{index}").into() };
-            let (next, class) = InstallChain::step(chain.as_ref(), &app, activation_key);
+            let (next, class) = InstallChain::advance(chain.as_ref(), &app, activation_key);
             chain = Some(next);
             classes.push(class);
         }
@@ -118,12 +117,12 @@ mod tests {
 
     #[track_caller]
     fn check(times: &[i64], expected: &[InstallType]) {
-        let found: Vec<_> = chain(times).iter().map(|class| class.install_type).collect();
+        let found: Vec<_> = classify_times(times).iter().map(|class| class.install_type).collect();
         assert_eq!(found, expected);
     }
 
     #[test]
-    fn installs_reinstalls_and_duplicates() {
+    fn the_class_depends_on_the_time_since_earlier_activations() {
         check(&[0], &[Install]);
         check(&[0, 59_999], &[Install, Duplicate]);
         check(&[0, 60_000], &[Install, Reinstall]);
@@ -135,9 +134,9 @@ mod tests {
     }
 
     #[test]
-    fn a_reinstall_names_the_install_before_it() {
+    fn reinstalls_refer_to_the_last_install() {
         let originals: Vec<_> =
-            chain(&[0, 70_000, 200_000]).into_iter().map(|class| class.original).collect();
+            classify_times(&[0, 70_000, 200_000]).into_iter().map(|class| class.original).collect();
         assert_eq!(originals, [None, Some("a-0".into()), Some("a-0".into())]);
     }
 }

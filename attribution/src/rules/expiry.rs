@@ -1,15 +1,15 @@
-//! How long facts are needed (the contract's section 7).
+//! How long facts are needed (section 7 of the contract).
 //!
 //! A message is accepted as a fact only if its broker timestamp is at most the correction horizon after its event
-//! time. So once every partition is consumed up to some broker time, no older fact can arrive, decisions about older
-//! activations are final, and facts that only those decisions need can be deleted.
+//! time. So once every partition is consumed up to a broker time, no fact can arrive that is older than this time by
+//! more than the horizon; decisions on activations that old are final, and facts that only they need can be deleted.
 
 use super::candidate::{self, Tier};
 use super::policy::{AppPolicy, LOOKBACK_MAX_MS, Policy};
 use crate::facts::event::{EventTime, Family};
 
-/// Tolerance for out-of-order broker timestamps within a partition: producers set the timestamp and send the record a
-/// little later.
+/// Tolerance for out-of-order broker timestamps within a partition: a producer may send a record some time after it set
+/// the timestamp.
 pub const DISORDER_MS: u64 = 10 * 60_000;
 
 /// How long after their event time the facts of one app are needed.
@@ -18,12 +18,12 @@ pub struct Needed {
     touch_ms: u64,
     activation_ms: u64,
     effect_ms: u64,
-    /// How long after a fact's event time the fact may arrive.
+    /// How long after its event time a fact may arrive.
     late_ms: u64,
 }
 
 impl Needed {
-    /// `late_ms` is the correction horizon of the app, or its substitute if the horizon is off.
+    /// `late_ms` is the app's correction horizon, or a substitute if the horizon is off.
     pub fn new(policy: &Policy, app: &AppPolicy, late_ms: u64) -> Self {
         let window_ms = |tier| candidate::window_max_ms(policy, app, tier, false);
         let counts = app.fraud.clicks_per_device_max > 0;
@@ -31,7 +31,7 @@ impl Needed {
         let touch_ms = Tier::ALL.map(window_ms).into_iter().chain(click_cap).max().unwrap_or(0);
         Self {
             touch_ms,
-            // An effect at the end of the window of a reinstall can carry the install's credit.
+            // An effect at the end of a reinstall's effect window can carry the credit of the original install.
             activation_ms: app
                 .effect_window_ms
                 .saturating_add(app.reattribution_window_ms)
@@ -57,8 +57,8 @@ impl Needed {
         consumed_until.minus(needed_ms.saturating_add(self.late_ms))
     }
 
-    /// Returns what has expired once every partition is consumed up to `consumed_until`. `rows_ms` is `None` if rows
-    /// are kept for ever.
+    /// Returns the expiry floor once every partition is consumed up to `consumed_until`. `rows_ms` is `None` if rows
+    /// are kept forever.
     pub fn expired(&self, consumed_until: EventTime, rows_ms: Option<u64>) -> ExpiryFloor {
         let oldest = |family| self.oldest(family, None, consumed_until);
         ExpiryFloor {
@@ -70,7 +70,7 @@ impl Needed {
         }
     }
 
-    /// Returns the durations in the order that a store saves them.
+    /// Returns the durations in the order in which a store saves them.
     pub fn to_ms(self) -> [u64; 4] {
         [self.touch_ms, self.activation_ms, self.effect_ms, self.late_ms]
     }
@@ -80,18 +80,18 @@ impl Needed {
     }
 }
 
-/// How far the state of an app has expired; 1970 if nothing has. Expiry never moves backwards, whatever the settings
-/// are later, because some of that state may be deleted.
+/// How far the state of an app has expired; 1970 if nothing has. Expiry never moves backwards, whatever the later
+/// settings are, because expired state may have been deleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ExpiryFloor {
     /// Touches before this have expired, except those with a longer lookback of their own.
     pub touches: EventTime,
     pub activations: EventTime,
     pub effects: EventTime,
-    /// No fact before this can arrive any more, so decisions about older activations are final. A touch expires once
-    /// it is older than this by more than its own lookback.
+    /// No fact before this can arrive any more, so decisions on older activations are final. A touch with its own
+    /// lookback expires once it is older than this by more than the lookback.
     pub late: EventTime,
-    /// Rows before this are deleted, and with them the records that only keep an id known.
+    /// Rows before this are deleted, together with tombstones, which only keep an id known.
     pub rows: EventTime,
 }
 
@@ -108,15 +108,16 @@ impl ExpiryFloor {
         }
     }
 
-    /// Returns the time before which fact records of a family are deleted. Those of activations and effects are kept
-    /// as long as rows, even if nothing else needs them, so that a repeated id is not a second event.
+    /// Returns the time before which fact records of a family are deleted. Records of activations and effects are kept
+    /// at least as long as rows, so that a repeated id does not become a second event.
     pub fn oldest_record(&self, family: Family, lookback_ms: Option<u64>) -> EventTime {
         let oldest = self.oldest(family, lookback_ms);
         if family == Family::Touch { oldest } else { oldest.min(self.rows) }
     }
 
-    /// Returns what has expired by either floor. For touches with a lookback this may be more than by each.
-    pub fn or(&self, other: &Self) -> Self {
+    /// Returns a floor by which everything has expired that has expired by either floor, and possibly more touches with
+    /// their own lookback.
+    pub fn union(&self, other: &Self) -> Self {
         Self {
             touches: self.touches.max(other.touches),
             activations: self.activations.max(other.activations),
@@ -126,7 +127,7 @@ impl ExpiryFloor {
         }
     }
 
-    /// Checks whether everything that has expired by `other` has expired by this.
+    /// Checks whether everything that has expired by `other` has also expired by this floor.
     pub fn covers(&self, other: &Self) -> bool {
         // Between these lookbacks the oldest time is either linear in the lookback or constant.
         let kept_ms = |floor: &Self| floor.late.since(floor.touches).unwrap_or(0);
@@ -140,8 +141,8 @@ impl ExpiryFloor {
     }
 }
 
-/// Returns the time before which touches have expired, if an activation of this time could have been credited to such
-/// a touch; `None` while all are kept. `floor` is what has expired by earlier settings.
+/// Returns the time before which touches have expired, if the activation could have been credited to an expired touch;
+/// else `None`. `floor` is the expiry by earlier settings.
 pub fn expired_before(
     policy: &Policy,
     app: &AppPolicy,
@@ -156,8 +157,8 @@ pub fn expired_before(
     Some(oldest).filter(|oldest| *oldest > activation_time.minus(needed.touch_ms))
 }
 
-/// Returns the time of the oldest activation that a future fact can change. Decisions about older activations are
-/// final, and the facts behind them may be deleted. `floor` is what has expired by earlier settings.
+/// Returns the time of the oldest activation whose decision a future fact can change. Older decisions are final, and
+/// the facts that they depend on may be deleted. `floor` is the expiry by earlier settings.
 pub fn changeable_from(
     app: &AppPolicy,
     consumed_until: Option<EventTime>,
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn window_and_horizon() {
+    fn facts_are_needed_for_their_window_plus_the_horizon() {
         let app = AppPolicy::new(Pid(1), "a");
         check(&app, Family::Touch, None, 14 * DAY_MS);
         check(&app, Family::Touch, Some(0), 14 * DAY_MS);
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn clicks_that_count_are_needed_as_long_as_any_candidate() {
+    fn counted_clicks_are_needed_as_long_as_any_candidate() {
         let mut app = AppPolicy::new(Pid(1), "a");
         app.fraud.clicks_per_device_max = 3;
         check(&app, Family::Touch, None, (90 + 1 + 7) * DAY_MS);
@@ -218,7 +219,7 @@ mod tests {
         let found = expired(&app, Some(now), &nothing);
         assert_eq!(found, expected_age_ms.map(|ms| now.minus(ms + DISORDER_MS)));
         assert_eq!(expired(&app, None, &nothing), None);
-        // Expired state stays expired without a horizon too.
+        // Expired state stays expired even if the horizon is turned off.
         let floor = Needed::new(&policy, &app, 7 * DAY_MS).expired(now, None);
         let app = AppPolicy { correction_horizon_ms: None, ..app.clone() };
         assert_eq!(expired(&app, Some(now), &floor), found);
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn touches_of_an_activation_are_all_kept_until_the_horizon() {
+    fn no_touch_of_an_activation_expires_before_the_horizon() {
         check_expired(0, None);
         check_expired(7 * DAY_MS + DISORDER_MS, None);
         check_expired(7 * DAY_MS + DISORDER_MS + 1, Some(14 * DAY_MS));
@@ -251,8 +252,8 @@ mod tests {
         );
     }
 
-    /// The floor if touches, activations, effects and rows are kept, and facts may be late, for these numbers of
-    /// days.
+    /// Returns the floor if touches, activations, effects and rows are kept for these numbers of days, and facts may be
+    /// late by the last number of days.
     fn expired([touches, activations, effects, rows, late]: [u64; 5]) -> ExpiryFloor {
         let needed = [touches, activations, effects, late].map(|days| days * DAY_MS);
         let until = EventTime::default().plus(NOW);
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_floor_covers_another_if_it_has_expired_as_far_in_every_part() {
+    fn a_floor_covers_another_only_if_it_is_as_late_in_every_field() {
         let days = [14, 500, 1, 400, 7];
         check_covers(days, days, true);
         check_covers([13, 499, 0, 399, 6], days, true);
@@ -288,7 +289,7 @@ mod tests {
             longer[index] = days[index] + 2;
             check_covers(longer, days, false);
         }
-        // A longer touch window but less window plus lateness: the two differ only for lookbacks in between.
+        // A longer touch window but a shorter sum of window and lateness: they differ only for lookbacks in between.
         check_covers([20, 500, 0, 400, 1], days, true);
         check_covers([22, 500, 0, 400, 1], days, false);
         check_covers([1, 500, 1, 400, 8], days, false);

@@ -1,4 +1,4 @@
-//! Gives effects the credit of their activation (the contract's section 6).
+//! Gives effects the credit of their activation (section 6 of the contract).
 
 use super::policy::{AppPolicy, ReinstallEffects};
 use super::row::{InstallType, Status};
@@ -12,22 +12,22 @@ use crate::ledger::record::ActivationRecord;
 pub struct Inheritance<'a> {
     pub activation: Option<(&'a Activation, InstallType)>,
     pub credit: Credit,
-    /// The id of the install whose credit it is, if that is not `activation`.
+    /// The id of the install that the credit belongs to, if it is not `activation`.
     pub credit_of: Option<&'a str>,
 }
 
-/// Returns the range of times in which an effect's activation can be, both ends inclusive.
+/// Returns the time range of an effect's possible activations, both ends inclusive.
 pub fn activation_times(app: &AppPolicy, effect: &Effect) -> (EventTime, EventTime) {
     (effect.time.minus(app.effect_window_ms), effect.time.plus(app.clock_skew_ms))
 }
 
-/// Returns the range of times in which an activation's effects can be, both ends inclusive.
+/// Returns the time range of an activation's possible effects, both ends inclusive.
 pub fn effect_times(app: &AppPolicy, activation_time: EventTime) -> (EventTime, EventTime) {
     (activation_time.minus(app.clock_skew_ms), activation_time.plus(app.effect_window_ms))
 }
 
-/// Returns the activation that an effect inherits from: the latest one within the effect's time range that shares a
-/// device id and is not a duplicate.
+/// Returns the activation that an effect inherits from, with its decision: the latest one in the effect's time range
+/// that shares a device id with it and is not a duplicate.
 pub fn attribution_at<'a>(
     app: &AppPolicy,
     effect: &Effect,
@@ -46,14 +46,15 @@ pub fn attribution_at<'a>(
         .max_by_key(|(activation, _)| (activation.time, &activation.id))
 }
 
-/// Returns the id of the install whose credit the effects of this activation carry instead of its own, if any.
+/// Returns the id of the original install, if effects of this activation carry the install's credit instead of the
+/// activation's.
 pub fn original<'a>(app: &AppPolicy, decision: &'a Decision) -> Option<&'a str> {
     let is_uncredited_reinstall = decision.credit.status == Status::Unattributed
         && app.reinstall_effects == ReinstallEffects::Original;
     decision.original.as_deref().filter(|_| is_uncredited_reinstall)
 }
 
-/// Returns the credit of an effect; `original` is the decision of the install that [`original`] returned.
+/// Returns the credit of an effect; `original` is the decision on the install that [`original`] returned.
 pub fn inherit<'a>(
     app: &AppPolicy,
     attribution_at: Option<(&'a Activation, &'a Decision)>,

@@ -2,7 +2,7 @@
 //!
 //! Start with `winner`, which chooses the touch that an activation is credited to. `classify` separates installs,
 //! reinstalls and duplicates, `candidate` applies windows and fraud rules, `inherit` gives effects their credit,
-//! `policy` holds the settings, `expiry` computes how long facts are needed, and `build_row` makes the row of a
+//! `policy` holds the settings, `expiry` computes how long facts are needed, and `build_row` builds the row of a
 //! decision.
 
 pub mod build_row;

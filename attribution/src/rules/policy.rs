@@ -15,7 +15,7 @@ use crate::facts::event::{Pid, SpreadId};
 
 pub const HOUR_MS: u64 = 3_600_000;
 pub const DAY_MS: u64 = 24 * HOUR_MS;
-/// Maximum of a touch's own lookback.
+/// Maximum of a touch's own lookback; longer ones are cut to it.
 pub const LOOKBACK_MAX_MS: u64 = 90 * DAY_MS;
 /// Maximum age of a probabilistic click, whatever the settings say.
 pub const PROBABILISTIC_CLICK_MAX_MS: u64 = DAY_MS;
@@ -35,17 +35,17 @@ pub struct Policy {
 pub struct AppPolicy {
     pub pid: Pid,
     pub key: Box<str>,
-    /// The key before the app was renamed.
+    /// The app's former key, if it was renamed.
     pub previous_key: Option<Box<str>>,
     pub name: Box<str>,
-    /// Windows of touches whose campaign is not in the catalogue.
+    /// Windows for touches whose campaign is not in the catalogue.
     pub windows: Windows,
     pub probabilistic: bool,
     pub reattribution_window_ms: u64,
     pub duplicate_within_ms: u64,
     pub clock_skew_ms: u64,
     pub effect_window_ms: u64,
-    /// `None` disables it.
+    /// `None` if the horizon is off.
     pub correction_horizon_ms: Option<u64>,
     pub reinstall_effects: ReinstallEffects,
     pub fraud: Fraud,
@@ -79,7 +79,7 @@ crate::named! {
 /// The credit of effects of an uncredited reinstall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ReinstallEffects {
-    /// The credit of the install that it follows.
+    /// The credit of the install before the reinstall.
     Original,
     /// No credit: `organic`.
     Organic,
@@ -98,9 +98,9 @@ pub struct Campaign {
 /// Rules that reject fraudulent touches.
 #[derive(Debug, Clone, Default, Hash)]
 pub struct Fraud {
-    /// 0 disables it.
+    /// Minimum time from touch to activation; 0 disables the rule.
     pub ctit_min_ms: u64,
-    /// 0 disables it.
+    /// 0 disables the rule.
     pub clicks_per_device_max: u32,
     pub block_ips: Vec<IpRange>,
     pub block_sites: Vec<Box<str>>,
@@ -206,7 +206,7 @@ impl Policy {
         self.apps.values()
     }
 
-    /// Returns the campaign, if it is one of this app's.
+    /// Returns the campaign if it belongs to this app.
     #[inline]
     pub fn campaign(&self, pid: Pid, spreadid: SpreadId) -> Option<&Campaign> {
         self.campaigns.get(&spreadid).filter(|campaign| campaign.pid == pid)
@@ -217,8 +217,8 @@ impl Policy {
         self.widest.get(&app.pid).copied().unwrap_or(app.windows)
     }
 
-    /// Hashes all settings that decisions depend on. Settings with the same meaning have the same hash, however they
-    /// are written.
+    /// Hashes all settings that decisions depend on. Settings with the same meaning have the same hash, whatever their
+    /// notation.
     pub fn version(&self) -> u64 {
         let mut apps: Vec<_> = self.apps.values().collect();
         apps.sort_unstable_by_key(|app| app.pid);
@@ -249,7 +249,7 @@ impl Policy {
 }
 
 impl Fraud {
-    /// Sorts and deduplicates the lists: neither order nor repetition has a meaning.
+    /// Sorts and deduplicates the lists, because neither order nor repetition has a meaning.
     fn sorted(&self) -> Self {
         fn sort<T: Ord>(list: &mut Vec<T>) {
             list.sort_unstable();

@@ -10,9 +10,9 @@ use crate::facts::identity::identity;
 pub struct Row {
     pub pid: Pid,
     pub event_time: EventTime,
-    /// The credited campaign; 0 without one.
+    /// The credited campaign; 0 if there is none.
     pub spreadid: SpreadId,
-    /// [`seq`] of the event id: a redelivered event has the key of its existing row.
+    /// [`seq`] of the event id, so a redelivered event gets the same row key.
     pub seq: u64,
     /// One more than the revision of the row that it replaces.
     pub revision: u32,
@@ -24,7 +24,7 @@ pub struct Row {
     /// The class of the activation, or of the effect's activation.
     pub install_type: Option<InstallType>,
     pub touch: Option<CreditedTouch>,
-    /// The activation itself, or the activation that the effect inherits from.
+    /// The activation itself, or the one that the effect inherits from.
     pub activation: Option<ActivationRef>,
     pub reject_reason: Option<RejectReason>,
     /// At most [`CONTRIBUTORS_MAX`], newest first.
@@ -79,7 +79,7 @@ pub enum MatchType {
 }
 
 crate::named! {
-    /// Append only: rows and decisions store the index, and an unknown reason is stored as none.
+    /// Append only, because rows and decisions store the index; an unknown reason is stored as none.
     ///
     /// To add a rule: describe it in `docs/contract.md` (section 4), set it in [`Fraud`] by
     /// `config/src/sections/fraud.rs` and `config/example.toml`, apply it in `candidate.rs` and in the slow reference
@@ -106,7 +106,7 @@ pub struct CreditedTouch {
     pub details: Box<TouchDetails>,
 }
 
-/// Further columns of a row about the touch.
+/// Further row columns about the touch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TouchDetails {
     pub purpose: Purpose,
@@ -137,17 +137,17 @@ pub struct ActivationRef {
     pub details: ActivationDetails,
 }
 
-/// Further columns of a row about the activation.
+/// Further row columns about the activation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct ActivationDetails {
     pub install_begin_time: Option<EventTime>,
     /// The prop [`STORE_PROP`].
     pub store: Box<str>,
-    /// For an effect: the id of the install whose credit it carries, if that is not its activation's.
+    /// For an effect that carries the credit of an earlier install than its activation: the id of that install.
     pub credit_of: Box<str>,
 }
 
-/// The prop of an activation with the app store that the app came from.
+/// The prop that names the app store from which the app was installed.
 pub const STORE_PROP: &str = "store";
 
 /// Returns the last part of a row key: a hash of the event's identity.
@@ -165,7 +165,7 @@ impl EventType {
 }
 
 impl MatchType {
-    /// Append only, because rows store the index. Up to now in the contract's order of rank.
+    /// Append only, because rows store the index. So far it is also the contract's order of rank.
     pub const ALL: [Self; 11] = [
         Self::ClickId,
         Self::Device(IdKind::Oaid),
@@ -190,7 +190,7 @@ impl MatchType {
         }
     }
 
-    /// Returns the rank: greater is better; `oaid`, `gaid` and `idfa` are equal.
+    /// Returns the rank; a greater one is better. `oaid`, `gaid` and `idfa` have the same rank.
     pub fn rank(self) -> u8 {
         match self {
             Self::ClickId => 9,
@@ -216,7 +216,7 @@ mod tests {
 
     use super::*;
 
-    /// Rows store indexes into these lists: a new value is appended.
+    /// Rows store indexes into these lists, so new values are only appended.
     #[test]
     fn stored_indexes_never_change() {
         let types = EventType::ALL.map(EventType::name);
@@ -238,7 +238,7 @@ mod tests {
 
     /// The second id of each pair was constructed to have the same xxh3 as the first one.
     #[test]
-    fn ids_that_are_made_to_collide_have_rows_of_their_own() {
+    fn ids_with_colliding_xxh3_have_separate_rows() {
         let xxh3 = |event_type: EventType, id: &str| {
             xxh3_64(&[&[event_type.family() as u8], id.as_bytes()].concat())
         };

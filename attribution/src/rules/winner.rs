@@ -1,4 +1,4 @@
-//! Chooses the touch that an activation is credited to (the contract's section 5).
+//! Chooses the touch that an activation is credited to (section 5 of the contract).
 
 use std::cmp::Reverse;
 
@@ -12,16 +12,16 @@ use super::row::{
 use crate::facts::device_ids::DeviceIds;
 use crate::facts::event::{EventTime, SpreadId, Touch, TouchKind, value};
 
-/// The decision about an activation.
+/// The decision on an activation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
     pub install_type: InstallType,
-    /// The id of the install that a reinstall follows; its effects may carry that install's credit.
+    /// For a reinstall, the id of the install before it, whose credit the reinstall's effects may carry.
     pub original: Option<Box<str>>,
     pub credit: Credit,
 }
 
-/// The touch that an activation is credited to, or why it is not credited. Effects inherit all of it.
+/// The touch that an activation is credited to, or the reason why it is not credited. Effects inherit the whole credit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credit {
     pub status: Status,
@@ -32,18 +32,18 @@ pub struct Credit {
     pub contributors: Vec<Contributor>,
 }
 
-/// The touches read so far, and how far each kind of search has come.
+/// The touches read so far, and the bounds of the unread ones.
 #[derive(Debug, Default)]
 pub struct Evidence<'a> {
     /// Each touch once.
     pub touches: Vec<(&'a Touch, &'a DeviceIds)>,
     pub unread: Unread,
-    /// The greatest possible time of an unread click that counts against others.
+    /// The latest possible time of an unread click that counts against others.
     pub uncounted: Option<EventTime>,
 }
 
 impl Evidence<'_> {
-    /// Checks whether all clicks that count against a touch have been read, if any count.
+    /// Checks whether all clicks that count against a touch have been read.
     pub fn has_counted(&self, subject: &Subject<'_>, touch: &Touch) -> bool {
         let is_too_old = |click| touch.time.since(click).is_some_and(|ms| ms >= CLICK_COUNT_MS);
         !subject.counts_clicks()
@@ -52,27 +52,27 @@ impl Evidence<'_> {
     }
 }
 
-/// Per tier, the greatest possible time of an unread touch.
+/// For each tier, the latest possible time of an unread touch; `None` if all are read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unread([Option<EventTime>; 4]);
 
 impl Unread {
-    pub fn up_to(&mut self, tier: Tier, time: EventTime) {
+    pub fn extend_to(&mut self, tier: Tier, time: EventTime) {
         let unread = &mut self.0[tier as usize];
         *unread = (*unread).max(Some(time));
     }
 
-    fn of(&self, tier: Tier) -> Option<EventTime> {
+    fn newest_in(&self, tier: Tier) -> Option<EventTime> {
         self.0[tier as usize]
     }
 
-    fn any(&self) -> Option<EventTime> {
+    fn newest(&self) -> Option<EventTime> {
         self.0.iter().copied().max().flatten()
     }
 
-    /// Returns the highest tier with unread touches, and the greatest possible time of one.
+    /// Returns the highest tier with unread touches, and their latest possible time.
     pub fn strongest(&self) -> Option<(Tier, EventTime)> {
-        Tier::ALL.into_iter().rev().find_map(|tier| Some((tier, self.of(tier)?)))
+        Tier::ALL.into_iter().rev().find_map(|tier| Some((tier, self.newest_in(tier)?)))
     }
 }
 
@@ -81,8 +81,8 @@ impl Decision {
         Class { install_type: self.install_type, original: self.original.clone() }
     }
 
-    /// Checks whether class and credit are the same. The details of the touch may differ, because its lookback
-    /// depends on settings.
+    /// Checks whether class and credit are the same. Ignores the touch's details, because its lookback depends on the
+    /// settings.
     pub fn is_same(&self, other: &Self) -> bool {
         let mut other = other.clone();
         if let (Some(touch), Some(expected)) = (&mut other.credit.touch, &self.credit.touch) {
@@ -104,7 +104,8 @@ impl Credit {
     }
 }
 
-/// Decides without touches if none can matter (a block-listed activation or a duplicate); else returns `None`.
+/// Returns the decision on an activation that no touch can be credited with (block-listed, or a duplicate); for others
+/// `None`.
 pub fn without_touches(subject: &Subject<'_>, class: &Class) -> Option<Decision> {
     let credit = if candidate::is_activation_blocked(subject.app, subject.activation, subject.ids) {
         Credit::uncredited(Status::Rejected, Some(RejectReason::Blocked))
@@ -116,7 +117,7 @@ pub fn without_touches(subject: &Subject<'_>, class: &Class) -> Option<Decision>
     Some(decision(class, credit))
 }
 
-/// Decides; returns `None` if an unread touch could change the decision.
+/// Makes the decision; returns `None` if an unread touch could change it.
 pub fn attribute(
     subject: &Subject<'_>,
     class: &Class,
@@ -130,7 +131,7 @@ pub fn attribute(
     let accepted: Vec<_> =
         candidates.filter(|found| subject.reject_reason(found, &clicks).is_none()).collect();
     let Some(winner) = accepted.iter().max_by_key(|candidate| strength(candidate)) else {
-        return evidence.unread.any().is_none().then(|| decision(class, uncredited(class)));
+        return evidence.unread.newest().is_none().then(|| decision(class, uncredited(class)));
     };
     let mut others: Vec<_> =
         accepted.iter().filter(|other| other.touch.id != winner.touch.id).collect();
@@ -159,8 +160,8 @@ pub fn attribute(
     Some(decision(class, credit))
 }
 
-/// Checks whether adding or removing a touch of this tier and time can change the decision: by winning, by being a
-/// contributor, or by counting against a click that was accepted.
+/// Checks whether adding or removing a touch of this tier and time can change the decision: as the winner, as a
+/// contributor, or by counting against an accepted click.
 pub fn can_change(app: &AppPolicy, decision: &Decision, tier: Tier, time: EventTime) -> bool {
     let Credit { status, touch, contributors, .. } = &decision.credit;
     let Some(winner) = touch else {
@@ -173,8 +174,8 @@ pub fn can_change(app: &AppPolicy, decision: &Decision, tier: Tier, time: EventT
     (tier, newest) >= (winner_tier, winner.time) || newest >= last.time
 }
 
-/// Checks whether a new click that only counts can make an accepted touch exceed the click limit.
-pub fn can_deny(decision: &Decision, time: EventTime) -> bool {
+/// Checks whether a click that is too old to be a candidate can make an accepted touch exceed the click limit.
+pub fn can_exceed_click_limit(decision: &Decision, time: EventTime) -> bool {
     let Credit { touch, contributors, .. } = &decision.credit;
     let accepted = touch.iter().map(|winner| winner.time);
     let mut accepted = accepted.chain(contributors.iter().map(|other| other.time));
@@ -189,14 +190,14 @@ pub fn strength<'a>(candidate: &Candidate<'a>) -> (Tier, EventTime, u8, &'a [u8]
 
 /// Checks that no unread touch can win or be a contributor.
 fn is_settled(winner: &Candidate<'_>, others: &[&Candidate<'_>], unread: Unread) -> bool {
-    let can_win = |tier: Tier| match unread.of(tier) {
+    let can_win = |tier: Tier| match unread.newest_in(tier) {
         Some(time) => tier > winner.tier || (tier == winner.tier && time >= winner.touch.time),
         None => false,
     };
     if Tier::ALL.into_iter().any(can_win) {
         return false;
     }
-    match (unread.any(), others.get(CONTRIBUTORS_MAX - 1)) {
+    match (unread.newest(), others.get(CONTRIBUTORS_MAX - 1)) {
         (None, _) => true,
         (Some(time), Some(last)) => time < last.touch.time,
         (Some(_), None) => false,

@@ -1,4 +1,4 @@
-//! Finds what a batch can change besides its own events.
+//! Finds the stored events whose decisions a batch can change.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -19,11 +19,11 @@ use crate::rules::policy::Policy;
 use crate::rules::row::Status;
 use crate::rules::winner::{self, Decision};
 
-/// Match windows that are scanned together; more would only need memory.
+/// Number of match windows that are scanned together. More would only cost memory.
 const WINDOWS_PER_SCAN: usize = 1_024;
 
 /// Returns the activations that a touch of the batch can change.
-pub fn touched_activations<L: Facts>(
+pub fn activations_affected_by_touches<L: Facts>(
     facts: &mut FactCache<'_, L>,
     policy: &Policy,
     state: &mut BatchState,
@@ -43,8 +43,8 @@ pub fn touched_activations<L: Facts>(
     Ok(touched)
 }
 
-/// Adds the activations in the windows, each with the newest touch before it: if that one cannot change the
-/// activation, no older one can.
+/// Adds the activations in the windows, each with the window of the newest touch before it: if this touch cannot change
+/// the decision, no older one can.
 fn add_near<L: Facts>(
     facts: &mut FactCache<'_, L>,
     windows: &mut [MatchWindow],
@@ -72,7 +72,7 @@ fn add_near<L: Facts>(
     Ok(())
 }
 
-/// Converts windows by probabilistic key to windows by the index keys that the markers list.
+/// Converts windows by probabilistic key to windows by index key, one for each set of id kinds that the markers list.
 fn marked_windows<L: Facts>(
     facts: &mut FactCache<'_, L>,
     probabilistic: &mut [ProbabilisticWindow],
@@ -113,14 +113,14 @@ fn can_change<L: Facts>(
     }
     record.decision.as_ref().filter(|_| !must_redecide_all).is_none_or(|decision| {
         if entry.time > window.candidate_until {
-            return winner::can_deny(decision, window.touch_time);
+            return winner::can_exceed_click_limit(decision, window.touch_time);
         }
         winner::can_change(app, decision, window.tier, window.touch_time)
     })
 }
 
-/// Returns the batch's effects, the effects of activations that changed, and those of uncredited reinstalls that
-/// follow an install that changed.
+/// Returns the batch's effects, the effects of changed activations, and the effects of uncredited reinstalls after a
+/// changed install.
 pub fn affected_effects<L: Facts>(
     facts: &mut FactCache<'_, L>,
     policy: &Policy,
@@ -143,8 +143,8 @@ pub fn affected_effects<L: Facts>(
     Ok(keys)
 }
 
-/// Returns the uncredited reinstalls whose effects carry the credit of an install that changed. That activation is an
-/// install in the reinstall's chain; its own class may differ.
+/// Returns the uncredited reinstalls whose effects carry the credit of a changed install. It is an install in the chain
+/// of the reinstall; the class in its own decision may differ.
 fn reinstalls<L: Facts>(
     facts: &mut FactCache<'_, L>,
     state: &BatchState,
@@ -154,7 +154,7 @@ fn reinstalls<L: Facts>(
     let mut followers: Vec<FactKey> = classified.iter().map(|classified| classified.key).collect();
     let arrived: FactKeySet = state.activations.iter().copied().collect();
     let mut scans = Vec::new();
-    // The followers of an arrived activation have all been classified.
+    // All later activations after an arrived one have been classified.
     let others = changed.iter().filter(|key| !arrived.contains(key));
     for record in others.filter_map(|key| facts.activation(key)) {
         let times = (record.fact.time, EventTime::MAX);

@@ -1,4 +1,4 @@
-//! The data that the steps of a batch pass on.
+//! The data that the steps of a batch share.
 
 use super::match_windows::MatchWindows;
 use crate::facts::event::{Activation, EventTime, Fact, Family};
@@ -8,19 +8,19 @@ use crate::ledger::record::Cause;
 /// The state on which the decisions of a batch depend, after its facts are recorded.
 #[derive(Default)]
 pub struct BatchState {
-    /// The ranges of activations that the batch's touches can change.
+    /// Match windows of the activations that the batch's touches can change.
     pub windows: MatchWindows,
-    /// Activations to decide.
+    /// Activations of the batch, to be decided.
     pub activations: Vec<FactKey>,
-    /// Effects to decide.
+    /// Effects of the batch, to be decided.
     pub effects: Vec<FactKey>,
-    /// Activations that were replaced, as they were before.
+    /// Replaced activations, as they were before.
     pub superseded_activations: Vec<(FactKey, Activation)>,
     /// New or replaced touches and activations, in key order.
     pub arrived: Vec<Cause>,
-    /// Set on a shared store. Another worker may have the same messages, earlier or later, if it has lost its
-    /// partitions and not noticed yet; and it can die between any two writes. So everything that the messages can
-    /// change is decided again, whatever is stored.
+    /// True on a shared store. A worker that has lost its partitions without noticing yet may process the same messages
+    /// earlier or later, and it can crash between any two writes. So every decision that the messages can change is
+    /// recomputed, whatever is stored.
     pub must_redecide_all: bool,
 }
 
@@ -31,7 +31,7 @@ impl BatchState {
         Self { windows, must_redecide_all, ..Self::default() }
     }
 
-    /// Adds a fact to `arrived` and returns its index. A fact that is reconciled again keeps its index.
+    /// Adds a fact to `arrived` and returns its index. A fact that is deduplicated again keeps its index.
     pub fn add_arrival(&mut self, fact: FactKey, time: EventTime, is_update: bool) -> u32 {
         let cause = Cause { fact, time, is_update };
         let is_next = self.arrived.last().is_none_or(|last| last.fact < fact);
@@ -50,15 +50,15 @@ impl BatchState {
         self.arrived.binary_search_by_key(fact, |cause| cause.fact).ok()
     }
 
-    /// Adds the fact that an arrived fact has replaced.
+    /// Adds the previous version of an arrived fact.
     pub fn add_superseded(&mut self, key: FactKey, superseded: Fact) {
         if let Fact::Activation(superseded) = superseded {
             self.superseded_activations.push((key, *superseded));
         }
     }
 
-    /// Adds the activations and effects among these facts to those to decide.
-    pub fn add_undecided(&mut self, facts: impl IntoIterator<Item = FactKey>) {
+    /// Adds the activations and effects among these facts to the events to be decided.
+    pub fn add_events(&mut self, facts: impl IntoIterator<Item = FactKey>) {
         for key in facts {
             match key.family {
                 Family::Touch => {}

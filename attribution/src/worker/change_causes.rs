@@ -1,7 +1,7 @@
-//! Finds the facts of a batch that can have changed a decision, for explanations.
+//! Finds the facts of a batch that may have changed a decision, for explanations.
 //!
-//! Runs only for changed decisions and considers only facts of the batch, so it reads nothing. It does not determine
-//! which of the facts that arrived together was the cause.
+//! Runs only for changed decisions and considers only facts of the batch, so it reads nothing from the store. It does
+//! not determine which of several possible causes was the real one.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -23,11 +23,11 @@ use crate::rules::classify::ActivationKey;
 use crate::rules::policy::Policy;
 use crate::rules::winner::{self, Decision};
 
-/// Maximum number of newest touches that are considered per key and tier.
+/// Maximum number of touches, the newest, that are considered per key and tier.
 const NEWEST_PER_KEY: usize = 16;
 
-/// Maximum number of earlier activations that are followed from one activation.
-const FOLLOWED_MAX: usize = 64;
+/// Maximum number of earlier activations that are visited for one activation.
+const VISITED_MAX: usize = 64;
 
 /// An activation that arrived, or whose install chains changed.
 struct Link {
@@ -37,8 +37,8 @@ struct Link {
     cause: Option<Cause>,
 }
 
-/// The activations that changed the install chains of a batch (replaced ones as they were before), and their indexes
-/// by device id, oldest first.
+/// The activations of a batch that arrived or whose install chains changed (replaced ones also as they were before),
+/// and their indexes by device id, oldest first.
 #[derive(Default)]
 struct Links {
     all: Vec<Link>,
@@ -86,7 +86,7 @@ fn causes<L: Facts>(
     let redecided = Redecided { key, record, ids, decision, previous };
     let mut causes = Causes::default();
     add(&mut causes, arrival(state, &key));
-    // If its device ids changed, the activation can have the same class for another reason.
+    // If the activation's device ids changed, an equal class can have another reason.
     if decision.class() != previous.class() || !causes.facts.is_empty() {
         let links = links.get_or_insert_with(|| Links::new(facts, changed_chains, state));
         add_history(&mut causes, &redecided, links);
@@ -98,22 +98,22 @@ fn causes<L: Facts>(
     Some(causes)
 }
 
-/// Adds possible causes of a change, the likeliest first.
+/// Adds possible causes of a change; the caller adds the likeliest first.
 fn add(causes: &mut Causes, found: impl IntoIterator<Item = Cause>) {
     for cause in found {
         if causes.facts.iter().any(|known| known.fact == cause.fact) {
             continue;
         }
         if causes.facts.len() == CAUSES_MAX {
-            causes.has_more = true;
+            causes.may_have_more = true;
             return;
         }
         causes.facts.push(cause);
     }
 }
 
-/// Adds the activations that the class can depend on: those before it with one of its ids, and in turn those
-/// before these.
+/// Adds the activations that the class can depend on: earlier activations with one of its ids, and recursively the
+/// earlier ones with an id of these.
 fn add_history(causes: &mut Causes, redecided: &Redecided<'_>, links: &Links) {
     let mut seen: HashSet<usize, FixedState> = HashSet::default();
     let activation_key = ActivationKey::of(&redecided.record.fact);
@@ -125,8 +125,8 @@ fn add_history(causes: &mut Causes, redecided: &Redecided<'_>, links: &Links) {
                 continue;
             }
             add(causes, link.cause);
-            if seen.len() == FOLLOWED_MAX {
-                causes.has_more = true;
+            if seen.len() == VISITED_MAX {
+                causes.may_have_more = true;
                 return;
             }
             open.push_back((&link.activation_key, &link.ids));
@@ -134,7 +134,7 @@ fn add_history(causes: &mut Causes, redecided: &Redecided<'_>, links: &Links) {
     }
 }
 
-/// Adds the touches of the batch that can match the activation and change its decision, newest first.
+/// Adds the touches of the batch that match the activation and can change its decision, newest first.
 fn add_touches(
     causes: &mut Causes,
     redecided: &Redecided<'_>,
@@ -144,17 +144,20 @@ fn add_touches(
     let Some(app) = policy.app(redecided.key.pid) else { return };
     let activation = &redecided.record.fact;
     let mut near: Vec<&MatchWindow> = Vec::new();
-    let named = device_ids::click_id(&activation.click_id).map(match_keys::by_click_id);
-    for key in redecided.ids.iter().map(match_keys::by_id).chain(named) {
-        causes.has_more |= newest(&state.windows.by_key, |it| it, redecided, key, &mut near);
+    let by_click_id = device_ids::click_id(&activation.click_id).map(match_keys::by_click_id);
+    for key in redecided.ids.iter().map(match_keys::by_id).chain(by_click_id) {
+        causes.may_have_more |=
+            add_newest(&state.windows.by_key, |it| it, redecided, key, &mut near);
     }
     if app.probabilistic {
         let mut probabilistic: Vec<&ProbabilisticWindow> = Vec::new();
         for key in match_keys::probabilistic_keys(&activation.device) {
             let windows = &state.windows.by_probabilistic_key;
-            causes.has_more |= newest(windows, |it| &it.window, redecided, key, &mut probabilistic);
+            causes.may_have_more |=
+                add_newest(windows, |it| &it.window, redecided, key, &mut probabilistic);
         }
-        // Touches with ids of the activation's kinds are found by equal ids, or contradict it.
+        // Touches with an id of a kind that the activation has either have an equal id, by which they are found, or
+        // contradict it.
         probabilistic.retain(|it| !it.kinds.overlaps(redecided.ids.kinds()));
         near.extend(probabilistic.into_iter().map(|it| &it.window));
     }
@@ -204,7 +207,7 @@ impl Links {
         Self { all, by_id }
     }
 
-    /// Returns the indexes of an app's activations with an id, before another one, newest first.
+    /// Returns the indexes of an app's activations with a device id that precede `activation_key`, newest first.
     fn before(
         &self,
         pid: Pid,
@@ -226,9 +229,9 @@ fn arrival(state: &BatchState, key: &FactKey) -> Option<Cause> {
     state.arrived.get(index).copied()
 }
 
-/// Adds the newest touches of the batch that can match an activation by a key, of each tier. Returns whether there
-/// are more.
-fn newest<'s, T>(
+/// Adds, for each tier, the newest touches of the batch that can match the activation by a key. Returns whether there are
+/// more.
+fn add_newest<'s, T>(
     windows: &'s [T],
     window: fn(&T) -> &MatchWindow,
     redecided: &Redecided<'_>,

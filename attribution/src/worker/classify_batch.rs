@@ -1,4 +1,4 @@
-//! Classifies the activations whose class a batch can change.
+//! Classifies the activations of a batch, and later activations whose class they can change.
 
 use std::collections::BTreeSet;
 
@@ -16,25 +16,25 @@ use crate::rules::policy::Policy;
 pub struct Classified {
     pub key: FactKey,
     pub class: Class,
-    /// The install chains have changed, so later activations of the device can change too.
+    /// The install chains have changed, so later activations of the device may change too.
     pub has_new_chains: bool,
 }
 
-/// Classifies the batch's activations in the order of time; with `with_followers`, also those that follow one of them
-/// (or one that it replaced) on a device.
+/// Classifies the batch's activations, oldest first. If `with_later_activations` is true, also classifies the
+/// activations that follow one of these, or its replaced version, on a device.
 pub fn classify<L: Facts>(
     facts: &mut FactCache<'_, L>,
     policy: &Policy,
     decisions: &mut Decisions,
     state: &BatchState,
-    with_followers: bool,
+    with_later_activations: bool,
 ) -> Result<Vec<Classified>, L::Error> {
     let mut arrived: BTreeSet<FactKey> = state.activations.iter().copied().collect();
     loop {
         let mut history = DeviceHistory::default();
         facts.load(arrived.iter().copied())?;
         let mut keys = arrived.clone();
-        if with_followers {
+        if with_later_activations {
             keys.extend(followers(facts, policy, &mut history, &arrived, state)?);
         }
         let open = in_order(facts, &mut history, &keys);
@@ -47,7 +47,7 @@ pub fn classify<L: Facts>(
     }
 }
 
-/// Returns the install chain before a stored activation; `None` if it is the first of its devices.
+/// Returns the state of the install chain before a stored activation; `None` if it is the first of its device.
 pub fn chain_before_activation<L: Facts>(
     facts: &mut FactCache<'_, L>,
     policy: &Policy,
@@ -70,7 +70,7 @@ pub fn chain_before_activation<L: Facts>(
     }
 }
 
-/// Returns the activations that follow these on a device and can still change.
+/// Returns the activations that follow the arrived ones on a device and can still change.
 fn followers<L: Facts>(
     facts: &mut FactCache<'_, L>,
     policy: &Policy,
@@ -92,7 +92,7 @@ fn followers<L: Facts>(
     Ok(history.followers().filter(is_changeable).collect())
 }
 
-/// Sorts loaded activations, oldest first, and requests those before each.
+/// Sorts loaded activations, oldest first, and requests the activations before each.
 fn in_order<L: Facts>(
     facts: &FactCache<'_, L>,
     history: &mut DeviceHistory,
@@ -108,8 +108,8 @@ fn in_order<L: Facts>(
     sorted.into_iter().map(|(_, key)| key).collect()
 }
 
-/// Classifies the activations, which are sorted, as far as no earlier activation of a device is undecided; returns
-/// those that are.
+/// Classifies the activations, which are sorted, until an earlier activation on a device is undecided. Returns the
+/// classified activations, and the undecided ones that block the rest.
 fn classify_all<L: Facts>(
     facts: &mut FactCache<'_, L>,
     policy: &Policy,
@@ -125,7 +125,7 @@ fn classify_all<L: Facts>(
             let pending = PendingActivation::new(facts, policy, history, &waiting, *key);
             match pending.map(|pending| pending.classify()) {
                 Some(Ok((class, chains))) => {
-                    let has_new_chains = decisions.keep_chains(facts, *key, chains);
+                    let has_new_chains = decisions.set_chains(facts, *key, chains);
                     classified.push(Classified { key: *key, class, has_new_chains });
                 }
                 Some(Err(blocked)) => {

@@ -1,8 +1,8 @@
-//! Continues the install chains of a device with one more activation.
+//! Extends the install chains of a device by one activation.
 //!
-//! Every activation keeps the install chains that end with it, one per device id, so the next activation of the
-//! device continues from the last one, however many there were. Only if the ids of one activation have different
-//! chains must these be merged: from the oldest activation that the largest chain lacks.
+//! Every activation stores the states of its install chains, one per device id, so the next activation of the device
+//! needs only the last one, however many precede it. Only if the ids of the activation have different chains, these
+//! must be merged, starting at the oldest activation that is missing in the largest chain.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use crate::rules::policy::{AppPolicy, Policy};
 pub struct PendingActivation<'a, L> {
     facts: &'a FactCache<'a, L>,
     history: &'a DeviceHistory,
-    /// Activations that are blocked themselves.
+    /// Activations that are blocked too.
     waiting: &'a FactKeySet,
     app: &'a AppPolicy,
     ids: &'a DeviceIds,
@@ -29,17 +29,17 @@ pub struct PendingActivation<'a, L> {
 /// Why an activation cannot be classified yet.
 #[derive(Default)]
 pub struct Blocked {
-    /// Lists of which the next page must be read.
+    /// Lists whose next page must be read.
     pub lists: Vec<ListKey>,
-    /// Earlier activations of the device that another worker has recorded and not decided yet.
+    /// Earlier activations of the device that another worker has recorded but not decided yet.
     pub undecided: Vec<FactKey>,
 }
 
-/// The last activation before another one with one of its ids, and the index of that id's chain.
+/// The activation just before the pending one on one of its device ids, and the index of the id's chain there.
 type Source = (FactKey, u8);
 
 impl<'a, L: Facts> PendingActivation<'a, L> {
-    /// Returns `None` if the activation is not loaded, or not requested from the history.
+    /// Returns `None` if the activation is not loaded or its history is not requested.
     pub fn new(
         facts: &'a FactCache<'a, L>,
         policy: &'a Policy,
@@ -52,29 +52,29 @@ impl<'a, L: Facts> PendingActivation<'a, L> {
         Some(Self { facts, history, waiting, app, ids, activation_key })
     }
 
-    /// Returns the class of the activation and the chains that end with it.
+    /// Returns the class of the activation and its install chains.
     pub fn classify(&self) -> Result<(Class, InstallChains), Blocked> {
         let sources = self.sources()?;
         let before = self.chain_after(&sources)?;
-        Ok((self.step(before.as_ref()).1, self.chains(&sources)?))
+        Ok((self.advance(before.as_ref()).1, self.chains(&sources)?))
     }
 
-    /// Returns the chain over all earlier activations with any of its ids.
+    /// Returns the chain of all earlier activations that share an id with it.
     pub fn chain_before(&self) -> Result<Option<InstallChain>, Blocked> {
         self.chain_after(&self.sources()?)
     }
 
-    fn step(&self, before: Option<&InstallChain>) -> (InstallChain, Class) {
-        InstallChain::step(before, self.app, self.activation_key.clone())
+    fn advance(&self, before: Option<&InstallChain>) -> (InstallChain, Class) {
+        InstallChain::advance(before, self.app, self.activation_key.clone())
     }
 
-    /// Returns, per id of the activation, the activation just before it.
+    /// Returns the source for each id of the activation; `None` for an id without earlier activations.
     fn sources(&self) -> Result<Vec<Option<Source>>, Blocked> {
         let (mut sources, mut blocked) = (Vec::new(), None::<Blocked>);
         for id in self.ids.iter() {
             match self.source(id) {
                 Ok(source) => sources.push(source),
-                Err(other) => blocked.get_or_insert_default().add(other),
+                Err(more) => blocked.get_or_insert_default().add(more),
             }
         }
         blocked.map_or(Ok(sources), Err)
@@ -85,7 +85,7 @@ impl<'a, L: Facts> PendingActivation<'a, L> {
         last.map(|last| Ok((last.key, self.chain(&last.key, id)?.0))).transpose()
     }
 
-    /// Returns the chain over the activations of all sources.
+    /// Returns the chain of all activations up to the sources.
     fn chain_after(&self, sources: &[Option<Source>]) -> Result<Option<InstallChain>, Blocked> {
         let mut distinct: Vec<(Source, &DeviceId)> = Vec::new();
         for (source, id) in sources.iter().zip(self.ids.iter()) {
@@ -102,7 +102,7 @@ impl<'a, L: Facts> PendingActivation<'a, L> {
         }
     }
 
-    /// Returns each id's chain with the activation added.
+    /// Returns the chain of each id, extended by the activation.
     fn chains(&self, sources: &[Option<Source>]) -> Result<InstallChains, Blocked> {
         let mut chains = InstallChains::default();
         let mut indexes: BTreeMap<Option<Source>, u8> = BTreeMap::new();
@@ -114,7 +114,7 @@ impl<'a, L: Facts> PendingActivation<'a, L> {
                     Some((last, _)) => Some(self.chain(last, id)?.1),
                     None => None,
                 };
-                chains.chains.push(self.step(before).0);
+                chains.chains.push(self.advance(before).0);
             }
             chains.chain_indexes.push(index);
         }
@@ -124,15 +124,15 @@ impl<'a, L: Facts> PendingActivation<'a, L> {
         Ok(chains)
     }
 
-    /// Returns the chain over the activations of several ids together.
+    /// Returns the chain of all activations with any of several ids.
     fn merged_chain(&self, mut ids: Vec<&DeviceId>) -> Result<Option<InstallChain>, Blocked> {
-        // The id with the most activations most likely has all of them.
+        // The id with the most activations is the most likely to have all of them.
         ids.sort_by_key(|id| Reverse(self.before(id, &self.activation_key).known.len()));
         let mut blocked = Blocked::default();
         for main_id in &ids {
             match self.merged_chain_along(main_id, &ids) {
                 Ok(chain) => return Ok(chain),
-                Err(other) => blocked.add(other),
+                Err(more) => blocked.add(more),
             }
         }
         Err(blocked)
@@ -160,7 +160,7 @@ impl<'a, L: Facts> PendingActivation<'a, L> {
         entries.dedup();
         for entry in entries {
             let key = entry.activation_key.clone();
-            chain = Some(InstallChain::step(chain.as_ref(), self.app, key).0);
+            chain = Some(InstallChain::advance(chain.as_ref(), self.app, key).0);
         }
         Ok(chain)
     }
@@ -177,14 +177,14 @@ impl<'a, L: Facts> PendingActivation<'a, L> {
             if !self.history.ids(&entry.key).is_some_and(|ids| ids.contains(main_id)) {
                 missing.push(entry);
             } else if self.chain(&entry.key, main_id)?.0 == self.chain(&entry.key, id)?.0 {
-                // From here back both ids have the same activations.
+                // Up to this activation, both ids have the same activations.
                 return Ok(());
             }
         }
-        if before.is_complete { Ok(()) } else { Err(self.unread(id)) }
+        if before.is_complete { Ok(()) } else { Err(self.blocked_by_unread(id)) }
     }
 
-    /// Returns the chain of an id that ends with an activation, and its index.
+    /// Returns the chain of an id after an activation, and the chain's index.
     fn chain(&self, key: &FactKey, id: &DeviceId) -> Result<(u8, &'a InstallChain), Blocked> {
         if self.waiting.contains(key) {
             return Err(Blocked::default());
@@ -206,12 +206,12 @@ impl<'a, L: Facts> PendingActivation<'a, L> {
     ) -> Result<Option<&'a HistoryEntry>, Blocked> {
         let before = self.before(id, than);
         match before.known.first() {
-            None if !before.is_complete => Err(self.unread(id)),
+            None if !before.is_complete => Err(self.blocked_by_unread(id)),
             last => Ok(last),
         }
     }
 
-    fn unread(&self, id: &DeviceId) -> Blocked {
+    fn blocked_by_unread(&self, id: &DeviceId) -> Blocked {
         Blocked { lists: vec![(self.app.pid, id.clone())], ..Blocked::default() }
     }
 }

@@ -1,4 +1,5 @@
-//! Decides activations: those of the batch, those whose class has changed, and those that a touch can change.
+//! Makes the decisions on activations: on those of the batch, those with a changed class, and those that a touch can
+//! change.
 
 use super::batch_state::BatchState;
 use super::classify_batch::Classified;
@@ -13,13 +14,14 @@ use crate::ledger::{Facts, Ledger};
 use crate::rules::policy::Policy;
 use crate::rules::winner::Decision;
 
-/// Activations that are decided together: enough to share each read, and few enough that their touches fit into
+/// Number of activations that are decided together: enough to share each read, few enough that their touches fit into
 /// memory.
 const BATCH_SIZE: usize = 512;
-/// Pages of touches that are read for all of them together: most activations need no more.
+/// Number of pages of touches that are read for all of them together: most activations need no more.
 const BATCH_PAGES: usize = 2;
 
-/// Decides the batch's activations, those whose class has changed, and those that a touch can change.
+/// Makes the decisions on the batch's activations, those with a changed class, and `touched`, those that a touch can
+/// change.
 pub fn decide_activations<L: Ledger>(
     facts: &mut FactCache<'_, L>,
     policy: &Policy,
@@ -30,15 +32,15 @@ pub fn decide_activations<L: Ledger>(
 ) -> Result<(), L::Error> {
     let pending = pending_decisions(facts, policy, decisions, state, classified, touched);
     if L::SHARED {
-        // Another worker may have written the same decisions, but not yet their effects.
+        // Another worker may have written the same decisions, but not yet the decisions on their effects.
         decisions.changed.extend(pending.iter().map(|pending| pending.key));
     }
-    // A replaced activation may have the same row and still be another fact for its effects.
+    // Even if the row of a replaced activation stays the same, its effects may change.
     decisions.changed.extend(state.superseded_activations.iter().map(|(key, _)| *key));
     decide_pending(facts, decisions, pending)
 }
 
-/// Returns the decisions to make. Of the other activations, writes those with new chains again.
+/// Returns the pending decisions. Rewrites the records of other activations whose chains have changed.
 pub fn pending_decisions<'p, L: Facts>(
     facts: &mut FactCache<'_, L>,
     policy: &'p Policy,
@@ -108,7 +110,7 @@ fn decide_together<L: Facts>(
     Ok(())
 }
 
-/// Reads a long history page by page and keeps only the touches that are still needed.
+/// Makes a decision with a long history: reads page by page and keeps only the touches that are still needed.
 fn decide_alone<L: Facts>(
     facts: &mut FactCache<'_, L>,
     decisions: &mut Decisions,

@@ -1,4 +1,4 @@
-//! Decides effects: finds the activation that an effect inherits from, and its credit.
+//! Makes the decisions on effects: finds the activation that each effect inherits from, and its credit.
 
 use super::decisions::Decisions;
 use super::fact_cache::{FactCache, NEXT_PAGE, scan};
@@ -13,9 +13,10 @@ use crate::rules::row::Row;
 use crate::rules::winner::Decision;
 use crate::rules::{build_row, inherit};
 
-/// Effects that are decided together, and the pages of activations that are read for all of them: most effects need
-/// no more, and longer histories are read one by one to save memory.
+/// Number of effects that are decided together.
 const BATCH_SIZE: usize = 512;
+/// Number of pages of activations that are read for all of them together: most effects need no more. Longer histories
+/// are read one by one, to save memory.
 const BATCH_PAGES: usize = 2;
 
 /// An effect that is being decided.
@@ -28,10 +29,10 @@ struct PendingEffect<'p> {
     found: Vec<IndexEntry>,
 }
 
-/// Decides effects on a shared store: reads the activations of each effect after the effect itself. So a decision from
-/// activations that another worker has changed in between is compared with an effect record from before that change,
-/// and is rejected at commit.
-pub fn decide_effects_with_fresh_activations<L: Ledger>(
+/// Makes the decisions on effects of a shared store. Loads the effects first and drops loaded activations, which are
+/// then read again. So if another worker recomputes an effect after it has changed an activation, a decision made here
+/// from the old activation also has an old effect record, and is rejected at commit.
+pub fn decide_effects_rereading_activations<L: Ledger>(
     facts: &mut FactCache<'_, L>,
     policy: &Policy,
     decisions: &mut Decisions,
@@ -58,9 +59,9 @@ pub fn decide_effects<L: Facts>(
         let mut settled = Vec::with_capacity(open.len());
         for _ in 0..BATCH_PAGES {
             read_activations(facts, &mut open)?;
-            let (done, remaining): (Vec<_>, Vec<_>) =
+            let (newly_settled, remaining): (Vec<_>, Vec<_>) =
                 open.into_iter().partition(|pending| pending.is_settled(facts));
-            settled.extend(done);
+            settled.extend(newly_settled);
             open = remaining;
         }
         settle(facts, decisions, &settled)?;
@@ -122,7 +123,7 @@ impl<'p> PendingEffect<'p> {
         Some(Self { app, key, ids, scans, found: Vec::new() })
     }
 
-    /// Checks that no unread activation can be the one that the effect inherits from.
+    /// Checks that the effect cannot inherit from an unread activation.
     fn is_settled<L: Facts>(&self, facts: &FactCache<'_, L>) -> bool {
         let unread: Option<EventTime> =
             self.scans.iter().filter_map(|scan| scan.after.map(|entry| entry.time)).max();
@@ -130,7 +131,7 @@ impl<'p> PendingEffect<'p> {
         self.attribution(facts).is_some_and(|(activation, _)| activation.time > unread)
     }
 
-    /// Returns the activation that the effect inherits from, among those that were read.
+    /// Returns the activation that the effect inherits from, among those read so far.
     fn attribution<'a, L: Facts>(
         &self,
         facts: &'a FactCache<'_, L>,
@@ -139,7 +140,7 @@ impl<'p> PendingEffect<'p> {
         inherit::attribution_at(self.app, facts.effect(&self.key)?, &self.ids, found)
     }
 
-    /// Returns the key of the install whose credit the effect may carry instead.
+    /// Returns the key of the original install, if the effect may carry its credit instead.
     fn original<L: Facts>(&self, facts: &FactCache<'_, L>) -> Option<FactKey> {
         let (_, decision) = self.attribution(facts)?;
         let id = inherit::original(self.app, decision)?;

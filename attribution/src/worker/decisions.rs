@@ -2,7 +2,7 @@
 
 use super::fact_cache::FactCache;
 use crate::facts::keys::{FactKey, FactKeyMap, FactKeySet};
-use crate::ledger::record::{CurrentRow, FactRecord, RowRef};
+use crate::ledger::record::{CurrentRow, FactRecord, RowMeta};
 use crate::ledger::{DecisionWrite, Facts, Ledger, Progress};
 use crate::rules::build_row;
 use crate::rules::classify::InstallChains;
@@ -11,19 +11,21 @@ use crate::rules::winner::Decision;
 
 #[derive(Default)]
 pub struct Decisions {
-    /// The rows to write, each with the one that it replaces.
+    /// The rows to write, each with the row that it replaces.
     rows: FactKeyMap<(Row, Option<CurrentRow>)>,
     /// Activations whose row this batch has changed.
     pub changed: FactKeySet,
-    /// Activations whose earlier decision this batch has changed.
+    /// Activations that already had a decision, which this batch has changed.
     pub redecided: Vec<FactKey>,
     /// Activations whose install chains this batch has changed.
     pub changed_chains: FactKeySet,
-    /// Set on a shared store: another worker may have the same messages, so the row of every committed decision is
-    /// rewritten once, even if unchanged. The worker that decided may not have written it.
+    /// True on a shared store: the worker that committed a decision may have crashed before it wrote the row, so the row
+    /// of every decision is rewritten once, even if unchanged.
     is_shared: bool,
-    /// Events that a worker, possibly this one, has decided since they were read.
+    /// Events that lost a race at the last commit: their decision was committed after they were read, possibly by this
+    /// worker.
     conflicts: FactKeySet,
+    /// Events whose row this batch has written.
     written: FactKeySet,
 }
 
@@ -37,8 +39,8 @@ impl Decisions {
         self.rows.is_empty()
     }
 
-    /// Sets the install chains that end with an activation. Returns whether this batch has changed them.
-    pub fn keep_chains<L: Facts>(
+    /// Sets the install chains up to an activation. Returns whether this batch has changed them.
+    pub fn set_chains<L: Facts>(
         &mut self,
         facts: &mut FactCache<'_, L>,
         key: FactKey,
@@ -52,7 +54,7 @@ impl Decisions {
         self.changed_chains.contains(&key)
     }
 
-    /// Sets the decision on an activation. It is written if it differs from the current one or if `must_write` is set.
+    /// Sets the decision on an activation. It is written if it differs from the current one or `must_write` is true.
     pub fn decide_activation<L: Facts>(
         &mut self,
         facts: &mut FactCache<'_, L>,
@@ -104,7 +106,7 @@ impl Decisions {
                 spreadid: row.spreadid,
                 status: row.status,
                 digest,
-                row_ref: RowRef::default(),
+                row_meta: RowMeta::default(),
             });
         } else if !self.may_lack_row(&key) {
             return false;
@@ -113,12 +115,12 @@ impl Decisions {
         is_new
     }
 
-    /// Checks whether the event is decided but its row may be missing.
+    /// Checks whether the row of a committed decision may be missing.
     fn may_lack_row(&self, key: &FactKey) -> bool {
         self.conflicts.contains(key) || (self.is_shared && !self.written.contains(key))
     }
 
-    /// Takes the decisions to be written, in key order, with their records.
+    /// Takes the decisions to write, in key order, with their records.
     pub fn take<L: Facts>(&mut self, facts: &mut FactCache<'_, L>) -> Vec<DecisionWrite> {
         let write = |(key, (row, replaced))| {
             Some(DecisionWrite { key, record: facts.remove(&key)?, row, replaced })
@@ -128,7 +130,7 @@ impl Decisions {
         writes
     }
 
-    /// Returns the events that another worker has decided since they were read.
+    /// Commits the decisions. Returns the events whose decision another worker has changed since they were read.
     pub fn commit<L: Ledger>(
         &mut self,
         facts: &mut FactCache<'_, L>,
@@ -139,13 +141,13 @@ impl Decisions {
             return facts.ledger().commit(writes, progress);
         }
         let keys: Vec<_> = writes.iter().map(|write| write.key).collect();
-        let conflicting = facts.ledger().commit(writes, progress)?;
-        self.conflicts = conflicting.iter().copied().collect();
+        let conflicts = facts.ledger().commit(writes, progress)?;
+        self.conflicts = conflicts.iter().copied().collect();
         self.written.extend(keys.into_iter().filter(|key| !self.conflicts.contains(key)));
-        Ok(conflicting)
+        Ok(conflicts)
     }
 
-    /// Forgets what was decided, but not what was written.
+    /// Clears the decisions, but not which rows are written.
     pub fn clear(&mut self) {
         self.rows.clear();
         self.changed.clear();

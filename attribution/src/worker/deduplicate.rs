@@ -1,4 +1,4 @@
-//! Decides which message is the fact (the contract's identity rule), and makes facts readable.
+//! Chooses the message that is the fact (the identity rule of the contract), and makes facts readable.
 
 use super::BatchReport;
 use super::batch_state::BatchState;
@@ -18,7 +18,7 @@ use crate::rules::policy::{AppPolicy, Policy};
 struct Known {
     record: FactRecord,
     fact: Fact,
-    /// The facts that it replaced in uncommitted batches.
+    /// Older versions of the fact that uncommitted batches have replaced.
     superseded: Vec<Fact>,
 }
 
@@ -56,10 +56,10 @@ pub fn deduplicate<L: Ledger>(
             if order.is_lt() && facts.is_changeable(app, known.fact.time()) {
                 writes.push(replace(facts, policy, app, key, message, known, state));
             } else if L::SHARED {
-                // If a worker crashed between fact and decision, the redelivery completes it. The record is read again
-                // after recording: another worker may be deciding on it.
+                // If a worker crashed after it recorded the fact, the redelivery causes the decision. The record is read
+                // again after recording, because another worker may be making the same decision.
                 add_redelivered(policy, app, key, known.fact.time(), &mut known, state);
-                state.add_undecided([key]);
+                state.add_events([key]);
             }
         }
         let rejected = facts.ledger().record(writes)?;
@@ -78,17 +78,16 @@ pub fn deduplicate<L: Ledger>(
     Ok(())
 }
 
-/// Returns the least message of each id, in key order; the others are counted as redelivered.
+/// Returns, of each id, the message that sorts first, in key order; counts the others as redelivered.
 fn canonical_messages(
     policy: &Policy,
     messages: Vec<Fact>,
     report: &mut BatchReport,
 ) -> Vec<(FactKey, Fact)> {
     let mut keyed = Vec::with_capacity(messages.len());
-    let of_known_apps = messages.into_iter().filter(|fact| policy.app(fact.pid()).is_some());
+    let messages = messages.into_iter().filter(|fact| policy.app(fact.pid()).is_some());
     keyed.extend(
-        of_known_apps
-            .map(|fact| (match_keys::fact_key(fact.family(), fact.pid(), fact.id()), fact)),
+        messages.map(|fact| (match_keys::fact_key(fact.family(), fact.pid(), fact.id()), fact)),
     );
     keyed.sort_unstable_by_key(|(key, _)| *key);
     keyed.dedup_by(|(key, fact), (kept_key, kept)| {
@@ -108,8 +107,8 @@ fn canonical_messages(
     keyed
 }
 
-/// Replaces the known fact of an id by a lesser message. The current row stays until the new decision; the install
-/// chains are cleared, so that no other activation continues them.
+/// Replaces the known fact of an id by a message that sorts before it. The current row stays until the new decision;
+/// the install chains are cleared, so that no other activation extends them.
 fn replace<L: Ledger>(
     facts: &mut FactCache<'_, L>,
     policy: &Policy,
@@ -140,8 +139,8 @@ fn replace<L: Ledger>(
     FactWrite { stale, superseded, ..fact_write(facts, app, key, record, after, state) }
 }
 
-/// Adds the arrival of a message with a known id, and everything that the known facts of that id can change. Returns
-/// the index in [`BatchState::arrived`], and the keys of the current fact.
+/// Adds the arrival of a message with a known id, and everything that the known versions of its fact can change. Returns
+/// the index in [`BatchState::arrived`] and the index keys of the current fact.
 fn add_redelivered(
     policy: &Policy,
     app: &AppPolicy,
@@ -158,7 +157,7 @@ fn add_redelivered(
     (arrival_index, index(&known.fact, policy, app, &mut state.windows, arrival_index, true))
 }
 
-/// Returns the write of a new fact, and adds an activation or effect to the events to decide.
+/// Returns the write of a new fact. If it is an activation or effect, adds it to the batch's events.
 fn fact_write<L: Facts>(
     facts: &mut FactCache<'_, L>,
     app: &AppPolicy,
@@ -167,7 +166,7 @@ fn fact_write<L: Facts>(
     index: Vec<MatchKey>,
     state: &mut BatchState,
 ) -> FactWrite {
-    state.add_undecided([key]);
+    state.add_events([key]);
     if key.family != Family::Touch {
         facts.insert(key, record.clone());
     }
@@ -175,8 +174,8 @@ fn fact_write<L: Facts>(
     FactWrite { key, record, index, bucket_markers, stale: Vec::new(), superseded: None }
 }
 
-/// Returns the keys under which a fact is indexed. For a touch, also adds the match windows in which it can change
-/// activations; one too many does no harm.
+/// Returns the keys under which a fact is indexed. For a touch, also adds the match windows of the activations that it
+/// can change; superfluous windows do no harm.
 fn index(
     fact: &Fact,
     policy: &Policy,

@@ -1,4 +1,4 @@
-//! The activations that share a device id, read newest first and only as far as needed.
+//! The activations with a device id, read newest first and only as far back as needed.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::ledger::index::{IndexEntry, Scan};
 use crate::ledger::record::FactRecord;
 use crate::rules::classify::ActivationKey;
 
-/// The device ids whose activations were requested, and what was read of each.
+/// The lists of activations by device id, as far as they are requested and read.
 #[derive(Default)]
 pub struct DeviceHistory {
     lists: HashMap<ListKey, List, FixedState>,
@@ -28,9 +28,10 @@ struct List {
     scan: Scan,
     /// Newest first.
     found: Vec<HistoryEntry>,
+    /// The whole list is read.
     is_read: bool,
     is_requested: bool,
-    /// The time down to which the list must be read.
+    /// The time back to which the list must be read.
     floor: EventTime,
 }
 
@@ -42,13 +43,13 @@ pub struct HistoryEntry {
 }
 
 impl DeviceHistory {
-    /// Requests the activations that follow one on a device, and the last one before it.
+    /// Requests the activations that follow this one on a device, and the last one before it.
     pub fn request_followers(&mut self, activation: &Activation) {
         let ids = DeviceIds::new(&activation.ids);
         self.request(activation.pid, &ids, EventTime::MAX, activation.time);
     }
 
-    /// Requests the activations before one.
+    /// Requests the activations before this one.
     pub fn request_predecessors(&mut self, key: &FactKey, activation: &Activation) {
         let ids = match self.ids.remove(key) {
             Some(ids) => ids,
@@ -113,10 +114,10 @@ impl DeviceHistory {
         }
     }
 
-    /// Returns the activations with an id before another one, newest first, as far as none is missing.
-    pub fn before(&self, pid: Pid, id: &DeviceId, than: &ActivationKey) -> EntriesBefore<'_> {
+    /// Returns the activations with an id before `end`, newest first, as far back as the list is read without gaps.
+    pub fn before(&self, pid: Pid, id: &DeviceId, end: &ActivationKey) -> EntriesBefore<'_> {
         match self.lists.get(&(pid, id.clone())) {
-            Some(list) => list.before(than),
+            Some(list) => list.before(end),
             None => EntriesBefore { known: &[], is_complete: true },
         }
     }
@@ -125,7 +126,7 @@ impl DeviceHistory {
         self.ids.get(key)
     }
 
-    /// Returns the activations at or after the floor of their list.
+    /// Returns the activations that are not before the floor of their list.
     pub fn followers(&self) -> impl Iterator<Item = FactKey> {
         self.lists.values().flat_map(|list| {
             list.found
@@ -137,19 +138,19 @@ impl DeviceHistory {
 }
 
 impl List {
-    fn before(&self, than: &ActivationKey) -> EntriesBefore<'_> {
-        let start = self.found.partition_point(|entry| entry.activation_key >= *than);
-        let end = match self.read_down_to() {
+    fn before(&self, end: &ActivationKey) -> EntriesBefore<'_> {
+        let first = self.found.partition_point(|entry| entry.activation_key >= *end);
+        let last = match self.read_down_to() {
             Some(floor) => self.found.partition_point(|entry| entry.activation_key.time > floor),
             None => self.found.len(),
         };
         EntriesBefore {
-            known: self.found.get(start..end).unwrap_or_default(),
+            known: self.found.get(first..last).unwrap_or_default(),
             is_complete: self.is_read,
         }
     }
 
-    /// Returns the time after which no entry is missing; `None` if the list is complete.
+    /// Returns the time after which the list is read without gaps; `None` if it is read completely.
     fn read_down_to(&self) -> Option<EventTime> {
         (!self.is_read).then(|| self.scan.after.map_or(EventTime::MAX, |last| last.time))
     }
@@ -159,7 +160,7 @@ impl List {
         self.scan.after = page.last().copied().or(self.scan.after);
         self.scan.limit = NEXT_PAGE;
         self.found.extend(entries);
-        // The store orders equal times by a hash, the contract by id.
+        // The store orders entries of equal time by a hash, the contract by id.
         if let Some(first) = page.first() {
             let start = self.found.partition_point(|entry| entry.activation_key.time > first.time);
             self.found[start..].sort_unstable_by(|a, b| b.cmp(a));
@@ -171,6 +172,6 @@ impl List {
 /// The part of a list before an activation.
 pub struct EntriesBefore<'a> {
     pub known: &'a [HistoryEntry],
-    /// No older activations exist beyond `known`.
+    /// There are no activations older than those in `known`.
     pub is_complete: bool,
 }

@@ -1,4 +1,4 @@
-//! The records that one batch has loaded, over the ledger.
+//! A cache of the records that a batch has loaded from the ledger.
 
 use crate::facts::event::{Effect, EventTime, Family, Pid, Touch};
 use crate::facts::keys::{FactKey, FactKeyMap, MatchKey};
@@ -8,9 +8,9 @@ use crate::ledger::record::{ActivationRecord, FactRecord};
 use crate::rules::expiry;
 use crate::rules::policy::AppPolicy;
 
-/// Entries of the first page of an index scan: most keys have fewer.
+/// Number of entries of the first page of an index scan; most keys have fewer.
 pub const PAGE: usize = 16;
-/// Entries of each further page.
+/// Number of entries of each further page.
 pub const NEXT_PAGE: usize = 256;
 
 pub struct FactCache<'a, L> {
@@ -28,13 +28,13 @@ impl<'a, L: Facts> FactCache<'a, L> {
         self.ledger
     }
 
-    /// Checks whether a fact of this time, or the decision about it, can still change.
+    /// Checks whether a fact of this time, or the decision on it, can still change.
     pub fn is_changeable(&self, app: &AppPolicy, time: EventTime) -> bool {
         let (until, floor) = (self.ledger.consumed_until(), self.ledger.expiry_floor(app.pid));
         time >= expiry::changeable_from(app, until, &floor)
     }
 
-    /// Loads the records of all keys, for [`FactCache::record`].
+    /// Loads the records of the keys that are not loaded yet.
     pub fn load(&mut self, keys: impl IntoIterator<Item = FactKey>) -> Result<(), L::Error> {
         let mut missing: Vec<FactKey> =
             keys.into_iter().filter(|key| !self.records.contains_key(key)).collect();
@@ -48,7 +48,7 @@ impl<'a, L: Facts> FactCache<'a, L> {
         Ok(())
     }
 
-    /// Inserts a record that is known without loading.
+    /// Inserts a record without loading it.
     pub fn insert(&mut self, key: FactKey, record: FactRecord) {
         self.records.insert(key, Some(record));
     }
@@ -57,7 +57,7 @@ impl<'a, L: Facts> FactCache<'a, L> {
         self.records.remove(key)?
     }
 
-    /// Drops everything loaded, but not what the ledger has recorded.
+    /// Drops all loaded records; the ledger keeps its own.
     pub fn clear(&mut self) {
         self.records.clear();
     }
@@ -66,7 +66,7 @@ impl<'a, L: Facts> FactCache<'a, L> {
         self.records.retain(|key, _| is_needed(key));
     }
 
-    /// Frees memory: touches are read for a few decisions at a time.
+    /// Drops the loaded touches to free memory, because they are needed only for a few decisions at a time.
     pub fn forget_touches(&mut self) {
         self.retain(|key| key.family != Family::Touch);
     }
@@ -103,7 +103,7 @@ impl<'a, L: Facts> FactCache<'a, L> {
         }
     }
 
-    /// Calls `visit` with every entry of every scan, and the scan's index.
+    /// Reads all pages of the scans; calls `visit` with each entry and the index of its scan.
     pub fn scan_all(
         &mut self,
         scans: &[Scan],

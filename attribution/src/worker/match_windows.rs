@@ -1,4 +1,4 @@
-//! The ranges of activations that a touch can change, by id and by probabilistic key.
+//! The windows of activations whose decision a touch can change, by index key and by probabilistic key.
 
 use crate::facts::device_ids::{DeviceIds, IdKindSet};
 use crate::facts::event::{EventTime, Pid, Touch};
@@ -7,34 +7,35 @@ use crate::facts::match_keys::{self, BUCKET_MS};
 use crate::rules::candidate::{self, Tier};
 use crate::rules::policy::{AppPolicy, Policy};
 
-/// The ranges of activations that can be credited to the batch's touches.
+/// The windows of a batch's touches.
 #[derive(Debug, Default)]
 pub struct MatchWindows {
     pub by_key: Vec<MatchWindow>,
     pub by_probabilistic_key: Vec<ProbabilisticWindow>,
 }
 
-/// The activations that a touch can match by one key.
+/// The activations that a touch can match by one key: later than the touch, up to `newest`.
 #[derive(Debug, Clone, Copy)]
 pub struct MatchWindow {
     pub pid: Pid,
-    /// The index of the touch in `BatchState::arrived`.
+    /// Index of the touch in `BatchState::arrived`.
     pub arrival_index: u32,
     pub key: MatchKey,
-    /// The tier of the touch if it matches an activation by this key.
+    /// The tier of the touch for matches by this key.
     pub tier: Tier,
     pub touch_time: EventTime,
     pub newest: EventTime,
-    /// The time of the last activation that can be credited to this touch or an older one of its group, or that a
-    /// removed touch frees for another. For later activations the touch only counts as a click.
+    /// The time of the last activation that can be credited to this touch or to an older one of its group or, after the
+    /// touch is removed, to another touch. For later activations the touch only counts as a click.
     pub candidate_until: EventTime,
 }
 
-/// The activations that a touch can match by a probabilistic key: those that have ids of none of its kinds.
+/// The activations that a touch can match by a probabilistic key: they have no id of a kind that the touch has.
 #[derive(Debug, Clone, Copy)]
 pub struct ProbabilisticWindow {
     /// The window, with the probabilistic key as its key.
     pub window: MatchWindow,
+    /// The kinds of the touch's ids.
     pub kinds: IdKindSet,
 }
 
@@ -52,15 +53,15 @@ impl MatchWindow {
 }
 
 impl ProbabilisticWindow {
-    /// Returns the range of the markers of the probabilistic key.
+    /// Returns the window of the probabilistic key's markers.
     pub fn bucket_markers(&self) -> MatchWindow {
         let key = match_keys::bucket_markers(self.window.key, false);
         MatchWindow { key, touch_time: self.window.touch_time.minus(BUCKET_MS), ..self.window }
     }
 }
 
-/// Adds the ranges of activations that can be credited to a touch or, if it is removed, to another one.
-/// `arrival_index` is the touch's index in `BatchState::arrived`.
+/// Adds the windows of a touch that has arrived or, if `is_removed` is true, is replaced. `arrival_index` is the index
+/// of the touch in `BatchState::arrived`.
 pub fn add_windows(
     windows: &mut MatchWindows,
     touch: &Touch,
@@ -77,7 +78,7 @@ pub fn add_windows(
     };
     let id_end = candidate::window_end(policy, app, touch, false);
     let probabilistic_end = candidate::window_end(policy, app, touch, true);
-    // A touch that is too old for a match by id can still match by a probabilistic key.
+    // A touch that is too old for a match by id can still match probabilistically.
     let id_end = if app.probabilistic { id_end.max(probabilistic_end) } else { id_end };
     let click_cap_end = candidate::click_cap_end(policy, app, touch).unwrap_or(id_end);
     let newest = click_cap_end.max(id_end);

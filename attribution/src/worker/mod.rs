@@ -1,16 +1,17 @@
 //! Turns a batch of facts into decisions, rows and positions.
 //!
-//! The facts of a batch are recorded first. Then everything that they can change is found, decided from the ledger's
-//! facts, and written if it differs. So the outcome depends on the set of facts alone, and if two workers receive two
-//! facts of one device at the same time, at least one of them sees both.
+//! The facts of a batch are recorded first. Then the worker finds every event that they can change, makes the decisions
+//! for these events from the ledger's facts, and writes those that changed. So the outcome depends only on the set of
+//! facts, and if two workers receive two facts of one device at the same time, at least one of them sees both.
 //!
-//! The steps are functions, one module each: `deduplicate` decides which message is the fact, `affected` finds what
-//! can change, `classify_batch` classifies activations (`continue_chains` over `device_history`), `decide_activations`
-//! (`pending_decision` over `touch_search`, and `prune_touches`) and `decide_effects` decide, and `change_causes` finds
-//! what can have changed a decision. `recompute` decides stored events again.
+//! Each step is a function in its own module: `deduplicate` chooses the message that is the fact, `affected` finds the
+//! events that can change, `classify_batch` classifies activations (it uses `continue_chains` and `device_history`),
+//! `decide_activations` (it uses `pending_decision`, `touch_search` and `prune_touches`) and `decide_effects` make the
+//! decisions, and `change_causes` finds the facts that may have changed a decision. `recompute` recomputes the decisions
+//! for stored events.
 //!
-//! They work on three values: the `FactCache` has the records that were loaded, the `BatchState` what the facts of the
-//! batch can change, and the `Decisions` what is to be written. A signature shows which of them a step changes.
+//! The steps share three values: `FactCache`, the loaded records; `BatchState`, the events that the batch can change;
+//! and `Decisions`, the rows to write. A signature shows which of them a step changes.
 
 mod affected;
 mod batch_state;
@@ -37,19 +38,19 @@ use crate::ledger::record::CurrentRow;
 use crate::ledger::{DecisionWrite, Ledger, Progress};
 use crate::rules::policy::Policy;
 use crate::rules::row::Status;
-use affected::{affected_effects, touched_activations};
+use affected::{activations_affected_by_touches, affected_effects};
 use batch_state::BatchState;
 use change_causes::note_causes;
 use classify_batch::classify;
 use decide_activations::decide_activations;
-use decide_effects::{decide_effects, decide_effects_with_fresh_activations};
+use decide_effects::{decide_effects, decide_effects_rereading_activations};
 use decisions::Decisions;
 use deduplicate::deduplicate;
 use fact_cache::FactCache;
 use match_windows::MatchWindows;
-pub use recompute::{Recomputed, recompute, recompute_with_followers};
+pub use recompute::{Recomputed, recompute, recompute_with_later_activations};
 
-/// Decides batches over one ledger.
+/// Makes the decisions for batches of facts, on one ledger.
 #[derive(Debug)]
 pub struct Worker<L> {
     ledger: L,
@@ -71,8 +72,8 @@ pub struct BatchReport {
     pub touches: MessageCounts,
     pub activations: MessageCounts,
     pub effects: MessageCounts,
-    /// Rows written, by the status of the row that they replace (`None` for a new event) and their own.
-    pub decided: BTreeMap<(Option<Status>, Status), u64>,
+    /// Numbers of rows written, by the status of the replaced row (`None` for a new event) and the new status.
+    pub rows_written: BTreeMap<(Option<Status>, Status), u64>,
 }
 
 /// Message counts of one family.
@@ -83,7 +84,7 @@ pub struct MessageCounts {
     /// Messages with a known id, including those that replace the fact.
     pub redelivered: u64,
     /// Redelivered messages with another time or content: either an event was sent again with changes, or two events
-    /// have the same id and only the lesser one is kept.
+    /// have the same id, and only the one that sorts first is kept.
     pub conflicting: u64,
 }
 
@@ -100,67 +101,71 @@ impl<L: Ledger> Worker<L> {
         &mut self.ledger
     }
 
-    /// Decides everything that the facts can change, and commits it together with the progress. Facts of unknown apps
-    /// are skipped; the caller must not pass them.
+    /// Makes the decisions for all events that the facts can change, and commits them together with the progress.
+    /// Skips facts of unknown apps.
     pub fn process(&mut self, batch: Batch) -> Result<BatchReport, L::Error> {
-        let (mut report, nothing) = (BatchReport::default(), Progress::default());
+        let (mut report, no_progress) = (BatchReport::default(), Progress::default());
         let mut state = BatchState::new(std::mem::take(&mut self.windows), L::SHARED);
         let mut decisions = Decisions::new(L::SHARED);
         let facts = &mut FactCache::new(&mut self.ledger);
         deduplicate(facts, &self.policy, batch.facts, &mut state, &mut report)?;
+        // On a shared store other workers may have changed what was read, so the decisions are repeated until nothing is
+        // left to write; the progress is committed with the last round.
         loop {
             let writes = decide_all(facts, &self.policy, &mut decisions, &mut state)?;
             let is_last = !L::SHARED || writes.is_empty();
             let changes: Vec<_> =
                 writes.iter().map(|write| (write.key, status_change(write))).collect();
-            let progress = if is_last { &batch.progress } else { &nothing };
-            let conflicts = decisions.commit(facts, writes, progress)?;
+            let progress = if is_last { &batch.progress } else { &no_progress };
+            let lost_races = decisions.commit(facts, writes, progress)?;
             for (key, change) in &changes {
                 if let Some(change) = change
-                    && !conflicts.contains(key)
+                    && !lost_races.contains(key)
                 {
-                    *report.decided.entry(*change).or_default() += 1;
+                    *report.rows_written.entry(*change).or_default() += 1;
                 }
             }
             if is_last {
                 self.windows = state.windows;
                 return Ok(report);
             }
-            state.add_undecided(changes.into_iter().map(|(key, _)| key));
+            state.add_events(changes.into_iter().map(|(key, _)| key));
             facts.clear();
             decisions.clear();
         }
     }
 }
 
-/// Decides everything that the recorded facts can change.
+/// Returns the writes of all decisions that the recorded facts change.
 fn decide_all<L: Ledger>(
     facts: &mut FactCache<'_, L>,
     policy: &Policy,
     decisions: &mut Decisions,
     state: &mut BatchState,
 ) -> Result<Vec<DecisionWrite>, L::Error> {
-    let touched = touched_activations(facts, policy, state)?;
+    let touched = activations_affected_by_touches(facts, policy, state)?;
     let classified = classify(facts, policy, decisions, state, true)?;
     decide_activations(facts, policy, decisions, state, &classified, touched)?;
     note_causes(facts, policy, decisions, state);
     if L::SHARED && !decisions.is_empty() {
-        // Effects follow after these are committed: a commit that lost a race would leave them outdated.
+        // Effects are decided only after all activations are committed: if a commit lost a race, the effects would have
+        // inherited an outdated credit.
         return Ok(decisions.take(facts));
     }
     let effects = affected_effects(facts, policy, state, &classified, &decisions.changed)?;
     if L::SHARED {
-        decide_effects_with_fresh_activations(facts, policy, decisions, &effects)?;
+        decide_effects_rereading_activations(facts, policy, decisions, &effects)?;
     } else {
         decide_effects(facts, policy, decisions, &effects)?;
     }
     Ok(decisions.take(facts))
 }
 
-/// Returns the status before and after, if the row differs from the one that it replaces.
+/// Returns the status before and after the write, or `None` if the new row equals the replaced one.
 fn status_change(write: &DecisionWrite) -> Option<(Option<Status>, Status)> {
-    let is_equal =
-        |before: &CurrentRow| write.record.current_row().map(|p| p.digest) == Some(before.digest);
+    let is_equal = |before: &CurrentRow| {
+        write.record.current_row().map(|row| row.digest) == Some(before.digest)
+    };
     if write.replaced.as_ref().is_some_and(is_equal) {
         return None;
     }

@@ -1,6 +1,7 @@
-//! Activations that are being decided: the touches read so far, and the searches for more.
+//! Pending decisions on activations: the touches read so far, and the searches for more.
 //!
-//! Touches are read newest first, page by page, for many activations at once, until each decision is final.
+//! Touches are read newest first, page by page, for many activations at once, until no unread touch can change the
+//! decisions.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,14 +20,14 @@ use crate::rules::classify::Class;
 use crate::rules::policy::{AppPolicy, Policy};
 use crate::rules::winner::{self, Decision, Evidence};
 
-/// `read_newest` reads one in this many open searches at a time: those that have reached least far back.
+/// `read_newest` continues one in this many open searches at a time: those that have reached least far back.
 const OPEN_SEARCHES_PER_READ: usize = 8;
-/// Maximum number of probabilistic searches of an activation that is read together with others.
+/// Maximum number of probabilistic searches of a decision that is read together with others.
 const PROBABILISTIC_SEARCHES_MAX: usize = 32;
-/// Size of the first pages of an activation's probabilistic searches together; each reads at least one entry.
+/// Total size of the first pages of a decision's probabilistic searches; each reads at least one entry.
 const PROBABILISTIC_FIRST_READ: usize = 256;
 
-/// An activation that is being decided.
+/// The pending decision on an activation.
 pub struct PendingDecision<'p> {
     policy: &'p Policy,
     app: &'p AppPolicy,
@@ -34,7 +35,7 @@ pub struct PendingDecision<'p> {
     pub class: Class,
     pub has_new_chains: bool,
     pub ids: DeviceIds,
-    /// The decision, if no touch can matter.
+    /// The decision, if it does not depend on touches.
     pub without_touches: Option<Decision>,
     searches: Vec<TouchSearch>,
     /// The touches read so far, with their ids.
@@ -76,7 +77,7 @@ impl<'p> PendingDecision<'p> {
         Some(Subject { policy: self.policy, app: self.app, activation, ids: &self.ids })
     }
 
-    /// Returns the touches read so far, as far as they are loaded.
+    /// Returns the touches read so far that are loaded.
     pub fn loaded_touches<'a, L: Facts>(
         &'a self,
         facts: &'a FactCache<'_, L>,
@@ -100,12 +101,12 @@ impl<'p> PendingDecision<'p> {
         })
     }
 
-    /// Returns the greatest possible time of an unread touch.
+    /// Returns the latest possible time of an unread touch.
     pub fn newest_unread(&self) -> Option<EventTime> {
         self.searches.iter().filter_map(TouchSearch::unread).max()
     }
 
-    /// Checks whether nothing is left to read, not even clicks that only count.
+    /// Checks whether everything has been read, including clicks that only count.
     pub fn is_read(&self) -> bool {
         self.searches.iter().all(TouchSearch::is_complete)
     }
@@ -117,23 +118,23 @@ impl<'p> PendingDecision<'p> {
         }
     }
 
-    /// Adds the touches of the last pages.
+    /// Adds the touches of the last pages, and the touch with the activation's click id.
     fn add_found<L: Facts>(&mut self, facts: &FactCache<'_, L>) {
         let found = self.searches.iter_mut().flat_map(|search| std::mem::take(&mut search.found));
         let found: Vec<_> =
             found.filter(|entry| facts.at(entry).is_some()).map(|entry| entry.fact).collect();
-        for key in found.into_iter().chain(self.named_click(facts)) {
+        for key in found.into_iter().chain(self.click_by_id(facts)) {
             self.add_touch(facts, key);
         }
     }
 
-    /// Returns the key of the touch that the activation names by its click id.
-    fn named_click<L: Facts>(&self, facts: &FactCache<'_, L>) -> Option<FactKey> {
+    /// Returns the key of the touch with the activation's click id.
+    fn click_by_id<L: Facts>(&self, facts: &FactCache<'_, L>) -> Option<FactKey> {
         let click_id = device_ids::click_id(&facts.activation(&self.key)?.fact.click_id)?;
         Some(match_keys::fact_key(Family::Touch, self.key.pid, click_id))
     }
 
-    /// If all searches are complete, extends them to older clicks that only count.
+    /// If all searches have reached their end, extends them to older clicks that only count.
     fn extend_lookback(&mut self) {
         if self.searches.iter().all(|search| search.is_read) {
             self.searches.iter_mut().for_each(TouchSearch::extend_lookback);
@@ -145,8 +146,8 @@ impl<'p> PendingDecision<'p> {
     }
 }
 
-/// Prepares to read several decisions together. Returns those to read together, and those with so many probabilistic
-/// searches that each must be read alone.
+/// Prepares the searches of several decisions. Returns the decisions to read together, and those with so many
+/// probabilistic searches that each must be read alone.
 pub fn start_reading<'p, L: Facts>(
     facts: &mut FactCache<'_, L>,
     mut pending_decisions: Vec<PendingDecision<'p>>,
@@ -158,22 +159,23 @@ pub fn start_reading<'p, L: Facts>(
     for (index, pending) in pending_decisions.into_iter().enumerate() {
         if crowded.contains(&index) { &mut alone } else { &mut together }.push(pending);
     }
-    let named: Vec<_> = together.iter().filter_map(|pending| pending.named_click(facts)).collect();
-    facts.load(named)?;
+    let by_click_id: Vec<_> =
+        together.iter().filter_map(|pending| pending.click_by_id(facts)).collect();
+    facts.load(by_click_id)?;
     Ok([together, alone])
 }
 
-/// Prepares to read one decision alone.
+/// Prepares the searches of one decision that is read alone.
 pub fn start_reading_alone<L: Facts>(
     facts: &mut FactCache<'_, L>,
     pending: &mut PendingDecision<'_>,
 ) -> Result<(), L::Error> {
     add_probabilistic_searches(facts, std::slice::from_mut(pending), usize::MAX)?;
-    facts.load(pending.named_click(facts))
+    facts.load(pending.click_by_id(facts))
 }
 
-/// Adds to each decision the probabilistic searches for touches that the markers list and that can match. Decisions
-/// with more than `searches_max` get none; their indexes are returned.
+/// Adds to each decision the probabilistic searches for those touches in the markers that can match. Decisions with more
+/// than `searches_max` of them get none; their indexes are returned.
 fn add_probabilistic_searches<L: Facts>(
     facts: &mut FactCache<'_, L>,
     pending_decisions: &mut [PendingDecision<'_>],
@@ -219,7 +221,7 @@ fn add_probabilistic_searches<L: Facts>(
     Ok(crowded)
 }
 
-/// Reads the next page of every open search. If all searches of an undecided activation are complete, extends them.
+/// Reads the next page of every open search. If all searches of a decision have reached their end, extends them first.
 pub fn read_touches<L: Facts>(
     facts: &mut FactCache<'_, L>,
     pending_decisions: &mut [PendingDecision<'_>],
@@ -231,9 +233,9 @@ pub fn read_touches<L: Facts>(
     Ok(())
 }
 
-/// Reads the next page of the searches that have reached least far back. So the searches of one decision stay about
-/// equally far, however many touches each has per time, and clicks that count need not be kept until a slow search
-/// catches up.
+/// Reads the next page of the searches that have reached least far back. So all searches of a decision reach about
+/// equally far back, however dense their touches are, and clicks that count need not be kept until a slow search catches
+/// up.
 pub fn read_newest<L: Facts>(
     facts: &mut FactCache<'_, L>,
     pending: &mut PendingDecision<'_>,
@@ -251,11 +253,11 @@ pub fn read_newest<L: Facts>(
     Ok(())
 }
 
-/// Loads the touches again that were dropped since the decision was last evaluated.
+/// Reloads the touches that were dropped after the decision was last evaluated.
 pub fn reload<L: Facts>(
     facts: &mut FactCache<'_, L>,
     pending: &PendingDecision<'_>,
 ) -> Result<(), L::Error> {
-    let named = pending.named_click(facts);
-    facts.load(pending.touches.keys().copied().chain(named))
+    let by_click_id = pending.click_by_id(facts);
+    facts.load(pending.touches.keys().copied().chain(by_click_id))
 }

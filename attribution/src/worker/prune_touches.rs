@@ -1,5 +1,5 @@
-//! Keeps only the touches on which a decision can still depend, so that memory and work do not grow with touches that
-//! are rejected or lose.
+//! Drops the touches that can no longer affect a decision, so that memory and work do not grow with touches that are
+//! rejected or lose.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use crate::rules::candidate::{CLICK_COUNT_MS, Candidate, ClickCounts};
 use crate::rules::row::CONTRIBUTORS_MAX;
 use crate::rules::winner::strength;
 
-/// Drops the touches that cannot affect the decision any more, here and in `pending`.
+/// Drops the touches that cannot affect the decision any more, from the cache and from `pending`.
 pub fn prune<L: Facts>(facts: &mut FactCache<'_, L>, pending: &mut PendingDecision<'_>) {
     let needed = needed(facts, pending);
     pending.touches.retain(|key, _| needed.contains(key));
@@ -25,9 +25,9 @@ fn needed<L: Facts>(facts: &FactCache<'_, L>, pending: &PendingDecision<'_>) -> 
     let Some(subject) = pending.subject(facts) else { return needed };
     let evidence = pending.evidence(facts);
     let clicks = ClickCounts::new(&subject, evidence.touches.iter().copied());
-    // Accepted, whatever else is read.
+    // Accepted, whatever touches are read later.
     let mut accepted: Vec<(FactKey, Candidate<'_>)> = Vec::new();
-    // Clicks that unread clicks may still reject, by channel.
+    // By channel, the times of clicks that may still be rejected because of unread clicks.
     let mut unsettled: BTreeMap<Option<&str>, Vec<EventTime>> = BTreeMap::new();
     for (key, touch, ids) in pending.loaded_touches(facts) {
         let Some(candidate) = subject.candidate(touch, ids, pending.class.install_type) else {
@@ -62,7 +62,7 @@ fn needed<L: Facts>(facts: &FactCache<'_, L>, pending: &PendingDecision<'_>) -> 
                 times.and_then(|times| times.get(times.partition_point(|time| *time < touch.time)));
             next.and_then(|next| next.since(touch.time)).is_some_and(|ms| ms < CLICK_COUNT_MS)
         };
-        // Unread touches may be newer.
+        // An unread touch may be a newer click that this one counts against.
         if counts && (unread.is_some_and(|unread| unread >= touch.time) || can_count()) {
             needed.insert(key);
         }

@@ -16,33 +16,34 @@ use crate::rules::policy::Policy;
 /// The recomputed decision of an event, and the stored one.
 #[derive(Debug, Clone)]
 pub struct Recomputed {
-    /// The stored record; `None` for an activation that is only written because an earlier one changed.
+    /// The stored record; `None` for an activation that is recomputed only because an earlier one changed.
     pub stored: Option<FactRecord>,
-    /// The write that replaces it. If the row is the same, it keeps its revision.
+    /// The write that replaces the record. An unchanged row keeps its revision.
     pub write: DecisionWrite,
 }
 
 impl Recomputed {
-    /// Checks whether the row differs or does not exist yet.
+    /// Checks whether the row differs from the stored one or is new.
     pub fn has_row_change(&self) -> bool {
         let digest =
             |record: &FactRecord| record.current_row().map(|current_row| current_row.digest);
         self.stored.as_ref().and_then(digest) != digest(&self.write.record)
     }
 
-    /// Checks whether the decision, or the state that later activations continue from, differs.
+    /// Checks whether the decision, or the install chains for later activations, differ.
     pub fn has_changed(&self) -> bool {
         self.has_row_change()
             || match (&self.stored, &self.write.record) {
                 (Some(FactRecord::Activation(stored)), FactRecord::Activation(record)) => {
-                    stored.decision != record.decision || !stored.chains.same_result(&record.chains)
+                    stored.decision != record.decision
+                        || !stored.chains.is_equivalent_to(&record.chains)
                 }
                 _ => false,
             }
     }
 }
 
-/// Recomputes these events. Skips events without a record, and those of unknown apps.
+/// Recomputes the decisions for these events. Skips events without a record, and those of unknown apps.
 pub fn recompute<L: Facts>(
     facts: &mut L,
     policy: &Policy,
@@ -51,8 +52,8 @@ pub fn recompute<L: Facts>(
     decide(facts, policy, events, false)
 }
 
-/// Like [`recompute`], and also recomputes the activations that follow these on a device and get another class.
-pub fn recompute_with_followers<L: Facts>(
+/// Like [`recompute`], but also recomputes later activations on the same devices whose class changes.
+pub fn recompute_with_later_activations<L: Facts>(
     facts: &mut L,
     policy: &Policy,
     events: &[FactKey],
@@ -64,25 +65,25 @@ fn decide<L: Facts>(
     facts: &mut L,
     policy: &Policy,
     events: &[FactKey],
-    with_followers: bool,
+    with_later_activations: bool,
 ) -> Result<Vec<Recomputed>, L::Error> {
     let facts = &mut FactCache::new(facts);
     let (mut state, mut decisions) = (BatchState::default(), Decisions::default());
-    state.add_undecided(events.iter().copied().filter(|key| policy.app(key.pid).is_some()));
+    state.add_events(events.iter().copied().filter(|key| policy.app(key.pid).is_some()));
     facts.load(state.activations.iter().chain(&state.effects).copied())?;
     let mut stored: BTreeMap<FactKey, FactRecord> = BTreeMap::new();
     for key in state.activations.iter().chain(&state.effects) {
         stored.extend(forget_decision(facts, key).map(|record| (*key, record)));
     }
-    let classified = classify(facts, policy, &mut decisions, &state, with_followers)?;
+    let classified = classify(facts, policy, &mut decisions, &state, with_later_activations)?;
     let pending = pending_decisions(facts, policy, &mut decisions, &state, &classified, Vec::new());
     decide_pending(facts, &mut decisions, pending)?;
     decide_effects(facts, policy, &mut decisions, &state.effects)?;
-    let decided = decisions.take(facts).into_iter();
-    Ok(decided.map(|write| with_stored(stored.remove(&write.key), write)).collect())
+    let writes = decisions.take(facts).into_iter();
+    Ok(writes.map(|write| with_stored(stored.remove(&write.key), write)).collect())
 }
 
-/// Makes a loaded event undecided. Returns its record as stored.
+/// Clears the current row of a loaded event, so that the event counts as new. Returns the stored record.
 fn forget_decision<L: Facts>(facts: &mut FactCache<'_, L>, key: &FactKey) -> Option<FactRecord> {
     let record = facts.record_mut(key)?;
     let stored = record.clone();
@@ -110,8 +111,8 @@ fn with_stored(stored: Option<FactRecord>, mut write: DecisionWrite) -> Recomput
         if before.decision == record.decision {
             record.previous = before.previous.clone();
         } else {
-            // No fact has arrived, and the stored causes belong to another change.
-            record.changed_by = Causes { facts: Vec::new(), has_more: true };
+            // No fact caused this change, and the stored causes belong to an earlier one.
+            record.changed_by = Causes { facts: Vec::new(), may_have_more: true };
         }
     }
     Recomputed { stored, write }

@@ -1,4 +1,4 @@
-//! Searches for the touches that an activation can be credited to, in the index of touches.
+//! Searches of the touch index for the touches that an activation can be credited to.
 
 use super::fact_cache::{FactCache, scan};
 use crate::facts::event::{Activation, EventTime, Family, Purpose, TouchKind};
@@ -11,15 +11,16 @@ use crate::rules::classify::Class;
 use crate::rules::row::InstallType;
 use crate::rules::winner::Evidence;
 
-/// Factor by which pages grow, so that the touches read so far are evaluated again a few times, not once per page.
+/// Factor by which pages grow, so that the touches read so far are reevaluated only a few times, not for every small
+/// page.
 const PAGE_GROWTH: usize = 4;
-/// Entries of the longest page; more would only need memory.
+/// Maximum number of entries of a page; more would only cost memory.
 const PAGE_MAX: usize = 4_096;
 
 /// One scan of the index of touches, and its progress.
 pub struct TouchSearch {
     pub scan: Scan,
-    /// The tier in which its touches can win; `None` if they only count.
+    /// The tier in which the touches can win; `None` if they only count as clicks.
     tier: Option<Tier>,
     counts: bool,
     /// The extended start of the scan, for clicks that only count against a candidate with a long lookback.
@@ -48,17 +49,17 @@ impl TouchSearch {
         })
     }
 
-    /// Adds how far it has read to the evidence of a decision.
+    /// Adds the bounds of this search's unread touches to the evidence of a decision.
     pub fn add_unread(&self, evidence: &mut Evidence<'_>) {
         if let (false, Some(tier), Some(last)) = (self.is_read, self.tier, self.after()) {
-            evidence.unread.up_to(tier, last);
+            evidence.unread.extend_to(tier, last);
         }
         if self.counts {
             evidence.uncounted = evidence.uncounted.max(self.unread());
         }
     }
 
-    /// Returns the greatest possible time of a touch that this search has not read.
+    /// Returns the latest possible time of a touch that this search has not read.
     pub fn unread(&self) -> Option<EventTime> {
         if self.is_read {
             self.extended_oldest.map(|_| self.scan.oldest.minus(1))
@@ -67,12 +68,12 @@ impl TouchSearch {
         }
     }
 
-    /// Checks whether it has read everything, even clicks that only count.
+    /// Checks whether the search has read everything, including clicks that only count.
     pub fn is_complete(&self) -> bool {
         self.is_read && self.extended_oldest.is_none()
     }
 
-    /// Returns the time down to which it has read.
+    /// Returns the time back to which the search has read.
     pub fn reached(&self) -> EventTime {
         self.after().unwrap_or(EventTime::MAX)
     }
@@ -121,13 +122,13 @@ pub fn id_searches(subject: &Subject<'_>, class: &Class) -> Vec<TouchSearch> {
         }
         let mut window_ms = window_ms(subject, touches, false);
         if subject.app.probabilistic {
-            // A touch that is too old for a match by id can still match by a probabilistic key.
+            // A touch that is too old for a match by id can still match probabilistically.
             window_ms = window_ms.max(self::window_ms(subject, touches, true));
         }
         let mut extended_ms = None;
         if counts {
             window_ms += CLICK_COUNT_MS;
-            // Clicks with their own lookback can be older candidates than these.
+            // Clicks also count against candidates with their own lookback, which can be older.
             extended_ms = Some(click_cap_horizon_ms(subject.policy, subject.app));
         }
         let keys = subject.ids.iter().map(|id| match_keys::touch_by_id(touches, id));
@@ -142,8 +143,8 @@ pub fn id_searches(subject: &Subject<'_>, class: &Class) -> Vec<TouchSearch> {
     searches
 }
 
-/// Returns the search for touches of a class under a probabilistic key. Touches with ids of the activation's kinds
-/// are excluded: they are found by equal ids, or contradict it.
+/// Returns the search for touches of a class under a probabilistic key. Excludes touches with an id of a kind that the
+/// activation has: they either have an equal id, by which they are found, or contradict the activation.
 pub fn probabilistic_search(
     subject: &Subject<'_>,
     class: &Class,
@@ -158,7 +159,8 @@ pub fn probabilistic_search(
     TouchSearch::new(subject, key, window_ms(subject, touches.class, true), Some(tier))
 }
 
-/// Returns the times of the markers of touches that can match, without or with their own lookback.
+/// Returns the time range of the markers of touches that can match; `has_lookback` selects touches with their own
+/// lookback, or those without.
 pub fn marker_times(subject: &Subject<'_>, has_lookback: bool) -> (EventTime, EventTime) {
     let touches = TouchClass::all().filter(|touches| touches.has_lookback == has_lookback);
     let window_ms = touches.map(|touches| window_ms(subject, touches, true)).max();
@@ -166,7 +168,8 @@ pub fn marker_times(subject: &Subject<'_>, has_lookback: bool) -> (EventTime, Ev
     (time.minus(window_ms.unwrap_or(0) + BUCKET_MS), time)
 }
 
-/// Returns the probabilistic keys of an activation, each with a scan of its markers between the given times.
+/// Returns the probabilistic keys of an activation, each with a scan of its markers. `times` returns the time range for
+/// touches with or without their own lookback.
 pub fn marker_scans(
     subject: &Subject<'_>,
     times: impl Fn(bool) -> (EventTime, EventTime),

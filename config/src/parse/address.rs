@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges() {
+    fn ranges_are_normalised_or_rejected() {
         check_range("10.0.0.0/8", Some(("10.0.0.0", 8)));
         check_range("203.0.113.7", Some(("203.0.113.7", 32)));
         check_range("203.0.113.77/24", Some(("203.0.113.0", 24)));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn brokers() {
+    fn broker_lists_are_checked() {
         check_brokers("127.0.0.1:9092", true);
         check_brokers("a:1,b:2", true);
         check_brokers("a:1, b:2", true);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn listeners() {
+    fn a_listener_is_an_ip_address_and_a_port() {
         assert!(parse_listen("localhost").unwrap_err().contains("IP address and a port"));
         assert!(parse_listen("[::1]:8080").is_ok());
         assert!(parse_listen("0.0.0.0:8081").is_ok());

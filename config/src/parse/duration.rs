@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn one_number_and_one_unit() {
+    fn a_duration_is_one_number_and_one_unit() {
         check("0s", 0);
         check("250ms", 250);
         check("90s", 90_000);

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_paths() {
+    fn variable_names_are_split_into_paths() {
         check_variable("KAFKA__BROKERS", &["kafka", "brokers"]);
         check_variable("STORE__HBASE__PREFIX", &["store", "hbase", "prefix"]);
         check_variable("ATTRIBUTION__CLICK_WINDOW", &["attribution", "click_window"]);

@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn one_number_and_one_unit() {
+    fn a_size_is_one_number_and_one_unit() {
         check("0KiB", 0);
         check("1KiB", 1024);
         check("448MiB", 448 * 1024 * 1024);

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn values_know_their_line() {
+    fn every_value_keeps_its_line() {
         check_line("a = 1", &["a"], 1);
         check_line("\n[t]\nx = 1\ny = [\n 1,\n 2]\n", &["t", "x"], 3);
         check_line("\n[t]\nx = 1\ny = [\n 1,\n 2]\n", &["t", "y", "1"], 6);

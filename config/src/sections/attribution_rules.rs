@@ -22,7 +22,7 @@ pub(crate) struct WindowOverrides {
 
 impl WindowOverrides {
     /// Returns `base` with these windows applied.
-    pub fn over(self, base: Windows, origin: Origin) -> Windows {
+    pub fn apply_to(self, base: Windows, origin: Origin) -> Windows {
         let overrides = [
             self.click_ms,
             self.click_probabilistic_ms,
@@ -74,7 +74,7 @@ fn read_click_probabilistic_window(table: &mut Section<'_>) -> Option<u64> {
 /// Applies a complete `attribution` table to the app's rules.
 pub(crate) fn read_rules(table: &mut Section<'_>, app: &mut AppPolicy, origin: Origin) {
     let set = |setting: &mut u64, value: Option<u64>| *setting = value.unwrap_or(*setting);
-    app.windows = read_windows(table).over(app.windows, origin);
+    app.windows = read_windows(table).apply_to(app.windows, origin);
     app.probabilistic = table.boolean("probabilistic").unwrap_or(app.probabilistic);
     let window = table.text(REATTRIBUTION_WINDOW, parse_ms);
     let within = table.text(DUPLICATE_WITHIN, parse_ms);
@@ -84,7 +84,7 @@ pub(crate) fn read_rules(table: &mut Section<'_>, app: &mut AppPolicy, origin: O
     set(&mut app.duplicate_within_ms, within);
     // If one of the two is invalid, their order is unknown.
     if !is_unreadable {
-        require_order(table, app);
+        require_window_order(table, app);
     }
     set(&mut app.clock_skew_ms, table.text("clock_skew", parse_ms));
     set(&mut app.effect_window_ms, table.text("effect_window", parse_ms));
@@ -96,7 +96,7 @@ pub(crate) fn read_rules(table: &mut Section<'_>, app: &mut AppPolicy, origin: O
 
 /// Classification checks for duplicates first: a reattribution window shorter than `duplicate_within` would have no
 /// effect.
-fn require_order(table: &mut Section<'_>, app: &AppPolicy) {
+fn require_window_order(table: &mut Section<'_>, app: &AppPolicy) {
     let (window_ms, within_ms) = (app.reattribution_window_ms, app.duplicate_within_ms);
     if window_ms >= within_ms {
         return;

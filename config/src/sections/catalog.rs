@@ -105,8 +105,8 @@ fn read_campaigns(root: &mut Section<'_>, apps: &Apps, channels: &Channels) -> V
         }
         let (spreadid, pid, channel) = (SpreadId(spreadid?), pid?, channel?);
         let channel_windows = channels.windows.get(&channel).copied().unwrap_or_default();
-        let windows = channel_windows.over(*app_windows?, Origin::Channel);
-        let windows = overrides.over(windows, Origin::Campaign);
+        let windows = channel_windows.apply_to(*app_windows?, Origin::Channel);
+        let windows = overrides.apply_to(windows, Origin::Campaign);
         Some(Campaign { spreadid, pid, channel, name: name.unwrap_or_default(), windows })
     });
     campaigns

@@ -12,7 +12,7 @@ use crate::parse::tree::{Node, Table, Value};
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClientSetting {
     /// The location of the setting.
-    pub place: Location,
+    pub location: Location,
     /// `None` for an empty text.
     value: Option<Secret>,
     is_private: bool,
@@ -20,9 +20,9 @@ pub struct ClientSetting {
 
 impl ClientSetting {
     /// Creates a value; the name determines whether it is private.
-    pub fn new(place: Location, name: &str, value: &str) -> Self {
+    pub fn new(location: Location, name: &str, value: &str) -> Self {
         let is_private = is_private(&client_key(name));
-        Self { place, value: Secret::parse(value).ok(), is_private }
+        Self { location, value: Secret::parse(value).ok(), is_private }
     }
 
     /// Returns the value itself, for the client.
@@ -157,7 +157,7 @@ fn setting_from_file(section: &mut Section<'_>, name: &str, node: Node) -> Optio
     let path = client_value(&node).unwrap_or_default();
     match Secret::from_file(&path) {
         Ok(value) => {
-            Some(ClientSetting { place: node.location, value: Some(value), is_private: true })
+            Some(ClientSetting { location: node.location, value: Some(value), is_private: true })
         }
         Err(problem) => {
             let key = section.dotted(&format!("{name}{FILE}"));

@@ -40,14 +40,14 @@ pub struct Token {
 pub enum TokenApps {
     All,
     /// Never empty.
-    These(BTreeSet<Pid>),
+    Listed(BTreeSet<Pid>),
 }
 
 impl TokenApps {
     pub fn has(&self, pid: Pid) -> bool {
         match self {
             Self::All => true,
-            Self::These(pids) => pids.contains(&pid),
+            Self::Listed(pids) => pids.contains(&pid),
         }
     }
 }
@@ -193,7 +193,7 @@ fn read_apps(token: &mut Section<'_>, entries: Vec<AppEntry>, count: usize) -> O
     Some(if is_all {
         TokenApps::All
     } else {
-        TokenApps::These(entries.into_iter().filter_map(pid).collect())
+        TokenApps::Listed(entries.into_iter().filter_map(pid).collect())
     })
 }
 
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_names_its_id() {
+    fn a_token_contains_its_id() {
         check_id(&format!("adt_partner_{SECRET}"), Some("partner"));
         check_id(&format!("adt_a_b_{SECRET}"), Some("a_b"));
         check_id(&format!("adt_{SECRET}"), None);

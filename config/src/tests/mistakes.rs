@@ -70,7 +70,7 @@ fn unknown_keys_are_reported_with_location_and_nearest_key() {
 
 #[test]
 #[rustfmt::skip]
-fn invalid_service_settings() {
+fn invalid_service_settings_are_rejected() {
     check_wrong("kafka = \"a:1\"", "1: kafka: expected a table of keys and values, found: a string");
     check_wrong("[[kafka]]\n", "1: kafka: expected a table of keys and values, found: a list");
     check_wrong("[kafka]\nbrokers = \"\"", r#"2: kafka.brokers: expected comma-separated brokers, such as "kafka-1:9092,kafka-2:9092": """#);
@@ -138,7 +138,7 @@ fn invalid_service_settings() {
 
 #[test]
 #[rustfmt::skip]
-fn invalid_rules() {
+fn invalid_rules_are_rejected() {
     check_wrong("[attribution]\nclick_window = \"7\"", r#"2: attribution.click_window: no unit, expected one of ms, s, m, h, d, w as in "7d": "7""#);
     check_wrong("[attribution]\nclick_window = true", r#"2: attribution.click_window: expected one whole number and a unit of ms, s, m, h, d, w, such as "7d": true"#);
     check_wrong("[attribution]\nimpression_window = \"3651d\"", r#"2: attribution.impression_window: too long, expected at most "3650d": "3651d""#);
@@ -212,7 +212,7 @@ fn each_invalid_list_entry_is_reported() {
 
 #[test]
 #[rustfmt::skip]
-fn invalid_catalogues() {
+fn invalid_catalogues_are_rejected() {
     let long_key = "k".repeat(101);
     check_wrong("apps = \"x\"", r#"1: apps: expected tables [[apps]], which are allowed only in the file: "x""#);
     check_wrong("[apps]\npid = 1", "1: apps: expected tables [[apps]], which are allowed only in the file: a table");
@@ -242,7 +242,7 @@ fn invalid_catalogues() {
 
 #[test]
 #[rustfmt::skip]
-fn invalid_variables_and_flags() {
+fn invalid_variables_and_flags_are_rejected() {
     check_variable("ADTRAIL__KAFKA__BROKERZ", "a", "kafka.brokerz: unknown key, the nearest known one is: brokers");
     check_variable("ADTRAIL__KAFKA__", "a", "kafka.: unknown key, the nearest known one is: group");
     check_variable("ADTRAIL__KAFKA__BROKERS__0", "a", r#"kafka.brokers: expected comma-separated brokers, such as "kafka-1:9092,kafka-2:9092": a table"#);

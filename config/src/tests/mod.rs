@@ -212,7 +212,7 @@ fn valid_but_probably_unintended_settings_are_warnings() {
 }
 
 #[test]
-fn memory_is_a_size() {
+fn memory_is_parsed_as_a_size() {
     let memory = |text: &str| parse(text).unwrap().store.memory_bytes;
     assert_eq!(memory(""), 448 << 20);
     assert_eq!(memory("[store]\nmemory = \"32MiB\""), 32 << 20);
@@ -336,7 +336,7 @@ fn collect_keys(prefix: &str, table: &Table, keys: &mut Vec<String>) {
 }
 
 #[test]
-fn the_example_holds_the_defaults() {
+fn the_example_has_the_default_values() {
     let defaults = parse("").unwrap();
     for (text, previous_key) in [(EXAMPLE, None), (&whole_example(), Some("app-w".into()))] {
         let mut example = parse(text).unwrap();

@@ -34,7 +34,7 @@ fn a_token_grants_its_apps() {
     let single = Token {
         id: "a_1".into(),
         digest: digest.clone(),
-        apps: TokenApps::These([Pid(1)].into()),
+        apps: TokenApps::Listed([Pid(1)].into()),
         expires: Some("3000-01-01T00:00:00Z".parse().unwrap()),
     };
     let all = Token { id: "all".into(), digest, apps: TokenApps::All, expires: None };
@@ -75,7 +75,7 @@ fn without_tokens_the_listener_must_be_on_loopback() {
 
 #[test]
 #[rustfmt::skip]
-fn invalid_tokens() {
+fn invalid_tokens_are_rejected() {
     let of_id = |id: &str| format!("[[tokens]]\nid = {id}\nsha256 = \"HEX\"\napps = [\"*\"]");
     for id in ["\"\"", "\"A\"", "\"a-b\"", "\"_a\"", "\"a_\"", "\"a b\""] {
         check(&of_id(id), &format!("8: tokens[0].id: expected an id of 1 to 40 characters of a-z, 0-9 and '_', without '_' at the ends: {id}"));
@@ -132,5 +132,5 @@ fn an_expiry_in_the_past_is_a_warning() {
 fn the_example_has_a_token() {
     let config = parse(&whole_example()).unwrap();
     assert_eq!((config.tokens.len(), &*config.tokens[0].id), (1, "partner"));
-    assert_eq!(config.tokens[0].apps, TokenApps::These([Pid(1)].into()));
+    assert_eq!(config.tokens[0].apps, TokenApps::Listed([Pid(1)].into()));
 }

@@ -45,7 +45,7 @@ pub fn json(explanation: &Explanation, policy: &Policy) -> Value {
         "touches": touches.map(|one| catalog.touch(one, activation.time)).collect::<Vec<_>>(),
         "touches_unlisted": explanation.unlisted,
         "has_uncounted_touches": explanation.has_more,
-        "has_unread_runner_up": explanation.is_second_unread,
+        "has_unread_runner_up": explanation.may_have_unread_runner_up,
         "touches_expired_before": explanation.expired_before.map(time),
         "settings_version": version(policy),
     })

@@ -159,13 +159,14 @@ impl Renderer<'_> {
     }
 
     fn won(&self) -> String {
-        let Explanation { considered, expired_before, is_second_unread, .. } = self.explanation;
+        let Explanation { considered, expired_before, may_have_unread_runner_up, .. } =
+            self.explanation;
         let winner = considered.iter().find(|one| one.verdict == Verdict::Won);
         let runner_up = explanation::runner_up(considered).and_then(|index| considered.get(index));
         let Some(winner) = winner else {
             return "The touch to which it was credited has expired. (section 7)".into();
         };
-        let of = match (expired_before, is_second_unread) {
+        let of = match (expired_before, may_have_unread_runner_up) {
             (Some(_), _) => "of those still stored",
             (None, true) => "of those that were read",
             (None, false) => "",

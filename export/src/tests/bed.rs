@@ -146,7 +146,7 @@ pub fn token(id: &str) -> String {
 
 /// The settings of a token for one app, or for all.
 pub fn entry(id: &str, pid: Option<u32>, expires: Option<Timestamp>) -> Token {
-    let apps = pid.map_or(TokenApps::All, |pid| TokenApps::These([Pid(pid)].into()));
+    let apps = pid.map_or(TokenApps::All, |pid| TokenApps::Listed([Pid(pid)].into()));
     Token { id: id.into(), digest: TokenDigest::of(&token(id)), apps, expires }
 }
 

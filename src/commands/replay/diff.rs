@@ -112,5 +112,5 @@ fn pids(
 
 /// Returns the facts that one side's apps have, renumbered to its pids.
 fn numbered(facts: impl Iterator<Item = Fact>, pids: &HashMap<Pid, Pid>) -> Vec<Fact> {
-    facts.filter_map(|fact| pids.get(&fact.pid()).map(|pid| fact.numbered(*pid))).collect()
+    facts.filter_map(|fact| pids.get(&fact.pid()).map(|pid| fact.with_pid(*pid))).collect()
 }

@@ -33,7 +33,7 @@ impl ExpiryRecord {
         let (current, before) = (expired(kept, until), expired(self.kept, until));
         let mut floor = self.floor;
         if kept != self.kept && !current.covers(&before) {
-            floor = floor.or(&before);
+            floor = floor.union(&before);
         }
         if current.covers(&floor) {
             floor = ExpiryFloor::default();
@@ -44,7 +44,7 @@ impl ExpiryRecord {
     /// The record for a copy of the store: everything that has expired becomes the floor.
     pub fn for_copy(&self, until: Option<EventTime>) -> Self {
         let current = expired(self.kept, until);
-        let floor = if current.covers(&self.floor) { current } else { current.or(&self.floor) };
+        let floor = if current.covers(&self.floor) { current } else { current.union(&self.floor) };
         Self { kept: None, floor }
     }
 
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(record.under(longer, Some(day(623))).floor, ExpiryFloor::default());
         // The app is removed from the settings and added again.
         let off = record.under(None, Some(day(610)));
-        let floor = record.floor.or(&longer.unwrap().expired(day(610)));
+        let floor = record.floor.union(&longer.unwrap().expired(day(610)));
         assert_eq!(off, ExpiryRecord { kept: None, floor });
         assert_eq!(off.under(longer, Some(day(611))).floor, floor);
     }

@@ -1,14 +1,14 @@
-//! References from fact records to their current rows.
+//! The metadata of current rows in fact records.
 
-use attribution::ledger::record::RowRef;
+use attribution::ledger::record::RowMeta;
 use attribution::rules::row::Row;
 
 use super::summary_counts;
 
-/// The reference to a row of `bytes` bytes, key and value.
-pub fn row_ref(row: &Row, fanout_bits: u8, bytes: usize) -> RowRef {
+/// The metadata of a row of `bytes` bytes, key and value.
+pub fn row_meta(row: &Row, fanout_bits: u8, bytes: usize) -> RowMeta {
     let (bytes, install_type) = (bytes as u32, row.install_type);
-    RowRef { fanout_bits, bytes, install_type, fact_hash: fact_hash(row) }
+    RowMeta { fanout_bits, bytes, install_type, fact_hash: fact_hash(row) }
 }
 
 pub fn fact_hash(row: &Row) -> u64 {

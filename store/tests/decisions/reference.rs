@@ -53,7 +53,7 @@ proptest! {
             prop_assert_eq!(match_type, credit.touch.as_ref().map(|touch| touch.match_type));
             let next = ActivationKey::of(&explanation.activation);
             let app = policy.app(fact.pid()).expect("a known app");
-            let (_, class) = InstallChain::step(explanation.before.as_ref(), app, next);
+            let (_, class) = InstallChain::advance(explanation.before.as_ref(), app, next);
             prop_assert_eq!(class.install_type, explanation.decision.install_type);
         }
     }

@@ -31,7 +31,7 @@ pub fn check(kafka: &Kafka) -> Result<(), SettingErrors> {
     let mut errors: Vec<_> = settings
         .filter_map(|(key, setting)| {
             let rejection = rejection(key, setting).or_else(|| without_effect(kafka, key));
-            Some((&setting.place, rejection?))
+            Some((&setting.location, rejection?))
         })
         .collect();
     errors.sort();

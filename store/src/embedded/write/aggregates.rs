@@ -47,8 +47,8 @@ impl AggregateChanges {
             batch.delete_cf(tables.brought(), CreditedActivation::of(key).encode());
         }
         let dimensions = Dimensions::of(row);
-        if old.row_ref.fact_hash == fact_hash(row) {
-            let (status, install_type) = (old.status, old.row_ref.install_type);
+        if old.row_meta.fact_hash == fact_hash(row) {
+            let (status, install_type) = (old.status, old.row_meta.install_type);
             let dimensions = Dimensions { status, install_type, ..dimensions };
             self.count(&SummaryKey::new(key, dimensions), &Totals::row(&row.revenue).negated());
             return Ok(());

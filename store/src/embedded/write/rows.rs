@@ -183,10 +183,10 @@ impl RowTable {
         let bytes = KEY_BYTES + value.len();
         if let Some(old) = &write.replaced {
             let old_row_key =
-                self.key(&app, row, (old.event_time, old.spreadid), old.row_ref.fanout_bits);
+                self.key(&app, row, (old.event_time, old.spreadid), old.row_meta.fanout_bits);
             let old_key = old_row_key.encode();
             if is_counted(&app, &old_row_key, &old_key, tables)? {
-                let bytes = -i64::from(old.row_ref.bytes);
+                let bytes = -i64::from(old.row_meta.bytes);
                 self.count(&app, &old_row_key, Cell::row(row.event_type, old.status, bytes), 0);
                 self.aggregates.remove(batch, tables, (&old_row_key, old), row)?;
             }
@@ -200,7 +200,7 @@ impl RowTable {
         }
         batch.put_cf(tables.events(), key, value);
         if let Some(current_row) = write.record.current_row_mut() {
-            current_row.row_ref = row_ref::row_ref(row, app.fanout_bits, bytes);
+            current_row.row_meta = row_ref::row_meta(row, app.fanout_bits, bytes);
         }
         Ok(())
     }

@@ -85,7 +85,7 @@ impl<C: Cells> SharedLedger<C> {
             return Ok(());
         };
         if let (true, Some(current_row)) = (write.is_rewrite(), write.replaced) {
-            let key = self.row_key(&write.row, current_row.row_ref.fanout_bits);
+            let key = self.row_key(&write.row, current_row.row_meta.fanout_bits);
             plan.deletes.extend(noted.into_iter().filter(|old| old.row != key));
             plan.rows.push(put_row(&key, &write.row));
             return Ok(());
@@ -93,14 +93,14 @@ impl<C: Cells> SharedLedger<C> {
         // The partitions of an app are not read at the same moment, so an event's rows stay in one partition, even if
         // the fanout has changed.
         let fanout_bits = match &write.replaced {
-            Some(replaced) => replaced.row_ref.fanout_bits,
+            Some(replaced) => replaced.row_meta.fanout_bits,
             None => self.apps.get(&write.row.pid).map_or(0, |app| app.fanout_bits),
         };
         let key = self.row_key(&write.row, fanout_bits);
         let row = put_row(&key, &write.row);
         if let Some(current_row) = write.record.current_row_mut() {
-            current_row.row_ref =
-                row_ref::row_ref(&write.row, fanout_bits, KEY_BYTES + row.value.len());
+            current_row.row_meta =
+                row_ref::row_meta(&write.row, fanout_bits, KEY_BYTES + row.value.len());
         }
         let replaced =
             write.replaced.as_ref().map(|replaced| self.replaced_row(&write.row, replaced));
@@ -162,7 +162,7 @@ impl<C: Cells> SharedLedger<C> {
 
     /// The row that a decision replaces.
     fn replaced_row(&self, row: &Row, replaced: &CurrentRow) -> ReplacedRow {
-        let key = self.row_key(row, replaced.row_ref.fanout_bits);
+        let key = self.row_key(row, replaced.row_meta.fanout_bits);
         let row = RowKey { event_time: replaced.event_time, spreadid: replaced.spreadid, ..key };
         ReplacedRow { row, revision: replaced.revision }
     }

@@ -5,7 +5,7 @@
 use attribution::facts::event::{Family, Pid, SpreadId};
 use attribution::facts::keys::{FactKey, MatchKey};
 use attribution::ledger::record::{
-    ActivationRecord, Cause, Causes, CurrentRow, EffectRecord, FactRecord, RowRef,
+    ActivationRecord, Cause, Causes, CurrentRow, EffectRecord, FactRecord, RowMeta,
 };
 use attribution::rules::classify::{ActivationKey, InstallChain, InstallChains};
 use attribution::rules::row::{
@@ -116,10 +116,10 @@ fn put_current_row(out: &mut Vec<u8>, current_row: Option<&CurrentRow>) {
     put_varint(out, u64::from(current_row.spreadid.0));
     out.push(code(&Status::ALL, Some(&current_row.status)));
     out.extend_from_slice(&current_row.digest.to_be_bytes());
-    out.push(current_row.row_ref.fanout_bits);
-    put_varint(out, u64::from(current_row.row_ref.bytes));
-    out.push(code(&InstallType::ALL, current_row.row_ref.install_type.as_ref()));
-    out.extend_from_slice(&current_row.row_ref.fact_hash.to_be_bytes());
+    out.push(current_row.row_meta.fanout_bits);
+    put_varint(out, u64::from(current_row.row_meta.bytes));
+    out.push(code(&InstallType::ALL, current_row.row_meta.install_type.as_ref()));
+    out.extend_from_slice(&current_row.row_meta.fact_hash.to_be_bytes());
 }
 
 fn current_row(input: &mut Input<'_>) -> Result<Option<CurrentRow>, StoreError> {
@@ -130,7 +130,7 @@ fn current_row(input: &mut Input<'_>) -> Result<Option<CurrentRow>, StoreError> 
         spreadid: SpreadId(input.varint_u32()?),
         status: chosen(&Status::ALL, input)?,
         digest: input.u64()?,
-        row_ref: RowRef {
+        row_meta: RowMeta {
             fanout_bits: input.byte()?,
             bytes: input.varint_u32()?,
             install_type: choose_option(&InstallType::ALL, input.byte()?)?,
@@ -215,8 +215,8 @@ fn credit(input: &mut Input<'_>) -> Result<Credit, StoreError> {
     Ok(credit)
 }
 
-fn put_causes(out: &mut Vec<u8>, Causes { facts, has_more }: &Causes) {
-    out.push(u8::from(*has_more));
+fn put_causes(out: &mut Vec<u8>, Causes { facts, may_have_more }: &Causes) {
+    out.push(u8::from(*may_have_more));
     put_varint(out, facts.len() as u64);
     for Cause { fact, time, is_update } in facts {
         out.push(code(&Family::ALL, Some(&fact.family)));
@@ -228,7 +228,7 @@ fn put_causes(out: &mut Vec<u8>, Causes { facts, has_more }: &Causes) {
 }
 
 fn causes(input: &mut Input<'_>, pid: Pid) -> Result<Causes, StoreError> {
-    let mut causes = Causes { has_more: input.byte()? != 0, facts: Vec::new() };
+    let mut causes = Causes { may_have_more: input.byte()? != 0, facts: Vec::new() };
     for _ in 0..input.varint()? {
         let family = chosen(&Family::ALL, input)?;
         let is_update = input.byte()? != 0;

@@ -6,9 +6,9 @@ use attribution::facts::event::Family;
 use attribution::facts::keys::FactKey;
 use attribution::facts::{device_ids, match_keys};
 use attribution::ledger::DecisionWrite;
-use attribution::ledger::record::{CurrentRow, FactRecord, RowRef};
+use attribution::ledger::record::{CurrentRow, FactRecord, RowMeta};
 use attribution::rules::row::{EventType, Row, seq};
-use attribution::worker::{Recomputed, recompute, recompute_with_followers};
+use attribution::worker::{Recomputed, recompute, recompute_with_later_activations};
 
 use super::event::{Event, is_consistent};
 use super::expected::Expected;
@@ -25,7 +25,7 @@ use crate::embedded::tables::Tables;
 use crate::layout::codec;
 use crate::layout::codec::row::RowView;
 use crate::layout::key::{self, FactPlace, KEY_BYTES, RowKey};
-use crate::layout::row_ref::row_ref;
+use crate::layout::row_ref::row_meta;
 
 /// Events whose decisions are recomputed together.
 const EVENTS_PER_BATCH: usize = 512;
@@ -257,7 +257,8 @@ impl Checker<'_> {
             return Ok(());
         }
         self.write_fixes()?;
-        let Ok(decided) = recompute_with_followers(&mut self.facts(), self.policy, wrong) else {
+        let Ok(decided) = recompute_with_later_activations(&mut self.facts(), self.policy, wrong)
+        else {
             // Facts that they need are damaged too.
             self.report.unchecked += wrong.len() as u64;
             return Ok(());
@@ -321,15 +322,15 @@ fn is_row_of(
     stored_row::row(key, view).is_some_and(|row| {
         row.revision == current_row.revision
             && row.status == current_row.status
-            && has_row_ref(&row, value, &current_row.row_ref)
+            && has_row_meta(&row, value, &current_row.row_meta)
             && digest(&row, original) == current_row.digest
             && is_encoding_of(&row, value)
     })
 }
 
 /// True if the row reference of the record matches the row.
-fn has_row_ref(row: &Row, value: &[u8], stored: &RowRef) -> bool {
-    *stored == row_ref(row, stored.fanout_bits, KEY_BYTES + value.len())
+fn has_row_meta(row: &Row, value: &[u8], stored: &RowMeta) -> bool {
+    *stored == row_meta(row, stored.fanout_bits, KEY_BYTES + value.len())
 }
 
 fn seq_of(record: &FactRecord) -> u64 {

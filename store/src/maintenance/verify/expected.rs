@@ -19,7 +19,7 @@ use crate::embedded::tables::Tables;
 use crate::expiry::Expiry;
 use crate::layout::codec;
 use crate::layout::key::{self, KEY_BYTES, Key, RowKey};
-use crate::layout::row_ref::row_ref;
+use crate::layout::row_ref::row_meta;
 
 /// The record and the row that an event should have.
 pub struct Expected {
@@ -75,7 +75,7 @@ impl Checker<'_> {
         let is_same = replaced
             .is_some_and(|old| (old.event_time, old.spreadid) == (row.event_time, row.spreadid));
         let fanout_bits =
-            record.current_row().map_or(0, |current_row| current_row.row_ref.fanout_bits);
+            record.current_row().map_or(0, |current_row| current_row.row_meta.fanout_bits);
         let fanout_bits =
             if is_same && fanout_bits <= app.fan_bits_max { fanout_bits } else { app.fanout_bits };
         let new = RowKey {
@@ -89,7 +89,7 @@ impl Checker<'_> {
         codec::row::encode(row, &mut value);
         let mut record = record.clone();
         if let Some(current_row) = record.current_row_mut() {
-            current_row.row_ref = row_ref(row, fanout_bits, KEY_BYTES + value.len());
+            current_row.row_meta = row_meta(row, fanout_bits, KEY_BYTES + value.len());
         }
         let mut record_value = Vec::with_capacity(512);
         codec::fact_record::encode(&record, &mut record_value);

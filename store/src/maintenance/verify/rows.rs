@@ -163,7 +163,7 @@ pub fn row_key(
     current_row: &CurrentRow,
     partitions: u16,
 ) -> Option<RowKey> {
-    let fanout_bits = current_row.row_ref.fanout_bits;
+    let fanout_bits = current_row.row_meta.fanout_bits;
     (fanout_bits <= app.fan_bits_max).then(|| RowKey {
         partition: key::row_partition(app.base, seq, fanout_bits, partitions),
         pid,

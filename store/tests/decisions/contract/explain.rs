@@ -236,7 +236,7 @@ fn runner_up_behind(rejected: i64) -> (bool, Option<Box<str>>) {
     let explanation = explain_under(&policy, facts);
     let index = explanation::runner_up(&explanation.considered);
     let id = index.map(|index| explanation.considered[index].touch.id.clone());
-    (explanation.is_second_unread, id)
+    (explanation.may_have_unread_runner_up, id)
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn the_runner_up_can_be_known_before_all_touches_are_read() {
     let policy = rules_with(|app| app.fraud.clicks_per_device_max = 0);
     let facts = clicks.chain([activation("a", A)]);
     let explanation = explain_under(&policy, facts);
-    assert_eq!((explanation.has_more, explanation.is_second_unread), (true, false));
+    assert_eq!((explanation.has_more, explanation.may_have_unread_runner_up), (true, false));
 }
 
 #[test]

@@ -177,11 +177,11 @@ fn a_correction_that_changes_the_key_deletes_the_old_row() {
 fn corrections_are_counted_by_old_and_new_status() {
     let mut worker = Worker::new(Memory::default(), rules());
     let first = process(&mut worker, identified([activation("a", A), effect("e", a_plus(1))]));
-    assert_eq!(first.decided, [((None, Status::Organic), 2)].into());
+    assert_eq!(first.rows_written, [((None, Status::Organic), 2)].into());
     let second = process(&mut worker, identified([click("c1", a_plus(-HOUR))]));
-    assert_eq!(second.decided, [((Some(Status::Organic), Status::Attributed), 2)].into());
+    assert_eq!(second.rows_written, [((Some(Status::Organic), Status::Attributed), 2)].into());
     let again = process(&mut worker, identified([click("c1", a_plus(-HOUR)), activation("a", A)]));
-    assert_eq!(again.decided, [].into(), "a redelivery changes no decision");
+    assert_eq!(again.rows_written, [].into(), "a redelivery changes no decision");
     assert_eq!((again.touches.redelivered, again.activations.redelivered), (1, 1));
 }
 

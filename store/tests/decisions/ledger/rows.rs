@@ -2,7 +2,7 @@
 
 use adtrail_store::memory::Memory;
 use attribution::facts::event::{Activation, EventTime, Fact, SpreadId};
-use attribution::ledger::record::{CurrentRow, FactRecord, RowRef};
+use attribution::ledger::record::{CurrentRow, FactRecord, RowMeta};
 use attribution::ledger::{DecisionWrite, Position, Progress};
 use attribution::rules::build_row;
 use attribution::rules::classify::{ActivationKey, InstallChain, InstallChains};
@@ -57,7 +57,7 @@ pub fn decision_write(draft: Draft, spreadid: u32, replaced: Option<CurrentRow>)
         spreadid: row.spreadid,
         status: row.status,
         digest: u64::MAX,
-        row_ref: RowRef::default(),
+        row_meta: RowMeta::default(),
     };
     let key = write(fact.clone(), &[]).key;
     let mut record = FactRecord::from(fact);
@@ -142,7 +142,7 @@ fn decisions_are_read_back_with_their_records(ledger: &mut impl LedgerUnderTest)
     for decision in decisions {
         let mut found = record_of(ledger, decision.key).expect("a record");
         // Each ledger stores its own reference.
-        found.current_row_mut().expect("a current row").row_ref = RowRef::default();
+        found.current_row_mut().expect("a current row").row_meta = RowMeta::default();
         assert_eq!(found, decision.record);
     }
 }

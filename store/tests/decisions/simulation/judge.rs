@@ -218,7 +218,7 @@ impl ReportTotals {
         }
         self.accepted += accepted;
         self.redelivered += redelivered;
-        for ((before, after), count) in &report.decided {
+        for ((before, after), count) in &report.rows_written {
             let count = i64::try_from(*count).expect("few rows");
             *self.rows.entry(*after).or_default() += count;
             if let Some(before) = before {

@@ -7,7 +7,7 @@ use adtrail_store::layout::key::{self, FactPlace, RowKey};
 use adtrail_store::layout::summary_counts::Totals;
 use adtrail_store::maintenance::verify::Problem;
 use attribution::facts::event::{Family, SpreadId};
-use attribution::ledger::record::{ActivationRecord, FactRecord, RowRef};
+use attribution::ledger::record::{ActivationRecord, FactRecord, RowMeta};
 use attribution::rules::row::{EventType, Status};
 
 use super::bed::{Damage, Entry, Raw, check_made_whole, check_repaired};
@@ -85,9 +85,9 @@ fn delete_old_row(raw: &Raw, event_type: EventType) {
 }
 
 /// Changes the row reference in a record, by which its row would be subtracted from the counts.
-fn alter_row_ref(raw: &Raw, change: fn(&mut RowRef)) {
+fn alter_row_meta(raw: &Raw, change: fn(&mut RowMeta)) {
     let (key, mut record) = credited(raw, true);
-    change(&mut record.current_row.as_mut().expect("a row").row_ref);
+    change(&mut record.current_row.as_mut().expect("a row").row_meta);
     put_activation(raw, &key, FactRecord::Activation(Box::new(record)));
 }
 
@@ -141,10 +141,10 @@ const ROWS: &[Damage] = &[
         raw.put("events", &key, &value);
     }),
     ("a record has another hash of its fact", &[Problem::RowDiffers], |raw| {
-        alter_row_ref(raw, |place| place.fact_hash ^= 2);
+        alter_row_meta(raw, |place| place.fact_hash ^= 2);
     }),
     ("a record has no install type of its row", &[Problem::RowDiffers], |raw| {
-        alter_row_ref(raw, |place| place.install_type = None);
+        alter_row_meta(raw, |place| place.install_type = None);
     }),
 ];
 
