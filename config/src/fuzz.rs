@@ -1,4 +1,4 @@
-//! Fuzz target for settings; also runs on the saved inputs: see `docs/fuzzing.md`.
+//! Fuzz target for settings. Tests run it on the stored inputs; see `docs/fuzzing.md`.
 
 use crate::PREFIX;
 use crate::parse::error::ConfigErrors;
@@ -17,7 +17,7 @@ pub const TARGETS: &[Target] = &[("config", config)];
 
 const FILE: &str = "f.toml";
 
-/// Parses a file, followed by variables without their prefix, all separated by zero bytes.
+/// Parses the input as a file and environment variables without their prefix, separated by zero bytes.
 fn config(input: &[u8]) {
     let mut parts = input.split(|byte| *byte == 0);
     let file = parts.next().unwrap_or_default();
@@ -42,7 +42,7 @@ fn variable(part: &[u8]) -> Option<(String, String)> {
     is_plain.then(|| (format!("{PREFIX}{name}"), value.to_owned()))
 }
 
-/// Files of secrets would be opened, and the path could be any file.
+/// Checks whether reading the settings could open a secret file: the input could name any file of the system.
 fn has_file_path(table: &Table) -> bool {
     table.iter().any(|(key, node)| key == "file" || is_file(&node.value))
 }
@@ -56,8 +56,8 @@ fn is_file(value: &Value) -> bool {
     }
 }
 
-/// Checks that at least one error is reported, that each is one line, and that those of the file have a line number
-/// within it.
+/// Checks that at least one error is reported, that each error is one line, and that each error in the file has a line
+/// number of the file.
 fn check(errors: &ConfigErrors, lines: usize) {
     assert!(errors.iter().count() > 0);
     for error in errors.iter() {

@@ -1,10 +1,10 @@
 //! Settings: defaults, a file, environment variables and flags, merged into one validated [`Config`].
 //!
-//! Each source overrides the one before it. Every value keeps its location, and all errors are reported at once. A
-//! derived deserializer would stop at the first error and lose the location, so `parse` builds a tree of located
-//! values, and `sections` reads it table by table.
+//! Each source overrides the previous one. Every value keeps its location, and all errors are reported at once. A
+//! derived deserializer would stop at the first error and lose the location, so `parse` builds a tree of values with
+//! locations, and `sections` reads it table by table.
 //!
-//! Nothing here connects, opens or listens. Start with `settings`; `example.toml` shows every key.
+//! Nothing here opens a connection, a listener or a store. Start with `settings`; `example.toml` shows every key.
 
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
@@ -38,13 +38,13 @@ pub use sections::tokens::{
 };
 pub use settings::{Config, Ingest};
 
-/// The file that is read by default, if it exists.
+/// The settings file if none is named.
 pub const DEFAULT_FILE: &str = "adtrail.toml";
 
 /// The sources of settings, besides the defaults.
 #[derive(Debug, Default)]
 pub struct Sources<'a> {
-    /// `None` reads [`DEFAULT_FILE`], if it exists.
+    /// `None` means [`DEFAULT_FILE`], which need not exist.
     pub file: Option<&'a Path>,
     /// Variables without [`PREFIX`] are ignored.
     pub environment: Vec<(String, String)>,
@@ -55,8 +55,8 @@ pub struct Sources<'a> {
 /// Loads the settings from all sources.
 ///
 /// # Errors
-/// Returns all errors, in the order of file, environment and flags. If the file cannot be read or is not TOML, only
-/// that error is returned.
+/// Returns all errors: those in the file, then in the environment, then in flags. If the file cannot be read or is not
+/// TOML, returns only errors about it.
 pub fn load(sources: &Sources<'_>) -> Result<Config, ConfigErrors> {
     let path = sources.file.unwrap_or(Path::new(DEFAULT_FILE));
     let name = path.to_string_lossy();

@@ -1,6 +1,6 @@
 //! Macros shared by several crates.
 
-/// Marks a point at which a test can abort the process, like a kill. Expands to nothing without the feature
+/// Marks a point at which a test can abort the process, as SIGKILL would. Expands to nothing without the feature
 /// `crash-points`.
 #[cfg(feature = "crash-points")]
 #[macro_export]
@@ -16,8 +16,7 @@ macro_rules! crash_point {
     ($name:literal) => {};
 }
 
-/// Defines metric names as constants, and a function `describe` that registers their help texts, which are the doc
-/// comments.
+/// Defines metric names as constants, and a function `describe` that registers their doc comments as help texts.
 #[macro_export]
 macro_rules! describe_metrics {
     ($($(#[doc = $help:literal])+ $kind:ident $visibility:vis $constant:ident = $name:literal;)+) => {
@@ -29,7 +28,7 @@ macro_rules! describe_metrics {
     };
 }
 
-/// Defines a struct of waiting times with defaults. Tests divide all of them by one number.
+/// Defines a struct of durations with defaults. Tests divide all of them by one number.
 #[macro_export]
 macro_rules! timing {
     ($(#[$meta:meta])* pub struct $Timing:ident {

@@ -2,23 +2,23 @@
 
 use crate::parse::error::Problem;
 
-/// Maximum characters that are compared: the cost is the product of both lengths.
+/// Maximum number of characters that are compared, because the cost is the product of both lengths.
 const COMPARED_MAX: usize = 64;
 
-/// Returns the name closest to the text, ignoring case; the first of equally close ones.
+/// Returns the name that is closest to the text, ignoring case; the first one if several are equally close.
 pub fn nearest<'n>(text: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     names.into_iter().min_by_key(|name| distance(text, name))
 }
 
-/// Describes that a text is not one of the names, with the nearest one.
-pub(crate) fn expected<'n>(
-    one_of: &str,
+/// Returns the problem that a text is not one of the names; it shows the nearest name.
+pub(crate) fn unknown_name<'n>(
+    expected: &str,
     text: &str,
     names: impl IntoIterator<Item = &'n str>,
 ) -> Problem {
     match nearest(text, names) {
-        Some(nearest) => format!("expected {one_of}, the nearest is {nearest:?}"),
-        None => format!("expected {one_of}, but none is defined"),
+        Some(nearest) => format!("expected {expected}, the nearest is {nearest:?}"),
+        None => format!("expected {expected}, but none is defined"),
     }
     .into()
 }
@@ -36,12 +36,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fewest_edits_win() {
+    fn the_name_with_the_fewest_edits_is_nearest() {
         assert_eq!(nearest("Chanel", ["campaign", "channel"]), Some("channel"));
         assert_eq!(nearest("x", []), None);
     }
 
-    /// Otherwise a request could keep a CPU busy for seconds.
+    /// Without this limit, a request could keep a CPU busy for seconds.
     #[test]
     fn only_the_start_of_a_long_text_is_compared() {
         let text = format!("channel{}", "x".repeat(10_000_000));

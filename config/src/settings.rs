@@ -19,19 +19,19 @@ use crate::sections::tokens::{self, KnownApps, Token};
 #[derive(Debug, Clone)]
 pub struct Config {
     pub kafka: Kafka,
-    /// `None` without a registry: messages are JSON, or Avro with schemas from files.
+    /// `None` if no registry is configured: messages are JSON, or Avro with schemas from files.
     pub registry: Option<Registry>,
     pub ingest: Ingest,
     pub store: Store,
     /// Address of the data listener; a loopback address if `tokens` is empty.
     pub export_listen: SocketAddr,
-    /// Concurrent downloads per token; without tokens, of all clients together.
+    /// Maximum number of concurrent downloads per token; without tokens, of all clients together.
     pub downloads_per_token_max: usize,
     /// API tokens. If empty, every client of the listener can read everything.
     pub tokens: Vec<Token>,
     /// Address of the admin listener.
     pub admin_listen: SocketAddr,
-    /// Maximum time from the signal to stop to the end of the process, finished or not.
+    /// Maximum time from SIGTERM to the exit of the process; unfinished work is abandoned.
     pub shutdown_deadline: Duration,
     pub policy: Arc<Policy>,
     /// The ids of the channels, in the order of the file.
@@ -46,7 +46,7 @@ pub struct Ingest {
     pub batch_records_max: usize,
     pub batch_bytes_max: usize,
     pub batch_age_max: Duration,
-    /// Invalid records among the last 10,000 of a partition above which the partition is paused.
+    /// Maximum number of invalid records among the last 10,000 of a partition; with more, the partition is paused.
     pub bad_records_max: usize,
 }
 
@@ -81,7 +81,8 @@ pub(crate) fn read(root: &mut Section<'_>) -> Config {
     }
 }
 
-/// Reads the listener's address and the downloads per token. `is_open`: no tokens are configured.
+/// Reads the listener's address and the maximum number of downloads per token. `is_open` is true if no tokens are
+/// configured.
 fn read_export(export: &mut Section<'_>, is_open: bool) -> (SocketAddr, usize) {
     let listen = export.text("listen", address::parse_listen);
     let listen = listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 8080)));

@@ -52,7 +52,7 @@ fn range(text: &str) -> Option<IpRange> {
     (prefix_bits <= bits_max).then(|| canonical(network, prefix_bits))
 }
 
-/// Normalises a network like the addresses of events: IPv4-mapped IPv6 becomes IPv4, and host bits become zero.
+/// Normalises a network: IPv4-mapped IPv6 becomes IPv4, as for addresses of events, and host bits become zero.
 fn canonical(network: IpAddr, prefix_bits: u8) -> IpRange {
     const MAPPED_BITS: u8 = 96;
     let (network, prefix_bits) = match network.to_canonical() {

@@ -24,12 +24,12 @@ pub(crate) fn parse_ms(text: &str) -> Result<u64, Problem> {
             r#"expected one whole number and a unit of ms, s, m, h, d, w, such as "7d""#.into()
         );
     };
-    // A number that overflows is too long as well.
+    // A number that overflows is reported as too long.
     let ms = digits.parse().ok().and_then(|count: u64| count.checked_mul(*unit_ms));
     ms.filter(|ms| *ms <= MAX_MS).ok_or(r#"too long, expected at most "3650d""#.into())
 }
 
-/// Formats a duration in quotes, with the largest unit up to days that gives a whole number.
+/// Formats a duration in quotes, in the largest unit up to days in which it is a whole number.
 pub(crate) fn format_ms(ms: u64) -> String {
     let divides = |(name, unit_ms): &&(&str, u64)| *name != "w" && ms.is_multiple_of(*unit_ms);
     match UNITS.iter().rfind(divides) {
@@ -38,7 +38,7 @@ pub(crate) fn format_ms(ms: u64) -> String {
     }
 }
 
-/// Parses a duration, or `off` as `None`. Zero could mean either, so it is an error.
+/// Parses a duration; `off` becomes `None`. Zero is an error, because it could mean either.
 pub(crate) fn parse_ms_or_off(text: &str) -> Result<Option<u64>, Problem> {
     match text {
         "off" => Ok(None),

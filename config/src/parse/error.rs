@@ -4,21 +4,21 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-/// What is wrong with a value and what is allowed instead. The message appends the value.
+/// The problem with a value and what is expected instead. The error message appends the value.
 pub(crate) type Problem = Cow<'static, str>;
 
-/// The location of a setting, in the order in which the sources override each other.
+/// The location of a setting. Locations are ordered by precedence: a later source overrides an earlier one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Location {
     /// A line of the file, from 1.
     File { path: Arc<str>, line: usize },
     /// An environment variable.
     Environment(Arc<str>),
-    /// A flag, identified by the dotted key.
+    /// A flag; the error's dotted key identifies it.
     Flag,
 }
 
-/// An error in the settings. Keys are dotted, list entries are numbered from 0.
+/// An error in the settings. Keys are dotted, and list entries are numbered from 0.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("{path}: the file cannot be read: {source}")]
@@ -99,7 +99,7 @@ impl ConfigError {
     }
 }
 
-/// Checks whether the value of a dotted key can be a secret or a device id, which no message or log may show.
+/// Checks whether the value of a dotted key can be a secret or a device id, which messages and logs must not show.
 pub(crate) fn is_private(key: &str) -> bool {
     const SECRETS: [&str; 4] = ["password", "secret", "sasl", "key"];
     let client_setting = key.strip_prefix("kafka.librdkafka").map(str::to_ascii_lowercase);

@@ -1,12 +1,12 @@
-//! Applies the environment and the flags over the file.
+//! Overrides the settings of the file by the environment and the flags.
 
 use super::error::Location;
 use super::tree::{Node, Table, Value};
 
-/// The prefix of environment variables that are settings.
+/// The prefix of environment variables that set a setting.
 pub const PREFIX: &str = "ADTRAIL__";
 
-/// Applies the variables and then the flags to the table.
+/// Overrides values of the table by the environment variables, and then by the flags.
 pub(crate) fn overlay(
     table: &mut Table,
     environment: &[(String, String)],
@@ -28,8 +28,8 @@ fn untyped(location: Location, value: &str) -> Node {
     Node { location, value: Value::Untyped(value.into()) }
 }
 
-/// `STORE__PATH` → store, path; `KAFKA__LIBRDKAFKA__SASL_PASSWORD` → kafka, librdkafka, sasl.password: librdkafka's
-/// names contain dots, which a variable's name cannot.
+/// Splits a name: `STORE__PATH` → store, path; `KAFKA__LIBRDKAFKA__SASL_PASSWORD` → kafka, librdkafka, sasl.password.
+/// The names of librdkafka properties contain dots, which variable names cannot.
 fn variable_path(key: &str) -> Vec<String> {
     let mut path: Vec<String> = key.to_lowercase().split("__").map(String::from).collect();
     if is_client_key(&path) {
@@ -51,8 +51,8 @@ fn join_client_key(mut path: Vec<String>) -> Vec<String> {
     path
 }
 
-/// Inserts the node at the path. A value that should be a table is replaced by one; a type error is reported when the
-/// key is read.
+/// Inserts the node at the path. Replaces a value that is in the way by a table; if the path is wrong, reading its keys
+/// reports an error.
 fn insert(table: &mut Table, path: &[String], node: Node) {
     match path {
         [] => {}

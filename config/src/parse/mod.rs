@@ -1,5 +1,4 @@
-//! Parses TOML, environment variables and flags into typed values. Each value keeps its location, so that errors can
-//! show it.
+//! Parses TOML, environment variables and flags into typed values. Each value keeps its location for error messages.
 //!
 //! Start with `section`, which reads one table; `layers` merges the sources, `report` collects errors.
 

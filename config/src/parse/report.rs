@@ -11,9 +11,9 @@ pub(crate) struct Diagnostics {
     pub errors: Vec<ConfigError>,
     /// Valid but probably unintended settings.
     pub warnings: Vec<ConfigError>,
-    /// The keys of each table that was read; tables by dotted key, without list indexes.
+    /// For each table that was read, by its dotted key without list indexes, the keys that adtrail knows.
     pub known: BTreeMap<String, BTreeSet<&'static str>>,
-    /// The keys of lists of tables.
+    /// The keys of the root whose values are lists of tables.
     pub lists: BTreeSet<&'static str>,
     pub unknown: Vec<Unknown>,
 }
@@ -23,13 +23,13 @@ pub(crate) struct Diagnostics {
 pub(crate) struct Unknown {
     pub location: Location,
     pub key: Box<str>,
-    /// The same form as in [`Diagnostics::known`].
+    /// The dotted key of the table, without list indexes.
     pub table: String,
     pub name: String,
 }
 
 impl Diagnostics {
-    /// Reports the unknown keys as errors, once all tables are read and their keys known.
+    /// Reports the unknown keys as errors. Called once all tables are read, because any table can have the nearest key.
     pub fn report_unknown(&mut self) {
         for unknown in std::mem::take(&mut self.unknown) {
             let nearest = self.nearest(&unknown).into();
@@ -38,8 +38,8 @@ impl Diagnostics {
         }
     }
 
-    /// Returns the key that was probably meant: the same name in another table (not in a list of tables), or else the
-    /// most similar key of the same table.
+    /// Returns the key that was probably meant: one with the same name in another table (not in a list of tables), or
+    /// else the most similar key of the same table.
     fn nearest(&self, Unknown { table, name, .. }: &Unknown) -> String {
         let is_single =
             |table: &str| !self.lists.contains(table.split('.').next().unwrap_or(table));
@@ -56,7 +56,7 @@ impl Diagnostics {
     }
 }
 
-/// `apps[3].fraud` → `apps.fraud`.
+/// Removes list indexes: `apps[3].fraud` → `apps.fraud`.
 pub(crate) fn without_indexes(key: &str) -> String {
     let mut parts = key.split('[');
     let first = parts.next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Secrets, which no message, log or debug output may show; given as a value or as the path of a file.
+//! Secrets, set as a value or by the path of a file. No message, log or debug output may show them.
 
 use std::fmt;
 use std::io::Read;
@@ -15,7 +15,7 @@ pub const TOKEN_PREFIX: &str = "adt_";
 /// The text that replaces a secret.
 const HIDDEN: &str = "(not shown)";
 
-/// Longer than any secret, so that a wrong file is not read whole.
+/// Maximum length of a secret file, so that a wrong file is not read whole.
 const BYTES_MAX: u64 = 64 << 10;
 
 impl Secret {
@@ -28,7 +28,7 @@ impl Secret {
         if text.is_empty() { Err(EXPECTED.into()) } else { Ok(Self(text.into())) }
     }
 
-    /// Reads a file, without one trailing newline.
+    /// Reads the secret from a file; removes one trailing newline.
     pub(crate) fn from_file(path: &str) -> Result<Self, Problem> {
         let mut text = String::new();
         std::fs::File::open(path)

@@ -1,7 +1,7 @@
 //! Reads one table: returns typed values and reports errors.
 //!
-//! A method that returns `None` has found no valid value and has reported an invalid one, so the caller continues
-//! with its default and all other errors are found too.
+//! Methods return `None` if the key is absent, or if its value is invalid, which they have reported. The caller then
+//! continues with a default, so that all errors are found at once.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -18,7 +18,7 @@ pub(crate) struct Section<'a> {
     key: String,
     location: Location,
     entries: Table,
-    /// The locations of the keys that were read and set.
+    /// The locations of the keys that are set and have been read.
     locations: BTreeMap<&'static str, Location>,
     diagnostics: &'a mut Diagnostics,
 }
@@ -28,7 +28,7 @@ impl<'a> Section<'a> {
         Self { key: String::new(), location, entries, locations: BTreeMap::new(), diagnostics }
     }
 
-    /// Reads the section; the keys that `read` has not taken are unknown.
+    /// Reads the section; then reports the keys that `read` has not taken as unknown.
     pub fn read<T>(mut self, read: impl FnOnce(&mut Self) -> T) -> T {
         let value = read(&mut self);
         self.collect_unknown();
@@ -40,7 +40,7 @@ impl<'a> Section<'a> {
         let (entries, location) = match self.take(key) {
             Some(Node { location, value: Value::Table(entries) }) => (entries, location),
             Some(node) => {
-                // A string instead of a table can contain a secret: only its type is shown.
+                // Only the type is shown, because a string instead of a table can contain a secret.
                 self.reject(key, "expected a table of keys and values, found", node.value.kind());
                 (Table::new(), node.location)
             }
@@ -49,7 +49,7 @@ impl<'a> Section<'a> {
         self.child(self.dotted(key), location, entries).read(read)
     }
 
-    /// Reads the entries of a list of tables; the flag is false if some were invalid.
+    /// Reads the entries of a list of tables. The returned flag is true if all entries are valid.
     pub fn tables<T>(
         &mut self,
         key: &'static str,
@@ -114,7 +114,7 @@ impl<'a> Section<'a> {
                     secret
                 })
             }
-            // A number is an error: its digits may differ from the string that was meant.
+            // A number is an error, because its digits may differ from the intended string, such as in `007`.
             node @ Node { value: Value::Text(_) | Value::Untyped(_), .. } => {
                 self.parse_text(self.dotted(key), &node, Secret::parse)
             }
@@ -188,7 +188,7 @@ impl<'a> Section<'a> {
         std::mem::take(&mut self.entries)
     }
 
-    /// Checks whether a key, already read, was set.
+    /// Checks whether a key that was read is set.
     pub fn is_set(&self, key: &str) -> bool {
         self.locations.contains_key(key)
     }
@@ -207,7 +207,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Reports either of two keys that is set without the other.
+    /// Reports a key that is set without the other one of the pair.
     pub fn require_both(&mut self, [a, b]: [&'static str; 2]) {
         for [present, missing] in [[a, b], [b, a]] {
             if self.is_set(present) && !self.is_set(missing) {
@@ -216,7 +216,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Reports a value that another entry has too, with the location of that entry.
+    /// Reports a value that another entry also has, with the location of the other entry.
     pub fn require_unique<K: Ord + Clone + Debug>(
         &mut self,
         key: &'static str,
@@ -252,21 +252,21 @@ impl<'a> Section<'a> {
         });
     }
 
-    /// Warns how the value of a key is used, if that may surprise.
-    pub fn warn(&mut self, key: &str, effect: &'static str, value: &str) {
+    /// Warns about a valid value with a probably unexpected consequence.
+    pub fn warn(&mut self, key: &str, consequence: &'static str, value: &str) {
         let location = self.locations.get(key).unwrap_or(&self.location).clone();
         let (key, value) = (self.dotted(key).into(), value.into());
         self.diagnostics.warnings.push(ConfigError::Value {
             location,
             key,
-            problem: effect.into(),
+            problem: consequence.into(),
             value,
         });
     }
 
     /// Reports an invalid value at any location.
     pub fn error(&mut self, key: String, location: Location, problem: Problem, value: String) {
-        // A token in a wrong setting must not be logged either.
+        // A token that was set at a wrong key must not be logged either.
         let is_secret = is_private(&key) || value.contains(TOKEN_PREFIX);
         let value = if is_secret { "(not shown)".into() } else { value.into() };
         self.diagnostics.errors.push(ConfigError::Value {
@@ -314,7 +314,7 @@ impl<'a> Section<'a> {
                 Some(Value::Text(text)) => parse(&text).map_err(Some),
                 _ => parse(raw).map_err(Some),
             },
-            // The parser's message is more helpful than only "not a string".
+            // The parser's message says which strings are valid, so it is shown for other types too.
             other => Err(parse(&other.summary()).err()),
         };
         let problem = match problem {

@@ -25,7 +25,7 @@ pub(crate) enum Value {
     Text(String),
     Integer(i128),
     Boolean(bool),
-    /// A float, a date or an integer out of range: only librdkafka settings accept it.
+    /// A float, a date or an integer out of range, which only librdkafka settings accept.
     Literal(String),
     List(Vec<Node>),
     Table(Table),
@@ -49,13 +49,13 @@ pub(crate) fn parse_file(path: &str, bytes: &[u8]) -> Result<Table, ConfigErrors
 }
 
 impl Value {
-    /// Returns the value for a message: short and on one line; only the type of a list or table.
+    /// Formats the value for a message, short and on one line; of a list or table, returns only the type.
     pub fn summary(&self) -> String {
         match self {
             Self::Untyped(text) | Self::Text(text) => quoted(text),
             Self::Integer(number) => number.to_string(),
             Self::Boolean(truth) => truth.to_string(),
-            // The parser accepts anything that starts like a number.
+            // The parser accepts any text that starts like a number.
             Self::Literal(text) => text.escape_debug().take(CHARS_MAX).collect(),
             Self::List(_) | Self::Table(_) => self.kind().into(),
         }
@@ -73,7 +73,7 @@ impl Value {
     }
 }
 
-/// Maximum characters of a value in a message.
+/// Maximum number of characters of a value in a message.
 const CHARS_MAX: usize = 120;
 
 /// Quotes and escapes a text, and shortens it.

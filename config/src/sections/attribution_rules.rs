@@ -1,4 +1,4 @@
-//! Reads attribution rules, which tables override level by level.
+//! Reads attribution rules. The table of each level (app, channel, campaign) overrides the rules of the level above.
 
 use attribution::rules::policy::{
     AppPolicy, Origin, PROBABILISTIC_CLICK_MAX_MS, ReinstallEffects, Windows,
@@ -21,7 +21,7 @@ pub(crate) struct WindowOverrides {
 }
 
 impl WindowOverrides {
-    /// Returns `base` with these windows applied.
+    /// Returns `base` with the set windows replaced, and `origin` as their origin.
     pub fn apply_to(self, base: Windows, origin: Origin) -> Windows {
         let overrides = [
             self.click_ms,
@@ -30,8 +30,8 @@ impl WindowOverrides {
             self.impression_probabilistic_ms,
         ];
         let mut origins = base.origins;
-        for (slot, value) in origins.iter_mut().zip(overrides) {
-            *slot = if value.is_some() { origin } else { *slot };
+        for (window_origin, value) in origins.iter_mut().zip(overrides) {
+            *window_origin = if value.is_some() { origin } else { *window_origin };
         }
         let click_probabilistic_ms =
             self.click_probabilistic_ms.unwrap_or(base.click_probabilistic_ms);
@@ -57,16 +57,16 @@ pub(crate) fn read_windows(table: &mut Section<'_>) -> WindowOverrides {
     }
 }
 
-/// The contract limits this window to a day. A longer one is not an error, but probably unintended, so it is a
-/// warning.
+/// Reads the window, which the contract limits to a day. A longer one is probably unintended, but not an error, so it
+/// only causes a warning.
 fn read_click_probabilistic_window(table: &mut Section<'_>) -> Option<u64> {
     const KEY: &str = "click_probabilistic_window";
-    let (window_ms, written) =
+    let (window_ms, raw_text) =
         table.text(KEY, |text| parse_ms(text).map(|ms| (ms, text.to_owned())))?;
     if window_ms > PROBABILISTIC_CLICK_MAX_MS {
-        let effect =
+        let consequence =
             "reduced to \"24h\", the maximum for clicks that are matched probabilistically";
-        table.warn(KEY, effect, &format!("{written:?}"));
+        table.warn(KEY, consequence, &format!("{raw_text:?}"));
     }
     Some(window_ms)
 }
@@ -76,14 +76,14 @@ pub(crate) fn read_rules(table: &mut Section<'_>, app: &mut AppPolicy, origin: O
     let set = |setting: &mut u64, value: Option<u64>| *setting = value.unwrap_or(*setting);
     app.windows = read_windows(table).apply_to(app.windows, origin);
     app.probabilistic = table.boolean("probabilistic").unwrap_or(app.probabilistic);
-    let window = table.text(REATTRIBUTION_WINDOW, parse_ms);
-    let within = table.text(DUPLICATE_WITHIN, parse_ms);
-    let is_unreadable = window.is_none() && table.is_set(REATTRIBUTION_WINDOW)
-        || within.is_none() && table.is_set(DUPLICATE_WITHIN);
-    set(&mut app.reattribution_window_ms, window);
-    set(&mut app.duplicate_within_ms, within);
-    // If one of the two is invalid, their order is unknown.
-    if !is_unreadable {
+    let reattribution_ms = table.text(REATTRIBUTION_WINDOW, parse_ms);
+    let duplicate_ms = table.text(DUPLICATE_WITHIN, parse_ms);
+    let has_invalid = reattribution_ms.is_none() && table.is_set(REATTRIBUTION_WINDOW)
+        || duplicate_ms.is_none() && table.is_set(DUPLICATE_WITHIN);
+    set(&mut app.reattribution_window_ms, reattribution_ms);
+    set(&mut app.duplicate_within_ms, duplicate_ms);
+    // If one of the two is invalid, they cannot be compared.
+    if !has_invalid {
         require_window_order(table, app);
     }
     set(&mut app.clock_skew_ms, table.text("clock_skew", parse_ms));
@@ -94,25 +94,27 @@ pub(crate) fn read_rules(table: &mut Section<'_>, app: &mut AppPolicy, origin: O
         table.text("reinstall_effects", parse_reinstall_effects).unwrap_or(app.reinstall_effects);
 }
 
-/// Classification checks for duplicates first: a reattribution window shorter than `duplicate_within` would have no
-/// effect.
+/// Reports a reattribution window that is shorter than `duplicate_within`: it would have no effect, because
+/// classification checks for duplicates first.
 fn require_window_order(table: &mut Section<'_>, app: &AppPolicy) {
-    let (window_ms, within_ms) = (app.reattribution_window_ms, app.duplicate_within_ms);
-    if window_ms >= within_ms {
+    let (reattribution_ms, duplicate_ms) = (app.reattribution_window_ms, app.duplicate_within_ms);
+    if reattribution_ms >= duplicate_ms {
         return;
     }
-    let (window, within) = (duration::format_ms(window_ms), duration::format_ms(within_ms));
-    // Reports the one that was set last.
+    let reattribution = duration::format_ms(reattribution_ms);
+    let duplicate = duration::format_ms(duplicate_ms);
+    // The key that was set last is reported.
     match table.last_set([REATTRIBUTION_WINDOW, DUPLICATE_WITHIN]) {
         Some(REATTRIBUTION_WINDOW) => {
-            let problem = format!("expected at least duplicate_within, which is {within}");
-            table.reject(REATTRIBUTION_WINDOW, problem, window);
+            let problem = format!("expected at least duplicate_within, which is {duplicate}");
+            table.reject(REATTRIBUTION_WINDOW, problem, reattribution);
         }
         Some(key) => {
-            let problem = format!("expected at most reattribution_window, which is {window}");
-            table.reject(key, problem, within);
+            let problem =
+                format!("expected at most reattribution_window, which is {reattribution}");
+            table.reject(key, problem, duplicate);
         }
-        // The values come from the level above, where the error is reported.
+        // Both values are inherited; the error was reported at that level.
         None => {}
     }
 }

@@ -15,7 +15,7 @@ pub(crate) struct Catalogue {
     pub policy: Policy,
     pub channels: Vec<Box<str>>,
     pub stores: BTreeMap<Pid, AppStore>,
-    /// All apps are valid.
+    /// False if an invalid app was left out.
     pub has_all_apps: bool,
 }
 
@@ -79,7 +79,7 @@ fn read_app(
     let stored = app.table("store", |table| store::read_app(table, partitions));
     app.require("pid", "the app's number");
     app.require("key", "the app's key, as events name it");
-    // Both are checked before either can return early, so that both are reported.
+    // Both are checked before the first `?`, so that errors in both are reported.
     pid.iter().for_each(|pid| app.require_unique("pid", pid, pids));
     key.iter().for_each(|key| app.require_unique("key", key, keys));
     let (pid, key) = (Pid(pid?), key?);
@@ -129,7 +129,7 @@ fn parse_name(text: &str) -> Result<Box<str>, Problem> {
     Ok(text.into())
 }
 
-/// A key is part of URL paths: no slash.
+/// Parses an app key. Keys are part of URL paths, so slashes are not allowed.
 fn parse_app_key(text: &str) -> Result<Box<str>, Problem> {
     let is_plain =
         !text.contains(|c: char| c == '/' || c.is_control()) && text != "." && text != "..";

@@ -11,9 +11,9 @@ pub enum Format {
     #[default]
     Auto,
     Json,
-    /// Avro with the schema id in a frame or a header.
+    /// Avro, with the schema id in a frame or a header.
     Avro,
-    /// Plain Avro with the schema in this file.
+    /// Plain Avro, with the schema in this file.
     AvroOf(PathBuf),
 }
 

@@ -1,4 +1,4 @@
-//! Reads fraud rules, which tables override level by level.
+//! Reads fraud rules. The table of an app overrides the rules for all apps.
 
 use attribution::facts::device_ids::{self, DeviceId};
 use attribution::rules::policy::Fraud;
@@ -29,7 +29,7 @@ pub(crate) fn read_rules(table: &mut Section<'_>, fraud: &mut Fraud, channels: &
 }
 
 fn parse_site(text: &str) -> Result<Box<str>, Problem> {
-    // Touches without a site have an empty one: listing it would match most touches.
+    // An empty entry would match all touches without a site.
     if text.is_empty() { Err("expected a site".into()) } else { Ok(text.into()) }
 }
 

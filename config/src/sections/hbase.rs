@@ -4,10 +4,10 @@ use super::tls::{self, Tls};
 use crate::parse::error::Problem;
 use crate::parse::section::Section;
 
-/// A cluster, and the tables of one store in it.
+/// The connection to a cluster, and the tables of one store in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HBase {
-    /// Masters or region servers, `host:port`; any that responds is enough to find the cluster.
+    /// Masters or region servers, `host:port`; one that responds is enough to find the cluster.
     pub servers: Vec<Box<str>>,
     /// Prefix of the table names, optionally with a namespace.
     pub prefix: Box<str>,
@@ -57,15 +57,15 @@ fn parse_server(text: &str) -> Result<Box<str>, Problem> {
     }
 }
 
-/// Checks that HBase allows the text as the start of a table name.
+/// Parses the start of HBase table names.
 fn parse_prefix(text: &str) -> Result<Box<str>, Problem> {
     const BYTES_MAX: usize = 200;
     let (namespace, name) = text.split_once(':').unwrap_or(("default", text));
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let begins = name.chars().next().is_some_and(is_word);
+    let starts_with_word = name.chars().next().is_some_and(is_word);
     let is_namespace = !namespace.is_empty() && namespace.chars().all(is_word);
     let is_name = name.chars().all(|c| is_word(c) || matches!(c, '-' | '.'));
-    if begins && is_namespace && is_name && text.len() <= BYTES_MAX {
+    if starts_with_word && is_namespace && is_name && text.len() <= BYTES_MAX {
         Ok(text.into())
     } else {
         Err("expected at most 200 characters of a-z, A-Z, 0-9, '_', '-', '.', optionally with a \

@@ -16,7 +16,7 @@ pub struct Kafka {
     pub group: String,
     pub topics: Topics,
     pub formats: Formats,
-    /// librdkafka properties, applied last.
+    /// Additional librdkafka properties.
     pub librdkafka: BTreeMap<String, ClientSetting>,
 }
 
@@ -50,7 +50,7 @@ fn read_topics(kafka: &mut Section<'_>) -> Topics {
     let topics = [("clicks", &clicks), ("activations", &activations), ("effects", &effects)];
     for (index, (key, topic)) in topics.iter().enumerate() {
         for (other_key, _) in topics[..index].iter().filter(|(_, other)| other == topic) {
-            // If only one of the two is set, that one is reported, not the default.
+            // The topic that is set is reported, not a default one.
             let (reported, other) =
                 if kafka.is_set(key) { (key, other_key) } else { (other_key, key) };
             let problem = format!("expected three different topics, kafka.{other} is the same");
@@ -68,10 +68,10 @@ fn read_topics(kafka: &mut Section<'_>) -> Topics {
     Topics { clicks, activations, effects }
 }
 
-/// Kafka allows 249, of which `.dlq` needs four.
+/// Kafka allows 249 characters; the dead-letter topic appends `.dlq`.
 const TOPIC_CHARS_MAX: usize = 245;
 
-/// Checks Kafka's rule for topic names.
+/// Parses a topic name by Kafka's rules.
 fn parse_topic(text: &str) -> Result<Arc<str>, Problem> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     if (1..=TOPIC_CHARS_MAX).contains(&text.len())

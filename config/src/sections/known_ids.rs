@@ -9,32 +9,34 @@ use super::attribution_rules;
 use crate::nearest;
 use crate::parse::error::Problem;
 
-/// The channels by id, with the windows that each sets.
+/// The windows that each channel sets, by the channel's id.
 pub(crate) struct Channels {
     pub windows: BTreeMap<Box<str>, attribution_rules::WindowOverrides>,
+    /// False if an invalid channel was left out.
     pub complete: bool,
 }
 
 /// The windows of each app by pid.
 pub(crate) struct Apps {
     pub windows: BTreeMap<Pid, Windows>,
+    /// False if an invalid app was left out.
     pub complete: bool,
 }
 
 impl Channels {
-    /// Checks that a channel exists. If a channel is invalid, accepts any id, so that one mistake is not reported
-    /// twice.
+    /// Checks that a channel exists. If `complete` is false, accepts any id: the channel may be the invalid one, whose
+    /// error is already reported.
     pub fn parse(&self, id: &str) -> Result<Box<str>, Problem> {
         if self.windows.contains_key(id) || !self.complete {
             return Ok(id.into());
         }
         let known = self.windows.keys().map(|known| &**known);
-        Err(nearest::expected("the id of one of the [[channels]]", id, known))
+        Err(nearest::unknown_name("the id of one of the [[channels]]", id, known))
     }
 }
 
 impl Apps {
-    /// Describes the valid pids of a campaign, with the first known ones as examples.
+    /// Describes the valid pids of a campaign, with a few of them as examples.
     pub fn expected(&self) -> String {
         const SHOWN_MAX: usize = 8;
         let pids: Vec<_> = self.windows.keys().map(|Pid(pid)| pid.to_string()).collect();

@@ -1,4 +1,4 @@
-//! Reads librdkafka properties, by their names.
+//! Reads librdkafka properties under their own names.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,13 +13,13 @@ use crate::parse::tree::{Node, Table, Value};
 pub struct ClientSetting {
     /// The location of the setting.
     pub location: Location,
-    /// `None` for an empty text.
+    /// `None` if the text is empty.
     value: Option<Secret>,
     is_private: bool,
 }
 
 impl ClientSetting {
-    /// Creates a value; the name determines whether it is private.
+    /// Creates a value. The property's name determines whether it is private.
     pub fn new(location: Location, name: &str, value: &str) -> Self {
         let is_private = is_private(&client_key(name));
         Self { location, value: Secret::parse(value).ok(), is_private }
@@ -30,7 +30,7 @@ impl ClientSetting {
         self.value.as_ref().map_or("", Secret::expose)
     }
 
-    /// Checks whether messages must not show the value: because of its name, or because it came from a file.
+    /// Checks whether messages must hide the value, because of the property's name or because it came from a file.
     pub fn is_private(&self) -> bool {
         self.is_private
     }
@@ -42,7 +42,7 @@ impl fmt::Debug for ClientSetting {
     }
 }
 
-/// Properties that adtrail sets itself, and why: its guarantees depend on them.
+/// Properties that cannot be set, because adtrail's guarantees depend on them, each with the reason.
 const RESERVED: [(&str, &str); 16] = [
     ("acks", "a dead letter counts once it is acknowledged by all"),
     ("request.required.acks", "a dead letter counts once it is acknowledged by all"),
@@ -69,7 +69,7 @@ fn client_key(name: &str) -> String {
     format!("kafka.librdkafka.{name}")
 }
 
-/// Suffix of a property's name if the value is read from a file: `sasl.password = { file = "…" }`.
+/// Suffix that TOML appends to the name of a property whose value is in a file: `sasl.password = { file = "…" }`.
 const FILE: &str = ".file";
 
 /// librdkafka properties whose own names end in `.file`.
@@ -85,8 +85,8 @@ struct RawSetting {
     is_path: bool,
 }
 
-/// Reads the properties. Their names contain dots, which TOML reads as tables unless they are quoted: both forms are
-/// accepted.
+/// Reads the properties. Their names contain dots, which TOML reads as nested tables unless the name is quoted; both
+/// forms are accepted.
 pub(crate) fn read(section: &mut Section<'_>) -> BTreeMap<String, ClientSetting> {
     let mut flat = Vec::new();
     flatten("", section.take_all(), &mut flat);
@@ -129,7 +129,7 @@ fn is_from_file(node: &Node) -> bool {
 fn flatten(prefix: &str, table: Table, flat: &mut Vec<(String, Node)>) {
     for (key, node) in table {
         let name = format!("{prefix}{key}");
-        // In the environment and in flags such a table is an inline TOML table.
+        // In the environment and in flags, a table is an inline TOML table.
         let is_table = |node: &Node| matches!(node.value, Value::Table(_));
         match node.parse_untyped().filter(is_table).unwrap_or(node) {
             Node { value: Value::Table(table), .. } => flatten(&format!("{name}."), table, flat),

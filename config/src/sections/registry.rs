@@ -14,11 +14,11 @@ use crate::parse::section::Section;
 /// A schema registry with the Confluent API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Registry {
-    /// URLs of one registry, tried in turn; at least one, without credentials, query and fragment.
+    /// At least one URL of the same registry, tried in turn; without credentials, query and fragment.
     pub urls: Vec<Url>,
     pub login: Option<Login>,
     pub tls: Tls,
-    /// Directory of cached schemas, for a start while the registry is down.
+    /// Directory of cached schemas, which allow a start while the registry is down.
     pub cache: PathBuf,
     /// Timeout of one request, including the whole response.
     pub timeout: Duration,
@@ -33,7 +33,7 @@ pub enum Login {
     Bearer(Secret),
 }
 
-/// Returns `None` without URLs.
+/// Returns `None` if no URLs are set.
 pub(crate) fn read(registry: &mut Section<'_>, store: &Path) -> Option<Registry> {
     let urls = registry.texts("urls", parse_url).unwrap_or_default();
     let user = registry.text("user", parse_non_empty);
@@ -61,11 +61,11 @@ pub(crate) fn read(registry: &mut Section<'_>, store: &Path) -> Option<Registry>
     })
 }
 
-/// Reports a key that lacks its partner, and the later of two keys that exclude each other.
+/// Reports keys that require or exclude each other; of two that exclude each other, the later one.
 fn reject_contradictions(registry: &mut Section<'_>, token: Option<&Secret>) {
     registry.require_both(["user", "password"]);
     registry.require_both(["certificate", "key"]);
-    // HTTP allows nothing else in the header, so every request would fail.
+    // With other characters in the header, every request would fail.
     let is_sendable = |token: &Secret| token.expose().bytes().all(|byte| byte.is_ascii_graphic());
     if !token.is_none_or(is_sendable) {
         let problem = "expected printable ASCII characters without spaces";
@@ -81,8 +81,8 @@ fn reject_contradictions(registry: &mut Section<'_>, token: Option<&Secret>) {
     }
 }
 
-/// The default is next to the store, not in it: a store is not created in a directory with other files, and a command
-/// may fetch a schema before the store exists.
+/// Returns a path next to the store. It cannot be in the store: a command may fetch a schema before the store exists,
+/// and a store is not created in a directory with other files.
 fn default_cache(store: &Path) -> PathBuf {
     match store.file_name() {
         Some(name) => {
@@ -90,7 +90,7 @@ fn default_cache(store: &Path) -> PathBuf {
             name.push("-schemas");
             store.with_file_name(name)
         }
-        // A path such as `.` has no name to which the suffix can be appended.
+        // A path such as `.` has no name to append the suffix to.
         None => store.join("schemas"),
     }
 }

@@ -19,36 +19,36 @@ pub struct Store {
     pub path: PathBuf,
     /// Fixed when the store is created.
     pub partitions: u16,
-    /// Default retention of rows, by event time. `None` keeps them for ever. [`Store::retention_of`] returns an
-    /// app's.
+    /// Default retention of rows, by event time. `None` keeps them forever. [`Store::retention_of`] returns the
+    /// retention of an app.
     pub retention_ms: Option<u64>,
-    /// Bytes of rows above which a region is split.
+    /// Number of bytes of rows above which a region is split.
     pub region_bytes_max: u64,
-    /// Rows per second and partition of an app above which its fanout doubles. `None` disables it.
+    /// Rows per second and partition of an app above which the app's fanout is doubled. `None` disables this.
     pub fanout_above: Option<u32>,
-    /// Memory of the block cache and the write buffers together.
+    /// Memory for the block cache and the write buffers together.
     pub memory_bytes: u64,
-    /// Settings of the apps, where they override these.
+    /// Settings of apps that override these.
     pub apps: BTreeMap<Pid, AppStore>,
 }
 
 /// The storage settings of one app.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AppStore {
-    /// Overrides the store's retention; `Some(None)` keeps rows for ever.
+    /// Overrides the store's retention; `Some(None)` keeps rows forever.
     pub retention_ms: Option<Option<u64>>,
-    /// Number of partitions over which new rows are distributed, a power of two. `None` means one, raised by
-    /// [`Store::fanout_above`].
+    /// Number of partitions over which new rows are distributed, a power of two. `None` means one, which
+    /// [`Store::fanout_above`] can raise.
     pub fanout: Option<u16>,
 }
 
 impl Store {
-    /// Returns the same settings for an embedded store at another path that keeps all rows.
+    /// Returns these settings for an embedded store at another path, without retention.
     pub fn keeping_all(&self, path: PathBuf) -> Self {
         Self { hbase: None, path, retention_ms: None, apps: BTreeMap::new(), ..self.clone() }
     }
 
-    /// Returns how long an app's rows are kept, by event time; `None` for ever.
+    /// Returns how long an app's rows are kept, by event time; `None` means forever.
     pub fn retention_of(&self, pid: Pid) -> Option<u64> {
         self.apps.get(&pid).and_then(|app| app.retention_ms).unwrap_or(self.retention_ms)
     }
@@ -56,9 +56,9 @@ impl Store {
 
 const MIB: u64 = 1 << 20;
 const MEMORY_BYTES: u64 = 448 * MIB;
-/// With less, the write buffers would hold only a batch or two.
+/// With less memory, the write buffers would hold only a batch or two.
 const MEMORY_BYTES_MIN: u64 = 32 * MIB;
-/// More is a wrong unit rather than a real machine.
+/// More is probably a wrong unit.
 const MEMORY_BYTES_MAX: u64 = 1024 * 1024 * MIB;
 
 pub(crate) fn read(store: &mut Section<'_>) -> Store {
@@ -106,7 +106,7 @@ fn parse_memory(text: &str) -> Result<u64, Problem> {
     }
 }
 
-/// Returns whether the store is shared by several processes.
+/// Parses the kind of store; true means shared by several processes.
 fn parse_kind(text: &str) -> Result<bool, Problem> {
     match text {
         "embedded" => Ok(false),

@@ -7,7 +7,7 @@ use crate::parse::section::Section;
 /// Paths of PEM files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tls {
-    /// Trusted authorities: for a registry instead of the system's, for HBase in addition to them.
+    /// Trusted authorities. For the registry they replace the system's authorities, for HBase they are added to them.
     pub ca: Option<PathBuf>,
     /// The client certificate, for servers that require one.
     pub identity: Option<Identity>,

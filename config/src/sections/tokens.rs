@@ -1,4 +1,4 @@
-//! Reads API tokens, of which the settings contain only the hashes, and the apps that each may read.
+//! Reads the API tokens, which the settings contain only as hashes, and the apps that each token may read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::parse::error::Problem;
 use crate::parse::secret::TOKEN_PREFIX;
 use crate::parse::section::Section;
 
-/// Letters and digits of a token's secret: 190 bits.
+/// Number of letters and digits in a token's secret: 190 bits.
 pub const SECRET_CHARS: usize = 32;
 
 const ID_CHARS_MAX: usize = 40;
@@ -27,11 +27,11 @@ const ALL_APPS: &str = "*";
 /// An entry of `[[tokens]]`. The token itself is `adt_<id>_<secret>`; only its owner has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
-    /// Not secret: it identifies the token in logs.
+    /// Identifies the token in logs; not secret.
     pub id: Box<str>,
     pub digest: TokenDigest,
     pub apps: TokenApps,
-    /// The time from which the token is rejected; `None` never expires.
+    /// The time from which the token is rejected; `None` if it never expires.
     pub expires: Option<Timestamp>,
 }
 
@@ -95,7 +95,7 @@ impl fmt::Debug for TokenDigest {
     }
 }
 
-/// Returns the id in a token, if the text has the form of a token.
+/// Returns the id that a token contains; `None` if the text does not have the form of a token.
 pub fn token_id(token: &str) -> Option<&str> {
     let (id, secret) = token.strip_prefix(TOKEN_PREFIX)?.rsplit_once('_')?;
     let is_secret =
@@ -118,7 +118,7 @@ pub fn parse_token_id(text: &str) -> Result<Box<str>, Problem> {
     .into())
 }
 
-/// A double click selects the whole token if it has only these characters.
+/// Checks the characters of an id. With only these in it, a double click selects the whole token.
 fn is_id(text: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     (1..=ID_CHARS_MAX).contains(&text.len())
@@ -127,7 +127,7 @@ fn is_id(text: &str) -> bool {
         && !text.ends_with('_')
 }
 
-/// Parses the expiry of a token: an instant, or a date at whose end in UTC it expires.
+/// Parses the expiry of a token: an instant, or a date, which means the end of that day in UTC.
 ///
 /// # Errors
 /// Returns what is allowed.
@@ -145,7 +145,7 @@ pub fn parse_expiry(text: &str) -> Result<Timestamp, Problem> {
     })
 }
 
-/// Reads the tokens; the flag is false if some are invalid.
+/// Reads the tokens. The returned flag is true if all are valid.
 pub(crate) fn read(
     root: &mut Section<'_>,
     apps: &KnownApps<'_>,
@@ -177,11 +177,11 @@ pub(crate) fn read(
 enum AppEntry {
     All,
     App(Pid),
-    /// A key that may belong to an invalid app.
+    /// An unknown key that may belong to an invalid app.
     Unresolved,
 }
 
-/// `entries` are the valid ones of `count` entries.
+/// Returns the apps of a token. `entries` are the valid ones among `count` entries.
 fn read_apps(token: &mut Section<'_>, entries: Vec<AppEntry>, count: usize) -> Option<TokenApps> {
     let is_all = entries.iter().any(|entry| matches!(entry, AppEntry::All));
     if count == 0 || is_all && count > 1 {
@@ -200,7 +200,8 @@ fn read_apps(token: &mut Section<'_>, entries: Vec<AppEntry>, count: usize) -> O
 /// The apps of the settings.
 pub(crate) struct KnownApps<'a> {
     pub policy: &'a Policy,
-    /// All apps are valid. If not, unknown keys are accepted, so that one mistake is not reported twice.
+    /// False if an invalid app was left out. Unknown keys are accepted then, because they may belong to the invalid app,
+    /// whose error is already reported.
     pub complete: bool,
 }
 
@@ -216,7 +217,7 @@ impl KnownApps<'_> {
             return Ok(AppEntry::Unresolved);
         }
         let known: BTreeSet<&str> = self.policy.apps().map(|app| &*app.key).collect();
-        Err(nearest::expected("the key of one of the [[apps]]", key, known))
+        Err(nearest::unknown_name("the key of one of the [[apps]]", key, known))
     }
 }
 
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_expires_at_its_end() {
+    fn an_expiry_date_means_the_end_of_the_day() {
         let check = |text: &str, expected: Option<&str>| {
             let expiry = parse_expiry(text).ok().map(|expiry| expiry.to_string());
             assert_eq!(expiry.as_deref(), expected, "{text}");

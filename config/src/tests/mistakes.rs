@@ -1,13 +1,13 @@
-//! Every error in the settings, each with its complete message.
+//! Tests of every error in the settings, with the complete message.
 //!
-//! The tables are excluded from rustfmt: one case, one line.
+//! The functions with many cases are excluded from rustfmt, so that each case is one line.
 
 use std::path::Path;
 
 use super::{CATALOGUE, pair};
 use crate::{Sources, load, parse};
 
-/// Compares the messages without the file name, with which each begins.
+/// Compares the messages after removing the file name at the start of each.
 #[track_caller]
 pub(super) fn check_wrong(text: &str, expected: &str) {
     let message = parse(text).unwrap_err().to_string();
@@ -62,7 +62,7 @@ fn unknown_keys_are_reported_with_location_and_nearest_key() {
     check_wrong_catalogue("[[apps]]\npid = 2\nkey = \"y\"\nnam = 1", "10: apps[1].nam: unknown key, the nearest known one is: name");
     check_wrong_catalogue("[channels.attribution]\nprobabilistic = true", "8: channels[0].attribution.probabilistic: unknown key, the nearest known one is: attribution.probabilistic");
     check_wrong("\"a b\\n\" = 1", r#"1: "a b\n": unknown key, the nearest known one is: [[apps]]"#);
-    // A key of another table was probably meant for that table.
+    // A key that exists in another table was probably meant for that table.
     check_wrong("click_window = \"7d\"", "1: click_window: unknown key, the nearest known one is: attribution.click_window");
     check_wrong("[kafka]\nretention = \"7d\"", "2: kafka.retention: unknown key, the nearest known one is: store.retention");
     check_wrong("[[apps]]\npid = 1\nkey = \"x\"\nblock_ips = []", "4: apps[0].block_ips: unknown key, the nearest known one is: fraud.block_ips");
@@ -161,7 +161,7 @@ fn invalid_rules_are_rejected() {
     check_wrong("[[apps]]\npid = 1\nkey = \"x\"\n[apps.fraud]\nblock_ips = [\"\"]", r#"5: apps[0].fraud.block_ips[0]: expected an IP address or a CIDR range, such as "203.0.113.0/24": """#);
 }
 
-/// `parse/duration.rs` tests all texts.
+/// `parse/duration.rs` tests more texts.
 #[test]
 #[rustfmt::skip]
 fn invalid_durations_and_other_types_are_rejected() {
@@ -179,10 +179,10 @@ fn invalid_durations_and_other_types_are_rejected() {
     check_wrong("[attribution]\neffect_window = \"off\"", &format!(r#"2: attribution.effect_window: {whole}: "off""#));
 }
 
-/// The one of the two that was set last is reported.
+/// The error is reported at the key that was set last.
 #[test]
 #[rustfmt::skip]
-fn a_reattribution_window_is_not_shorter_than_duplicate_within() {
+fn a_reattribution_window_shorter_than_duplicate_within_is_rejected() {
     const APP: &str = "[[apps]]\npid = 1\nkey = \"x\"\n[apps.attribution]\n";
     check_wrong("[attribution]\nreattribution_window = \"1h\"\nduplicate_within = \"90m\"", r#"3: attribution.duplicate_within: expected at most reattribution_window, which is "1h": "90m""#);
     check_wrong("[attribution]\nduplicate_within = \"90m\"\nreattribution_window = \"1h\"", r#"3: attribution.reattribution_window: expected at least duplicate_within, which is "90m": "1h""#);
@@ -191,7 +191,7 @@ fn a_reattribution_window_is_not_shorter_than_duplicate_within() {
     check_wrong(&format!("[attribution]\nduplicate_within = \"1h\"\n{APP}reattribution_window = \"59m\""), r#"7: apps[0].attribution.reattribution_window: expected at least duplicate_within, which is "1h": "59m""#);
     check_wrong(&format!("[attribution]\nreattribution_window = \"1h\"\n{APP}duplicate_within = \"61m\""), r#"7: apps[0].attribution.duplicate_within: expected at most reattribution_window, which is "1h": "61m""#);
     check_variable("ADTRAIL__ATTRIBUTION__DUPLICATE_WITHIN", "91d", r#"attribution.duplicate_within: expected at most reattribution_window, which is "90d": "91d""#);
-    // Equal values are valid, an app may fix inherited values, and an invalid value is reported once.
+    // Equal values are valid, an app may correct inherited values, and an invalid value is reported only once.
     assert!(parse(&format!("[attribution]\nreattribution_window = \"1h\"\n{APP}duplicate_within = \"1h\"")).is_ok());
     assert!(parse(&format!("{APP}reattribution_window = \"0s\"\nduplicate_within = \"0s\"")).is_ok());
     check_wrong("[attribution]\nreattribution_window = \"100\"\nduplicate_within = \"91d\"", r#"2: attribution.reattribution_window: no unit, expected one of ms, s, m, h, d, w as in "7d": "100""#);

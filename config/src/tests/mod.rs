@@ -1,4 +1,4 @@
-//! Tests of layers, windows, overrides and the shipped files.
+//! Tests of layers, windows, overrides, and the settings files in the repository.
 
 mod mistakes;
 mod registry;
@@ -17,7 +17,7 @@ use super::*;
 const EXAMPLE: &str = include_str!("../../example.toml");
 const COMPOSE: &str = include_str!("../../compose.toml");
 
-/// One app and one channel; text appended to it begins on line 7.
+/// One app and one channel, six lines long.
 const CATALOGUE: &str = "[[apps]]\npid = 1\nkey = \"app-x\"\n\n[[channels]]\nid = \"toutiao\"\n";
 
 fn pair(key: &str, value: &str) -> Vec<(String, String)> {
@@ -38,7 +38,7 @@ fn check_brokers(file: &str, variable: Option<&str>, flag: Option<&str>, expecte
     assert_eq!(load(&sources).unwrap().kafka.brokers, expected);
 }
 
-/// Sets the same key in `[attribution]`, the app, the channel and the campaign, as far as set.
+/// Sets `click_window` at each level for which days are passed, and checks the windows of the app and the campaign.
 #[track_caller]
 fn check_click_window(levels: [Option<u64>; 4], app_days: u64, campaign_days: u64) {
     let [default, app, channel, campaign] = levels.map(|days| match days {
@@ -73,7 +73,7 @@ fn later_layers_override_earlier_ones() {
 }
 
 #[test]
-fn variables_take_the_type_of_their_key() {
+fn the_key_determines_the_type_of_a_variable() {
     let set = |key: &str, value: &str| (format!("ADTRAIL__{key}"), String::from(value));
     let environment = vec![
         set("KAFKA__GROUP", "123"),
@@ -163,7 +163,7 @@ fn windows_come_from_the_nearest_level() {
 }
 
 #[test]
-fn probabilistic_click_windows_end_at_a_day() {
+fn probabilistic_click_windows_are_limited_to_a_day() {
     let campaign = "[[campaigns]]\nspreadid = 7\npid = 1\nchannel = \"toutiao\"\n[campaigns.attribution]\nclick_probabilistic_window = \"48h\"\nimpression_probabilistic_window = \"48h\"\n";
     let config = parse(&format!(
         "{CATALOGUE}[attribution]\nclick_probabilistic_window = \"25h\"\n{campaign}"
@@ -183,16 +183,17 @@ fn probabilistic_click_windows_end_at_a_day() {
 #[test]
 fn valid_but_probably_unintended_settings_are_warnings() {
     let campaign = "[[campaigns]]\nspreadid = 7\npid = 1\nchannel = \"toutiao\"\n[campaigns.attribution]\nclick_probabilistic_window = \"25h\"\n";
-    let effect = "reduced to \"24h\", the maximum for clicks that are matched probabilistically";
+    let consequence =
+        "reduced to \"24h\", the maximum for clicks that are matched probabilistically";
     let text = format!(
         "{CATALOGUE}{campaign}[attribution]\nclick_probabilistic_window = \"48h\"\nimpression_probabilistic_window = \"2d\"\n"
     );
     let mut table = tree::parse_file("f.toml", text.as_bytes()).unwrap();
     let expected = [
         format!(
-            "f.toml:12: campaigns[0].attribution.click_probabilistic_window: {effect}: \"25h\""
+            "f.toml:12: campaigns[0].attribution.click_probabilistic_window: {consequence}: \"25h\""
         ),
-        format!("f.toml:14: attribution.click_probabilistic_window: {effect}: \"48h\""),
+        format!("f.toml:14: attribution.click_probabilistic_window: {consequence}: \"48h\""),
     ];
     let warnings = |table: Table| -> Vec<String> {
         read(table, "f.toml").0.unwrap().warnings.iter().map(ToString::to_string).collect()
@@ -206,7 +207,7 @@ fn valid_but_probably_unintended_settings_are_warnings() {
     let mut table = Table::new();
     layers::overlay(&mut table, &pair(name, "1441m"), &[]);
     let expected = format!(
-        "environment variable {name}: attribution.click_probabilistic_window: {effect}: \"1441m\""
+        "environment variable {name}: attribution.click_probabilistic_window: {consequence}: \"1441m\""
     );
     assert_eq!(warnings(table), [expected]);
 }
@@ -220,7 +221,6 @@ fn memory_is_parsed_as_a_size() {
     assert_eq!(memory("[store]\nmemory = \"1024GiB\""), 1 << 40);
 }
 
-/// Unusual values, each with a valid use.
 #[test]
 fn unusual_windows_are_accepted() {
     let zero = "[attribution]\nclick_window = \"0s\"\nclick_probabilistic_window = \"0s\"\n\
@@ -267,7 +267,7 @@ fn apps_override_the_rules_for_all() {
         (x.fraud.ctit_min_ms, x.fraud.block_ips.len(), x.fraud.block_devices.len()),
         (10_000, 2, 0)
     );
-    // The raw Android id is blocked in both its MD5 forms.
+    // The raw Android id counts twice, for its two MD5 forms.
     assert_eq!(
         (y.fraud.ctit_min_ms, y.fraud.block_ips.len(), y.fraud.block_devices.len()),
         (10_000, 0, 3)

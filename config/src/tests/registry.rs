@@ -1,4 +1,4 @@
-//! Tests of the registry's settings, and of every error in them.
+//! Tests of the registry settings, with every error.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::{Identity, Login, Registry, Sources, Tls, load, parse};
 
 const URLS: &str = "[registry]\nurls = [\"http://a\"]\n";
 
-/// `text` begins on line 3.
+/// Parses registry settings; `text` begins on line 3.
 fn registry(text: &str) -> Registry {
     parse(&format!("{URLS}{text}")).unwrap().registry.unwrap()
 }
@@ -117,10 +117,10 @@ fn invalid_values_are_reported_with_what_is_allowed() {
     }
     check_wrong("[registry]\nurls = [5]", &format!("2: registry.urls[0]: {URL}"));
     check_wrong("[registry]\nurls = \"http://a\"", r#"2: registry.urls: expected a list of strings, such as ["a", "b"]: (not shown)"#);
-    const WITHIN: &str = "the URL contains credentials, expected them as registry.user and registry.password: (not shown)";
-    check_wrong("[registry]\nurls = [\"http://u:hunter2@a\"]", &format!("2: registry.urls[0]: {WITHIN}"));
-    check_wrong("[registry]\nurls = [\"http://u@a\"]", &format!("2: registry.urls[0]: {WITHIN}"));
-    check_variable("ADTRAIL__REGISTRY__URLS", "[\"http://:hunter2@a\"]", &format!("registry.urls[0]: {WITHIN}"));
+    const CREDENTIALS: &str = "the URL contains credentials, expected them as registry.user and registry.password: (not shown)";
+    check_wrong("[registry]\nurls = [\"http://u:hunter2@a\"]", &format!("2: registry.urls[0]: {CREDENTIALS}"));
+    check_wrong("[registry]\nurls = [\"http://u@a\"]", &format!("2: registry.urls[0]: {CREDENTIALS}"));
+    check_variable("ADTRAIL__REGISTRY__URLS", "[\"http://:hunter2@a\"]", &format!("registry.urls[0]: {CREDENTIALS}"));
     check_wrong("[registry]\nurls = [\"http://a?token=hunter2\"]", "2: registry.urls[0]: expected a URL without query and fragment: (not shown)");
     check_rejected("tiemout = \"1s\"", "3: registry.tiemout: unknown key, the nearest known one is: timeout");
     check_rejected("timeout = \"0s\"", r#"3: registry.timeout: expected at least "1ms": "0s""#);

@@ -1,4 +1,4 @@
-//! Tests of the tokens in the settings, and of every error in them.
+//! Tests of the token settings, with every error.
 
 use attribution::facts::event::Pid;
 
@@ -10,18 +10,18 @@ use crate::TokenDigest;
 
 const HEX: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
-/// Appends tokens to the catalogue, from line 7.
-fn with(tokens: &str) -> String {
+/// Appends tokens to the catalogue; they begin on line 7.
+fn with_tokens(tokens: &str) -> String {
     format!("{CATALOGUE}{}", tokens.replace("HEX", HEX))
 }
 
 #[track_caller]
 fn check(tokens: &str, expected: &str) {
-    check_wrong(&with(tokens), expected);
+    check_wrong(&with_tokens(tokens), expected);
 }
 
 fn good(tokens: &str) -> Config {
-    parse(&with(tokens)).unwrap()
+    parse(&with_tokens(tokens)).unwrap()
 }
 
 #[test]
@@ -97,11 +97,11 @@ fn invalid_tokens_are_rejected() {
     check("[[tokens]]\nid = \"a\"\nsha256 = \"HEX\"\napps = [\"*\"]\n[[tokens]]\nid = \"a\"\nsha256 = \"HEX\"\napps = [\"*\"]", "12: tokens[1].id: expected a unique value, 8 has the same: \"a\"");
     check("[export]\ndownloads_per_token_max = 0", "8: export.downloads_per_token_max: expected an integer from 1 to 64: 0");
     check("[export]\ndownloads_per_token_max = 65", "8: export.downloads_per_token_max: expected an integer from 1 to 64: 65");
-    // An invalid app is not reported as unknown too.
+    // A reference to an invalid app is not reported as unknown as well.
     check_wrong(&format!("[[apps]]\nkey = \"x\"\n{}", of_apps("[\"x\"]").replace("HEX", HEX)), "1: apps[0].pid: missing, expected the app's number");
 }
 
-/// A token that is pasted into a wrong setting must not appear in a log.
+/// Users may paste a token into a wrong setting, and logs must not show it.
 #[test]
 fn no_error_message_shows_a_token() {
     const TOKEN: &str = "adt_a_0123456789abcdefABCDEFGHIJKLMNOP";
