@@ -229,8 +229,8 @@ fn arrival(state: &BatchState, key: &FactKey) -> Option<Cause> {
     state.arrived.get(index).copied()
 }
 
-/// Adds, for each tier, the newest touches of the batch that can match the activation by a key. Returns whether there are
-/// more.
+/// Adds, for each tier, the newest touches of the batch that can match the activation by a key. Returns whether there
+/// are more.
 fn add_newest<'s, T>(
     windows: &'s [T],
     window: fn(&T) -> &MatchWindow,

@@ -19,8 +19,8 @@ pub struct Decisions {
     pub redecided: Vec<FactKey>,
     /// Activations whose install chains this batch has changed.
     pub changed_chains: FactKeySet,
-    /// True on a shared store: the worker that committed a decision may have crashed before it wrote the row, so the row
-    /// of every decision is rewritten once, even if unchanged.
+    /// True on a shared store: the worker that committed a decision may have crashed before it wrote the row, so the
+    /// row of every decision is rewritten once, even if unchanged.
     is_shared: bool,
     /// Events that lost a race at the last commit: their decision was committed after they were read, possibly by this
     /// worker.

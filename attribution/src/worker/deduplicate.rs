@@ -56,8 +56,8 @@ pub fn deduplicate<L: Ledger>(
             if order.is_lt() && facts.is_changeable(app, known.fact.time()) {
                 writes.push(replace(facts, policy, app, key, message, known, state));
             } else if L::SHARED {
-                // If a worker crashed after it recorded the fact, the redelivery causes the decision. The record is read
-                // again after recording, because another worker may be making the same decision.
+                // If a worker crashed after it recorded the fact, the redelivery causes the decision. The record is
+                // read again after recording, because another worker may be making the same decision.
                 add_redelivered(policy, app, key, known.fact.time(), &mut known, state);
                 state.add_events([key]);
             }
@@ -139,8 +139,8 @@ fn replace<L: Ledger>(
     FactWrite { stale, superseded, ..fact_write(facts, app, key, record, after, state) }
 }
 
-/// Adds the arrival of a message with a known id, and everything that the known versions of its fact can change. Returns
-/// the index in [`BatchState::arrived`] and the index keys of the current fact.
+/// Adds the arrival of a message with a known id, and everything that the known versions of its fact can change.
+/// Returns the index in [`BatchState::arrived`] and the index keys of the current fact.
 fn add_redelivered(
     policy: &Policy,
     app: &AppPolicy,

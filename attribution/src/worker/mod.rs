@@ -1,14 +1,15 @@
 //! Turns a batch of facts into decisions, rows and positions.
 //!
-//! The facts of a batch are recorded first. Then the worker finds every event that they can change, makes the decisions
-//! for these events from the ledger's facts, and writes those that changed. So the outcome depends only on the set of
-//! facts, and if two workers receive two facts of one device at the same time, at least one of them sees both.
+//! The facts of a batch are recorded first. Then the worker finds every event that they can change, makes the
+//! decisions for these events from the ledger's facts, and writes those that changed. So the outcome depends only on
+//! the set of facts, and if two workers receive two facts of one device at the same time, at least one of them sees
+//! both.
 //!
 //! Each step is a function in its own module: `deduplicate` chooses the message that is the fact, `affected` finds the
 //! events that can change, `classify_batch` classifies activations (it uses `continue_chains` and `device_history`),
 //! `decide_activations` (it uses `pending_decision`, `touch_search` and `prune_touches`) and `decide_effects` make the
-//! decisions, and `change_causes` finds the facts that may have changed a decision. `recompute` recomputes the decisions
-//! for stored events.
+//! decisions, and `change_causes` finds the facts that may have changed a decision. `recompute` recomputes the
+//! decisions for stored events.
 //!
 //! The steps share three values: `FactCache`, the loaded records; `BatchState`, the events that the batch can change;
 //! and `Decisions`, the rows to write. A signature shows which of them a step changes.
@@ -109,8 +110,8 @@ impl<L: Ledger> Worker<L> {
         let mut decisions = Decisions::new(L::SHARED);
         let facts = &mut FactCache::new(&mut self.ledger);
         deduplicate(facts, &self.policy, batch.facts, &mut state, &mut report)?;
-        // On a shared store other workers may have changed what was read, so the decisions are repeated until nothing is
-        // left to write; the progress is committed with the last round.
+        // On a shared store other workers may have changed what was read, so the decisions are repeated until nothing
+        // is left to write; the progress is committed with the last round.
         loop {
             let writes = decide_all(facts, &self.policy, &mut decisions, &mut state)?;
             let is_last = !L::SHARED || writes.is_empty();

@@ -174,8 +174,8 @@ pub fn start_reading_alone<L: Facts>(
     facts.load(pending.click_by_id(facts))
 }
 
-/// Adds to each decision the probabilistic searches for those touches in the markers that can match. Decisions with more
-/// than `searches_max` of them get none; their indexes are returned.
+/// Adds to each decision the probabilistic searches for those touches in the markers that can match. Decisions with
+/// more than `searches_max` of them get none; their indexes are returned.
 fn add_probabilistic_searches<L: Facts>(
     facts: &mut FactCache<'_, L>,
     pending_decisions: &mut [PendingDecision<'_>],
@@ -234,8 +234,8 @@ pub fn read_touches<L: Facts>(
 }
 
 /// Reads the next page of the searches that have reached least far back. So all searches of a decision reach about
-/// equally far back, however dense their touches are, and clicks that count need not be kept until a slow search catches
-/// up.
+/// equally far back, however dense their touches are, and clicks that count need not be kept until a slow search
+/// catches up.
 pub fn read_newest<L: Facts>(
     facts: &mut FactCache<'_, L>,
     pending: &mut PendingDecision<'_>,

@@ -200,8 +200,8 @@ fn read_apps(token: &mut Section<'_>, entries: Vec<AppEntry>, count: usize) -> O
 /// The apps of the settings.
 pub(crate) struct KnownApps<'a> {
     pub policy: &'a Policy,
-    /// False if an invalid app was left out. Unknown keys are accepted then, because they may belong to the invalid app,
-    /// whose error is already reported.
+    /// False if an invalid app was left out. Unknown keys are accepted then, because they may belong to the invalid
+    /// app, whose error is already reported.
     pub complete: bool,
 }
 
