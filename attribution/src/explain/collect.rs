@@ -131,7 +131,7 @@ fn read_basis<L: Facts>(
     }
     let recomputed = pending.decision(facts).filter(|recomputed| !recomputed.is_same(decision));
     let may_have_unread_runner_up = !has_runner_up(facts, &pending, decision);
-    // By the current settings, the stored winner may have been pruned.
+    // The stored winner may have been pruned, if it does not win by the current settings.
     if let Some(winner) = &decision.credit.touch {
         let key = match_keys::fact_key(Family::Touch, pending.key.pid, &winner.click_id);
         facts.load([key])?;

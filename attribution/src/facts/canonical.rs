@@ -1,7 +1,7 @@
 //! Canonical content and identity (section "Facts" of the contract).
 //!
-//! Of all messages with the same app, family and id, the one that sorts first by (time, canonical content) is the
-//! fact; the others are redeliveries. A message without an id gets one derived from its content, so its redeliveries
+//! The fact is the message that sorts first by (time, canonical content) among all messages with the same app, family
+//! and id; the others are redeliveries. A message without an id gets one derived from its content, so its redeliveries
 //! get the same id.
 
 use std::cmp::Ordering;

@@ -27,7 +27,7 @@ fn needed<L: Facts>(facts: &FactCache<'_, L>, pending: &PendingDecision<'_>) -> 
     let clicks = ClickCounts::new(&subject, evidence.touches.iter().copied());
     // Accepted, whatever touches are read later.
     let mut accepted: Vec<(FactKey, Candidate<'_>)> = Vec::new();
-    // By channel, the times of clicks that may still be rejected because of unread clicks.
+    // Times of the clicks that may still be rejected because of unread clicks, by channel.
     let mut unsettled: BTreeMap<Option<&str>, Vec<EventTime>> = BTreeMap::new();
     for (key, touch, ids) in pending.loaded_touches(facts) {
         let Some(candidate) = subject.candidate(touch, ids, pending.class.install_type) else {

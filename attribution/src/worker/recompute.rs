@@ -49,7 +49,7 @@ pub fn recompute<L: Facts>(
     policy: &Policy,
     events: &[FactKey],
 ) -> Result<Vec<Recomputed>, L::Error> {
-    decide(facts, policy, events, false)
+    recompute_events(facts, policy, events, false)
 }
 
 /// Like [`recompute`], but also recomputes later activations on the same devices whose class changes.
@@ -58,10 +58,10 @@ pub fn recompute_with_later_activations<L: Facts>(
     policy: &Policy,
     events: &[FactKey],
 ) -> Result<Vec<Recomputed>, L::Error> {
-    decide(facts, policy, events, true)
+    recompute_events(facts, policy, events, true)
 }
 
-fn decide<L: Facts>(
+fn recompute_events<L: Facts>(
     facts: &mut L,
     policy: &Policy,
     events: &[FactKey],
