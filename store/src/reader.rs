@@ -13,7 +13,7 @@ use attribution::rules::policy::{AppPolicy, Policy};
 
 use crate::StoreError;
 use crate::apps::names;
-use crate::apps::spread::App;
+use crate::apps::record::App;
 use crate::embedded::read::snapshot as embedded;
 use crate::hbase::read as shared;
 use crate::hbase::read::newest_first::Backwards;

@@ -8,7 +8,7 @@ use attribution::rules::policy::Policy;
 use config::Config;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use store::apps::spread::App;
+use store::apps::record::App;
 use store::layout::key::{Key, RowKey};
 
 pub struct Apps<'a> {
@@ -23,7 +23,7 @@ impl<'a> Apps<'a> {
     }
 
     fn spread(&self) -> impl Iterator<Item = (&Pid, &App)> {
-        self.apps.iter().filter(|(_, app)| app.fan_bits_max > 0)
+        self.apps.iter().filter(|(_, app)| app.fanout_bits_max > 0)
     }
 
     pub fn write_spread(&self, out: &mut String) {

@@ -15,10 +15,10 @@ use super::tables::Tables;
 use super::write::{expiry_floor, rebuild_aggregates};
 use crate::StoreError;
 use crate::apps::names::Names;
-use crate::apps::spread::App;
+use crate::apps::record::App;
 use crate::expiry::floor::{ExpiryRecord, ExpiryRecords};
 use crate::layout::key::{self, RowKey};
-use crate::maintenance::copy_piece::CopyItem;
+use crate::maintenance::copy_item::CopyItem;
 
 /// A store that is open exclusively for a copy.
 pub struct EmbeddedSide<'s> {

@@ -9,7 +9,7 @@ use attribution::facts::event::{EventTime, Family, Pid};
 use attribution::rules::expiry::{DISORDER_MS, ExpiryFloor, Needed};
 
 use crate::StoreError;
-use crate::apps::spread::CLOCK_OFF_MS;
+use crate::apps::record::CLOCK_OFF_MS;
 use crate::expiry::{Expiry, Kept};
 use crate::layout::codec::Input;
 

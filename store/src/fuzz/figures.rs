@@ -2,7 +2,7 @@
 
 use attribution::facts::event::EventTime;
 
-use crate::apps::spread::App;
+use crate::apps::record::App;
 use crate::embedded::write::regions;
 use crate::expiry::floor::ExpiryRecord;
 use crate::layout::decimal_sum::Amount;

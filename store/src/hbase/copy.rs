@@ -14,12 +14,12 @@ use super::schema::tables::{self, LAG_MS};
 use super::store::Shared;
 use crate::StoreError;
 use crate::apps::names::Names;
-use crate::apps::spread::App;
+use crate::apps::record::App;
 use crate::clock::now;
 use crate::expiry::floor::{ExpiryRecord, ExpiryRecords};
 use crate::layout::codec::row::RowView;
 use crate::layout::key::{FactPlace, KEY_BYTES, decode_fact};
-use crate::maintenance::copy_piece::{CopyItem, Form};
+use crate::maintenance::copy_item::{CopyItem, Form};
 
 /// A store that is open for a copy. The caller must ensure that no worker writes to it meanwhile.
 pub struct SharedSide<'s> {

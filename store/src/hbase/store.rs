@@ -16,7 +16,7 @@ use super::schema::provision;
 use super::schema::tables::{self, LAG_MS, Ttls};
 use crate::StoreError;
 use crate::Timing;
-use crate::apps::spread::App;
+use crate::apps::record::App;
 use crate::clock::now;
 use crate::expiry::Expiry;
 use crate::layout::key::{KEY_BYTES, Key};

@@ -10,10 +10,10 @@ use attribution::ledger::Position;
 use attribution::rules::policy::Policy;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::copy_piece::{CopyItem, Form};
+use super::copy_item::{CopyItem, Form};
 use crate::StoreError;
 use crate::apps::names::Names;
-use crate::apps::spread::App;
+use crate::apps::record::App;
 use crate::clock::now;
 use crate::embedded::copy::EmbeddedSide;
 use crate::expiry::floor::{ExpiryRecord, ExpiryRecords};

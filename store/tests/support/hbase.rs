@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use adtrail_store::Timing;
-use adtrail_store::apps::spread::App;
+use adtrail_store::apps::record::App;
 use adtrail_store::hbase::cluster::Cluster;
 use adtrail_store::hbase::ledger::SharedLedger;
 use adtrail_store::hbase::read::rows::Rows;

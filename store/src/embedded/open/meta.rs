@@ -10,7 +10,7 @@ use rocksdb::{ReadOptions, WriteBatch};
 use super::layout_version::{self, LAYOUT, LAYOUT_VERSION};
 use crate::StoreError;
 use crate::apps::names::{self, Names};
-use crate::apps::spread::{App, Apps, CLOCK_OFF_MS};
+use crate::apps::record::{App, Apps, CLOCK_OFF_MS};
 use crate::clock::now;
 use crate::embedded::tables::Tables;
 use crate::layout::hourly_counts::{self, Cell, CellKey};

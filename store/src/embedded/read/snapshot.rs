@@ -16,7 +16,7 @@ use rocksdb::{DB, DBRawIterator, ReadOptions, SnapshotWithThreadMode};
 use super::index;
 use crate::StoreError;
 use crate::apps::names::Names;
-use crate::apps::spread::{App, Apps};
+use crate::apps::record::{App, Apps};
 use crate::embedded::open::meta;
 use crate::embedded::tables::Tables;
 use crate::embedded::write::pending::Pending;

@@ -6,7 +6,7 @@ use rocksdb::{ReadOptions, WriteBatch};
 use super::aggregates::{self, AggregateChanges};
 use super::regions::{self, SharedRegions};
 use crate::StoreError;
-use crate::apps::spread::App;
+use crate::apps::record::App;
 use crate::clock;
 use crate::embedded::open::meta;
 use crate::embedded::tables::Tables;

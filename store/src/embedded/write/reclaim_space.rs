@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use rocksdb::{CompactOptions, WriteBatch};
 
 use crate::StoreError;
-use crate::apps::spread::Apps;
+use crate::apps::record::Apps;
 use crate::embedded::open::column_families::EVENTS;
 use crate::embedded::open::meta;
 use crate::embedded::tables::Tables;

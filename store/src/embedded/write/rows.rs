@@ -13,7 +13,7 @@ use super::aggregates::AggregateChanges;
 use super::reclaim_space::SpaceReclaimer;
 use super::regions::{self, SharedRegions};
 use crate::StoreError;
-use crate::apps::spread::{self, App, Apps};
+use crate::apps::record::{self, App, Apps};
 use crate::clock::now;
 use crate::embedded::open::meta::{self, Meta};
 use crate::embedded::tables::Tables;
@@ -258,7 +258,7 @@ impl RowTable {
                 self.rates.entry(pid).or_default().add(change.written, now);
             }
         }
-        let bits_max = AUTO_FANOUT_BITS_MAX.min(spread::bits_max(self.settings.partitions));
+        let bits_max = AUTO_FANOUT_BITS_MAX.min(record::fanout_bits_max(self.settings.partitions));
         for (pid, rate) in &mut self.rates {
             let Some(app) = self.local_apps.get_mut(pid).filter(|app| app.fanout_bits < bits_max)
             else {

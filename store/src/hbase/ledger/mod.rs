@@ -23,7 +23,7 @@ use foldhash::fast::FixedState;
 
 use super::schema::tables::Ttls;
 use crate::StoreError;
-use crate::apps::spread::App;
+use crate::apps::record::App;
 use crate::clock::now;
 use crate::expiry::Expiry;
 use crate::expiry::floor::RetainedFloor;

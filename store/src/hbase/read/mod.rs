@@ -21,7 +21,7 @@ use super::schema::meta;
 use super::schema::tables::LAG_MS;
 use crate::StoreError;
 use crate::apps::names::Names;
-use crate::apps::spread::App;
+use crate::apps::record::App;
 use crate::clock::now;
 use crate::expiry::retention;
 use crate::layout::campaign_index::CreditedActivation;

@@ -19,7 +19,7 @@ use hbase_client::{CheckAndMutate, Delete, Get, Put, Row, Scan};
 use super::tables;
 use crate::StoreError;
 use crate::apps::names::{self, Names};
-use crate::apps::spread::App;
+use crate::apps::record::App;
 use crate::clock::now;
 use crate::expiry::floor::{self, ExpiryRecord, ExpiryRecords};
 use crate::expiry::{Expiry, Kept};

@@ -19,7 +19,7 @@ use super::stored_row::{self, digest, is_encoding_of};
 use super::table_scan::{Entry, Found};
 use super::{Check, Checker, Problem};
 use crate::StoreError;
-use crate::apps::spread::App;
+use crate::apps::record::App;
 use crate::embedded::open::column_families::EVENTS;
 use crate::embedded::tables::Tables;
 use crate::layout::codec;

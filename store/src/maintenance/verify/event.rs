@@ -5,7 +5,7 @@ use attribution::ledger::record::{CurrentRow, FactRecord};
 use attribution::worker::Recomputed;
 
 use super::stored_row::digest_of;
-use crate::apps::spread::App;
+use crate::apps::record::App;
 use crate::layout::key::RowKey;
 
 /// An activation or effect as it is stored.

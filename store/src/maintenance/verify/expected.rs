@@ -14,7 +14,7 @@ use super::row_digest::RowDigest;
 use super::snapshot_facts::SnapshotFacts;
 use super::stored_row::{self, digest};
 use super::table_scan::Found;
-use crate::apps::spread::App;
+use crate::apps::record::App;
 use crate::embedded::tables::Tables;
 use crate::expiry::Expiry;
 use crate::layout::codec;
@@ -77,7 +77,7 @@ impl Checker<'_> {
         let fanout_bits =
             record.current_row().map_or(0, |current_row| current_row.row_meta.fanout_bits);
         let fanout_bits =
-            if is_same && fanout_bits <= app.fan_bits_max { fanout_bits } else { app.fanout_bits };
+            if is_same && fanout_bits <= app.fanout_bits_max { fanout_bits } else { app.fanout_bits };
         let new = RowKey {
             partition: key::row_partition(app.base, row.seq, fanout_bits, self.settings.partitions),
             pid: row.pid,

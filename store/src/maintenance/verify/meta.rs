@@ -9,7 +9,7 @@ use rocksdb::WriteBatch;
 use super::table_scan::Entry;
 use super::{Check, Checker, Problem, at};
 use crate::StoreError;
-use crate::apps::spread::{self, App};
+use crate::apps::record::{self, App};
 use crate::clock::now;
 use crate::embedded::open::column_families::{CELLS, META, OFFSETS};
 use crate::embedded::open::meta::{self, APP, FINGERPRINTS, LAST_FINGERPRINTS};
@@ -238,7 +238,7 @@ impl Checker<'_> {
         })?;
         let by_key = self.policy.app(pid).map(|app| key::partition(&app.key, partitions));
         let bases: Vec<u16> = by_key.into_iter().chain(found.iter().copied()).collect();
-        for bits in 0..=spread::bits_max(partitions) {
+        for bits in 0..=record::fanout_bits_max(partitions) {
             for base in &bases {
                 let possible: BTreeSet<u16> = key::spread(*base, bits, partitions).collect();
                 if found.is_subset(&possible) {

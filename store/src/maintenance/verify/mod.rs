@@ -30,7 +30,7 @@ use attribution::rules::policy::Policy;
 use rocksdb::WriteBatch;
 
 use crate::StoreError;
-use crate::apps::spread::App;
+use crate::apps::record::App;
 use crate::embedded::open::column_families::{EVENTS, TABLES};
 use crate::embedded::open::meta::{self as stored_meta, Meta};
 use crate::embedded::tables::Tables;

@@ -11,7 +11,7 @@ use attribution::rules::row::seq;
 use super::table_scan::{Entry, Found};
 use super::{Check, Checker, Problem, at};
 use crate::StoreError;
-use crate::apps::spread::App;
+use crate::apps::record::App;
 use crate::embedded::open::column_families::EVENTS;
 use crate::embedded::tables::Tables;
 use crate::layout::codec;
@@ -98,7 +98,7 @@ impl Checker<'_> {
     fn check_row(&mut self, row: &Row<'_>, record: &FactRecord) {
         let Some(app) = self.app(row.key.pid) else { return };
         let partitions = self.settings.partitions;
-        let is_possible = (0..=app.fan_bits_max)
+        let is_possible = (0..=app.fanout_bits_max)
             .any(|bits| self.partition(&app, row.key.seq, bits) == row.key.partition);
         let expected = record
             .current_row()
@@ -164,7 +164,7 @@ pub fn row_key(
     partitions: u16,
 ) -> Option<RowKey> {
     let fanout_bits = current_row.row_meta.fanout_bits;
-    (fanout_bits <= app.fan_bits_max).then(|| RowKey {
+    (fanout_bits <= app.fanout_bits_max).then(|| RowKey {
         partition: key::row_partition(app.base, seq, fanout_bits, partitions),
         pid,
         event_time: current_row.event_time,

@@ -21,7 +21,7 @@ pub struct App {
     /// The fanout of rows that are written now, as a power of two.
     pub fanout_bits: u8,
     /// The greatest fanout ever, which scans read.
-    pub fan_bits_max: u8,
+    pub fanout_bits_max: u8,
     /// Rows before this time have expired.
     pub oldest: EventTime,
     /// The maximum of `oldest` ever. It is later than `oldest` after retention became longer; rows between the two may
@@ -32,7 +32,7 @@ pub struct App {
 impl App {
     pub fn new(base: u16) -> Self {
         let oldest = EventTime::default();
-        Self { base, fanout_bits: 0, fan_bits_max: 0, oldest, reached: oldest }
+        Self { base, fanout_bits: 0, fanout_bits_max: 0, oldest, reached: oldest }
     }
 
     /// Moves the time before which rows have expired, forward or back.
@@ -44,25 +44,25 @@ impl App {
     /// Sets the fanout of new rows.
     pub fn spread(&mut self, fanout_bits: u8) {
         self.fanout_bits = fanout_bits;
-        self.fan_bits_max = self.fan_bits_max.max(fanout_bits);
+        self.fanout_bits_max = self.fanout_bits_max.max(fanout_bits);
     }
 
     /// All partitions that may contain rows, each once.
     pub fn partitions(&self, of: u16) -> impl Iterator<Item = u16> {
-        key::spread(self.base, self.fan_bits_max.min(bits_max(of)), of)
+        key::spread(self.base, self.fanout_bits_max.min(fanout_bits_max(of)), of)
     }
 
     /// False for a damaged record: the partitions do not fit, or `oldest` is in the future.
     pub fn is_possible(&self, partitions: u16, now: EventTime) -> bool {
         self.base < partitions
-            && self.fanout_bits <= self.fan_bits_max
-            && self.fan_bits_max <= bits_max(partitions)
+            && self.fanout_bits <= self.fanout_bits_max
+            && self.fanout_bits_max <= fanout_bits_max(partitions)
             && self.oldest <= now.plus(CLOCK_OFF_MS)
     }
 
     pub fn encode(&self) -> Vec<u8> {
         let mut value = self.base.to_be_bytes().to_vec();
-        value.extend([self.fanout_bits, self.fan_bits_max]);
+        value.extend([self.fanout_bits, self.fanout_bits_max]);
         value.extend(self.oldest.millis().to_be_bytes());
         value.extend(self.reached.millis().to_be_bytes());
         value
@@ -72,14 +72,14 @@ impl App {
     pub fn decode(value: &[u8]) -> Option<Self> {
         let mut input = Input::new(value);
         let base = u16::from_be_bytes([input.byte().ok()?, input.byte().ok()?]);
-        let (fanout_bits, fan_bits_max) = (input.byte().ok()?, input.byte().ok()?);
+        let (fanout_bits, fanout_bits_max) = (input.byte().ok()?, input.byte().ok()?);
         let mut time = || i64::try_from(input.u64().ok()?).ok().and_then(EventTime::from_millis);
         let (oldest, reached) = (time()?, time()?);
         input.end().ok()?;
-        (fanout_bits <= fan_bits_max && fan_bits_max < 16).then_some(Self {
+        (fanout_bits <= fanout_bits_max && fanout_bits_max < 16).then_some(Self {
             base,
             fanout_bits,
-            fan_bits_max,
+            fanout_bits_max,
             oldest,
             reached,
         })
@@ -87,7 +87,7 @@ impl App {
 }
 
 /// The greatest fanout for a number of partitions, as a power of two: buckets need distinct partitions.
-pub fn bits_max(partitions: u16) -> u8 {
+pub fn fanout_bits_max(partitions: u16) -> u8 {
     partitions.checked_ilog2().unwrap_or(0) as u8
 }
 
@@ -118,13 +118,13 @@ mod tests {
     #[test]
     fn partitions_are_distinct() {
         for partitions in [1, 2, 3, 7, 8, 100, 256, 1_000] {
-            for fan_bits_max in 0..16 {
-                let app = App { fan_bits_max, ..App::new(partitions - 1) };
+            for fanout_bits_max in 0..16 {
+                let app = App { fanout_bits_max, ..App::new(partitions - 1) };
                 let mut found: Vec<_> = app.partitions(partitions).collect();
                 let count = found.len();
                 found.sort_unstable();
                 found.dedup();
-                assert_eq!(found.len(), count, "2^{fan_bits_max} of {partitions}");
+                assert_eq!(found.len(), count, "2^{fanout_bits_max} of {partitions}");
             }
         }
     }
@@ -134,8 +134,8 @@ mod tests {
         let app = App::new(7);
         assert!(app.is_possible(8, NOW));
         assert!(!app.is_possible(7, NOW));
-        assert!(App { fan_bits_max: 3, ..app }.is_possible(8, NOW));
-        assert!(!App { fan_bits_max: 4, ..app }.is_possible(15, NOW));
+        assert!(App { fanout_bits_max: 3, ..app }.is_possible(8, NOW));
+        assert!(!App { fanout_bits_max: 4, ..app }.is_possible(15, NOW));
         assert!(!App { fanout_bits: 1, ..app }.is_possible(8, NOW));
         let oldest = EventTime::default().plus(CLOCK_OFF_MS);
         assert!(App { oldest, ..app }.is_possible(8, EventTime::default()));
