@@ -31,7 +31,7 @@ pub fn run(
     let runtime = Runtime::new().context("the runtime of the listeners cannot be started")?;
     let listeners = Listeners::bind(&runtime, config, true)?;
     let embedded = Embedded::open_with_timing(&config.store, &config.policy, timing.store)?;
-    log_retained_floors(&config.policy, &embedded.held_back(&config.policy));
+    log_retained_floors(&config.policy, &embedded.retained_floors(&config.policy));
     let (reader, checkpoints) = (embedded.reader(), embedded.checkpoints());
     let engine = EngineMetrics::new(embedded.engine());
     let disk_gate = embedded.block_when_disk_full();

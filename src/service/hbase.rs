@@ -88,7 +88,7 @@ fn attribute(
     shutdown: &Shutdown,
 ) -> anyhow::Result<(Arc<PipelineMetrics>, Threads)> {
     let ledger = store.ledger(&config.policy)?;
-    log_retained_floors(&config.policy, &ledger.held_back(&config.policy));
+    log_retained_floors(&config.policy, &ledger.retained_floors(&config.policy));
     let worker = Worker::new(ledger, Arc::clone(&config.policy));
     let metrics = Arc::new(PipelineMetrics::new(config));
     let (batches, batches_in) = sync_channel(BATCH_QUEUE_LENGTH);

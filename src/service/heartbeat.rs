@@ -10,7 +10,7 @@ use attribution::facts::event::EventTime;
 use ingest::{Health, Shutdown, TopicKind, TopicNames};
 use parking_lot::Mutex;
 use store::StoreError;
-use store::hbase::{Complete, Shared};
+use store::hbase::{PartitionComplete, Shared};
 
 use super::Roles;
 
@@ -52,17 +52,15 @@ fn check(
     health: &Health,
     roles: Roles,
 ) -> Result<Option<EventTime>, StoreError> {
-    store.look()?;
+    store.check_health()?;
     if roles.attributes {
-        let complete = health.complete().into_iter().map(|(topic, partition, until)| Complete {
-            topic: (&**names.of(topic)).into(),
-            partition,
-            until,
+        let complete = health.complete().into_iter().map(|(topic, partition, until)| {
+            PartitionComplete { topic: (&**names.of(topic)).into(), partition, until }
         });
-        let complete: Vec<Complete> = complete.collect();
+        let complete: Vec<PartitionComplete> = complete.collect();
         let count = |topic| Some(((&**names.of(topic)).into(), health.partition_count(topic)?));
         let counts: Vec<_> = TopicKind::ALL.into_iter().filter_map(count).collect();
-        store.tell(&complete, &counts)?;
+        store.put_complete(&complete, &counts)?;
     }
     match roles.exports {
         true => store.complete_until(&TopicKind::ALL.map(|topic| &**names.of(topic))),

@@ -24,7 +24,7 @@ pub enum StoreError {
         "this directory holds an incomplete restore: wait if adtrail restore is running, else run it again or \
          remove the directory: {}", .path.display()
     )]
-    HalfRestored { path: PathBuf },
+    IncompleteRestore { path: PathBuf },
 
     /// Use the version of adtrail that wrote it, or an empty store.
     #[error(
@@ -51,14 +51,14 @@ pub enum StoreError {
          rows of {had:?}: give {key:?} a pid that no app has used, or set previous_key = {had:?} if the app was \
          renamed", .pid.0
     )]
-    OtherApp { pid: Pid, had: Box<str>, key: Box<str> },
+    AppMismatch { pid: Pid, had: Box<str>, key: Box<str> },
 
     /// Restore the app's pid in the settings.
     #[error(
         "the app {key:?} has pid {} in this store, but {} in the settings, so its rows would not be found: the pid \
          of an app must not change", .had.0, .pid.0
     )]
-    OtherPid { key: Box<str>, had: Pid, pid: Pid },
+    PidMismatch { key: Box<str>, had: Pid, pid: Pid },
 
     /// Fix permissions, or free space.
     #[error("store directory cannot be written: {}: {reason}", .path.display())]
@@ -112,7 +112,7 @@ pub enum StoreError {
 
     /// Create the tables.
     #[error("no store in the tables {prefix}_… of this HBase: run adtrail hbase init to create it")]
-    NotMade { prefix: String },
+    NoTables { prefix: String },
 
     /// Fix the setting: the number is fixed when the store is created.
     #[error(
@@ -123,20 +123,20 @@ pub enum StoreError {
 
     /// Change the tables as the message says.
     #[error("TTLs of HBase tables are shorter than the settings need: {differences}")]
-    ShortLived { differences: String },
+    TtlTooShort { differences: String },
 
     /// Copy again: the source is still complete.
     #[error(
         "the tables {prefix}_… hold an incomplete copy: wait if adtrail copy is running, else run it again"
     )]
-    HalfCopied { prefix: String },
+    IncompleteCopy { prefix: String },
 
     /// Copy again into an empty store, with all workers of both stores stopped.
     #[error(
         "the copy differs from the source in: {tables}; another process has written to one of the two: stop all \
          workers, empty the target and copy again"
     )]
-    NotTheSame { tables: String },
+    CopyDiffers { tables: String },
 
     /// Change the table, or name another prefix.
     #[error("table {table} cannot be used: {reason}")]

@@ -16,7 +16,7 @@ use crate::apps::names;
 use crate::apps::record::App;
 use crate::embedded::read::snapshot as embedded;
 use crate::hbase::read as shared;
-use crate::hbase::read::newest_first::Backwards;
+use crate::hbase::read::newest_first::NewestFirst;
 use crate::hbase::read::rows::Rows as SharedRows;
 use crate::layout::campaign_index::CreditedActivation;
 use crate::layout::key::RowKey;
@@ -123,7 +123,7 @@ impl View<'_> {
         Ok(match self {
             Self::Embedded(view) => Rows::Embedded(view.rows_newest_first(app, range)?),
             Self::Shared(reader) => {
-                Rows::Backwards(Box::new(reader.rows_newest_first(app.pid, range)?))
+                Rows::SharedNewestFirst(Box::new(reader.rows_newest_first(app.pid, range)?))
             }
         })
     }
@@ -176,7 +176,7 @@ impl View<'_> {
 pub enum Rows<'v> {
     Embedded(embedded::Rows<'v>),
     Shared(Box<SharedRows>),
-    Backwards(Box<Backwards>),
+    SharedNewestFirst(Box<NewestFirst>),
 }
 
 impl Rows<'_> {
@@ -186,7 +186,7 @@ impl Rows<'_> {
         match self {
             Self::Embedded(rows) => rows.current(),
             Self::Shared(rows) => rows.current(),
-            Self::Backwards(rows) => rows.current(),
+            Self::SharedNewestFirst(rows) => rows.current(),
         }
     }
 
@@ -196,7 +196,7 @@ impl Rows<'_> {
         match self {
             Self::Embedded(rows) => rows.advance(),
             Self::Shared(rows) => rows.advance(),
-            Self::Backwards(rows) => rows.advance(),
+            Self::SharedNewestFirst(rows) => rows.advance(),
         }
     }
 }

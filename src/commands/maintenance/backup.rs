@@ -31,7 +31,7 @@ pub fn run(options: &Backup, timing: Timing) -> anyhow::Result<()> {
     require_embedded(&config, "HBase has snapshots of its tables")?;
     require_elsewhere(&options.dir, &config.store.path)?;
     require_store(&config.store.path)?;
-    let archive = Archive::make(&options.dir)?;
+    let archive = Archive::create(&options.dir)?;
     let _partial = TempPath::new(&archive.partial())?;
     let time = Timestamp::now().to_string();
     let checkpoint = Checkpoint::take(&config, timing)?;
@@ -127,9 +127,9 @@ impl Checkpoint {
     }
 
     fn new(store: &Path, service: Option<UnixStream>) -> anyhow::Result<Self> {
-        let path = checkpoint::place(store);
+        let path = checkpoint::folder(store);
         let temp = TempPath::new(&path)?;
-        let lock = checkpoint::hold(store)?;
+        let lock = checkpoint::lock(store)?;
         Ok(Self { path, _temp: temp, _lock: lock, _service: service })
     }
 }

@@ -22,7 +22,7 @@ pub fn run(options: &Restore) -> anyhow::Result<()> {
         bail!("no complete backup in this directory: {}", options.dir.display());
     };
     let backup = options.backup.unwrap_or(*newest);
-    let manifest = archive.page(backup)?.ok_or_else(|| unknown(backup, &backups))?;
+    let manifest = archive.manifest(backup)?.ok_or_else(|| unknown(backup, &backups))?;
     let store = &config.store;
     if manifest.partitions != store.partitions {
         let (path, found, configured) =
@@ -50,7 +50,7 @@ fn unknown(backup: u32, known: &[u32]) -> WrongUse {
 
 fn list(archive: &Archive, backups: &[u32]) -> anyhow::Result<()> {
     for backup in backups {
-        if let Some(manifest) = archive.page(*backup)? {
+        if let Some(manifest) = archive.manifest(*backup)? {
             write_line(&line(&manifest))?;
         }
     }

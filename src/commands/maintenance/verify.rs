@@ -60,7 +60,7 @@ fn text(report: &Report) -> String {
     let [check, looked_at, wrong] = ["check", "looked at", "wrong"];
     let _ = writeln!(out, "{check:<10} {looked_at:>12} {wrong:>8}");
     for check in Check::ALL {
-        let (looked_at, wrong) = (report.looked_at(check), report.wrong(check));
+        let (looked_at, wrong) = (report.checked(check), report.wrong(check));
         let _ = write!(out, "{:<10} {looked_at:>12} {wrong:>8}", check.name());
         let _ = match report.repaired(check) {
             0 => writeln!(out),
@@ -92,11 +92,11 @@ fn text(report: &Report) -> String {
 /// Counts that are worth reporting but are not damage.
 fn notes(report: &Report) -> [(u64, &'static str); 5] {
     [
-        (report.finals, "decisions are final; they were compared with their rows only"),
-        (report.otherwise, "events would be decided differently by the current settings"),
+        (report.final_decisions, "decisions are final; they were compared with their rows only"),
+        (report.differing, "events would be decided differently by the current settings"),
         (report.stale, "index entries belong to replaced facts and are ignored"),
         (
-            report.without_place,
+            report.without_probabilistic,
             "facts have no probabilistic index entry: they arrived while probabilistic was off",
         ),
         (report.unchecked, "could not be checked because of other damage"),
@@ -133,7 +133,7 @@ fn json(report: &Report) -> Value {
     let checks = Check::ALL.map(|check| {
         json!({
             "check": check.name(),
-            "looked_at": report.looked_at(check),
+            "looked_at": report.checked(check),
             "wrong": report.wrong(check),
             "repaired": report.repaired(check),
         })
@@ -157,10 +157,10 @@ fn json(report: &Report) -> Value {
         "repaired": report.is_repaired(),
         "checks": checks,
         "problems": problems.collect::<Vec<_>>(),
-        "final_decisions": report.finals,
-        "decided_otherwise": report.otherwise,
+        "final_decisions": report.final_decisions,
+        "decided_otherwise": report.differing,
         "stale_index_entries": report.stale,
-        "not_found_by_place": report.without_place,
+        "not_found_by_place": report.without_probabilistic,
         "unchecked": report.unchecked,
     })
 }

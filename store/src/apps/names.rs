@@ -35,7 +35,7 @@ pub fn check_app_ids<'a>(
 }
 
 fn other_app(AppPolicy { pid, key, .. }: &AppPolicy, had: &str) -> StoreError {
-    StoreError::OtherApp { pid: *pid, had: had.into(), key: key.clone() }
+    StoreError::AppMismatch { pid: *pid, had: had.into(), key: key.clone() }
 }
 
 /// Checks that a new app's key is not that of another pid, unless the app with that pid was renamed.
@@ -44,7 +44,7 @@ fn check_new_app(names: &Names, policy: &Policy, app: &AppPolicy) -> Result<(), 
     let was_renamed =
         policy.app(*had).is_some_and(|other| other.previous_key.as_ref() == Some(&app.key));
     let (key, had, pid) = (app.key.clone(), *had, app.pid);
-    if was_renamed { Ok(()) } else { Err(StoreError::OtherPid { key, had, pid }) }
+    if was_renamed { Ok(()) } else { Err(StoreError::PidMismatch { key, had, pid }) }
 }
 
 /// Decodes a stored name and the pid of its key.

@@ -49,14 +49,14 @@ impl App {
 
     /// All partitions that may contain rows, each once.
     pub fn partitions(&self, of: u16) -> impl Iterator<Item = u16> {
-        key::spread(self.base, self.fanout_bits_max.min(fanout_bits_max(of)), of)
+        key::spread(self.base, self.fanout_bits_max.min(fanout_bits_limit(of)), of)
     }
 
     /// False for a damaged record: the partitions do not fit, or `oldest` is in the future.
     pub fn is_possible(&self, partitions: u16, now: EventTime) -> bool {
         self.base < partitions
             && self.fanout_bits <= self.fanout_bits_max
-            && self.fanout_bits_max <= fanout_bits_max(partitions)
+            && self.fanout_bits_max <= fanout_bits_limit(partitions)
             && self.oldest <= now.plus(CLOCK_OFF_MS)
     }
 
@@ -87,7 +87,7 @@ impl App {
 }
 
 /// The greatest fanout for a number of partitions, as a power of two: buckets need distinct partitions.
-pub fn fanout_bits_max(partitions: u16) -> u8 {
+pub fn fanout_bits_limit(partitions: u16) -> u8 {
     partitions.checked_ilog2().unwrap_or(0) as u8
 }
 

@@ -43,11 +43,11 @@ impl Checkpoints {
     /// its folder.
     ///
     /// # Errors
-    /// [`StoreError::BackupUnderWay`] while the previous checkpoint is [in use](hold).
+    /// [`StoreError::BackupUnderWay`] while the previous checkpoint is [in use](lock).
     pub fn take(&self) -> Result<PathBuf, StoreError> {
         let store = self.tables.db.path();
         clear(store)?;
-        let path = place(store);
+        let path = folder(store);
         // RocksDB flushes the memtables first. Batches that are committed meanwhile are in the copy of the log, which
         // keeps the tables consistent with each other.
         Checkpoint::new(&*self.tables.db)?.create_checkpoint(&path)?;
@@ -70,14 +70,14 @@ impl Moment {
 }
 
 /// The folder of a store's checkpoint.
-pub fn place(store: &Path) -> PathBuf {
+pub fn folder(store: &Path) -> PathBuf {
     store.join("checkpoint")
 }
 
 /// Locks the checkpoint of a store until the handle is dropped, so that no other process clears it: a process that
 /// opens the store would otherwise do so.
-pub fn hold(store: &Path) -> Result<File, StoreError> {
-    let path = place(store);
+pub fn lock(store: &Path) -> Result<File, StoreError> {
+    let path = folder(store);
     let folder = File::open(&path).map_err(StoreError::file("read", &path))?;
     lock::exclusive(&folder, &path)?;
     Ok(folder)
@@ -85,7 +85,7 @@ pub fn hold(store: &Path) -> Result<File, StoreError> {
 
 /// Removes the checkpoint of a store, if any, and the remains of an interrupted one.
 pub fn clear(store: &Path) -> Result<(), StoreError> {
-    let path = place(store);
+    let path = folder(store);
     let lock = match File::open(&path) {
         Ok(folder) => {
             lock::exclusive(&folder, &path)?;

@@ -133,8 +133,8 @@ impl Embedded {
     }
 
     /// State that expired under shorter, earlier settings and stays expired.
-    pub fn held_back(&self, policy: &Policy) -> Vec<RetainedFloor> {
-        self.expiry.held_back(policy, self.expiry.until().get())
+    pub fn retained_floors(&self, policy: &Policy) -> Vec<RetainedFloor> {
+        self.expiry.retained_floors(policy, self.expiry.until().get())
     }
 
     /// The number of rows by type and status.

@@ -51,7 +51,7 @@ pub struct Tables {
 
 impl Tables {
     pub fn open(path: &Path, memory_bytes: u64, limits: &Limits) -> Result<Self, StoreError> {
-        incomplete_marker::refuse_half_restored(path)?;
+        incomplete_marker::refuse_incomplete_restore(path)?;
         refuse_foreign(path)?;
         manifest_check::truncate_logs(path)?;
         layout_version::refuse_other(path)?;

@@ -80,7 +80,7 @@ impl Expiry {
     }
 
     /// The floors that are still in effect for apps of the policy, at a low watermark.
-    pub fn held_back(&self, policy: &Policy, until: Option<EventTime>) -> Vec<RetainedFloor> {
+    pub fn retained_floors(&self, policy: &Policy, until: Option<EventTime>) -> Vec<RetainedFloor> {
         let Some(until) = until else { return Vec::new() };
         let floors = self.floors.get().into_iter().flatten();
         let known = floors.filter(|(pid, _)| policy.app(**pid).is_some());

@@ -5,7 +5,7 @@ use attribution::facts::keys::{FactKey, MatchKey};
 
 use crate::layout::campaign_index::CreditedActivation;
 use crate::layout::hourly_counts::{self, CellKey};
-use crate::layout::key::{self, FactPlace, Key, RowKey};
+use crate::layout::key::{self, FactTableKey, Key, RowKey};
 use crate::layout::summary_counts::SummaryKey;
 
 /// Decodes the input as each kind of key.
@@ -46,11 +46,11 @@ pub fn key(input: &[u8]) {
 fn facts(key: &Key, value: &[u8]) {
     match key::decode_fact(key) {
         None => assert!(key::decode_index(Family::Touch, key, 0).is_none()),
-        Some(FactPlace::FactRecord { id, pid, tag }) => {
+        Some(FactTableKey::FactRecord { id, pid, tag }) => {
             let fact = FactKey { family: Family::Touch, id: MatchKey(id), pid, tag };
             assert_eq!(key::record(&fact), *key);
         }
-        Some(FactPlace::Index { pid, time, tag }) => {
+        Some(FactTableKey::Index { pid, time, tag }) => {
             let Ok((id, lookback_ms)) = crate::layout::codec::index_value(value) else { return };
             let entry = key::decode_index(Family::Touch, key, id);
             let fact = FactKey { family: Family::Touch, id: MatchKey(id), pid, tag };

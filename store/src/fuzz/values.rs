@@ -55,7 +55,7 @@ pub fn backup(input: &[u8]) {
     let name = ManifestName { backup: 1, hash: xxh3_64(input) };
     let Ok(manifest) = Manifest::parse(input, name) else { return };
     assert_eq!(manifest.backup, 1);
-    assert!(manifest.pieces().is_ok_and(|files| files.len() as u64 == manifest.amount().files));
+    assert!(manifest.files().is_ok_and(|files| files.len() as u64 == manifest.amount().files));
     let written = manifest.encode().ok();
     let again = written.and_then(|(name, text)| Manifest::parse(&text, name).ok());
     assert_eq!(again, Some(manifest));

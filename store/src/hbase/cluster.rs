@@ -13,7 +13,7 @@ use hbase_client::{
 };
 use tokio::runtime::{Builder, Runtime};
 
-use super::ledger::cells::{Cells, Columns, Gone, Page, Put, PutWhere, Table, VALUE};
+use super::ledger::cells::{CellDelete, Cells, Columns, Page, Put, PutWhere, Table, VALUE};
 use super::schema::tables;
 use crate::StoreError;
 use crate::Timing;
@@ -347,17 +347,18 @@ impl Cells for Cluster {
         Ok(taken)
     }
 
-    fn delete(&mut self, table: Table, cells: Vec<Gone>) -> Result<(), StoreError> {
+    fn delete(&mut self, table: Table, cells: Vec<CellDelete>) -> Result<(), StoreError> {
         let table = self.table(table)?;
-        let delete = |Gone { row, column, until }: &Gone, buffer: &mut Buffer| -> Mutation {
-            let delete = Delete::new(buffer.put(row));
-            delete.column_until(*until, FAMILY, buffer.put(column)).into()
-        };
+        let delete =
+            |CellDelete { row, column, until }: &CellDelete, buffer: &mut Buffer| -> Mutation {
+                let delete = Delete::new(buffer.put(row));
+                delete.column_until(*until, FAMILY, buffer.put(column)).into()
+            };
         self.retry_each(&cells, delete, |deletes| table.mutate_many(deletes)).map(drop)
     }
 
     /// Uncertain checks have been resolved, perhaps by another worker.
-    fn settled(&mut self) {
+    fn batch_complete(&mut self) {
         self.retries.is_retrying_checks.store(false, Ordering::Relaxed);
     }
 }

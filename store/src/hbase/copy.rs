@@ -18,7 +18,7 @@ use crate::apps::record::App;
 use crate::clock::now;
 use crate::expiry::floor::{ExpiryRecord, ExpiryRecords};
 use crate::layout::codec::row::RowView;
-use crate::layout::key::{FactPlace, KEY_BYTES, decode_fact};
+use crate::layout::key::{FactTableKey, KEY_BYTES, decode_fact};
 use crate::maintenance::copy_item::{CopyItem, Form};
 
 /// A store that is open for a copy. The caller must ensure that no worker writes to it meanwhile.
@@ -166,7 +166,7 @@ fn facts_of(family: Family, row: &Row, form: Form) -> Result<Vec<CopyItem>, Stor
 
 fn put_fact(key: &[u8; KEY_BYTES], value: Vec<u8>) -> Result<CellPut, StoreError> {
     match decode_fact(key) {
-        Some(FactPlace::FactRecord { .. }) => {
+        Some(FactTableKey::FactRecord { .. }) => {
             let (row, column) = (key.to_vec(), VALUE.to_vec());
             Ok(CellPut {
                 row,
@@ -176,7 +176,7 @@ fn put_fact(key: &[u8; KEY_BYTES], value: Vec<u8>) -> Result<CellPut, StoreError
                 ttl_ms: None,
             })
         }
-        Some(FactPlace::Index { .. }) => {
+        Some(FactTableKey::Index { .. }) => {
             let (row, column) = split(key);
             Ok(CellPut { row, column, value, time: None, ttl_ms: None })
         }

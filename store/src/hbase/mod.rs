@@ -9,6 +9,6 @@ pub mod read;
 pub mod schema;
 mod store;
 
-pub use schema::meta::Complete;
+pub use schema::meta::PartitionComplete;
 pub use schema::provision::{Difference, TableStatus, check, init};
 pub use store::{ClusterRegion, RegionLoad, Shared};

@@ -11,7 +11,7 @@ use super::cluster::{Cluster, State};
 use super::ledger::SharedLedger;
 use super::ledger::cells::Table;
 use super::read::Reader;
-use super::schema::meta::{self, Complete, require};
+use super::schema::meta::{self, PartitionComplete, require};
 use super::schema::provision;
 use super::schema::tables::{self, LAG_MS, Ttls};
 use crate::StoreError;
@@ -48,7 +48,7 @@ impl Shared {
     ) -> Result<Self, StoreError> {
         let store = Self::open_incomplete(settings, hbase, timing)?;
         if meta::is_copying(&store.cluster)? {
-            return Err(StoreError::HalfCopied { prefix: store.cluster.prefix().into() });
+            return Err(StoreError::IncompleteCopy { prefix: store.cluster.prefix().into() });
         }
         Ok(store)
     }
@@ -82,7 +82,7 @@ impl Shared {
     /// Checks that the TTLs of the tables keep rows and state as long as the settings need them.
     ///
     /// # Errors
-    /// [`StoreError::ShortLived`] if they do not; that of HBase if no master answers.
+    /// [`StoreError::TtlTooShort`] if they do not; that of HBase if no master answers.
     pub fn require_kept(&self, policy: &Policy) -> Result<(), StoreError> {
         provision::require_kept(&self.cluster, &self.settings, policy)
     }
@@ -111,7 +111,7 @@ impl Shared {
     ///
     /// # Errors
     /// That of HBase if it does not answer; [`StoreError::Waiting`] while a worker retries.
-    pub fn look(&self) -> Result<(), StoreError> {
+    pub fn check_health(&self) -> Result<(), StoreError> {
         require(&self.cluster, self.settings.partitions)?;
         match self.cluster.is_waiting() {
             true => Err(StoreError::Waiting),
@@ -124,9 +124,9 @@ impl Shared {
     ///
     /// # Errors
     /// If HBase does not answer in time.
-    pub fn tell(
+    pub fn put_complete(
         &self,
-        complete: &[Complete],
+        complete: &[PartitionComplete],
         counts: &[(Box<str>, usize)],
     ) -> Result<(), StoreError> {
         meta::put_complete(&self.cluster, complete, counts)
@@ -193,7 +193,7 @@ impl ClusterRegion {
 /// Checks that a table exists, by a read. A table that does not answer now passes: later reads report the error.
 fn require_table(cluster: &Cluster, name: String) -> Result<(), StoreError> {
     match cluster.probe(&name)? {
-        State::Missing => Err(StoreError::NotMade { prefix: cluster.prefix().into() }),
+        State::Missing => Err(StoreError::NoTables { prefix: cluster.prefix().into() }),
         State::Foreign => Err(provision::foreign(name, &[])),
         State::Available | State::Disabled | State::Unresponsive => Ok(()),
     }

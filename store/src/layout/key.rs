@@ -145,12 +145,12 @@ pub fn decode_index(family: Family, key: &Key, id: u64) -> Option<IndexEntry> {
 }
 
 /// A decoded key of a table of facts.
-pub enum FactPlace {
+pub enum FactTableKey {
     FactRecord { id: u64, pid: Pid, tag: u64 },
     Index { pid: Pid, time: EventTime, tag: u64 },
 }
 
-impl FactPlace {
+impl FactTableKey {
     pub fn pid(&self) -> Pid {
         match self {
             Self::FactRecord { pid, .. } | Self::Index { pid, .. } => *pid,
@@ -159,14 +159,14 @@ impl FactPlace {
 }
 
 /// `None` if the bytes are not a key of a table of facts.
-pub fn decode_fact(key: &[u8]) -> Option<FactPlace> {
+pub fn decode_fact(key: &[u8]) -> Option<FactTableKey> {
     let key: &Key = key.try_into().ok()?;
     let pid = Pid(read_u32(key, 8));
     match read_u48(key, 12) {
-        0 => Some(FactPlace::FactRecord { id: read_u64(key, 0), pid, tag: read_u48(key, 18) }),
+        0 => Some(FactTableKey::FactRecord { id: read_u64(key, 0), pid, tag: read_u48(key, 18) }),
         inverted => {
             let time = time(U48_MAX - inverted)?;
-            Some(FactPlace::Index { pid, time, tag: read_u48(key, 18) })
+            Some(FactTableKey::Index { pid, time, tag: read_u48(key, 18) })
         }
     }
 }

@@ -104,7 +104,7 @@ impl<'s> Target<'s> {
     /// Copies everything from the source, reads it back and compares it.
     ///
     /// # Errors
-    /// Errors of both stores; [`StoreError::NotTheSame`] if the copy differs from the source.
+    /// Errors of both stores; [`StoreError::CopyDiffers`] if the copy differs from the source.
     pub fn fill(
         &mut self,
         source: &Source<'_>,
@@ -154,7 +154,7 @@ impl<'s> Target<'s> {
         let differs = |table: &&&str| found.get(**table) != copied.get(**table);
         let tables: Vec<&str> =
             copied.keys().chain(found.keys()).filter(differs).copied().collect();
-        Err(StoreError::NotTheSame { tables: tables.join(", ") })
+        Err(StoreError::CopyDiffers { tables: tables.join(", ") })
     }
 
     /// Completes the copy, so that the target opens as a store. An embedded store resumes at `positions`.

@@ -50,12 +50,12 @@ pub fn refuse(path: &Path) -> Result<(), StoreError> {
     if IncompleteStore::Creating.is_at(path) {
         return Err(StoreError::Missing { path: path.into() });
     }
-    refuse_half_restored(path)
+    refuse_incomplete_restore(path)
 }
 
-pub fn refuse_half_restored(path: &Path) -> Result<(), StoreError> {
+pub fn refuse_incomplete_restore(path: &Path) -> Result<(), StoreError> {
     if IncompleteStore::Restoring.is_at(path) {
-        return Err(StoreError::HalfRestored { path: path.into() });
+        return Err(StoreError::IncompleteRestore { path: path.into() });
     }
     Ok(())
 }

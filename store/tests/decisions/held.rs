@@ -104,7 +104,7 @@ impl Fixture {
     }
 
     fn retained_floors(&self) -> Vec<RetainedFloor> {
-        self.open().held_back(&self.policy)
+        self.open().retained_floors(&self.policy)
     }
 
     #[track_caller]

@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use adtrail_store::Timing;
 use adtrail_store::hbase::cluster::Cluster;
 use adtrail_store::hbase::ledger::SharedLedger;
-use adtrail_store::hbase::ledger::cells::{Cells as _, Columns, Gone, Put, Table, VALUE};
+use adtrail_store::hbase::ledger::cells::{CellDelete, Cells as _, Columns, Put, Table, VALUE};
 use adtrail_store::hbase::ledger::fact_record::decode;
 use adtrail_store::hbase::read::rows::Rows;
 use adtrail_store::hbase::schema::tables;
@@ -62,7 +62,7 @@ fn correct(cluster: &mut Cluster) {
     let puts = moved().map(|seq| put((seq, TIME_MS), 1, 2)).collect();
     let deletion = |seq| {
         let Put { row, column, .. } = put((seq, TIME_MS), 5, 1);
-        Gone { row, column, until: TIME_MS as u64 + 1 }
+        CellDelete { row, column, until: TIME_MS as u64 + 1 }
     };
     let deletions = moved().map(deletion).collect();
     cluster.put(Table::Events, puts).expect("HBase works");
@@ -264,7 +264,7 @@ fn expired_state_stays_expired_for_all_workers() {
     let late = |id, device| activation(id, ago(60 * DAY)).only("oaid", device);
     process(&mut worker, vec![late("a1", "c1")]);
     let shortened = new_worker(&store, &with_horizon(Some(7)));
-    assert_eq!(shortened.ledger().held_back(&with_horizon(Some(7))), []);
+    assert_eq!(shortened.ledger().retained_floors(&with_horizon(Some(7))), []);
     // Many workers start at once and write the same floor.
     let floors = std::thread::scope(|scope| {
         let start = || new_worker(&store, &with_horizon(None)).ledger().expiry_floor(X);
@@ -275,7 +275,10 @@ fn expired_state_stays_expired_for_all_workers() {
     assert!(floors.iter().all(|floor| *floor == floors[0]), "{floors:?}");
     assert_eq!(store.reader().expiry_floor(X), floors[0]);
     let mut worker = new_worker(&store, &with_horizon(None));
-    assert_eq!(worker.ledger().held_back(&with_horizon(None))[0].settings, ["correction_horizon"]);
+    assert_eq!(
+        worker.ledger().retained_floors(&with_horizon(None))[0].settings,
+        ["correction_horizon"]
+    );
     let report = process(&mut worker, vec![late("a2", "c2"), old("c1")]);
     assert_eq!((report.touches.accepted, report.touches.redelivered), (1, 0));
     let rows: Vec<String> = read(&store.reader()).into_iter().map(|row| row.short).collect();

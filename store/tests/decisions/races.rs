@@ -372,7 +372,7 @@ impl StepClient for LosesResponses {
         Ok((act(&mut self.model), is_answered))
     }
 
-    fn settled(&mut self) {
+    fn batch_complete(&mut self) {
         self.is_uncertain = false;
     }
 }

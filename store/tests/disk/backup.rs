@@ -48,7 +48,7 @@ impl Fixture {
     }
 
     fn archive(&self) -> Archive {
-        Archive::make(&self.path("backups")).expect("a directory of backups")
+        Archive::create(&self.path("backups")).expect("a directory of backups")
     }
 
     fn back_up(&self, store: &Embedded) -> (Manifest, Amount) {
@@ -61,7 +61,7 @@ impl Fixture {
 
     fn restore(&self, backup: u32, to: &str) -> Result<Vec<RowText>, StoreError> {
         let archive = Archive::open(&self.path("backups"))?;
-        let manifest = archive.page(backup)?.expect("a backup of this number");
+        let manifest = archive.manifest(backup)?.expect("a backup of this number");
         let target = Target::new(&self.path(to))?;
         archive.restore(&manifest, &target, &mut |_, _| ())?;
         let settings = settings(&self.path(to));
@@ -108,7 +108,7 @@ fn a_backup_restores_the_store_at_its_time() {
 }
 
 fn stored_files(manifest: &Manifest) -> BTreeSet<StoredFile> {
-    manifest.pieces().expect("names of files").into_iter().collect()
+    manifest.files().expect("names of files").into_iter().collect()
 }
 
 /// Checks that only files which none of the earlier backups has were copied, and that table files are shared.
@@ -234,10 +234,10 @@ fn only_the_newest_backups_and_their_files_are_kept() {
     archive.keep(2).expect("two are deleted");
     assert_eq!(archive.backups().expect("numbers"), [3, 4]);
     drop(archive);
-    let manifests =
-        [3, 4].map(|backup| fixture.archive().page(backup).expect("a manifest").expect("a backup"));
+    let manifests = [3, 4]
+        .map(|backup| fixture.archive().manifest(backup).expect("a manifest").expect("a backup"));
     let mut needed: Vec<_> =
-        manifests.iter().flat_map(|manifest| manifest.pieces().expect("files")).collect();
+        manifests.iter().flat_map(|manifest| manifest.files().expect("files")).collect();
     needed.sort();
     needed.dedup();
     let files = fs::read_dir(fixture.path("backups/files")).expect("a folder").count();
@@ -281,7 +281,7 @@ fn a_foreign_directory_is_refused_and_unchanged() {
     fs::create_dir(folder.join("lost+found")).expect("a folder");
     drop(fixture.archive());
     fs::remove_file(folder.join("adtrail-backups")).expect("a file");
-    let make = || Archive::make(&folder).expect_err("no backups");
+    let make = || Archive::create(&folder).expect_err("no backups");
     assert!(matches!(make(), StoreError::NoBackups { .. }));
     fs::write(folder.join("adtrail-backups"), "adtrail backups, format 2\n").expect("a file");
     assert!(matches!(make(), StoreError::NoBackups { .. }));
@@ -314,7 +314,7 @@ fn a_restore_locks_its_directory_and_removes_it_on_failure() {
     let (store, _) = fixture.fill();
     fixture.back_up(&store);
     let archive = Archive::open(&fixture.path("backups")).expect("backups");
-    let manifest = archive.page(1).expect("a manifest").expect("a backup");
+    let manifest = archive.manifest(1).expect("a manifest").expect("a backup");
     let target = Target::new(&fixture.path("half")).expect("a target");
     archive.restore(&manifest, &target, &mut |_, _| ()).expect("all files");
     // Another restore into the same directory is refused.
@@ -371,14 +371,14 @@ fn a_backup_with_a_wrong_row_count_is_not_restored() {
 fn backups_have_one_writer_at_a_time() {
     let fixture = Fixture::new();
     let archive = fixture.archive();
-    let error = Archive::make(&fixture.path("backups")).expect_err("another writer");
+    let error = Archive::create(&fixture.path("backups")).expect_err("another writer");
     assert!(matches!(error, StoreError::BackupUnderWay { .. }), "{error}");
     let error = Archive::open(&fixture.path("backups")).expect_err("a writer");
     assert!(matches!(error, StoreError::BackupUnderWay { .. }), "{error}");
     drop(archive);
     let reading = Archive::open(&fixture.path("backups")).expect("backups");
     Archive::open(&fixture.path("backups")).expect("any number of readers");
-    let error = Archive::make(&fixture.path("backups")).expect_err("a reader");
+    let error = Archive::create(&fixture.path("backups")).expect_err("a reader");
     assert!(matches!(error, StoreError::BackupUnderWay { .. }), "{error}");
     drop(reading);
     fixture.archive();
@@ -390,7 +390,7 @@ fn a_locked_checkpoint_is_kept() {
     let (store, rows) = fixture.fill();
     let path = fixture.path("store");
     let checkpoint = store.checkpoints().take().expect("a checkpoint");
-    let lock = checkpoint::hold(&path).expect("a checkpoint");
+    let lock = checkpoint::lock(&path).expect("a checkpoint");
     for error in [
         store.checkpoints().take().map(drop).expect_err("the checkpoint is locked"),
         checkpoint::clear(&path).expect_err("the checkpoint is locked"),

@@ -76,7 +76,7 @@ impl Fixture {
 
     fn restore(&self) -> Result<(), StoreError> {
         let archive = Archive::open(&self.path("backups"))?;
-        let manifest = archive.page(1)?.expect("a backup");
+        let manifest = archive.manifest(1)?.expect("a backup");
         let target = Target::new(&self.store())?;
         archive.restore(&manifest, &target, &mut |_, _| ())?;
         target.finish(|| manifest.check(&settings(&self.store())))
@@ -89,7 +89,7 @@ impl Fixture {
         drop(worker_after(open(&path, &rules()), &rules(), vec![facts]));
         let store = open(&path, &rules());
         let checkpoint = store.checkpoints().take().expect("a checkpoint");
-        let archive = Archive::make(&self.path("backups")).expect("a directory of backups");
+        let archive = Archive::create(&self.path("backups")).expect("a directory of backups");
         let plan = archive.plan(&checkpoint).expect("a plan");
         let moment = Moment::read(&settings(&checkpoint)).expect("a moment");
         archive.add(plan, &moment, "now".into(), &mut |_, _| ()).expect("a backup");
@@ -107,7 +107,7 @@ fn child() {
         return;
     }
     let archive = Archive::open(&PathBuf::from(folder).join("backups")).expect("backups");
-    let manifest = archive.page(1).expect("a manifest").expect("a backup");
+    let manifest = archive.manifest(1).expect("a manifest").expect("a backup");
     let target = Target::new(&store).expect("a target");
     archive.restore(&manifest, &target, &mut |_, _| ()).expect("all files");
     target.finish(|| manifest.check(&settings(&store))).expect("a store");
@@ -176,7 +176,10 @@ fn an_interrupted_restore_can_be_repeated() {
                 verified(&path),
             ] {
                 let error = outcome.expect_err("a half-restored store");
-                assert!(matches!(error, StoreError::HalfRestored { .. }), "{files:?}: {error}");
+                assert!(
+                    matches!(error, StoreError::IncompleteRestore { .. }),
+                    "{files:?}: {error}"
+                );
             }
             refused += 1;
         }

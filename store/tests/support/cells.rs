@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use adtrail_store::StoreError;
 use adtrail_store::hbase::ledger::cells::{
-    Cells, Columns, Gone, NOW, Page, Put, PutWhere, Table, VALUE,
+    CellDelete, Cells, Columns, NOW, Page, Put, PutWhere, Table, VALUE,
 };
 use adtrail_store::hbase::ledger::{SharedLedger, fact_record};
-use adtrail_store::hbase::read::latest_revision::settle;
+use adtrail_store::hbase::read::latest_revision::keep_latest;
 use adtrail_store::layout::codec::row::RowView;
 use adtrail_store::layout::key::{self, Key, RowKey};
 use adtrail_store::layout::stored_row::StoredRow;
@@ -110,7 +110,7 @@ impl Model {
         true
     }
 
-    pub fn delete(&mut self, table: Table, Gone { row, column, until }: Gone) {
+    pub fn delete(&mut self, table: Table, CellDelete { row, column, until }: CellDelete) {
         let now = self.now();
         let until = if until == NOW { now } else { until };
         let row = self.row_mut(table, row);
@@ -141,7 +141,7 @@ impl Model {
             }
         }
         for rows in by_time.values_mut() {
-            settle(rows).expect("valid rows");
+            keep_latest(rows).expect("valid rows");
         }
         by_time.into_values().flatten().collect()
     }
@@ -202,8 +202,8 @@ pub trait StepClient {
         act: impl FnOnce(&mut Model) -> T,
     ) -> Result<(T, bool), StoreError>;
 
-    /// See [`Cells::settled`].
-    fn settled(&mut self) {}
+    /// See [`Cells::batch_complete`].
+    fn batch_complete(&mut self) {}
 }
 
 /// Implements [`Cells`], one row per step.
@@ -258,15 +258,15 @@ impl<T: StepClient> Cells for SteppedCells<T> {
         puts.into_iter().map(put).collect()
     }
 
-    fn delete(&mut self, table: Table, cells: Vec<Gone>) -> Result<(), StoreError> {
+    fn delete(&mut self, table: Table, cells: Vec<CellDelete>) -> Result<(), StoreError> {
         cells.into_iter().try_for_each(|gone| {
             let step = Step::new(Operation::Delete, table, &gone.row);
             self.0.step(step, |model| model.delete(table, gone)).map(drop)
         })
     }
 
-    fn settled(&mut self) {
-        self.0.settled();
+    fn batch_complete(&mut self) {
+        self.0.batch_complete();
     }
 }
 

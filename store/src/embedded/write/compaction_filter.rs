@@ -6,7 +6,7 @@ use attribution::rules::policy::LOOKBACK_MAX_MS;
 
 use crate::expiry::Expiry;
 use crate::layout::codec;
-use crate::layout::key::{self, FactPlace};
+use crate::layout::key::{self, FactTableKey};
 
 /// True if no decision can need the entry any more. Unreadable entries are kept, so that reads and checks find the
 /// damage.
@@ -15,10 +15,10 @@ pub fn is_expired(expiry: &Expiry, family: Family, key: &[u8], value: &[u8]) -> 
     let pid = fact_key.pid();
     let oldest = |lookback_ms| expiry.oldest(pid, family, lookback_ms);
     match fact_key {
-        FactPlace::FactRecord { .. } => codec::fact::times(family, value)
+        FactTableKey::FactRecord { .. } => codec::fact::times(family, value)
             .is_ok_and(|(time, lookback_ms)| time < expiry.oldest_record(pid, family, lookback_ms)),
-        FactPlace::Index { time, .. } if time >= oldest(None) => false,
-        FactPlace::Index { time, tag, .. } => match codec::index_value(value) {
+        FactTableKey::Index { time, .. } if time >= oldest(None) => false,
+        FactTableKey::Index { time, tag, .. } => match codec::index_value(value) {
             Ok((0, _)) => is_marker_expired(family, time, tag, oldest),
             Ok((_, lookback_ms)) => time < oldest(lookback_ms),
             Err(_) => false,

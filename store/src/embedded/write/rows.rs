@@ -258,7 +258,8 @@ impl RowTable {
                 self.rates.entry(pid).or_default().add(change.written, now);
             }
         }
-        let bits_max = AUTO_FANOUT_BITS_MAX.min(record::fanout_bits_max(self.settings.partitions));
+        let bits_max =
+            AUTO_FANOUT_BITS_MAX.min(record::fanout_bits_limit(self.settings.partitions));
         for (pid, rate) in &mut self.rates {
             let Some(app) = self.local_apps.get_mut(pid).filter(|app| app.fanout_bits < bits_max)
             else {

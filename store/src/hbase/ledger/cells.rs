@@ -25,10 +25,10 @@ pub trait Cells {
     /// outcome is uncertain it returns false: the caller reads the row again.
     fn put_where(&mut self, table: Table, puts: Vec<PutWhere>) -> Result<Vec<bool>, StoreError>;
 
-    fn delete(&mut self, table: Table, cells: Vec<Gone>) -> Result<(), StoreError>;
+    fn delete(&mut self, table: Table, cells: Vec<CellDelete>) -> Result<(), StoreError>;
 
     /// Reports that all writes of a batch have taken effect, including those with an uncertain outcome.
-    fn settled(&mut self) {}
+    fn batch_complete(&mut self) {}
 }
 
 /// The column that holds the value of a row.
@@ -79,7 +79,7 @@ pub struct PutWhere {
 
 /// A delete of all versions of a column with timestamps up to `until`, including those that are written later.
 #[derive(Debug, Clone)]
-pub struct Gone {
+pub struct CellDelete {
     pub row: Vec<u8>,
     pub column: Vec<u8>,
     pub until: u64,

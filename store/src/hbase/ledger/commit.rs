@@ -144,7 +144,7 @@ impl<C: Cells> SharedLedger<C> {
         }
         let cell = |ReplacedRow { row, revision }: ReplacedRow| {
             let until = row_time(&row, revision);
-            cells::Gone { row: row.encode().to_vec(), column: VALUE.to_vec(), until }
+            cells::CellDelete { row: row.encode().to_vec(), column: VALUE.to_vec(), until }
         };
         self.cells.delete(Table::Events, rows.into_iter().map(cell).collect())
     }

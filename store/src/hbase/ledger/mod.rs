@@ -72,8 +72,8 @@ impl<C> SharedLedger<C> {
     }
 
     /// State that expired under shorter, earlier settings and stays expired.
-    pub fn held_back(&self, policy: &Policy) -> Vec<RetainedFloor> {
-        self.expiry.held_back(policy, Some(now()))
+    pub fn retained_floors(&self, policy: &Policy) -> Vec<RetainedFloor> {
+        self.expiry.retained_floors(policy, Some(now()))
     }
 
     pub fn cells(&self) -> &C {
@@ -184,9 +184,9 @@ impl<C: Cells> SharedLedger<C> {
             let of_family = stale.iter().filter(|(of, _)| *of == family);
             let delete = |(_, key): &(Family, Key)| {
                 let (row, column) = split(key);
-                cells::Gone { row, column, until: NOW }
+                cells::CellDelete { row, column, until: NOW }
             };
-            let cells: Vec<cells::Gone> = of_family.map(delete).collect();
+            let cells: Vec<cells::CellDelete> = of_family.map(delete).collect();
             if !cells.is_empty() {
                 self.cells.delete(Table::Facts(family), cells)?;
             }
@@ -334,7 +334,7 @@ impl<C: Cells> Ledger for SharedLedger<C> {
             // The batch is complete.
             self.read.clear();
             self.collisions.clear();
-            self.cells.settled();
+            self.cells.batch_complete();
             return Ok(Vec::new());
         }
         self.commit_decisions(decisions)

@@ -10,7 +10,7 @@ use crate::layout::codec::row::RowView;
 use crate::layout::stored_row::StoredRow;
 
 /// Keeps the row with the greatest revision of each event. `rows` are those of one app and millisecond, in key order.
-pub fn settle(rows: &mut Vec<StoredRow>) -> Result<(), StoreError> {
+pub fn keep_latest(rows: &mut Vec<StoredRow>) -> Result<(), StoreError> {
     if rows.len() < 2 {
         return Ok(());
     }

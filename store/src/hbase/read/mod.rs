@@ -29,7 +29,7 @@ use crate::layout::codec::row::{RowView, TextCell};
 use crate::layout::key::RowKey;
 use crate::layout::stored_row::StoredRow;
 use crate::layout::summary_counts::{Dimensions, SummaryKey, Totals, quarter_start};
-use newest_first::Backwards;
+use newest_first::NewestFirst;
 use rows::Rows;
 
 /// The reading side of a store; cheap to clone, for any number of threads.
@@ -65,9 +65,9 @@ impl Reader {
         &self,
         pid: Pid,
         (from, to): (EventTime, EventTime),
-    ) -> Result<Backwards, StoreError> {
+    ) -> Result<NewestFirst, StoreError> {
         let range = (from.max(self.oldest(pid)), to);
-        Ok(Backwards::new(&self.cluster, pid, self.partitions(pid)?, range))
+        Ok(NewestFirst::new(&self.cluster, pid, self.partitions(pid)?, range))
     }
 
     /// The partitions with rows of an app. They are read for each scan: a worker stores a greater fanout before it

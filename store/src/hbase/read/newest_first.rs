@@ -19,7 +19,7 @@ const ROWS_MIN: usize = 1_000;
 const ROWS_MAX: usize = 5_000;
 
 /// An iterator over rows of an app, newest first.
-pub struct Backwards {
+pub struct NewestFirst {
     cluster: Cluster,
     pid: Pid,
     partitions: Vec<u16>,
@@ -31,7 +31,7 @@ pub struct Backwards {
     rows: Vec<StoredRow>,
 }
 
-impl Backwards {
+impl NewestFirst {
     /// Iterates over the rows with `from <= event_time < to`.
     pub fn new(
         cluster: &Cluster,

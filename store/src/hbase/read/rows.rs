@@ -10,7 +10,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use attribution::facts::event::{EventTime, Pid};
 use hbase_client::{Scan, Selection};
 
-use super::latest_revision::settle;
+use super::latest_revision::keep_latest;
 use crate::StoreError;
 use crate::hbase::cluster::{Cluster, FAMILY};
 use crate::hbase::ledger::cells::{Table, VALUE};
@@ -108,7 +108,7 @@ impl Rows {
                 self.next.push(Reverse((time, index)));
             }
         }
-        settle(&mut moment)?;
+        keep_latest(&mut moment)?;
         moment.sort_unstable_by_key(|(key, _)| (key.spreadid, key.seq));
         self.moment = moment.into();
         // The rows of this millisecond may all have been replaced meanwhile.

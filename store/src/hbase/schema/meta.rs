@@ -73,7 +73,7 @@ pub fn load(cluster: &Cluster) -> Result<Option<Meta>, StoreError> {
 pub(crate) fn require(cluster: &Cluster, configured: u16) -> Result<(), StoreError> {
     let prefix = || cluster.prefix().to_owned();
     let Some(Meta { layout, partitions }) = load(cluster)? else {
-        return Err(StoreError::NotMade { prefix: prefix() });
+        return Err(StoreError::NoTables { prefix: prefix() });
     };
     if layout != LAYOUT_VERSION {
         let place = format!("the tables {}_…", cluster.prefix());
@@ -229,7 +229,7 @@ fn decode_expiry_record(pid: Pid, value: &[u8]) -> Result<ExpiryRecord, StoreErr
 
 /// The time before which all records of a partition are stored, as reported by the worker that reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Complete {
+pub struct PartitionComplete {
     pub topic: Box<str>,
     pub partition: i32,
     pub until: EventTime,
@@ -238,11 +238,11 @@ pub struct Complete {
 /// Stores up to which time partitions are complete, and the number of partitions of each topic.
 pub fn put_complete(
     cluster: &Cluster,
-    complete: &[Complete],
+    complete: &[PartitionComplete],
     counts: &[(Box<str>, usize)],
 ) -> Result<(), StoreError> {
     let put = |row: Vec<u8>, value: Vec<u8>| Put::new(row).cell(FAMILY, VALUE, value).into();
-    let times = complete.iter().map(|Complete { topic, partition, until }| {
+    let times = complete.iter().map(|PartitionComplete { topic, partition, until }| {
         let row = [COMPLETE, topic.as_bytes(), b"/", &partition.to_be_bytes()].concat();
         put(row, until.millis().to_be_bytes().to_vec())
     });

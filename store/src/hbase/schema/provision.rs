@@ -142,7 +142,7 @@ pub fn check(
 /// Checks that no table deletes data earlier than the settings allow.
 ///
 /// # Errors
-/// [`StoreError::ShortLived`] if one does; that of HBase if no master answers.
+/// [`StoreError::TtlTooShort`] if one does; that of HBase if no master answers.
 pub fn require_kept(
     cluster: &Cluster,
     settings: &config::Store,
@@ -169,7 +169,7 @@ pub fn require_kept(
         }));
     }
     match (lossy.is_empty(), failure) {
-        (false, _) => Err(StoreError::ShortLived { differences: lossy.join("; ") }),
+        (false, _) => Err(StoreError::TtlTooShort { differences: lossy.join("; ") }),
         (true, Some(error)) => Err(error.into()),
         (true, None) => Ok(()),
     }

@@ -41,7 +41,7 @@ impl Archive {
     ///
     /// # Errors
     /// [`StoreError::NoBackups`] if the directory holds anything else.
-    pub fn make(folder: &Path) -> Result<Self, StoreError> {
+    pub fn create(folder: &Path) -> Result<Self, StoreError> {
         let unwritable = || StoreError::file("written", folder);
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(unwritable())?;
         let marker = folder.join(MARKER);
@@ -100,7 +100,7 @@ impl Archive {
     }
 
     /// Reads the manifest of a backup; `None` if the backup does not exist.
-    pub fn page(&self, backup: u32) -> Result<Option<Manifest>, StoreError> {
+    pub fn manifest(&self, backup: u32) -> Result<Option<Manifest>, StoreError> {
         let name = self.manifests()?.into_iter().find(|name| name.backup == backup);
         name.map(|name| self.read(name)).transpose()
     }
@@ -158,7 +158,7 @@ impl Archive {
         let mut used = HashSet::new();
         for name in kept {
             // An unreadable manifest may name any of the files, so an error leaves all of them in place.
-            used.extend(self.read(*name)?.pieces().unwrap_or_default());
+            used.extend(self.read(*name)?.files().unwrap_or_default());
         }
         old.iter().try_for_each(|name| remove(&self.folder.join(name.file())))?;
         sync(&self.folder)?;
@@ -177,7 +177,7 @@ impl Archive {
         target: &Target,
         progress: Progress<'_>,
     ) -> Result<(), StoreError> {
-        let files = manifest.pieces().unwrap_or_default();
+        let files = manifest.files().unwrap_or_default();
         let mut copied = counted(manifest.amount().bytes, progress);
         // Missing and truncated files are reported before anything is copied.
         files.iter().try_for_each(|file| self.check_length(file))?;

@@ -50,7 +50,7 @@ impl Manifest {
     }
 
     /// The stored files. The error is a name that is not valid.
-    pub fn pieces(&self) -> Result<Vec<StoredFile>, &str> {
+    pub fn files(&self) -> Result<Vec<StoredFile>, &str> {
         self.files.iter().map(|name| name.parse().map_err(|()| &**name)).collect()
     }
 
@@ -102,7 +102,7 @@ impl Manifest {
             return Err("checksum mismatch".into());
         }
         let manifest: Self = serde_json::from_slice(text).map_err(|error| error.to_string())?;
-        let is_known = manifest.pieces().is_ok() && manifest.backup == name.backup;
+        let is_known = manifest.files().is_ok() && manifest.backup == name.backup;
         if is_known { Ok(manifest) } else { Err("written by another version of adtrail".into()) }
     }
 }

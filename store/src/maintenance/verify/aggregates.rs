@@ -46,7 +46,7 @@ impl Checker<'_> {
     /// Checks the aggregates; `sums` are those of all rows.
     pub fn check_aggregates(&mut self, mut sums: AggregateSums) -> Result<(), StoreError> {
         self.scan_table(Check::Counts, COUNTS, |checker, chunk| {
-            checker.report.looked(Check::Counts, chunk.len());
+            checker.report.add_checked(Check::Counts, chunk.len());
             for (key, value) in chunk {
                 match SummaryKey::decode(&key).zip(Totals::decode(&value)) {
                     Some((count_key, _)) if checker.is_expired(count_key.pid, count_key.time) => {}
@@ -60,7 +60,7 @@ impl Checker<'_> {
             Ok(())
         })?;
         self.scan_table(Check::Counts, BROUGHT, |checker, chunk| {
-            checker.report.looked(Check::Counts, chunk.len());
+            checker.report.add_checked(Check::Counts, chunk.len());
             for (key, value) in chunk {
                 match aggregates::decode(&key, &value) {
                     Some(row) if checker.is_expired(row.pid, row.event_time) => {}

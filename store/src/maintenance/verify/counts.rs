@@ -40,14 +40,14 @@ impl Checker<'_> {
         self.close_cell((&mut sums, regions.as_ref()))?;
         self.check_empty_cells()?;
         if let Some(regions) = &regions {
-            self.report.looked(Check::Counts, regions.iter().len());
+            self.report.add_checked(Check::Counts, regions.iter().len());
             for (region, counted) in regions.iter().zip(&sums.figures) {
                 if region.figures != *counted {
                     self.find_count(Problem::RegionDiffers, || at(META, &region.start));
                 }
             }
         }
-        self.report.looked(Check::Counts, 1);
+        self.report.add_checked(Check::Counts, 1);
         match meta::totals(&self.tables) {
             Ok(Some(totals)) if totals == sums.totals => {}
             Ok(_) => self.find_count(Problem::TotalsDiffer, || format!("{META} totals")),
@@ -91,7 +91,7 @@ impl Checker<'_> {
         if let Some(figures) = region.and_then(|index| sums.figures.get_mut(index)) {
             figures.add(counted.rows(), counted.bytes);
         }
-        self.report.looked(Check::Counts, 1);
+        self.report.add_checked(Check::Counts, 1);
         let tables = self.tables.clone();
         match tables.db.get_pinned_cf(tables.cells(), key) {
             Ok(stored) => match stored.as_deref().map(Cell::decode) {

@@ -24,8 +24,8 @@ use crate::embedded::open::column_families::EVENTS;
 use crate::embedded::tables::Tables;
 use crate::layout::codec;
 use crate::layout::codec::row::RowView;
-use crate::layout::key::{self, FactPlace, KEY_BYTES, RowKey};
-use crate::layout::row_ref::row_meta;
+use crate::layout::key::{self, FactTableKey, KEY_BYTES, RowKey};
+use crate::layout::row_meta::row_meta;
 
 /// Events whose decisions are recomputed together.
 const EVENTS_PER_BATCH: usize = 512;
@@ -103,7 +103,9 @@ impl Checker<'_> {
     fn events(&mut self, family: Family, part: &[Entry]) -> Vec<Event> {
         let mut events = Vec::new();
         for (key, value) in part {
-            let Some(FactPlace::FactRecord { pid, .. }) = key::decode_fact(key) else { continue };
+            let Some(FactTableKey::FactRecord { pid, .. }) = key::decode_fact(key) else {
+                continue;
+            };
             let Ok(record) = codec::fact_record::decode(family, pid, value) else { continue };
             let fact = match_keys::fact_key(family, pid, record.id());
             if key::record(&fact)[..] != **key {
@@ -133,8 +135,8 @@ impl Checker<'_> {
                 && !self.expiry.has_expired(pid, &event.record)
         };
         let open: Vec<FactKey> = events.iter().filter(is_open).map(|event| event.fact).collect();
-        self.report.looked(Check::Decisions, events.len());
-        self.report.finals += (events.len() - open.len()) as u64;
+        self.report.add_checked(Check::Decisions, events.len());
+        self.report.final_decisions += (events.len() - open.len()) as u64;
         let mut recomputed = self.recomputed(&open)?;
         for event in events {
             event.recomputed = recomputed.remove(&event.fact);
@@ -182,7 +184,7 @@ impl Checker<'_> {
         }
         recomputed?;
         if self.options.have_settings_changed {
-            self.report.otherwise += 1;
+            self.report.differing += 1;
             return None;
         }
         Some(match (event.has_row_change(), intact_row) {
@@ -195,7 +197,7 @@ impl Checker<'_> {
     /// Reports an intact row that differs from the recomputed decision.
     fn find_differing_row(&mut self, named: impl FnOnce() -> String) {
         if self.options.have_settings_changed {
-            self.report.otherwise += 1;
+            self.report.differing += 1;
         } else {
             self.find(Problem::DecisionDiffers, named);
         }

@@ -76,8 +76,11 @@ impl Checker<'_> {
             .is_some_and(|old| (old.event_time, old.spreadid) == (row.event_time, row.spreadid));
         let fanout_bits =
             record.current_row().map_or(0, |current_row| current_row.row_meta.fanout_bits);
-        let fanout_bits =
-            if is_same && fanout_bits <= app.fanout_bits_max { fanout_bits } else { app.fanout_bits };
+        let fanout_bits = if is_same && fanout_bits <= app.fanout_bits_max {
+            fanout_bits
+        } else {
+            app.fanout_bits
+        };
         let new = RowKey {
             partition: key::row_partition(app.base, row.seq, fanout_bits, self.settings.partitions),
             pid: row.pid,

@@ -12,7 +12,7 @@ use super::{Check, Checker, Problem, at};
 use crate::StoreError;
 use crate::embedded::tables::Tables;
 use crate::layout::codec;
-use crate::layout::key::{self, FactPlace, Key};
+use crate::layout::key::{self, FactTableKey, Key};
 
 impl Checker<'_> {
     pub fn check_index(&mut self) -> Result<(), StoreError> {
@@ -41,8 +41,10 @@ impl Checker<'_> {
         let table = Tables::name_of(family);
         let mut expected: Vec<(FactKey, FactRecord, Entries)> = Vec::new();
         for (key, value) in chunk {
-            let Some(FactPlace::FactRecord { pid, .. }) = key::decode_fact(key) else { continue };
-            self.report.looked(Check::Facts, 1);
+            let Some(FactTableKey::FactRecord { pid, .. }) = key::decode_fact(key) else {
+                continue;
+            };
+            self.report.add_checked(Check::Facts, 1);
             let Ok(record) = codec::fact_record::decode(family, pid, value) else {
                 self.find(Problem::FactUnreadable, || at(table, key));
                 continue;
@@ -84,7 +86,7 @@ impl Checker<'_> {
         let mut missing: Vec<(Problem, Key, &[u8])> = Vec::new();
         let by_id = entries.by_id.iter().filter(|key| !is(key, &entries.value));
         missing.extend(by_id.map(|key| (Problem::EntryMissing, *key, &*entries.value)));
-        self.report.looked(Check::Index, entries.by_id.len());
+        self.report.add_checked(Check::Index, entries.by_id.len());
         let has_probabilistic = entries.probabilistic.iter().any(|key| is(key, &entries.value));
         if has_probabilistic {
             let probabilistic = entries.probabilistic.iter().filter(|key| !is(key, &entries.value));
@@ -92,10 +94,11 @@ impl Checker<'_> {
             let markers = entries.markers.iter().filter(|key| !is(key, &marker));
             missing.extend(markers.map(|key| (Problem::MarkerMissing, *key, &*marker)));
             let count = entries.probabilistic.len() + entries.markers.len();
-            self.report.looked(Check::Index, count);
+            self.report.add_checked(Check::Index, count);
         } else if !entries.probabilistic.is_empty() {
             let app = self.policy.app(fact.pid);
-            self.report.without_place += u64::from(app.is_some_and(|app| app.probabilistic));
+            self.report.without_probabilistic +=
+                u64::from(app.is_some_and(|app| app.probabilistic));
         }
         for (problem, key, value) in missing {
             let named = self.named(fact, record);
@@ -114,10 +117,10 @@ impl Checker<'_> {
         let table = Tables::name_of(family);
         let mut entries_of_facts: Vec<(Key, &[u8], EventTime, FactKey)> = Vec::new();
         for (key, value) in chunk {
-            if let Some(FactPlace::FactRecord { .. }) = key::decode_fact(key) {
+            if let Some(FactTableKey::FactRecord { .. }) = key::decode_fact(key) {
                 continue;
             }
-            self.report.looked(Check::Index, 1);
+            self.report.add_checked(Check::Index, 1);
             match self.entry(family, key, value) {
                 EntryKind::OfFact(key, time, fact) => {
                     entries_of_facts.push((key, value, time, fact));

@@ -24,7 +24,7 @@ impl Checker<'_> {
     pub fn check_meta(&mut self) -> Result<(), StoreError> {
         let mut unreadable: BTreeSet<Pid> = BTreeSet::new();
         self.scan_table(Check::Meta, META, |checker, chunk| {
-            checker.report.looked(Check::Meta, chunk.len());
+            checker.report.add_checked(Check::Meta, chunk.len());
             for (name, value) in chunk {
                 unreadable.extend(checker.load_app(&name, &value));
                 checker.check_fingerprint(&name, &value);
@@ -171,7 +171,7 @@ impl Checker<'_> {
     }
 
     fn check_positions(&mut self, chunk: &[Entry]) {
-        self.report.looked(Check::Meta, chunk.len());
+        self.report.add_checked(Check::Meta, chunk.len());
         for (key, value) in chunk {
             let position = key::decode_position(key, value);
             if position.is_none_or(|position| position.next_offset < 0 || position.partition < 0) {
@@ -238,7 +238,7 @@ impl Checker<'_> {
         })?;
         let by_key = self.policy.app(pid).map(|app| key::partition(&app.key, partitions));
         let bases: Vec<u16> = by_key.into_iter().chain(found.iter().copied()).collect();
-        for bits in 0..=record::fanout_bits_max(partitions) {
+        for bits in 0..=record::fanout_bits_limit(partitions) {
             for base in &bases {
                 let possible: BTreeSet<u16> = key::spread(*base, bits, partitions).collect();
                 if found.is_subset(&possible) {

@@ -213,7 +213,7 @@ impl<'a> Checker<'a> {
 
     fn finish(mut self) -> Report {
         self.files.note_failure(&mut self.report);
-        self.report.looked(Check::Files, self.files.count());
+        self.report.add_checked(Check::Files, self.files.count());
         self.report
     }
 

@@ -189,7 +189,7 @@ pub struct Times {
 /// The result of a verification.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    looked_at: BTreeMap<Check, u64>,
+    checked: BTreeMap<Check, u64>,
     pub found: BTreeMap<Problem, Times>,
     /// The first occurrences of each problem, up to the limit.
     pub examples: Vec<Finding>,
@@ -199,11 +199,11 @@ pub struct Report {
     pub stale: u64,
     /// Facts without probabilistic index entries, of apps with probabilistic matching. Either they were recorded while
     /// it was off, or the entries are lost; the two cannot be distinguished.
-    pub without_place: u64,
+    pub without_probabilistic: u64,
     /// Final decisions, which were compared with their rows only, because their facts may have expired.
-    pub finals: u64,
+    pub final_decisions: u64,
     /// Events whose recomputed decision differs, if settings have changed.
-    pub otherwise: u64,
+    pub differing: u64,
     /// Items that could not be checked because of other damage.
     pub unchecked: u64,
 }
@@ -214,12 +214,12 @@ impl Report {
         Self { examples_max, ..Self::default() }
     }
 
-    pub fn looked(&mut self, check: Check, count: usize) {
-        *self.looked_at.entry(check).or_default() += count as u64;
+    pub fn add_checked(&mut self, check: Check, count: usize) {
+        *self.checked.entry(check).or_default() += count as u64;
     }
 
-    pub fn looked_at(&self, check: Check) -> u64 {
-        self.looked_at.get(&check).copied().unwrap_or(0)
+    pub fn checked(&self, check: Check) -> u64 {
+        self.checked.get(&check).copied().unwrap_or(0)
     }
 
     pub fn find(&mut self, problem: Problem, is_repaired: bool, at: impl FnOnce() -> String) {

@@ -61,7 +61,7 @@ impl Checker<'_> {
     fn readable<'c>(&mut self, chunk: &'c [Entry]) -> Vec<Row<'c>> {
         let mut rows = Vec::with_capacity(chunk.len());
         for (bytes, value) in chunk {
-            self.report.looked(Check::Rows, 1);
+            self.report.add_checked(Check::Rows, 1);
             let Some(key) = RowKey::decode(bytes) else {
                 let named = || at(EVENTS, bytes);
                 self.find_and(Problem::RowKeyUnreadable, named, |batch, tables| {

@@ -99,7 +99,7 @@ fn altered_click() {
     let changed = Options { examples_max: 10, have_settings_changed: true };
     let report = repair(&fixture.settings, &fixture.policy, &changed, &mut |_| ())
         .expect("the store can be repaired");
-    assert!(report.is_whole() && report.otherwise > 0, "{:?}", report.examples);
+    assert!(report.is_whole() && report.differing > 0, "{:?}", report.examples);
     fixture.check_export();
 }
 

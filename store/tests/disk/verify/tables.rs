@@ -3,7 +3,7 @@
 use adtrail_store::layout::codec::fact_record;
 use adtrail_store::layout::codec::row::{RowView, TextCell};
 use adtrail_store::layout::decimal_sum::Amount;
-use adtrail_store::layout::key::{self, FactPlace, RowKey};
+use adtrail_store::layout::key::{self, FactTableKey, RowKey};
 use adtrail_store::layout::summary_counts::Totals;
 use adtrail_store::maintenance::verify::Problem;
 use attribution::facts::event::{Family, SpreadId};
@@ -37,7 +37,7 @@ fn is_credited(row: &RowView<'_>) -> bool {
 
 pub fn records(raw: &Raw, family: Family, table: &str) -> Vec<(Box<[u8]>, FactRecord)> {
     let record = |(key, value): Entry| match key::decode_fact(&key) {
-        Some(FactPlace::FactRecord { pid, .. }) => {
+        Some(FactTableKey::FactRecord { pid, .. }) => {
             Some((key, fact_record::decode(family, pid, &value).expect("a valid record")))
         }
         _ => None,
@@ -74,7 +74,7 @@ fn put_activation(raw: &Raw, key: &[u8], record: FactRecord) {
 fn index_entry(raw: &Raw, table: &str) -> Entry {
     let entries =
         raw.entries(table).into_iter().filter_map(|(key, value)| match key::decode_fact(&key)? {
-            FactPlace::Index { time, .. } if value[..8] != [0; 8] => Some((time, (key, value))),
+            FactTableKey::Index { time, .. } if value[..8] != [0; 8] => Some((time, (key, value))),
             _ => None,
         });
     entries.max_by_key(|(time, _)| *time).expect("an entry").1
@@ -197,7 +197,7 @@ fn delete_entry(raw: &Raw, table: &str) {
 fn delete_marker(raw: &Raw, table: &str) {
     let markers =
         raw.entries(table).into_iter().filter_map(|(key, value)| match key::decode_fact(&key)? {
-            FactPlace::Index { time, .. } if *value == [0; 8] => Some((time, key)),
+            FactTableKey::Index { time, .. } if *value == [0; 8] => Some((time, key)),
             _ => None,
         });
     let (_, key) = markers.max_by_key(|(time, _)| *time).expect("a marker");
