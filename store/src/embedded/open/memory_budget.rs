@@ -114,10 +114,4 @@ mod tests {
         check_jobs(64 * MIB, 64, (4, 2));
         check_jobs(32 * MIB, 64, (2, 1));
     }
-
-    #[test]
-    fn a_reader_has_a_small_cache() {
-        let bytes = |memory: u64| Budget::reading(memory).cache_bytes as u64;
-        assert_eq!([64 * GIB, 448 * MIB, 32 * MIB].map(bytes), [32 * MIB; 3]);
-    }
 }
