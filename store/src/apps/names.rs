@@ -7,6 +7,7 @@ use attribution::facts::event::Pid;
 use attribution::rules::policy::{AppPolicy, Policy};
 
 use crate::StoreError;
+use crate::layout::key;
 
 /// The keys of all apps that a store has ever had.
 pub type Names = BTreeMap<Pid, Box<str>>;
@@ -24,7 +25,8 @@ pub fn check_app_ids<'a>(
         match names.get(&app.pid) {
             Some(stored) if *stored == app.key => continue,
             Some(stored) if Some(stored) != app.previous_key.as_ref() => {
-                return Err(other_app(app, stored));
+                let (pid, had, key) = (app.pid, stored.clone(), app.key.clone());
+                return Err(StoreError::AppMismatch { pid, had, key });
             }
             Some(_) => {}
             None => check_new_app(names, policy, app)?,
@@ -32,10 +34,6 @@ pub fn check_app_ids<'a>(
         changed.push((app.pid, &*app.key));
     }
     Ok(changed)
-}
-
-fn other_app(AppPolicy { pid, key, .. }: &AppPolicy, had: &str) -> StoreError {
-    StoreError::AppMismatch { pid: *pid, had: had.into(), key: key.clone() }
 }
 
 /// Checks that a new app's key is not that of another pid, unless the app with that pid was renamed.
@@ -48,9 +46,9 @@ fn check_new_app(names: &Names, policy: &Policy, app: &AppPolicy) -> Result<(), 
 }
 
 /// Decodes a stored name and the pid of its key.
-pub fn decode(pid: &[u8], key: &[u8]) -> Result<(Pid, Box<str>), StoreError> {
+pub fn decode(pid: &[u8], name: &[u8]) -> Result<(Pid, Box<str>), StoreError> {
     let damage = || StoreError::corrupt("the key of an app");
-    let pid = pid.try_into().map(u32::from_be_bytes).map_err(|_| damage())?;
-    let key = std::str::from_utf8(key).map_err(|_| damage())?;
-    Ok((Pid(pid), key.into()))
+    let pid = key::decode_pid(pid).ok_or_else(damage)?;
+    let name = std::str::from_utf8(name).map_err(|_| damage())?;
+    Ok((pid, name.into()))
 }

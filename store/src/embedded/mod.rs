@@ -89,9 +89,9 @@ impl Embedded {
         names::check_app_ids(&meta::names(&tables)?, policy)?;
         tables.disk_full_gate = DiskFullGate::new(timing);
         let Limits { retention, expiry } = limits;
-        expiry_floor::record(&tables, &expiry, meta.consumed())?;
-        expiry.until().advance(meta.consumed_until);
-        let rows = RowTable::open(&tables, &meta, (settings, policy), retention)?;
+        expiry_floor::record(&tables, &expiry, meta.consumed_until)?;
+        expiry.until().advance(meta.consumed_until.unwrap_or_default());
+        let rows = RowTable::open(&tables, &meta, settings, policy, retention)?;
         meta::put_names(&tables, policy)?;
         creation.map_or(Ok(()), StoreCreation::finish)?;
         let partitions = meta.partitions;
@@ -108,7 +108,7 @@ impl Embedded {
         reader::Reader::Embedded(Reader {
             tables: self.tables.clone(),
             partitions: self.partitions,
-            apps: self.rows.apps(),
+            apps: self.rows.apps.clone(),
             retention: self.rows.retention.clone(),
             expiry: self.expiry.clone(),
             regions: self.rows.regions.clone(),
@@ -151,21 +151,16 @@ impl Embedded {
 
     /// Returns records even if they have expired.
     fn stored_records(&self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
-        let mut records: Vec<Option<FactRecord>> = Vec::with_capacity(keys.len());
-        let mut missing: Vec<(usize, FactKey)> = Vec::new();
-        for (index, fact) in keys.iter().enumerate() {
-            let pending = self.pending.get(fact.family, &key::record(fact));
-            if pending.is_none() {
-                missing.push((index, *fact));
-            }
-            records.push(
-                pending
-                    .map(|value| codec::fact_record::decode(fact.family, fact.pid, value))
-                    .transpose()?,
-            );
-        }
-        self.tables.records(&missing, &mut records)?;
-        Ok(records)
+        let pending = keys.iter().map(|fact| self.pending.get(fact.family, &key::record(fact)));
+        let pending: Vec<Option<&[u8]>> = pending.collect();
+        let is_missing = |(_, value): &(&FactKey, &Option<&[u8]>)| value.is_none();
+        let missing = keys.iter().zip(&pending).filter(is_missing).map(|(fact, _)| *fact);
+        let mut stored = self.tables.records(&missing.collect::<Vec<_>>())?.into_iter();
+        let record = |(fact, value): (&FactKey, Option<&[u8]>)| match value {
+            Some(value) => codec::fact_record::decode(fact.family, fact.pid, value).map(Some),
+            None => Ok(stored.next().flatten()),
+        };
+        keys.iter().zip(pending).map(record).collect()
     }
 }
 
@@ -282,12 +277,12 @@ pub fn open_for_reading(settings: &config::Store) -> Result<reader::Reader, Stor
     let tables = Tables::open_for_reading(path, settings.memory_bytes)?;
     let meta = Meta::load(&tables, path, settings.partitions)?;
     let expiry = Expiry::default();
-    expiry.set_floors(&expiry_floor::floors(&tables, meta.consumed())?);
-    expiry.until().advance(meta.consumed_until);
+    expiry.set_floors(&expiry_floor::floors(&tables, meta.consumed_until)?);
+    expiry.until().advance(meta.consumed_until.unwrap_or_default());
     let (apps, retention) = (meta::apps(&tables, meta.partitions)?, Retention::default());
-    let clock = retention::clock(now(), meta.consumed());
+    let clock = retention::clock(now(), meta.consumed_until);
     retention.start(apps.all().iter().map(|(pid, app)| {
-        let gone = retention::gone_before(settings.retention_of(*pid), clock);
+        let gone = retention::cutoff(settings.retention_of(*pid), clock);
         (*pid, app.oldest.max(gone))
     }));
     let stored = regions::load(&tables)?;

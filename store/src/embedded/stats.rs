@@ -4,11 +4,12 @@ use rocksdb::properties::{self, PropName};
 use rocksdb::statistics::Ticker;
 
 use super::open::column_families::TABLES;
+use super::open::manifest_check;
 use super::tables::Tables;
 use crate::StoreError;
 
 /// Reads the engine's statistics; cheap to clone, for any thread.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Engine {
     tables: Tables,
 }
@@ -125,16 +126,8 @@ impl Engine {
 
     /// Summed over the files, as the engine has no property for it. A log that is deleted meanwhile counts as 0.
     fn wal_bytes(&self) -> u64 {
-        let Ok(files) = self.tables.db.path().read_dir() else { return 0 };
-        let logs =
-            files.flatten().filter(|file| file.path().extension().is_some_and(|end| end == "log"));
+        let logs = manifest_check::logs(self.tables.db.path());
         logs.filter_map(|log| log.metadata().ok()).map(|log| log.len()).sum()
-    }
-}
-
-impl std::fmt::Debug for Engine {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Engine").field("path", &self.tables.db.path()).finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,7 @@
 //! The column families of an open RocksDB.
 
-use std::path::Path;
+use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,8 @@ use attribution::facts::event::Family;
 use attribution::facts::keys::FactKey;
 use attribution::ledger::record::FactRecord;
 use rocksdb::{
-    ColumnFamily, DB, DBRawIterator, DBRecoveryMode, Options, ReadOptions, WriteBatch, WriteOptions,
+    ColumnFamily, DB, DBIterator, DBRawIterator, DBRecoveryMode, Direction, IteratorMode, Options,
+    ReadOptions, WriteBatch, WriteOptions,
 };
 
 use super::open::column_families::{
@@ -16,7 +18,7 @@ use super::open::column_families::{
     descriptors,
 };
 use super::open::memory_budget::Budget;
-use super::open::preflight::{failure, logs, refuse_foreign};
+use super::open::preflight::{failure, refuse_foreign};
 use super::open::{layout_version, manifest_check, options};
 use super::write::disk_full::DiskFullGate;
 use crate::StoreError;
@@ -49,24 +51,35 @@ pub struct Tables {
     pub disk_full_gate: DiskFullGate,
 }
 
+impl fmt::Debug for Tables {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Tables").field("path", &self.db.path()).finish_non_exhaustive()
+    }
+}
+
 impl Tables {
     pub fn open(path: &Path, memory_bytes: u64, limits: &Limits) -> Result<Self, StoreError> {
         incomplete_marker::refuse_incomplete_restore(path)?;
         refuse_foreign(path)?;
         manifest_check::truncate_logs(path)?;
-        layout_version::refuse_other(path)?;
+        // Opening for writing rewrites files and lets compactions remove what this version considers expired.
+        if let Some(other_layout) = layout_version::other_layout(path) {
+            return Err(other_layout);
+        }
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let budget = Budget::writing(memory_bytes, cores);
         let cache = options::cache(&budget);
         let tables = descriptors(&budget, &cache, limits);
         let engine = options::engine(&budget, &cache);
-        let db =
-            DB::open_cf_descriptors(&engine, path, tables).map_err(|error| failure(path, error))?;
-        Ok(Self {
-            db: Arc::new(db),
-            options: Arc::new(engine),
-            disk_full_gate: DiskFullGate::default(),
-        })
+        match DB::open_cf_descriptors(&engine, path, tables) {
+            Ok(db) => Ok(Self::new(db, engine)),
+            Err(error) => Err(failure(path, error)),
+        }
+    }
+
+    fn new(db: DB, options: Options) -> Self {
+        let (db, options) = (Arc::new(db), Arc::new(options));
+        Self { db, options, disk_full_gate: DiskFullGate::default() }
     }
 
     /// Writes a batch; may block while the disk is full.
@@ -75,28 +88,14 @@ impl Tables {
     }
 
     pub fn open_for_reading(path: &Path, memory_bytes: u64) -> Result<Self, StoreError> {
-        refuse_foreign(path)?;
-        if !path.join("CURRENT").exists() {
-            return Err(StoreError::Missing { path: path.into() });
-        }
-        let budget = Budget::reading(memory_bytes);
-        let cache = options::cache(&budget);
-        let limits = Limits::none();
-        manifest_check::refuse_logs(path)?;
-        let tables = || descriptors(&budget, &cache, &limits);
+        refuse_unreadable(path)?;
         let engine = options::reading_engine();
         let mut attempts = 0;
         loop {
             attempts += 1;
-            let logs = logs(path);
-            match DB::open_cf_descriptors_read_only(&engine, path, tables(), false) {
-                Ok(db) if logs.iter().all(|log| log.exists()) => {
-                    return Ok(Self {
-                        db: Arc::new(db),
-                        options: Arc::new(engine),
-                        disk_full_gate: DiskFullGate::default(),
-                    });
-                }
+            let logs: Vec<PathBuf> = manifest_check::logs(path).collect();
+            match open_read_only(&engine, path, memory_bytes) {
+                Ok(db) if logs.iter().all(|log| log.exists()) => return Ok(Self::new(db, engine)),
                 // The writing process may delete a file after it was listed and before it is opened. A log that
                 // disappears meanwhile may not have been read.
                 Ok(_) | Err(_) if attempts < OPEN_ATTEMPTS_MAX => {
@@ -118,11 +117,7 @@ impl Tables {
         mode: OpenMode,
     ) -> Result<Self, StoreError> {
         incomplete_marker::refuse(path)?;
-        refuse_foreign(path)?;
-        if !path.join("CURRENT").exists() {
-            return Err(StoreError::Missing { path: path.into() });
-        }
-        manifest_check::refuse_logs(path)?;
+        refuse_unreadable(path)?;
         let mut engine = options::reading_engine();
         engine.set_paranoid_checks(mode != OpenMode::Files);
         engine.set_wal_recovery_mode(match mode {
@@ -131,23 +126,16 @@ impl Tables {
             OpenMode::Log => DBRecoveryMode::SkipAnyCorruptedRecord,
             OpenMode::Files => DBRecoveryMode::PointInTime,
         });
-        let budget = Budget::reading(memory_bytes);
-        let tables = descriptors(&budget, &options::cache(&budget), &Limits::none());
-        let db = DB::open_cf_descriptors_read_only(&engine, path, tables, false)
-            .map_err(|error| failure(path, error))?;
-        Ok(Self {
-            db: Arc::new(db),
-            options: Arc::new(engine),
-            disk_full_gate: DiskFullGate::default(),
-        })
+        match open_read_only(&engine, path, memory_bytes) {
+            Ok(db) => Ok(Self::new(db, engine)),
+            Err(error) => Err(failure(path, error)),
+        }
     }
 
     /// Opens for writing, with nothing expiring meanwhile.
     pub fn open_for_repair(path: &Path, memory_bytes: u64) -> Result<Self, StoreError> {
         incomplete_marker::refuse(path)?;
-        if !path.join("CURRENT").exists() {
-            return Err(StoreError::Missing { path: path.into() });
-        }
+        refuse_missing(path)?;
         Self::open(path, memory_bytes, &Limits::none())
     }
 
@@ -199,49 +187,33 @@ impl Tables {
         self.db.raw_iterator_cf_opt(self.facts(family), options)
     }
 
-    /// Sets the records of `missing`, which has indexes into `records`. Faster if the keys of a family are sorted.
-    pub fn records(
-        &self,
-        missing: &[(usize, FactKey)],
-        records: &mut [Option<FactRecord>],
-    ) -> Result<(), StoreError> {
-        for family in Family::ALL {
-            let facts: Vec<_> = missing.iter().filter(|(_, fact)| fact.family == family).collect();
-            if facts.is_empty() {
-                continue;
-            }
-            let keys: Vec<_> = facts.iter().map(|(_, fact)| key::record(fact)).collect();
+    /// The stored records of facts. Faster if the keys of a family are sorted.
+    pub fn records(&self, facts: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
+        let mut records = vec![None; facts.len()];
+        for (family, indexes) in key::by_family(facts.iter().map(|fact| fact.family).enumerate()) {
+            let keys: Vec<_> = indexes.iter().map(|index| key::record(&facts[*index])).collect();
             let table = self.facts(family);
             // A single get is cheaper than a batch of one.
             let values = match &keys[..] {
                 [key] => vec![self.db.get_pinned_cf(table, key)],
                 _ => self.db.batched_multi_get_cf(table, &keys, keys.is_sorted()),
             };
-            for ((index, fact), value) in facts.into_iter().zip(values) {
+            for (index, value) in indexes.into_iter().zip(values) {
                 if let Some(value) = value? {
-                    records[*index] = Some(codec::fact_record::decode(family, fact.pid, &value)?);
+                    let pid = facts[index].pid;
+                    records[index] = Some(codec::fact_record::decode(family, pid, &value)?);
                 }
             }
         }
-        Ok(())
+        Ok(records)
     }
 
-    /// Calls `visit` with all entries of a table, in key order.
-    pub fn each_entry(
-        &self,
-        table: &ColumnFamily,
-        mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
+    /// All entries of a table, in key order.
+    pub fn entries(&self, table: &ColumnFamily) -> DBIterator<'_> {
         let mut options = ReadOptions::default();
         options.set_total_order_seek(true);
         options.fill_cache(false);
-        let mut entries = self.db.raw_iterator_cf_opt(table, options);
-        entries.seek_to_first();
-        while let (Some(key), Some(value)) = (entries.key(), entries.value()) {
-            visit(key, value)?;
-            entries.next();
-        }
-        Ok(entries.status()?)
+        self.db.iterator_cf_opt(table, options, IteratorMode::Start)
     }
 
     pub fn compact(&self) {
@@ -253,14 +225,32 @@ impl Tables {
     /// The entries of `meta` whose keys have a prefix, without that prefix.
     pub fn meta_entries(&self, prefix: &[u8]) -> Result<Vec<Entry>, StoreError> {
         let mut found = Vec::new();
-        let mut entries = self.db.raw_iterator_cf(self.meta());
-        entries.seek(prefix);
-        while let (Some(name), Some(value)) = (entries.key(), entries.value()) {
+        let from = IteratorMode::From(prefix, Direction::Forward);
+        for entry in self.db.iterator_cf(self.meta(), from) {
+            let (name, value) = entry?;
             let Some(rest) = name.strip_prefix(prefix) else { break };
-            found.push((rest.to_vec(), value.to_vec()));
-            entries.next();
+            found.push((rest.to_vec(), value.into_vec()));
         }
-        entries.status()?;
         Ok(found)
+    }
+}
+
+fn open_read_only(engine: &Options, path: &Path, memory_bytes: u64) -> Result<DB, rocksdb::Error> {
+    let budget = Budget::reading(memory_bytes);
+    let tables = descriptors(&budget, &options::cache(&budget), &Limits::none());
+    DB::open_cf_descriptors_read_only(engine, path, tables, false)
+}
+
+/// Refuses a directory that does not hold a store, or whose logs RocksDB would never finish reading.
+fn refuse_unreadable(path: &Path) -> Result<(), StoreError> {
+    refuse_foreign(path)?;
+    refuse_missing(path)?;
+    manifest_check::refuse_damaged(manifest_check::logs(path))
+}
+
+fn refuse_missing(path: &Path) -> Result<(), StoreError> {
+    match path.join("CURRENT").exists() {
+        true => Ok(()),
+        false => Err(StoreError::Missing { path: path.into() }),
     }
 }

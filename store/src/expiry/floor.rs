@@ -12,6 +12,7 @@ use crate::StoreError;
 use crate::apps::record::CLOCK_OFF_MS;
 use crate::expiry::{Expiry, Kept};
 use crate::layout::codec::Input;
+use crate::layout::key;
 
 /// The stored expiry of an app. Without a record nothing has expired.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -91,9 +92,9 @@ fn expired(kept: Option<Kept>, until: Option<EventTime>) -> ExpiryFloor {
 /// Decodes a stored record and the pid of its key.
 pub fn decode(pid: &[u8], value: &[u8], now: EventTime) -> Result<(Pid, ExpiryRecord), StoreError> {
     let damage = || StoreError::corrupt("the expiry record of an app");
-    let pid = pid.try_into().map(u32::from_be_bytes).map_err(|_| damage())?;
+    let pid = key::decode_pid(pid).ok_or_else(damage)?;
     let record = ExpiryRecord::decode(value).filter(|record| record.is_possible(now));
-    Ok((Pid(pid), record.ok_or_else(damage)?))
+    Ok((pid, record.ok_or_else(damage)?))
 }
 
 /// [`ExpiryRecord::under`] for all apps of the settings and of the store.

@@ -104,28 +104,25 @@ impl Expiry {
 
     /// The time before which facts of a family have expired.
     pub fn oldest(&self, pid: Pid, family: Family, lookback_ms: Option<u64>) -> EventTime {
-        let [current, floor] = self.cutoffs(pid).map(|of| of.oldest(family, lookback_ms));
-        current.max(floor)
+        self.cutoff(pid, |floor| floor.oldest(family, lookback_ms))
     }
 
     /// The time before which records of a family are removed. Those of activations and effects stay longer than they
     /// can be needed, as tombstones.
     pub fn oldest_record(&self, pid: Pid, family: Family, lookback_ms: Option<u64>) -> EventTime {
-        let [current, floor] = self.cutoffs(pid).map(|of| of.oldest_record(family, lookback_ms));
-        current.max(floor)
+        self.cutoff(pid, |floor| floor.oldest_record(family, lookback_ms))
     }
 
     /// The time of the oldest activation whose decision can still be recomputed from complete facts.
     pub fn changeable_from(&self, pid: Pid) -> EventTime {
-        let [current, floor] = self.cutoffs(pid).map(|of| of.late);
-        current.max(floor)
+        self.cutoff(pid, |floor| floor.late)
     }
 
-    /// The cutoffs of the present settings, and the floor of earlier ones.
-    fn cutoffs(&self, pid: Pid) -> [ExpiryFloor; 2] {
+    /// The later one of a cutoff of the present settings and that of earlier ones.
+    fn cutoff(&self, pid: Pid, of: impl Fn(&ExpiryFloor) -> EventTime) -> EventTime {
         let current = self.until.get().zip(self.apps.get(&pid));
         let current = current.map(|(until, app)| app.expired(until)).unwrap_or_default();
-        [current, self.floor(pid)]
+        of(&current).max(of(&self.floor(pid)))
     }
 
     pub fn has_expired(&self, pid: Pid, record: &FactRecord) -> bool {

@@ -40,7 +40,7 @@ impl Retention {
 }
 
 /// The cutoff of rows that are kept for `keep_ms` by the clock of [`clock`]; 1970 if they are kept forever.
-pub fn gone_before(keep_ms: Option<u64>, clock: EventTime) -> EventTime {
+pub fn cutoff(keep_ms: Option<u64>, clock: EventTime) -> EventTime {
     keep_ms.map_or(EventTime::default(), |keep_ms| hour_start(clock.minus(keep_ms)))
 }
 

@@ -54,14 +54,7 @@ impl Shared {
     }
 
     /// [`Shared::open`] that also accepts the target of an incomplete copy.
-    pub(super) fn open_for_copying(
-        settings: &config::Store,
-        hbase: &config::HBase,
-    ) -> Result<Self, StoreError> {
-        Self::open_incomplete(settings, hbase, Timing::default())
-    }
-
-    fn open_incomplete(
+    pub(super) fn open_incomplete(
         settings: &config::Store,
         hbase: &config::HBase,
         timing: Timing,

@@ -114,6 +114,11 @@ pub fn first_row(cell: &CellKey) -> Key {
     key
 }
 
+/// The start of a cell's hour; `None` if event times cannot reach it.
+pub fn start(cell: &CellKey) -> Option<EventTime> {
+    RowKey::decode(&first_row(cell)).map(|first| first.event_time)
+}
+
 /// The start of the hour that contains a time.
 pub fn hour_start(time: EventTime) -> EventTime {
     EventTime::default().plus(u64::from(hour(time)) * HOUR_MS)

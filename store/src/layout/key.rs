@@ -5,7 +5,9 @@
 use attribution::facts::event::{EventTime, Family, Pid, SpreadId};
 use attribution::facts::keys::{FactKey, MatchKey};
 use attribution::ledger::index::IndexEntry;
+use attribution::ledger::record::CurrentRow;
 use attribution::ledger::{Position, RecordFingerprint};
+use attribution::rules::row::Row;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The length of row keys and of keys of facts.
@@ -28,6 +30,20 @@ pub struct RowKey {
 }
 
 impl RowKey {
+    /// The key of a row with a fanout of `2^fanout_bits`; `base` is the first partition of its app.
+    pub fn new(row: &Row, base: u16, fanout_bits: u8, partitions: u16) -> Self {
+        let Row { pid, event_time, spreadid, seq, .. } = *row;
+        let partition = row_partition(base, seq, fanout_bits, partitions);
+        Self { partition, pid, event_time, spreadid, seq }
+    }
+
+    /// The key of an event's current row, which its record refers to.
+    pub fn current(pid: Pid, seq: u64, row: &CurrentRow, base: u16, partitions: u16) -> Self {
+        let CurrentRow { event_time, spreadid, .. } = *row;
+        let partition = row_partition(base, seq, row.row_ref.fanout_bits, partitions);
+        Self { partition, pid, event_time, spreadid, seq }
+    }
+
     pub fn encode(&self) -> Key {
         let mut key = [0; KEY_BYTES];
         key[..2].copy_from_slice(&self.partition.to_be_bytes());
@@ -59,7 +75,7 @@ pub fn partition(app_key: &str, partitions: u16) -> u16 {
 
 /// The partitions of an app with a fanout of `2^fanout_bits`, which are distinct if there are at least that many. Those
 /// of a smaller fanout are a prefix of those of a greater one, so raising the fanout moves no row.
-pub fn spread(base: u16, fanout_bits: u8, partitions: u16) -> impl Iterator<Item = u16> {
+pub fn fanout_partitions(base: u16, fanout_bits: u8, partitions: u16) -> impl Iterator<Item = u16> {
     (0..1 << u32::from(fanout_bits)).map(move |bucket| bucket_partition(base, bucket, partitions))
 }
 
@@ -74,6 +90,16 @@ fn bucket_partition(base: u16, bucket: u32, partitions: u16) -> u16 {
     let partitions = u64::from(partitions.max(1));
     let distance = (u64::from(bucket.reverse_bits()) * partitions) >> 32;
     ((u64::from(base) + distance) % partitions) as u16
+}
+
+/// Decodes the pid at the end of a key of metadata.
+pub fn decode_pid(bytes: &[u8]) -> Option<Pid> {
+    bytes.try_into().ok().map(u32::from_be_bytes).map(Pid)
+}
+
+/// The key of an app's metadata: a prefix and the pid.
+pub fn with_pid(prefix: &[u8], pid: Pid) -> Vec<u8> {
+    [prefix, &pid.0.to_be_bytes()].concat()
 }
 
 /// The first row key of an app in a partition at or after a time.
@@ -142,6 +168,15 @@ pub fn decode_index(family: Family, key: &Key, id: u64) -> Option<IndexEntry> {
             tag: read_u48(key, 18),
         },
     })
+}
+
+/// Groups indexed items by family, for one request per table of facts. Families without items are left out.
+pub fn by_family(items: impl Iterator<Item = (usize, Family)>) -> Vec<(Family, Vec<usize>)> {
+    let mut groups = Family::ALL.map(|family| (family, Vec::new()));
+    for (index, family) in items {
+        groups[family as usize].1.push(index);
+    }
+    groups.into_iter().filter(|(_, indexes)| !indexes.is_empty()).collect()
 }
 
 /// A decoded key of a table of facts.
@@ -281,17 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn encoded_positions_decode_to_the_same_value() {
-        let written = Position {
-            topic: "adtrail.clicks".into(),
-            partition: 11,
-            next_offset: 1 << 40,
-            mark: None,
-            last: None,
-        };
-        let value = written.next_offset.to_be_bytes();
-        assert_eq!(decode_position(&position(&written), &value), Some(written));
-        assert_eq!(decode_position(b"x", &value), None);
+    fn an_encoded_fingerprint_decodes_to_the_same_value() {
         let fingerprint = RecordFingerprint { offset: (1 << 40) - 1, digest: u64::MAX - 1 };
         let value = super::fingerprint(fingerprint);
         assert_eq!(decode_fingerprint(&value), Some(fingerprint));
@@ -303,19 +328,20 @@ mod tests {
         for partitions in [1, 2, 3, 64, 100, 65_535] {
             let bits_max = u16::ilog2(partitions) as u8;
             for bits in 0..=bits_max {
-                let found: Vec<u16> = spread(partitions - 1, bits, partitions).collect();
+                let found: Vec<u16> = fanout_partitions(partitions - 1, bits, partitions).collect();
                 let mut distinct = found.clone();
                 distinct.sort_unstable();
                 distinct.dedup();
                 assert_eq!(distinct.len(), 1 << bits, "{bits} bits of {partitions}");
                 assert!(distinct.iter().all(|partition| *partition < partitions));
-                let greater: Vec<u16> = spread(partitions - 1, bits_max, partitions).collect();
+                let greater: Vec<u16> =
+                    fanout_partitions(partitions - 1, bits_max, partitions).collect();
                 assert_eq!(greater[..found.len()], found);
                 let seq = 0x9e37_79b9_7f4a_7c15;
                 assert!(found.contains(&row_partition(partitions - 1, seq, bits, partitions)));
             }
         }
-        assert_eq!(spread(13, 2, 64).collect::<Vec<_>>(), [13, 45, 29, 61]);
+        assert_eq!(fanout_partitions(13, 2, 64).collect::<Vec<_>>(), [13, 45, 29, 61]);
     }
 
     #[test]

@@ -233,21 +233,13 @@ impl Regions {
     /// The size at which a region is split, as in HBase: it grows with the cube of the number of regions of the range,
     /// up to the maximum. So a small table has few regions, and a growing one is divided early.
     fn limit(&self, index: usize) -> u64 {
-        let mut siblings = 1;
-        for region in self.regions.get(index + 1..).unwrap_or_default() {
-            if region.is_first_of_range {
-                break;
-            }
-            siblings += 1;
-        }
-        for region in self.regions.get(..=index).unwrap_or_default().iter().rev() {
-            if region.is_first_of_range {
-                break;
-            }
-            siblings += 1;
-        }
+        let is_of_range = |region: &&Region| !region.is_first_of_range;
+        let (before, after) = self.regions.split_at((index + 1).min(self.regions.len()));
+        let siblings = 1
+            + before.iter().rev().take_while(is_of_range).count()
+            + after.iter().take_while(is_of_range).count();
         let first = self.bytes_max / FIRST_LIMIT_DIVISOR;
-        first.saturating_mul(u64::saturating_pow(siblings, 3)).min(self.bytes_max)
+        first.saturating_mul(u64::saturating_pow(siblings as u64, 3)).min(self.bytes_max)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use attribution::facts::event::Family;
 use attribution::rules::policy::Policy;
-use rocksdb::ColumnFamilyDescriptor;
+use rocksdb::{ColumnFamilyDescriptor, Options};
 
 use super::memory_budget::Budget;
 use super::options;
@@ -56,7 +56,8 @@ pub fn descriptors(
             CELLS => options::cells(),
             COUNTS => options::counts(budget, cache, &limits.retention),
             BROUGHT => options::brought(budget, cache, &limits.retention),
-            _ => options::small(),
+            // Positions and metadata are small.
+            _ => Options::default(),
         };
         ColumnFamilyDescriptor::new(name, options)
     };

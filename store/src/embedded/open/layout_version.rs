@@ -21,12 +21,6 @@ pub fn other_layout(path: &Path) -> Option<StoreError> {
     require(path, &layout).err()
 }
 
-/// Refuses a store of another version before it is opened for writing, which rewrites files and lets compactions remove
-/// what this version considers expired.
-pub fn refuse_other(path: &Path) -> Result<(), StoreError> {
-    other_layout(path).map_or(Ok(()), Err)
-}
-
 /// Checks the stored version.
 ///
 /// # Errors

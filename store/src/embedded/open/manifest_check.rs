@@ -5,6 +5,7 @@
 //! a valid type into such a type, and then opening never ends; no option avoids that. Logs are not recycled here, so
 //! such a type is always damage.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ const RECYCLED: [u8; 6] = [5, 6, 7, 8, 11, 131];
 
 /// Truncates logs at such damage, as RocksDB does at any other.
 pub fn truncate_logs(path: &Path) -> Result<(), StoreError> {
-    for log in files(path, is_log) {
+    for log in logs(path) {
         if let Some(at) = find_damage(&log).map_err(StoreError::file("read", &log))? {
             let cut = File::options().write(true).open(&log).and_then(|log| log.set_len(at));
             cut.map_err(StoreError::file("written", &log))?;
@@ -29,17 +30,9 @@ pub fn truncate_logs(path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Refuses a store with such damage in a log, for readers, which must not change logs.
-pub fn refuse_logs(path: &Path) -> Result<(), StoreError> {
-    refuse(files(path, is_log))
-}
-
-/// Refuses a store with such damage in a manifest, which cannot be truncated because it lists the files of the store.
-pub fn refuse_manifests(path: &Path) -> Result<(), StoreError> {
-    refuse(files(path, is_manifest))
-}
-
-fn refuse(files: impl Iterator<Item = PathBuf>) -> Result<(), StoreError> {
+/// Refuses a store with such damage in one of the files: for readers, which must not change logs, and for manifests,
+/// which cannot be truncated because they list the files of the store.
+pub fn refuse_damaged(files: impl Iterator<Item = PathBuf>) -> Result<(), StoreError> {
     for file in files {
         // A process that writes may have removed the file since.
         if let Ok(Some(at)) = find_damage(&file) {
@@ -50,18 +43,18 @@ fn refuse(files: impl Iterator<Item = PathBuf>) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The files of a store that `is_such` accepts.
-pub fn files(path: &Path, is_such: fn(&Path) -> bool) -> impl Iterator<Item = PathBuf> {
-    let files = path.read_dir().into_iter().flatten().flatten().map(|file| file.path());
-    files.filter(move |file| is_such(file))
+/// The write-ahead logs of a store.
+pub fn logs(path: &Path) -> impl Iterator<Item = PathBuf> {
+    files(path).filter(|file| file.extension().is_some_and(|end| end == "log"))
 }
 
-pub fn is_log(file: &Path) -> bool {
-    file.extension().is_some_and(|end| end == "log")
+pub fn manifests(path: &Path) -> impl Iterator<Item = PathBuf> {
+    let is_manifest = |name: &OsStr| name.as_encoded_bytes().starts_with(b"MANIFEST-");
+    files(path).filter(move |file| file.file_name().is_some_and(is_manifest))
 }
 
-fn is_manifest(file: &Path) -> bool {
-    file.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"MANIFEST-"))
+fn files(path: &Path) -> impl Iterator<Item = PathBuf> {
+    path.read_dir().into_iter().flatten().flatten().map(|file| file.path())
 }
 
 /// The position of the first record that RocksDB would not get past.

@@ -5,7 +5,7 @@ use std::path::Path;
 use attribution::facts::event::{EventTime, Pid};
 use attribution::ledger::{Position, RecordFingerprint};
 use attribution::rules::policy::Policy;
-use rocksdb::{ReadOptions, WriteBatch};
+use rocksdb::{Direction, IteratorMode, ReadOptions, WriteBatch};
 
 use super::layout_version::{self, LAYOUT, LAYOUT_VERSION};
 use crate::StoreError;
@@ -32,8 +32,8 @@ pub const LAST_FINGERPRINTS: &[u8] = b"newest_read/";
 /// Metadata that is loaded when a store is opened.
 pub struct Meta {
     pub partitions: u16,
-    /// 1970 if it was never stored.
-    pub consumed_until: EventTime,
+    /// `None` if it was never stored.
+    pub consumed_until: Option<EventTime>,
     /// The sum of all hourly counts.
     pub totals: Cell,
 }
@@ -53,51 +53,34 @@ impl Meta {
     }
 
     pub fn load(tables: &Tables, path: &Path, partitions: u16) -> Result<Self, StoreError> {
-        let mut meta = Self::load_uncounted(tables, path, partitions)?;
-        meta.totals = totals(tables)?.ok_or_else(|| StoreError::corrupt("the totals"))?;
-        meta.consumed_until = consumed_until(tables)?;
-        Ok(meta)
+        Self::check(tables, path, partitions)?;
+        let totals = totals(tables)?.ok_or_else(|| StoreError::corrupt("the totals"))?;
+        Ok(Self { partitions, consumed_until: consumed_until(tables)?, totals })
     }
 
-    /// Loads everything except the totals and the low watermark, which a repair can restore.
-    pub fn load_uncounted(
-        tables: &Tables,
-        path: &Path,
-        partitions: u16,
-    ) -> Result<Self, StoreError> {
+    /// Checks the layout version and the number of partitions.
+    pub fn check(tables: &Tables, path: &Path, partitions: u16) -> Result<(), StoreError> {
         let read = |name: &[u8]| tables.db.get_cf(tables.meta(), name);
         let layout = read(LAYOUT)?.ok_or_else(|| StoreError::NotAStore { path: path.into() })?;
         layout_version::require(path, &layout)?;
         let stored = read(PARTITIONS)?.unwrap_or_default();
         let found = stored.as_slice().try_into().map(u16::from_be_bytes).unwrap_or(0);
-        if found != partitions {
-            return Err(StoreError::WrongPartitions {
-                path: path.into(),
-                found,
-                configured: partitions,
-            });
+        if found == partitions {
+            return Ok(());
         }
-        let consumed_until = EventTime::default();
-        Ok(Self { partitions, consumed_until, totals: Cell::default() })
+        Err(StoreError::WrongPartitions { path: path.into(), found, configured: partitions })
     }
 }
 
-impl Meta {
-    /// [`Meta::consumed_until`]; `None` if it was never stored.
-    pub fn consumed(&self) -> Option<EventTime> {
-        Some(self.consumed_until).filter(|until| *until > EventTime::default())
-    }
-}
-
-/// The stored low watermark; 1970 if it was never stored. It is never later than the clock of the machine that wrote
+/// The stored low watermark; `None` if it was never stored. It is never later than the clock of the machine that wrote
 /// it. State expires by it, so a time in the future is refused.
 ///
 /// # Errors
 /// [`StoreError::Corrupt`] if it is not a valid time; [`StoreError::AheadOfClock`] if it is more than a day ahead of
 /// this machine's clock.
-pub fn consumed_until(tables: &Tables) -> Result<EventTime, StoreError> {
+pub fn consumed_until(tables: &Tables) -> Result<Option<EventTime>, StoreError> {
     let Some(stored) = tables.db.get_cf(tables.meta(), CONSUMED_UNTIL)? else {
-        return Ok(EventTime::default());
+        return Ok(None);
     };
     let millis = stored.as_slice().try_into().map(i64::from_be_bytes).unwrap_or(-1);
     let until =
@@ -107,7 +90,7 @@ pub fn consumed_until(tables: &Tables) -> Result<EventTime, StoreError> {
         let (until_ms, now_ms) = (until.millis(), now.millis());
         return Err(StoreError::AheadOfClock { until_ms, now_ms });
     }
-    Ok(until)
+    Ok(Some(until).filter(|until| *until > EventTime::default()))
 }
 
 /// The stored totals; `None` if they are damaged.
@@ -149,11 +132,11 @@ pub fn put_swept(batch: &mut WriteBatch, tables: &Tables, bytes: u64) {
 }
 
 pub fn put_app(batch: &mut WriteBatch, tables: &Tables, pid: Pid, app: &App) {
-    batch.put_cf(tables.meta(), [APP, &pid.0.to_be_bytes()].concat(), app.encode());
+    batch.put_cf(tables.meta(), key::with_pid(APP, pid), app.encode());
 }
 
 pub fn delete_app(batch: &mut WriteBatch, tables: &Tables, pid: Pid) {
-    batch.delete_cf(tables.meta(), [APP, &pid.0.to_be_bytes()].concat());
+    batch.delete_cf(tables.meta(), key::with_pid(APP, pid));
 }
 
 pub fn put_fingerprints(batch: &mut WriteBatch, tables: &Tables, position: &Position) {
@@ -164,13 +147,6 @@ pub fn put_fingerprints(batch: &mut WriteBatch, tables: &Tables, position: &Posi
             batch.put_cf(tables.meta(), name, key::fingerprint(fingerprint));
         }
     }
-}
-
-/// Sets the fingerprints of a position from the store.
-pub fn load_fingerprints(tables: &Tables, position: &mut Position) -> Result<(), StoreError> {
-    position.mark = fingerprint(tables, FINGERPRINTS, position)?;
-    position.last = fingerprint(tables, LAST_FINGERPRINTS, position)?;
-    Ok(())
 }
 
 fn fingerprint(
@@ -198,7 +174,7 @@ pub fn put_names(tables: &Tables, policy: &Policy) -> Result<(), StoreError> {
 }
 
 pub fn put_name(batch: &mut WriteBatch, tables: &Tables, pid: Pid, key: &str) {
-    batch.put_cf(tables.meta(), [NAMED, &pid.0.to_be_bytes()].concat(), key);
+    batch.put_cf(tables.meta(), key::with_pid(NAMED, pid), key);
 }
 
 /// All apps that the store has ever known.
@@ -209,13 +185,13 @@ pub fn apps(tables: &Tables, partitions: u16) -> Result<Apps, StoreError> {
     let (apps, now) = (Apps::default(), now());
     for (pid, value) in tables.meta_entries(APP)? {
         let damage = || StoreError::corrupt("the record of an app");
-        let pid = pid.as_slice().try_into().map(u32::from_be_bytes).map_err(|_| damage())?;
+        let pid = key::decode_pid(&pid).ok_or_else(damage)?;
         let app = App::decode(&value).filter(|app| app.is_possible(partitions, now));
         let app = app.ok_or_else(damage)?;
-        if !counted_before(tables, (Pid(pid), &app), partitions)?.is_empty() {
+        if !counted_before(tables, pid, &app, partitions)?.is_empty() {
             return Err(damage());
         }
-        apps.put(Pid(pid), app);
+        apps.put(pid, app);
     }
     Ok(apps)
 }
@@ -224,7 +200,8 @@ pub fn apps(tables: &Tables, partitions: u16) -> Result<Apps, StoreError> {
 /// intact store has none, as they are deleted together with the advance of that time.
 pub fn counted_before(
     tables: &Tables,
-    (pid, app): (Pid, &App),
+    pid: Pid,
+    app: &App,
     partitions: u16,
 ) -> Result<Vec<CellKey>, StoreError> {
     let mut found = Vec::new();
@@ -234,32 +211,29 @@ pub fn counted_before(
     for partition in app.partitions(partitions) {
         let mut options = ReadOptions::default();
         options.set_iterate_upper_bound(hourly_counts::cell_from(partition, pid, app.oldest));
-        let mut cells = tables.db.raw_iterator_cf_opt(tables.cells(), options);
-        cells.seek(hourly_counts::cell_from(partition, pid, EventTime::default()));
-        while let (Some(key), Some(value)) = (cells.key(), cells.value()) {
-            let has_rows = Cell::decode(value).is_some_and(|cell| cell.rows() > 0);
-            if let Some(key) = CellKey::try_from(key).ok().filter(|_| has_rows) {
+        let first = hourly_counts::cell_from(partition, pid, EventTime::default());
+        let from = IteratorMode::From(&first, Direction::Forward);
+        for entry in tables.db.iterator_cf_opt(tables.cells(), options, from) {
+            let (key, value) = entry?;
+            let has_rows = Cell::decode(&value).is_some_and(|cell| cell.rows() > 0);
+            if let Some(key) = CellKey::try_from(&*key).ok().filter(|_| has_rows) {
                 found.push(key);
                 break;
             }
-            cells.next();
         }
-        cells.status()?;
     }
     Ok(found)
 }
 
 pub fn positions(tables: &Tables) -> Result<Vec<Position>, StoreError> {
     let mut positions = Vec::new();
-    let mut entries = tables.db.raw_iterator_cf(tables.offsets());
-    entries.seek_to_first();
-    while let (Some(key), Some(value)) = (entries.key(), entries.value()) {
-        let position = key::decode_position(key, value);
+    for entry in tables.db.iterator_cf(tables.offsets(), IteratorMode::Start) {
+        let (key, next_offset) = entry?;
+        let position = key::decode_position(&key, &next_offset);
         let mut position = position.ok_or_else(|| StoreError::corrupt("a position"))?;
-        load_fingerprints(tables, &mut position)?;
+        position.mark = fingerprint(tables, FINGERPRINTS, &position)?;
+        position.last = fingerprint(tables, LAST_FINGERPRINTS, &position)?;
         positions.push(position);
-        entries.next();
     }
-    entries.status()?;
     Ok(positions)
 }

@@ -59,13 +59,7 @@ pub fn facts(budget: &Budget, cache: &Cache, family: Family, expiry: &Expiry) ->
     options.set_memtable_prefix_bloom_ratio(0.1);
     options.set_memtable_whole_key_filtering(false);
     let expiry = expiry.clone();
-    options.set_compaction_filter("expiry", move |_, key, value| {
-        if is_expired(&expiry, family, key, value) {
-            CompactionDecision::Remove
-        } else {
-            CompactionDecision::Keep
-        }
-    });
+    remove_if(&mut options, "expiry", move |key, value| is_expired(&expiry, family, key, value));
     options
 }
 
@@ -73,9 +67,8 @@ pub fn facts(budget: &Budget, cache: &Cache, family: Family, expiry: &Expiry) ->
 pub fn events(budget: &Budget, cache: &Cache, retention: &Retention) -> Options {
     let mut options = table(budget, cache, 32 * 1024);
     let retention = retention.clone();
-    options.set_compaction_filter("retention", move |_, key, _| match RowKey::decode(key) {
-        Some(key) if key.event_time < retention.oldest(key.pid) => CompactionDecision::Remove,
-        _ => CompactionDecision::Keep,
+    remove_if(&mut options, "retention", move |key, _| {
+        RowKey::decode(key).is_some_and(|key| key.event_time < retention.oldest(key.pid))
     });
     options
 }
@@ -85,13 +78,9 @@ pub fn counts(budget: &Budget, cache: &Cache, retention: &Retention) -> Options 
     let mut options = table(budget, cache, 16 * 1024);
     options.set_merge_operator_associative("add", summary_counts::merge);
     let retention = retention.clone();
-    options.set_compaction_filter("retention", move |_, key, value| {
-        let is_expired = |key: SummaryKey<'_>| key.time < retention.oldest(key.pid);
+    remove_if(&mut options, "retention", move |key, value| {
         let is_zero = || Totals::decode(value).is_some_and(|count| count.is_zero());
-        match SummaryKey::decode(key) {
-            Some(key) if is_expired(key) || is_zero() => CompactionDecision::Remove,
-            _ => CompactionDecision::Keep,
-        }
+        SummaryKey::decode(key).is_some_and(|key| key.time < retention.oldest(key.pid) || is_zero())
     });
     options
 }
@@ -100,18 +89,11 @@ pub fn counts(budget: &Budget, cache: &Cache, retention: &Retention) -> Options 
 pub fn brought(budget: &Budget, cache: &Cache, retention: &Retention) -> Options {
     let mut options = table(budget, cache, 16 * 1024);
     let retention = retention.clone();
-    options.set_compaction_filter("retention", move |_, key, _| {
-        match CreditedActivation::decode(key) {
-            Some(key) if key.event_time < retention.oldest(key.pid) => CompactionDecision::Remove,
-            _ => CompactionDecision::Keep,
-        }
+    remove_if(&mut options, "retention", move |key, _| {
+        CreditedActivation::decode(key)
+            .is_some_and(|key| key.event_time < retention.oldest(key.pid))
     });
     options
-}
-
-/// The small tables: positions and metadata.
-pub fn small() -> Options {
-    Options::default()
 }
 
 /// The table of hourly counts.
@@ -125,6 +107,18 @@ pub fn cells() -> Options {
 pub fn cache(budget: &Budget) -> Cache {
     // 0: the cache estimates the entry size itself.
     Cache::new_hyper_clock_cache(budget.cache_bytes, 0)
+}
+
+/// Lets compactions remove entries, by their key and value.
+fn remove_if(
+    options: &mut Options,
+    name: &str,
+    is_removed: impl Fn(&[u8], &[u8]) -> bool + Send + 'static,
+) {
+    options.set_compaction_filter(name, move |_, key, value| match is_removed(key, value) {
+        true => CompactionDecision::Remove,
+        false => CompactionDecision::Keep,
+    });
 }
 
 fn table(budget: &Budget, cache: &Cache, block_bytes: usize) -> Options {

@@ -12,11 +12,6 @@ use crate::StoreError;
 use crate::maintenance::backup::lock;
 use crate::maintenance::incomplete_marker::IncompleteStore;
 
-/// The write-ahead logs of a store.
-pub fn logs(path: &Path) -> Vec<PathBuf> {
-    manifest_check::files(path, manifest_check::is_log).collect()
-}
-
 /// The creation of a store, which holds an exclusive lock on its directory.
 pub struct StoreCreation {
     path: PathBuf,
@@ -61,7 +56,7 @@ fn needs_creation(path: &Path) -> io::Result<bool> {
 /// Refuses a directory with files but no RocksDB, and a RocksDB that has data but not the tables of a store.
 pub fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
     let Ok(mut files) = path.read_dir() else { return Ok(()) };
-    manifest_check::refuse_manifests(path)?;
+    manifest_check::refuse_damaged(manifest_check::manifests(path))?;
     // In this order: the marker of a process that creates a store is its first file, and is removed only after CURRENT
     // exists.
     let is_foreign = files.next().is_some()

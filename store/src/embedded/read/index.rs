@@ -1,6 +1,5 @@
 //! Scans of index entries, stored and pending.
 
-use attribution::facts::event::Family;
 use attribution::ledger::index::{IndexEntry, Scan};
 
 use crate::StoreError;
@@ -16,15 +15,10 @@ pub fn scan(
     scans: &[Scan],
 ) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
     let mut pages = vec![Vec::new(); scans.len()];
-    for family in Family::ALL {
-        let mut order: Vec<usize> =
-            (0..scans.len()).filter(|index| scans[*index].family == family).collect();
-        if order.is_empty() {
-            continue;
-        }
-        order.sort_unstable_by_key(|index| scans[*index].key);
+    for (family, mut indexes) in key::by_family(scans.iter().map(|scan| scan.family).enumerate()) {
+        indexes.sort_unstable_by_key(|index| scans[*index].key);
         let mut entries = tables.index_iterator(family);
-        for index in order {
+        for index in indexes {
             pages[index] = page(&mut entries, pending, &scans[index])?;
         }
     }

@@ -27,7 +27,7 @@ use crate::layout::key::{self, Key, RowKey};
 use crate::layout::region::Regions;
 
 /// The reading side of a store; cheap to clone, for any number of threads.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Reader {
     pub(in crate::embedded) tables: Tables,
     pub(in crate::embedded) partitions: u16,
@@ -120,7 +120,7 @@ impl View<'_> {
             }
             let end = key::row_from(partition, app.pid, to);
             let read_ahead_bytes = READ_AHEAD_BYTES / count;
-            rows.partitions.extend(self.partition_rows(order, (first, end), read_ahead_bytes)?);
+            rows.partitions.extend(self.partition_rows(order, first, end, read_ahead_bytes)?);
         }
         Ok(rows)
     }
@@ -129,7 +129,8 @@ impl View<'_> {
     fn partition_rows(
         &self,
         order: Order,
-        (first, end): (Key, Key),
+        first: Key,
+        end: Key,
         read_ahead_bytes: usize,
     ) -> Result<Option<PartitionRows<'_>>, StoreError> {
         if end <= first {
@@ -277,10 +278,7 @@ impl Facts for Reader {
     type Error = StoreError;
 
     fn records(&mut self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
-        let mut records = vec![None; keys.len()];
-        let facts: Vec<(usize, FactKey)> = keys.iter().copied().enumerate().collect();
-        self.tables.records(&facts, &mut records)?;
-        Ok(records)
+        self.tables.records(keys)
     }
 
     fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
@@ -293,11 +291,5 @@ impl Facts for Reader {
 
     fn expiry_floor(&self, pid: Pid) -> ExpiryFloor {
         self.expiry.floor(pid)
-    }
-}
-
-impl std::fmt::Debug for Reader {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Reader").field("path", &self.tables.db.path()).finish_non_exhaustive()
     }
 }

@@ -6,7 +6,7 @@ use attribution::facts::event::{EventTime, Pid};
 use attribution::ledger::record::CurrentRow;
 use attribution::rules::row::Row;
 use foldhash::fast::FixedState;
-use rocksdb::WriteBatch;
+use rocksdb::{Direction, IteratorMode, WriteBatch};
 
 use crate::StoreError;
 use crate::embedded::tables::Tables;
@@ -27,12 +27,20 @@ pub struct AggregateChanges {
 }
 
 impl AggregateChanges {
-    /// Adds a new row.
-    pub fn add(&mut self, batch: &mut WriteBatch, tables: &Tables, key: &RowKey, row: &Row) {
-        self.count(&SummaryKey::new(key, Dimensions::of(row)), &Totals::row(&row.revenue));
-        if CreditedActivation::has(row.event_type, row.status) {
-            put_credited(batch, tables, key);
+    /// Adds a row.
+    pub fn add(
+        &mut self,
+        batch: &mut WriteBatch,
+        tables: &Tables,
+        key: &RowKey,
+        dimensions: Dimensions<'_>,
+        revenue: &str,
+    ) {
+        if CreditedActivation::has(dimensions.event_type, dimensions.status) {
+            let entry = CreditedActivation::of(key).encode();
+            batch.put_cf(tables.brought(), entry, key.partition.to_be_bytes());
         }
+        self.count(&SummaryKey::new(key, dimensions), &Totals::row(revenue));
     }
 
     /// Removes the current row `old` of an event, which the new `row` replaces.
@@ -40,7 +48,8 @@ impl AggregateChanges {
         &mut self,
         batch: &mut WriteBatch,
         tables: &Tables,
-        (key, old): (&RowKey, &CurrentRow),
+        key: &RowKey,
+        old: &CurrentRow,
         row: &Row,
     ) -> Result<(), StoreError> {
         if CreditedActivation::has(row.event_type, old.status) {
@@ -62,20 +71,6 @@ impl AggregateChanges {
         Ok(())
     }
 
-    /// Adds a row that is already stored.
-    pub fn add_stored(
-        &mut self,
-        batch: &mut WriteBatch,
-        tables: &Tables,
-        (key, view): (&RowKey, &RowView<'_>),
-    ) {
-        let count = Totals::row(view.text(TextCell::Revenue));
-        self.count(&SummaryKey::new(key, Dimensions::of_view(view)), &count);
-        if CreditedActivation::has(view.event_type, view.status) {
-            put_credited(batch, tables, key);
-        }
-    }
-
     fn count(&mut self, key: &SummaryKey<'_>, totals: &Totals) {
         self.counts.entry(key.encode()).or_default().add(totals);
     }
@@ -95,14 +90,6 @@ impl AggregateChanges {
     }
 }
 
-pub fn put_credited(batch: &mut WriteBatch, tables: &Tables, row: &RowKey) {
-    batch.put_cf(
-        tables.brought(),
-        CreditedActivation::of(row).encode(),
-        row.partition.to_be_bytes(),
-    );
-}
-
 /// Deletes all entries of both tables.
 pub fn clear(batch: &mut WriteBatch, tables: &Tables) {
     // Greater than every key: no count has the greatest quarter of an hour that a key can encode.
@@ -117,18 +104,19 @@ pub fn clear_before(tables: &Tables, pid: Pid, time: EventTime) -> Result<(), St
     let mut batch = WriteBatch::default();
     let counts = [EventTime::default(), time].map(|time| summary_counts::prefix(pid, time));
     batch.delete_range_cf(tables.counts(), counts[0], counts[1]);
-    let mut entries = tables.db.raw_iterator_cf(tables.brought());
-    entries.seek(pid.0.to_be_bytes());
-    while let Some(key) = entries.key().filter(|key| key.starts_with(&pid.0.to_be_bytes())) {
-        if CreditedActivation::decode(key).is_some_and(|activation| activation.event_time < time) {
+    let first = pid.0.to_be_bytes();
+    let from = IteratorMode::From(&first, Direction::Forward);
+    for entry in tables.db.iterator_cf(tables.brought(), from) {
+        let (key, _) = entry?;
+        if !key.starts_with(&first) {
+            break;
+        }
+        if CreditedActivation::decode(&key).is_some_and(|activation| activation.event_time < time) {
             batch.delete_cf(tables.brought(), key);
         }
         if batch.size_in_bytes() > BATCH_BYTES {
             tables.db.write(std::mem::take(&mut batch))?;
         }
-        entries.next();
     }
-    entries.status()?;
-    tables.db.write(batch)?;
-    Ok(())
+    Ok(tables.db.write(batch)?)
 }

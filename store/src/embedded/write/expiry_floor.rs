@@ -8,6 +8,7 @@ use crate::clock::now;
 use crate::embedded::tables::Tables;
 use crate::expiry::Expiry;
 use crate::expiry::floor::{self, ExpiryRecord, ExpiryRecords};
+use crate::layout::key;
 
 /// Followed by the pid.
 pub const EXPIRING: &[u8] = b"expiring/";
@@ -51,5 +52,5 @@ pub fn record(
 }
 
 pub fn put(batch: &mut WriteBatch, tables: &Tables, pid: Pid, record: &ExpiryRecord) {
-    batch.put_cf(tables.meta(), [EXPIRING, &pid.0.to_be_bytes()].concat(), record.encode());
+    batch.put_cf(tables.meta(), key::with_pid(EXPIRING, pid), record.encode());
 }

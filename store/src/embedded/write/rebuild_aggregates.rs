@@ -10,16 +10,18 @@ use crate::apps::record::App;
 use crate::clock;
 use crate::embedded::open::meta;
 use crate::embedded::tables::Tables;
-use crate::layout::codec::row::RowView;
-use crate::layout::hourly_counts::{self, Cell, Change, Changes};
+use crate::layout::codec::row::{RowView, TextCell};
+use crate::layout::hourly_counts::{self, Cell, Changes};
 use crate::layout::key::{self, RowKey};
 use crate::layout::region::Regions;
+use crate::layout::summary_counts::Dimensions;
 
 /// Counts the rows of an app between a new, earlier retention cutoff `from` and the present one. Summary counts and
 /// credited activations are written at once: they are not read before the cutoff is moved. Returns the hourly counts.
 pub fn rows(
     tables: &Tables,
-    (pid, app): (Pid, &App),
+    pid: Pid,
+    app: &App,
     from: EventTime,
     settings: &config::Store,
 ) -> Result<Changes, StoreError> {
@@ -93,7 +95,8 @@ impl<'t> AggregateWriter<'t> {
     }
 
     fn add(&mut self, key: &RowKey, row: &RowView<'_>) -> Result<(), StoreError> {
-        self.aggregates.add_stored(&mut self.batch, self.tables, (key, row));
+        let (dimensions, revenue) = (Dimensions::of_view(row), row.text(TextCell::Revenue));
+        self.aggregates.add(&mut self.batch, self.tables, key, dimensions, revenue);
         let is_full = self.aggregates.len() >= COUNTS_MAX
             || self.batch.size_in_bytes() >= aggregates::BATCH_BYTES;
         if is_full { self.write() } else { Ok(()) }
@@ -106,8 +109,7 @@ impl<'t> AggregateWriter<'t> {
 }
 
 fn add(found: &mut Changes, key: &RowKey, cell: Cell) {
-    let change: &mut Change = found.entry(hourly_counts::cell_key(key)).or_default();
-    change.cell.add(&cell);
+    found.entry(hourly_counts::cell_key(key)).or_default().cell.add(&cell);
 }
 
 /// Calls `visit` with each row, its key, and the size of both in bytes.
@@ -121,12 +123,11 @@ fn each_row(
     options.set_readahead_size(4 << 20);
     let mut rows = tables.db.raw_iterator_cf_opt(tables.events(), options);
     rows.seek(from);
-    while let (Some(key), Some(value)) = (rows.key(), rows.value()) {
+    while let Some((key, value)) = rows.item() {
         let bytes = (key.len() + value.len()) as i64;
         let key = RowKey::decode(key).ok_or_else(|| StoreError::corrupt("a row's key"))?;
         visit(&key, &RowView::decode(value)?, bytes)?;
         rows.next();
     }
-    rows.status()?;
-    Ok(())
+    Ok(rows.status()?)
 }

@@ -93,7 +93,7 @@ fn compact(tables: &Tables, apps: &Apps, partitions: u16, swept: &Swept) {
         .filter(|(_, app)| app.oldest > EventTime::default())
         .flat_map(|(pid, app)| {
             app.partitions(partitions)
-                .map(|at| expired_range((at, *pid), app.oldest))
+                .map(|partition| expired_range(partition, *pid, app.oldest))
                 .collect::<Vec<_>>()
         })
         .collect();
@@ -121,7 +121,7 @@ fn compact(tables: &Tables, apps: &Apps, partitions: u16, swept: &Swept) {
 }
 
 /// The expired rows of an app in a partition: the first key, and the exclusive end.
-fn expired_range((partition, pid): (u16, Pid), oldest: EventTime) -> (Key, Key) {
+fn expired_range(partition: u16, pid: Pid, oldest: EventTime) -> (Key, Key) {
     let from = |time| key::row_from(partition, pid, time);
     (from(EventTime::default()), from(oldest))
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use attribution::facts::event::EventTime;
 use parking_lot::{Mutex, MutexGuard};
-use rocksdb::{WriteBatch, WriteOptions};
+use rocksdb::{Direction, IteratorMode, WriteBatch, WriteOptions};
 
 use crate::StoreError;
 use crate::clock::now;
@@ -119,18 +119,17 @@ pub fn cells(
     end: Option<&CellKey>,
 ) -> Result<Vec<(CellKey, Cell)>, StoreError> {
     let mut found = Vec::new();
-    let mut entries = tables.db.raw_iterator_cf(tables.cells());
-    entries.seek(first);
-    while let (Some(key), Some(value)) = (entries.key(), entries.value()) {
-        let key = key.try_into().map_err(|_| StoreError::corrupt("the key of an hourly count"))?;
+    let from = IteratorMode::From(first, Direction::Forward);
+    for entry in tables.db.iterator_cf(tables.cells(), from) {
+        let (key, value) = entry?;
+        let key =
+            (*key).try_into().map_err(|_| StoreError::corrupt("the key of an hourly count"))?;
         if end.is_some_and(|end| key >= *end) {
             break;
         }
-        let cell = Cell::decode(value).ok_or_else(|| StoreError::corrupt("an hourly count"))?;
+        let cell = Cell::decode(&value).ok_or_else(|| StoreError::corrupt("an hourly count"))?;
         found.push((key, cell));
-        entries.next();
     }
-    entries.status()?;
     Ok(found)
 }
 

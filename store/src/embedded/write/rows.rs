@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use attribution::facts::event::{EventTime, Pid};
 use attribution::ledger::DecisionWrite;
 use attribution::rules::policy::Policy;
-use attribution::rules::row::Row;
 use foldhash::fast::FixedState;
 use rocksdb::WriteBatch;
 
@@ -21,6 +20,7 @@ use crate::expiry::retention::{self, Retention};
 use crate::layout::hourly_counts::{self, Cell, Changes};
 use crate::layout::key::{self, KEY_BYTES, Key, RowKey};
 use crate::layout::region::{Flow, Regions};
+use crate::layout::summary_counts::Dimensions;
 use crate::layout::{codec, row_ref};
 
 /// Interval at which the read rates of regions are stored.
@@ -32,7 +32,7 @@ pub struct RowTable {
     settings: config::Store,
     /// The writer's copy of `apps`, read without a lock.
     local_apps: HashMap<Pid, App, FixedState>,
-    apps: Apps,
+    pub apps: Apps,
     pub retention: Retention,
     pub regions: SharedRegions,
     pub totals: Cell,
@@ -53,7 +53,8 @@ impl RowTable {
     pub fn open(
         tables: &Tables,
         meta: &Meta,
-        (settings, policy): (&config::Store, &Policy),
+        settings: &config::Store,
+        policy: &Policy,
         retention: Retention,
     ) -> Result<Self, StoreError> {
         let stored = regions::load(tables)?;
@@ -83,12 +84,8 @@ impl RowTable {
         if is_new {
             regions::replace(&rows.regions.lock(), &mut batch, tables)?;
         }
-        rows.start(batch, tables, (meta, policy))?;
+        rows.start(batch, tables, meta, policy)?;
         Ok(rows)
-    }
-
-    pub fn apps(&self) -> Apps {
-        self.apps.clone()
     }
 
     /// Applies the settings of the apps: fanout and retention.
@@ -96,28 +93,29 @@ impl RowTable {
         &mut self,
         mut batch: WriteBatch,
         tables: &Tables,
-        (meta, policy): (&Meta, &Policy),
+        meta: &Meta,
+        policy: &Policy,
     ) -> Result<(), StoreError> {
         for app in policy.apps() {
             let base = key::partition(&app.key, self.settings.partitions);
             let stored = self.local_apps.entry(app.pid).or_insert(App::new(base));
             match self.settings.apps.get(&app.pid).and_then(|app| app.fanout) {
-                Some(fanout) => stored.spread(fanout.ilog2() as u8),
-                None if self.settings.fanout_above.is_none() => stored.spread(0),
+                Some(fanout) => stored.set_fanout_bits(fanout.ilog2() as u8),
+                None if self.settings.fanout_above.is_none() => stored.set_fanout_bits(0),
                 None => {}
             }
         }
-        let clock = retention::clock(now(), meta.consumed());
+        let clock = retention::clock(now(), meta.consumed_until);
         for (pid, app) in &mut self.local_apps {
-            let oldest = retention::gone_before(self.settings.retention_of(*pid), clock);
+            let oldest = retention::cutoff(self.settings.retention_of(*pid), clock);
             if oldest < app.oldest {
                 // Retention became longer: rows that no compaction has removed count again.
                 let found =
-                    super::rebuild_aggregates::rows(tables, (*pid, app), oldest, &self.settings)?;
+                    super::rebuild_aggregates::rows(tables, *pid, app, oldest, &self.settings)?;
                 let bytes: i64 = found.values().map(|change| change.cell.bytes).sum();
                 self.reclaimer.sweep(-bytes, &mut batch, tables);
                 self.changes.extend(found);
-                app.begin_at(oldest);
+                app.set_oldest(oldest);
             }
             if self.apps.of(*pid) != Some(*app) {
                 meta::put_app(&mut batch, tables, *pid, app);
@@ -140,7 +138,7 @@ impl RowTable {
     ) -> Result<(), StoreError> {
         let clock = retention::clock(now(), consumed_until);
         for (pid, app) in &mut self.local_apps {
-            let oldest = retention::gone_before(self.settings.retention_of(*pid), clock);
+            let oldest = retention::cutoff(self.settings.retention_of(*pid), clock);
             if oldest <= app.oldest {
                 continue;
             }
@@ -152,7 +150,7 @@ impl RowTable {
                     self.changes.entry(key).or_default().cell.add(&cell.negated());
                 }
             }
-            app.begin_at(oldest);
+            app.set_oldest(oldest);
             meta::put_app(batch, tables, *pid, app);
             self.swept.push(*pid);
         }
@@ -176,19 +174,19 @@ impl RowTable {
     ) -> Result<(), StoreError> {
         let row = &write.row;
         let app = self.local_apps.get(&row.pid).copied().unwrap_or(App::new(0));
-        let row_key = self.key(&app, row, (row.event_time, row.spreadid), app.fanout_bits);
+        let partitions = self.settings.partitions;
+        let row_key = RowKey::new(row, app.base, app.fanout_bits, partitions);
         let key = row_key.encode();
         let mut value = Vec::with_capacity(384);
         codec::row::encode(row, &mut value);
         let bytes = KEY_BYTES + value.len();
         if let Some(old) = &write.replaced {
-            let old_row_key =
-                self.key(&app, row, (old.event_time, old.spreadid), old.row_meta.fanout_bits);
+            let old_row_key = RowKey::current(row.pid, row.seq, old, app.base, partitions);
             let old_key = old_row_key.encode();
             if is_counted(&app, &old_row_key, &old_key, tables)? {
                 let bytes = -i64::from(old.row_meta.bytes);
                 self.count(&app, &old_row_key, Cell::row(row.event_type, old.status, bytes), 0);
-                self.aggregates.remove(batch, tables, (&old_row_key, old), row)?;
+                self.aggregates.remove(batch, tables, &old_row_key, old, row)?;
             }
             if old_key != key {
                 batch.delete_cf(tables.events(), old_key);
@@ -196,7 +194,8 @@ impl RowTable {
         }
         self.count(&app, &row_key, Cell::row(row.event_type, row.status, bytes as i64), 1);
         if row_key.event_time >= app.oldest {
-            self.aggregates.add(batch, tables, &row_key, row);
+            let dimensions = Dimensions::of(row);
+            self.aggregates.add(batch, tables, &row_key, dimensions, &row.revenue);
         }
         batch.put_cf(tables.events(), key, value);
         if let Some(current_row) = write.record.current_row_mut() {
@@ -224,7 +223,7 @@ impl RowTable {
             self.reads_stored_at = now;
         }
         if let Some(rate_max) = self.settings.fanout_above {
-            self.spread(&changes, rate_max, batch, tables);
+            self.raise_fanouts(&changes, rate_max, batch, tables);
         }
         Ok(())
     }
@@ -244,7 +243,7 @@ impl RowTable {
     }
 
     /// Doubles the fanout of apps that write more than `rate_max` rows per second and partition.
-    fn spread(
+    fn raise_fanouts(
         &mut self,
         changes: &Changes,
         rate_max: u32,
@@ -268,23 +267,11 @@ impl RowTable {
             if rate.per_second(now) <= f64::from(rate_max) * f64::from(1 << app.fanout_bits) {
                 continue;
             }
-            app.spread(app.fanout_bits + 1);
+            app.set_fanout_bits(app.fanout_bits + 1);
             // Readers must know the fanout before the first row is written with it.
             self.apps.put(*pid, *app);
             meta::put_app(batch, tables, *pid, app);
         }
-    }
-
-    fn key(
-        &self,
-        app: &App,
-        row: &Row,
-        (event_time, spreadid): (EventTime, attribution::facts::event::SpreadId),
-        fanout_bits: u8,
-    ) -> RowKey {
-        let partitions = self.settings.partitions;
-        let partition = key::row_partition(app.base, row.seq, fanout_bits, partitions);
-        RowKey { partition, pid: row.pid, event_time, spreadid, seq: row.seq }
     }
 
     /// Adds a change of counts, unless the row has expired.

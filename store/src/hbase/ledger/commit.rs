@@ -1,16 +1,17 @@
 //! Commits decisions: their records, then their rows, then the deletes of replaced rows.
 
+use attribution::facts::event::Pid;
 use attribution::facts::keys::FactKey;
 use attribution::ledger::DecisionWrite;
 use attribution::ledger::record::{CurrentRow, FactRecord};
 use attribution::rules::row::Row;
 
-use super::cells::{self, Cells, Put, Table, VALUE};
+use super::cells::{CellDelete, Cells, Put, Table, VALUE};
 use super::fact_record::{self, ReplacedRow};
 use super::{NewRecord, SharedLedger};
 use crate::StoreError;
 use crate::layout::codec::row::RowView;
-use crate::layout::key::{self, KEY_BYTES, Key, RowKey};
+use crate::layout::key::{KEY_BYTES, Key, RowKey};
 use crate::layout::{codec, row_ref};
 
 /// The writes of a commit.
@@ -84,8 +85,10 @@ impl<C: Cells> SharedLedger<C> {
             plan.conflicts.push(write.key);
             return Ok(());
         };
+        let base = self.base(write.row.pid);
         if let (true, Some(current_row)) = (write.is_rewrite(), write.replaced) {
-            let key = self.row_key(&write.row, current_row.row_meta.fanout_bits);
+            let fanout_bits = current_row.row_meta.fanout_bits;
+            let key = RowKey::new(&write.row, base, fanout_bits, self.partitions);
             plan.deletes.extend(noted.into_iter().filter(|old| old.row != key));
             plan.rows.push(put_row(&key, &write.row));
             return Ok(());
@@ -96,7 +99,7 @@ impl<C: Cells> SharedLedger<C> {
             Some(replaced) => replaced.row_meta.fanout_bits,
             None => self.apps.get(&write.row.pid).map_or(0, |app| app.fanout_bits),
         };
-        let key = self.row_key(&write.row, fanout_bits);
+        let key = RowKey::new(&write.row, base, fanout_bits, self.partitions);
         let row = put_row(&key, &write.row);
         if let Some(current_row) = write.record.current_row_mut() {
             current_row.row_meta =
@@ -144,27 +147,21 @@ impl<C: Cells> SharedLedger<C> {
         }
         let cell = |ReplacedRow { row, revision }: ReplacedRow| {
             let until = row_time(&row, revision);
-            cells::CellDelete { row: row.encode().to_vec(), column: VALUE.to_vec(), until }
+            CellDelete { row: row.encode().to_vec(), column: VALUE.to_vec(), until }
         };
         self.cells.delete(Table::Events, rows.into_iter().map(cell).collect())
     }
 
-    fn row_key(&self, row: &Row, fanout_bits: u8) -> RowKey {
-        let base = self.apps.get(&row.pid).map_or(0, |app| app.base);
-        RowKey {
-            partition: key::row_partition(base, row.seq, fanout_bits, self.partitions),
-            pid: row.pid,
-            event_time: row.event_time,
-            spreadid: row.spreadid,
-            seq: row.seq,
-        }
+    /// The first partition of an app.
+    fn base(&self, pid: Pid) -> u16 {
+        self.apps.get(&pid).map_or(0, |app| app.base)
     }
 
     /// The row that a decision replaces.
     fn replaced_row(&self, row: &Row, replaced: &CurrentRow) -> ReplacedRow {
-        let key = self.row_key(row, replaced.row_meta.fanout_bits);
-        let row = RowKey { event_time: replaced.event_time, spreadid: replaced.spreadid, ..key };
-        ReplacedRow { row, revision: replaced.revision }
+        let (base, revision) = (self.base(row.pid), replaced.revision);
+        let row = RowKey::current(row.pid, row.seq, replaced, base, self.partitions);
+        ReplacedRow { row, revision }
     }
 }
 

@@ -28,7 +28,7 @@ use crate::clock::now;
 use crate::expiry::Expiry;
 use crate::expiry::floor::RetainedFloor;
 use crate::layout::key::{self, Key};
-use cells::{Cells, NOW, Page, Put, PutWhere, Table};
+use cells::{CellDelete, Cells, NOW, Page, Put, PutWhere, Table};
 pub(super) use commit::row_time;
 use index_entries::{entry, fact_entries, index_entry, page};
 pub(super) use index_entries::{join, split};
@@ -55,10 +55,15 @@ struct Collision {
 
 impl<C> SharedLedger<C> {
     pub fn new(cells: C, apps: impl IntoIterator<Item = (Pid, App)>, partitions: u16) -> Self {
-        let apps = apps.into_iter().collect();
-        let (ttls, expiry) = (Ttls::default(), Expiry::default());
-        let (read, collisions) = (HashMap::default(), HashMap::default());
-        Self { cells, apps, partitions, ttls, expiry, read, collisions }
+        Self {
+            cells,
+            apps: apps.into_iter().collect(),
+            partitions,
+            ttls: Ttls::default(),
+            expiry: Expiry::default(),
+            read: HashMap::default(),
+            collisions: HashMap::default(),
+        }
     }
 
     /// Sets the TTLs by which touches expire.
@@ -89,31 +94,6 @@ struct NewRecord {
 }
 
 impl<C: Cells> SharedLedger<C> {
-    fn read_records(&mut self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
-        let mut records = vec![None; keys.len()];
-        for family in Family::ALL {
-            let indexes: Vec<usize> =
-                (0..keys.len()).filter(|index| keys[*index].family == family).collect();
-            if indexes.is_empty() {
-                continue;
-            }
-            let rows: Vec<Key> = indexes.iter().map(|index| key::record(&keys[*index])).collect();
-            let values = self.cells.get(Table::Facts(family), &rows)?;
-            for (index, value) in indexes.into_iter().zip(values) {
-                let key = &keys[index];
-                records[index] = match &value {
-                    Some(value) => Some(fact_record::decode(family, key.pid, value)?.0),
-                    None => None,
-                };
-                records[index].take_if(|record| self.expiry.has_expired(key.pid, record));
-                if family != Family::Touch {
-                    self.remember(key, value);
-                }
-            }
-        }
-        Ok(records)
-    }
-
     /// Stores the bytes of a record for the compare-and-set that replaces it.
     fn remember(&mut self, key: &FactKey, value: Option<Vec<u8>>) {
         match value {
@@ -153,12 +133,8 @@ impl<C: Cells> SharedLedger<C> {
     /// Puts each record whose stored bytes are still those that were read. Returns for each whether it was put.
     fn put_records(&mut self, records: Vec<NewRecord>) -> Result<Vec<bool>, StoreError> {
         let mut is_put = vec![false; records.len()];
-        for family in Family::ALL {
-            let indexes: Vec<usize> =
-                (0..records.len()).filter(|index| records[*index].key.family == family).collect();
-            if indexes.is_empty() {
-                continue;
-            }
+        let families = records.iter().map(|record| record.key.family);
+        for (family, indexes) in key::by_family(families.enumerate()) {
             let put = |index: &usize| {
                 let NewRecord { key, value, ttl_ms } = &records[*index];
                 let expected = self.read.get(key).cloned();
@@ -180,16 +156,14 @@ impl<C: Cells> SharedLedger<C> {
 
     /// Deletes the entries of facts that can never be the current fact of a record again.
     fn delete_entries(&mut self, stale: &[(Family, Key)]) -> Result<(), StoreError> {
-        for family in Family::ALL {
-            let of_family = stale.iter().filter(|(of, _)| *of == family);
-            let delete = |(_, key): &(Family, Key)| {
-                let (row, column) = split(key);
-                cells::CellDelete { row, column, until: NOW }
+        for (family, indexes) in key::by_family(stale.iter().map(|(of, _)| *of).enumerate()) {
+            let delete = |index| {
+                let (_, key): (Family, Key) = stale[index];
+                let (row, column) = split(&key);
+                CellDelete { row, column, until: NOW }
             };
-            let cells: Vec<cells::CellDelete> = of_family.map(delete).collect();
-            if !cells.is_empty() {
-                self.cells.delete(Table::Facts(family), cells)?;
-            }
+            let deletes = indexes.into_iter().map(delete).collect();
+            self.cells.delete(Table::Facts(family), deletes)?;
         }
         Ok(())
     }
@@ -213,19 +187,30 @@ impl<C: Cells> Facts for SharedLedger<C> {
     type Error = StoreError;
 
     fn records(&mut self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
-        self.read_records(keys)
+        let mut records = vec![None; keys.len()];
+        for (family, indexes) in key::by_family(keys.iter().map(|key| key.family).enumerate()) {
+            let rows: Vec<Key> = indexes.iter().map(|index| key::record(&keys[*index])).collect();
+            let values = self.cells.get(Table::Facts(family), &rows)?;
+            for (index, value) in indexes.into_iter().zip(values) {
+                let key = &keys[index];
+                records[index] = match &value {
+                    Some(value) => Some(fact_record::decode(family, key.pid, value)?.0),
+                    None => None,
+                };
+                records[index].take_if(|record| self.expiry.has_expired(key.pid, record));
+                if family != Family::Touch {
+                    self.remember(key, value);
+                }
+            }
+        }
+        Ok(records)
     }
 
     fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
         let mut pages = vec![Vec::new(); scans.len()];
-        for family in Family::ALL {
-            let indexes: Vec<usize> = (0..scans.len())
-                .filter(|index| scans[*index].family == family)
-                .filter(|index| scans[*index].oldest <= scans[*index].newest)
-                .collect();
-            if indexes.is_empty() {
-                continue;
-            }
+        let scans_in_range = scans.iter().enumerate().filter(|(_, s)| s.oldest <= s.newest);
+        let families = scans_in_range.map(|(index, scan)| (index, scan.family));
+        for (family, indexes) in key::by_family(families) {
             let requests: Vec<Page> = indexes.iter().map(|index| page(&scans[*index])).collect();
             let found = self.cells.get_pages(Table::Facts(family), &requests)?;
             for ((index, request), columns) in indexes.into_iter().zip(requests).zip(found) {
@@ -260,13 +245,9 @@ impl<C: Cells> Ledger for SharedLedger<C> {
         let mut all = vec![Lookup::Missing; keys.len()];
         let is_read =
             |key: &FactKey| key.family != Family::Touch || self.collisions.contains_key(key);
-        let read: Vec<usize> = (0..keys.len()).filter(|index| is_read(&keys[*index])).collect();
-        for family in Family::ALL {
-            let of_family = read.iter().copied().filter(|index| keys[*index].family == family);
-            let indexes: Vec<usize> = of_family.collect();
-            if indexes.is_empty() {
-                continue;
-            }
+        let read = keys.iter().enumerate().filter(|(_, key)| is_read(key));
+        let families: Vec<_> = read.map(|(index, key)| (index, key.family)).collect();
+        for (family, indexes) in key::by_family(families.into_iter()) {
             let rows: Vec<Key> = indexes.iter().map(|index| key::record(&keys[*index])).collect();
             let columns = self.cells.get_rows(Table::Facts(family), &rows)?;
             for (index, columns) in indexes.into_iter().zip(columns) {

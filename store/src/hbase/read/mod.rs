@@ -79,7 +79,7 @@ impl Reader {
 
     /// Rows of an app before this time have expired.
     pub fn oldest(&self, pid: Pid) -> EventTime {
-        retention::gone_before(self.settings.retention_of(pid), now())
+        retention::cutoff(self.settings.retention_of(pid), now())
     }
 
     /// See [`crate::reader::View::counts`].

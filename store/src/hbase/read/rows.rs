@@ -57,7 +57,7 @@ impl Rows {
         // The millisecond of that row is read completely: its rows include replaced ones that must be left out.
         let from = after.map_or(from, |after| from.max(after.event_time));
         for partition in partitions {
-            let mut partition = PartitionRows::open(cluster, (partition, pid), (from, to))?;
+            let mut partition = PartitionRows::open(cluster, partition, pid, (from, to))?;
             if let Some(time) = partition.next_time()? {
                 rows.next.push(Reverse((time, rows.partitions.len())));
             }
@@ -119,10 +119,11 @@ impl Rows {
 impl PartitionRows {
     fn open(
         cluster: &Cluster,
-        (partition, pid): (u16, Pid),
+        partition: u16,
+        pid: Pid,
         times: (EventTime, EventTime),
     ) -> Result<Self, StoreError> {
-        let rows = scan(cluster, (partition, pid), times)?;
+        let rows = scan(cluster, partition, pid, times)?;
         let cluster = cluster.clone();
         Ok(Self { cluster, partition, pid, rows, fetched: VecDeque::new(), scanner: 0 })
     }
@@ -169,7 +170,7 @@ impl PartitionRows {
     fn read_again(&self, time: EventTime) -> Result<Vec<StoredRow>, StoreError> {
         let mut before = None;
         for _ in 0..ATTEMPTS_MAX {
-            let mut scan = scan(&self.cluster, (self.partition, self.pid), (time, time.plus(1)))?;
+            let mut scan = scan(&self.cluster, self.partition, self.pid, (time, time.plus(1)))?;
             let mut rows = Vec::new();
             while let Some(batch) = self.cluster.wait(scan.next_batch()) {
                 rows.extend(decode(batch?)?);
@@ -185,7 +186,8 @@ impl PartitionRows {
 
 fn scan(
     cluster: &Cluster,
-    (partition, pid): (u16, Pid),
+    partition: u16,
+    pid: Pid,
     (from, to): (EventTime, EventTime),
 ) -> Result<hbase_client::Rows, StoreError> {
     let first = key::row_from(partition, pid, from).to_vec();

@@ -21,8 +21,8 @@ use crate::StoreError;
 use crate::apps::names::{self, Names};
 use crate::apps::record::App;
 use crate::clock::now;
+use crate::expiry::Expiry;
 use crate::expiry::floor::{self, ExpiryRecord, ExpiryRecords};
-use crate::expiry::{Expiry, Kept};
 use crate::hbase::cluster::{Cluster, FAMILY};
 use crate::hbase::ledger::cells::VALUE;
 use crate::layout::key;
@@ -94,23 +94,20 @@ pub fn create(cluster: &Cluster, partitions: u16) -> Result<(), StoreError> {
 }
 
 pub fn app(cluster: &Cluster, pid: Pid) -> Result<Option<App>, StoreError> {
-    get(cluster, &app_row(pid))?.map(|value| decode_app(&value)).transpose()
+    get(cluster, &key::with_pid(APP, pid))?.map(|value| decode_app(&value)).transpose()
 }
 
 pub fn apps(cluster: &Cluster) -> Result<BTreeMap<Pid, App>, StoreError> {
-    let mut apps = BTreeMap::new();
-    for row in rows(cluster, APP)? {
-        let pid = row.key().get(APP.len()..).and_then(|pid| pid.try_into().ok());
-        let pid = pid
-            .map(u32::from_be_bytes)
-            .ok_or_else(|| StoreError::corrupt("the record of an app"))?;
-        apps.insert(Pid(pid), decode_app(&value(&row))?);
-    }
-    Ok(apps)
+    let app = |row: &Row| {
+        let pid = row.key().get(APP.len()..).and_then(key::decode_pid);
+        let pid = pid.ok_or_else(|| StoreError::corrupt("the record of an app"))?;
+        Ok((pid, decode_app(&value(row))?))
+    };
+    rows(cluster, APP)?.iter().map(app).collect()
 }
 
 pub fn put_app(cluster: &Cluster, pid: Pid, app: &App) -> Result<(), StoreError> {
-    put(cluster, app_row(pid), app.encode())
+    put(cluster, key::with_pid(APP, pid), app.encode())
 }
 
 /// True if a store is being copied here, or such a copy was interrupted.
@@ -136,7 +133,7 @@ pub fn enroll(
     let names = names(cluster)?;
     for (pid, key) in names::check_app_ids(&names, policy)? {
         let previous = names.get(&pid).map(|previous| previous.as_bytes().to_vec());
-        put_where(cluster, &name_row(pid), previous, key.into())?;
+        put_where(cluster, &key::with_pid(NAMED, pid), previous, key.into())?;
     }
     // Another worker may have been first, with other settings.
     names::check_app_ids(&self::names(cluster)?, policy)?;
@@ -145,29 +142,15 @@ pub fn enroll(
         let fanout = settings.apps.get(&app.pid).and_then(|app| app.fanout).unwrap_or(1);
         let fanout_bits = fanout.checked_ilog2().unwrap_or(0) as u8;
         let base = key::partition(&app.key, settings.partitions);
-        apps.insert(app.pid, enroll_app(cluster, (app.pid, base), fanout_bits)?);
+        let raise_fanout = |stored: Option<&[u8]>| {
+            let mut app = stored.map(decode_app).transpose()?.unwrap_or(App::new(base));
+            app.set_fanout_bits(fanout_bits);
+            Ok((app, app.encode()))
+        };
+        let what = "the record of the app with pid";
+        apps.insert(app.pid, update(cluster, APP, app.pid, what, raise_fanout)?);
     }
     Ok(apps)
-}
-
-fn enroll_app(
-    cluster: &Cluster,
-    (pid, base): (Pid, u16),
-    fanout_bits: u8,
-) -> Result<App, StoreError> {
-    for _ in 0..ATTEMPTS_MAX {
-        let stored = get(cluster, &app_row(pid))?;
-        let mut app = match &stored {
-            Some(value) => decode_app(value)?,
-            None => App::new(base),
-        };
-        app.spread(fanout_bits);
-        let value = app.encode();
-        if stored.as_ref() == Some(&value) || put_where(cluster, &app_row(pid), stored, value)? {
-            return Ok(app);
-        }
-    }
-    Err(StoreError::Contended { what: format!("the record of the app with pid {}", pid.0) })
 }
 
 /// Stores the settings by which state expires, and returns the records with the floors of earlier settings.
@@ -177,29 +160,37 @@ pub fn record_expiry(
     until: EventTime,
 ) -> Result<ExpiryRecords, StoreError> {
     let stored = expiry_records(cluster)?;
-    let pids: Vec<Pid> = floor::under(&stored, expiry, Some(until)).into_keys().collect();
-    let record = |pid: Pid| Ok((pid, record_app_expiry(cluster, pid, expiry.kept(pid), until)?));
-    pids.into_iter().map(record).collect()
+    let mut records = ExpiryRecords::new();
+    for pid in floor::under(&stored, expiry, Some(until)).into_keys() {
+        let under_settings = |stored: Option<&[u8]>| {
+            let before = stored.map(|value| decode_expiry_record(pid, value)).transpose()?;
+            let record = before.unwrap_or_default().under(expiry.kept(pid), Some(until));
+            Ok((record, record.encode()))
+        };
+        let what = "the expiry record of the app with pid";
+        records.insert(pid, update(cluster, EXPIRING, pid, what, under_settings)?);
+    }
+    Ok(records)
 }
 
-fn record_app_expiry(
+/// Replaces the stored value of an app by the one that `change` derives from it, if that differs, and retries while
+/// other processes change it too.
+fn update<T>(
     cluster: &Cluster,
+    prefix: &[u8],
     pid: Pid,
-    kept: Option<Kept>,
-    until: EventTime,
-) -> Result<ExpiryRecord, StoreError> {
-    let row = pid_row(EXPIRING, pid);
+    what: &str,
+    change: impl Fn(Option<&[u8]>) -> Result<(T, Vec<u8>), StoreError>,
+) -> Result<T, StoreError> {
+    let row = key::with_pid(prefix, pid);
     for _ in 0..ATTEMPTS_MAX {
         let stored = get(cluster, &row)?;
-        let before = stored.as_ref().map(|value| decode_expiry_record(pid, value)).transpose()?;
-        let before = before.unwrap_or_default();
-        let record = before.under(kept, Some(until));
-        if record == before || put_where(cluster, &row, stored, record.encode())? {
-            return Ok(record);
+        let (changed, value) = change(stored.as_deref())?;
+        if stored.as_ref() == Some(&value) || put_where(cluster, &row, stored, value)? {
+            return Ok(changed);
         }
     }
-    let what = format!("the expiry record of the app with pid {}", pid.0);
-    Err(StoreError::Contended { what })
+    Err(StoreError::Contended { what: format!("{what} {}", pid.0) })
 }
 
 pub fn expiry_records(cluster: &Cluster) -> Result<ExpiryRecords, StoreError> {
@@ -211,7 +202,7 @@ pub fn expiry_records(cluster: &Cluster) -> Result<ExpiryRecords, StoreError> {
 }
 
 pub fn expiry_record(cluster: &Cluster, pid: Pid) -> Result<ExpiryRecord, StoreError> {
-    let value = get(cluster, &pid_row(EXPIRING, pid))?;
+    let value = get(cluster, &key::with_pid(EXPIRING, pid))?;
     Ok(value.map(|value| decode_expiry_record(pid, &value)).transpose()?.unwrap_or_default())
 }
 
@@ -220,7 +211,7 @@ pub fn put_expiry_record(
     pid: Pid,
     record: &ExpiryRecord,
 ) -> Result<(), StoreError> {
-    put(cluster, pid_row(EXPIRING, pid), record.encode())
+    put(cluster, key::with_pid(EXPIRING, pid), record.encode())
 }
 
 fn decode_expiry_record(pid: Pid, value: &[u8]) -> Result<ExpiryRecord, StoreError> {
@@ -297,19 +288,7 @@ pub fn names(cluster: &Cluster) -> Result<Names, StoreError> {
 }
 
 pub fn put_name(cluster: &Cluster, pid: Pid, key: &str) -> Result<(), StoreError> {
-    put(cluster, name_row(pid), key.into())
-}
-
-fn name_row(pid: Pid) -> Vec<u8> {
-    pid_row(NAMED, pid)
-}
-
-fn app_row(pid: Pid) -> Vec<u8> {
-    pid_row(APP, pid)
-}
-
-fn pid_row(prefix: &[u8], pid: Pid) -> Vec<u8> {
-    [prefix, &pid.0.to_be_bytes()].concat()
+    put(cluster, key::with_pid(NAMED, pid), key.into())
 }
 
 fn decode_app(value: &[u8]) -> Result<App, StoreError> {
