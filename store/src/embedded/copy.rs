@@ -3,22 +3,20 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use attribution::facts::event::{EventTime, Family, Pid};
+use attribution::facts::event::{Family, Pid};
 use attribution::ledger::Position;
 use attribution::rules::policy::Policy;
 use rocksdb::WriteBatch;
 
-use super::Embedded;
 use super::open::column_families::Limits;
 use super::open::meta::{self, Meta};
 use super::tables::Tables;
 use super::write::{expiry_floor, rebuild_aggregates};
+use super::{Embedded, checkpoint};
 use crate::StoreError;
-use crate::apps::names::Names;
 use crate::apps::record::App;
-use crate::expiry::floor::{ExpiryRecord, ExpiryRecords};
 use crate::layout::key::{self, RowKey};
-use crate::maintenance::copy_item::CopyItem;
+use crate::maintenance::copy_item::{CopyItem, Form, Metadata, StoreSide, Visit};
 
 /// A store that is open exclusively for a copy.
 pub struct EmbeddedSide<'s> {
@@ -43,76 +41,62 @@ impl<'s> EmbeddedSide<'s> {
             return Err(StoreError::NotEmpty { path: path.clone() });
         }
         let temporary_path = temporary_path(path);
-        match std::fs::remove_dir_all(&temporary_path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(StoreError::file("removed", &temporary_path)(error));
-            }
-            _ => {}
-        }
+        checkpoint::remove(&temporary_path)?;
         let tables = Tables::open(&temporary_path, settings.memory_bytes, &Limits::none())?;
         meta::create(&tables, settings.partitions)?;
         Ok(Self { tables, settings, temporary_path: Some(temporary_path) })
     }
+}
 
-    pub fn apps(&self) -> Result<BTreeMap<Pid, App>, StoreError> {
-        Ok(meta::apps(&self.tables, self.settings.partitions)?.all())
-    }
-
-    pub fn positions(&self) -> Result<Vec<Position>, StoreError> {
-        meta::positions(&self.tables)
-    }
-
-    pub fn names(&self) -> Result<Names, StoreError> {
-        meta::names(&self.tables)
-    }
-
-    pub fn put_name(&mut self, pid: Pid, key: &str) -> Result<(), StoreError> {
-        let mut batch = WriteBatch::default();
-        meta::put_name(&mut batch, &self.tables, pid, key);
-        Ok(self.tables.db.write(batch)?)
-    }
-
-    pub fn put_app(&mut self, pid: Pid, app: &App) -> Result<(), StoreError> {
-        let mut batch = WriteBatch::default();
-        meta::put_app(&mut batch, &self.tables, pid, app);
-        Ok(self.tables.db.write(batch)?)
-    }
-
-    /// The expiry floors of all apps.
-    pub fn expiry_floors(&self) -> Result<ExpiryRecords, StoreError> {
+impl StoreSide for EmbeddedSide<'_> {
+    fn metadata(&self) -> Result<Metadata, StoreError> {
         let until = meta::consumed_until(&self.tables)?;
-        expiry_floor::floors(
-            &self.tables,
-            Some(until).filter(|until| *until > EventTime::default()),
-        )
-    }
-
-    pub fn put_expiry_record(&mut self, pid: Pid, record: &ExpiryRecord) -> Result<(), StoreError> {
-        let mut batch = WriteBatch::default();
-        expiry_floor::put(&mut batch, &self.tables, pid, record);
-        Ok(self.tables.db.write(batch)?)
-    }
-
-    /// Calls `visit` with all facts, and with the rows that retention has not passed.
-    pub fn each(
-        &self,
-        apps: &BTreeMap<Pid, App>,
-        mut visit: impl FnMut(CopyItem) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
-        for family in Family::ALL {
-            self.tables.each_entry(self.tables.facts(family), |key, value| {
-                let key = key.try_into().map_err(|_| StoreError::corrupt("a fact's key"))?;
-                visit(CopyItem::Fact(family, key, value.to_vec()))
-            })?;
-        }
-        self.tables.each_entry(self.tables.events(), |key, value| {
-            let key = RowKey::decode(key).ok_or_else(|| StoreError::corrupt("a row's key"))?;
-            let is_retained = apps.get(&key.pid).is_none_or(|app| key.event_time >= app.oldest);
-            if is_retained { visit(CopyItem::Row(key, value.to_vec())) } else { Ok(()) }
+        Ok(Metadata {
+            apps: meta::apps(&self.tables, self.settings.partitions)?.all(),
+            names: meta::names(&self.tables)?,
+            expiry_floors: expiry_floor::floors(&self.tables, until)?,
         })
     }
 
-    pub fn put(&mut self, items: Vec<CopyItem>) -> Result<(), StoreError> {
+    fn positions(&self) -> Result<Option<Vec<Position>>, StoreError> {
+        meta::positions(&self.tables).map(Some)
+    }
+
+    fn each(
+        &self,
+        apps: &BTreeMap<Pid, App>,
+        _form: Form,
+        visit: Visit<'_>,
+    ) -> Result<(), StoreError> {
+        for family in Family::ALL {
+            for entry in self.tables.entries(self.tables.facts(family)) {
+                let (key, value) = entry?;
+                let key = (*key).try_into().map_err(|_| StoreError::corrupt("a fact's key"))?;
+                visit(CopyItem::Fact(family, key, value.into_vec()))?;
+            }
+        }
+        for entry in self.tables.entries(self.tables.events()) {
+            let (key, value) = entry?;
+            let key = RowKey::decode(&key).ok_or_else(|| StoreError::corrupt("a row's key"))?;
+            if apps.get(&key.pid).is_none_or(|app| key.event_time >= app.oldest) {
+                visit(CopyItem::Row(key, value.into_vec()))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn put_metadata(&mut self, metadata: &Metadata) -> Result<(), StoreError> {
+        let Metadata { apps, names, expiry_floors } = metadata;
+        let (tables, mut batch) = (&self.tables, WriteBatch::default());
+        apps.iter().for_each(|(pid, app)| meta::put_app(&mut batch, tables, *pid, app));
+        names.iter().for_each(|(pid, key)| meta::put_name(&mut batch, tables, *pid, key));
+        for (pid, record) in expiry_floors {
+            expiry_floor::put(&mut batch, tables, *pid, record);
+        }
+        Ok(tables.db.write(batch)?)
+    }
+
+    fn put(&mut self, items: Vec<CopyItem>) -> Result<(), StoreError> {
         let mut batch = WriteBatch::default();
         for item in items {
             match item {
@@ -133,7 +117,7 @@ impl<'s> EmbeddedSide<'s> {
     }
 
     /// Rebuilds the aggregates of a target and renames it to its path.
-    pub fn finish(self, positions: &[Position], policy: &Policy) -> Result<(), StoreError> {
+    fn finish(self: Box<Self>, positions: &[Position], policy: &Policy) -> Result<(), StoreError> {
         let Some(temporary_path) = self.temporary_path else { return Ok(()) };
         let mut batch = WriteBatch::default();
         for position in positions {

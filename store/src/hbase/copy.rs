@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use attribution::facts::event::{EventTime, Family, Pid};
+use attribution::ledger::Position;
+use attribution::rules::policy::Policy;
 use hbase_client::{Row, Scan};
 
 use super::cluster::{Cluster, FAMILY};
@@ -13,13 +15,12 @@ use super::schema::meta;
 use super::schema::tables::{self, LAG_MS};
 use super::store::Shared;
 use crate::StoreError;
-use crate::apps::names::Names;
+use crate::Timing;
 use crate::apps::record::App;
 use crate::clock::now;
-use crate::expiry::floor::{ExpiryRecord, ExpiryRecords};
 use crate::layout::codec::row::RowView;
-use crate::layout::key::{FactTableKey, KEY_BYTES, decode_fact};
-use crate::maintenance::copy_item::{CopyItem, Form};
+use crate::layout::key::{FactTableKey, KEY_BYTES, Key, decode_fact};
+use crate::maintenance::copy_item::{CopyItem, Form, Metadata, StoreSide, Visit};
 
 /// A store that is open for a copy. The caller must ensure that no worker writes to it meanwhile.
 pub struct SharedSide<'s> {
@@ -35,7 +36,7 @@ impl<'s> SharedSide<'s> {
 
     /// Opens existing tables that are empty or hold an interrupted copy.
     pub fn target(settings: &'s config::Store, hbase: &config::HBase) -> Result<Self, StoreError> {
-        let cluster = Shared::open_for_copying(settings, hbase)?.into_cluster();
+        let cluster = Shared::open_incomplete(settings, hbase, Timing::default())?.into_cluster();
         let target = Self { cluster, settings };
         if !meta::is_copying(&target.cluster)? {
             for name in tables::names(target.cluster.prefix()) {
@@ -50,43 +51,44 @@ impl<'s> SharedSide<'s> {
         Ok(target)
     }
 
-    pub fn apps(&self) -> Result<BTreeMap<Pid, App>, StoreError> {
-        meta::apps(&self.cluster)
+    fn each_row(
+        &self,
+        table: &str,
+        mut visit: impl FnMut(&Row) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let table = self.cluster.client().table(table)?;
+        let mut rows = self.cluster.wait(async { table.scan(Scan::all()) });
+        while let Some(batch) = self.cluster.wait(rows.next_batch()) {
+            batch?.iter().try_for_each(&mut visit)?;
+        }
+        Ok(())
     }
+}
 
-    pub fn names(&self) -> Result<Names, StoreError> {
-        meta::names(&self.cluster)
-    }
-
-    pub fn put_name(&mut self, pid: Pid, key: &str) -> Result<(), StoreError> {
-        meta::put_name(&self.cluster, pid, key)
-    }
-
-    pub fn put_app(&mut self, pid: Pid, app: &App) -> Result<(), StoreError> {
-        meta::put_app(&self.cluster, pid, app)
-    }
-
-    /// The expiry floors of all apps.
-    pub fn expiry_floors(&self) -> Result<ExpiryRecords, StoreError> {
+impl StoreSide for SharedSide<'_> {
+    fn metadata(&self) -> Result<Metadata, StoreError> {
         let until = Some(now().minus(LAG_MS));
         let records = meta::expiry_records(&self.cluster)?.into_iter();
-        Ok(records.map(|(pid, record)| (pid, record.for_copy(until))).collect())
+        Ok(Metadata {
+            apps: meta::apps(&self.cluster)?,
+            names: meta::names(&self.cluster)?,
+            expiry_floors: records.map(|(pid, record)| (pid, record.for_copy(until))).collect(),
+        })
     }
 
-    pub fn put_expiry_record(&mut self, pid: Pid, record: &ExpiryRecord) -> Result<(), StoreError> {
-        meta::put_expiry_record(&self.cluster, pid, record)
+    fn positions(&self) -> Result<Option<Vec<Position>>, StoreError> {
+        Ok(None)
     }
 
-    /// Calls `visit` with all facts and rows.
-    pub fn each(
+    fn each(
         &self,
         apps: &BTreeMap<Pid, App>,
         form: Form,
-        mut visit: impl FnMut(CopyItem) -> Result<(), StoreError>,
+        visit: Visit<'_>,
     ) -> Result<(), StoreError> {
         for family in Family::ALL {
             self.each_row(&tables::name(self.cluster.prefix(), Table::Facts(family)), |row| {
-                facts_of(family, row, form)?.into_iter().try_for_each(&mut visit)
+                facts_of(family, row, form)?.into_iter().try_for_each(&mut *visit)
             })?;
         }
         let times = (EventTime::default(), EventTime::END);
@@ -101,7 +103,17 @@ impl<'s> SharedSide<'s> {
         Ok(())
     }
 
-    pub fn put(&mut self, items: Vec<CopyItem>) -> Result<(), StoreError> {
+    fn put_metadata(&mut self, metadata: &Metadata) -> Result<(), StoreError> {
+        let Metadata { apps, names, expiry_floors } = metadata;
+        apps.iter().try_for_each(|(pid, app)| meta::put_app(&self.cluster, *pid, app))?;
+        names.iter().try_for_each(|(pid, key)| meta::put_name(&self.cluster, *pid, key))?;
+        for (pid, record) in expiry_floors {
+            meta::put_expiry_record(&self.cluster, *pid, record)?;
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, items: Vec<CopyItem>) -> Result<(), StoreError> {
         let mut puts: BTreeMap<Table, Vec<CellPut>> = BTreeMap::new();
         for item in items {
             let (table, put) = match item {
@@ -123,21 +135,12 @@ impl<'s> SharedSide<'s> {
         puts.into_iter().try_for_each(|(table, puts)| self.cluster.put(table, puts))
     }
 
-    pub fn finish(self) -> Result<(), StoreError> {
-        meta::end_copying(&self.cluster)
-    }
-
-    fn each_row(
-        &self,
-        table: &str,
-        mut visit: impl FnMut(&Row) -> Result<(), StoreError>,
+    fn finish(
+        self: Box<Self>,
+        _positions: &[Position],
+        _policy: &Policy,
     ) -> Result<(), StoreError> {
-        let table = self.cluster.client().table(table)?;
-        let mut rows = self.cluster.wait(async { table.scan(Scan::all()) });
-        while let Some(batch) = self.cluster.wait(rows.next_batch()) {
-            batch?.iter().try_for_each(&mut visit)?;
-        }
-        Ok(())
+        meta::end_copying(&self.cluster)
     }
 }
 
@@ -164,22 +167,13 @@ fn facts_of(family: Family, row: &Row, form: Form) -> Result<Vec<CopyItem>, Stor
     row.cells().iter().map(entry).collect()
 }
 
-fn put_fact(key: &[u8; KEY_BYTES], value: Vec<u8>) -> Result<CellPut, StoreError> {
-    match decode_fact(key) {
+fn put_fact(key: &Key, value: Vec<u8>) -> Result<CellPut, StoreError> {
+    let ((row, column), value) = match decode_fact(key) {
         Some(FactTableKey::FactRecord { .. }) => {
-            let (row, column) = (key.to_vec(), VALUE.to_vec());
-            Ok(CellPut {
-                row,
-                column,
-                value: fact_record::from_embedded(&value),
-                time: None,
-                ttl_ms: None,
-            })
+            ((key.to_vec(), VALUE.to_vec()), fact_record::from_embedded(&value))
         }
-        Some(FactTableKey::Index { .. }) => {
-            let (row, column) = split(key);
-            Ok(CellPut { row, column, value, time: None, ttl_ms: None })
-        }
-        None => Err(StoreError::corrupt("a fact's key")),
-    }
+        Some(FactTableKey::Index { .. }) => (split(key), value),
+        None => return Err(StoreError::corrupt("a fact's key")),
+    };
+    Ok(CellPut { row, column, value, time: None, ttl_ms: None })
 }

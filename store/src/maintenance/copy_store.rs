@@ -5,18 +5,17 @@
 
 use std::collections::BTreeMap;
 
-use attribution::facts::event::{EventTime, Family, Pid};
+use attribution::facts::event::{EventTime, Pid};
 use attribution::ledger::Position;
 use attribution::rules::policy::Policy;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::copy_item::{CopyItem, Form};
+use super::copy_item::{CopyItem, Form, Metadata, StoreSide};
 use crate::StoreError;
-use crate::apps::names::Names;
-use crate::apps::record::App;
 use crate::clock::now;
 use crate::embedded::copy::EmbeddedSide;
-use crate::expiry::floor::{ExpiryRecord, ExpiryRecords};
+use crate::embedded::open::column_families::EVENTS;
+use crate::embedded::tables::Tables;
 use crate::expiry::retention;
 use crate::hbase::copy::SharedSide;
 
@@ -34,19 +33,11 @@ pub struct Amount {
 /// Amounts by table name.
 pub type Amounts = BTreeMap<&'static str, Amount>;
 
-/// The source or the target of a copy.
-enum Side<'s> {
-    Embedded(EmbeddedSide<'s>),
-    Shared(SharedSide<'s>),
-}
-
 /// The store to copy. No other process may write to it meanwhile.
 pub struct Source<'s> {
-    side: Side<'s>,
-    apps: BTreeMap<Pid, App>,
-    names: Names,
-    /// Expired state may or may not have been removed, so its cutoffs become the floors of the target.
-    expiry_floors: ExpiryRecords,
+    side: Box<dyn StoreSide + 's>,
+    settings: &'s config::Store,
+    metadata: Metadata,
 }
 
 impl<'s> Source<'s> {
@@ -55,19 +46,12 @@ impl<'s> Source<'s> {
     /// # Errors
     /// If the store is missing, or another process has it open.
     pub fn open(settings: &'s config::Store) -> Result<Self, StoreError> {
-        let side = match &settings.hbase {
-            Some(hbase) => Side::Shared(SharedSide::source(settings, hbase)?),
-            None => Side::Embedded(EmbeddedSide::source(settings)?),
+        let side: Box<dyn StoreSide> = match &settings.hbase {
+            Some(hbase) => Box::new(SharedSide::source(settings, hbase)?),
+            None => Box::new(EmbeddedSide::source(settings)?),
         };
-        let (apps, names) = match &side {
-            Side::Embedded(side) => (side.apps()?, side.names()?),
-            Side::Shared(side) => (side.apps()?, side.names()?),
-        };
-        let expiry_floors = match &side {
-            Side::Embedded(side) => side.expiry_floors()?,
-            Side::Shared(side) => side.expiry_floors()?,
-        };
-        Ok(Self { side, apps, names, expiry_floors })
+        let metadata = side.metadata()?;
+        Ok(Self { side, settings, metadata })
     }
 
     /// The stored positions; `None` for a shared store, whose positions are the offsets of the consumer group.
@@ -75,16 +59,13 @@ impl<'s> Source<'s> {
     /// # Errors
     /// Errors of the store.
     pub fn positions(&self) -> Result<Option<Vec<Position>>, StoreError> {
-        match &self.side {
-            Side::Embedded(side) => side.positions().map(Some),
-            Side::Shared(_) => Ok(None),
-        }
+        self.side.positions()
     }
 }
 
 /// The store to fill, empty at first. It does not open as a store before [`Target::finish`].
 pub struct Target<'s> {
-    side: Side<'s>,
+    side: Box<dyn StoreSide + 's>,
     settings: &'s config::Store,
 }
 
@@ -94,9 +75,9 @@ impl<'s> Target<'s> {
     /// # Errors
     /// If it is not empty.
     pub fn open(settings: &'s config::Store) -> Result<Self, StoreError> {
-        let side = match &settings.hbase {
-            Some(hbase) => Side::Shared(SharedSide::target(settings, hbase)?),
-            None => Side::Embedded(EmbeddedSide::target(settings)?),
+        let side: Box<dyn StoreSide> = match &settings.hbase {
+            Some(hbase) => Box::new(SharedSide::target(settings, hbase)?),
+            None => Box::new(EmbeddedSide::target(settings)?),
         };
         Ok(Self { side, settings })
     }
@@ -110,24 +91,19 @@ impl<'s> Target<'s> {
         source: &Source<'_>,
         mut progress: impl FnMut(u64),
     ) -> Result<Amounts, StoreError> {
-        for (pid, app) in &source.apps {
-            self.put_app(*pid, app)?;
-        }
-        for (pid, key) in &source.names {
-            self.put_name(*pid, key)?;
-        }
-        for (pid, record) in &source.expiry_floors {
-            self.put_expiry_record(*pid, record)?;
-        }
+        let Metadata { apps, .. } = &source.metadata;
+        self.side.put_metadata(&source.metadata)?;
         let (mut copied, mut items, mut done) =
             (Amounts::new(), Vec::with_capacity(ITEMS_PER_WRITE), 0);
-        let oldest = self.oldest(&source.apps);
-        let form = match (&source.side, &self.side) {
-            (Side::Shared(_), Side::Shared(_)) => Form::Columns,
+        // Rows that the target would not retain are not copied.
+        let (now, settings) = (now(), self.settings);
+        let oldest = |pid: &Pid| (*pid, retention::cutoff(settings.retention_of(*pid), now));
+        let oldest: BTreeMap<Pid, EventTime> = apps.keys().map(oldest).collect();
+        let form = match (&source.settings.hbase, &settings.hbase) {
+            (Some(_), Some(_)) => Form::Columns,
             _ => Form::Plain,
         };
-        each((&source.side, form), &source.apps, |item| {
-            // Rows that the target would not retain are not copied.
+        source.side.each(apps, form, &mut |item| {
             if is_expired(&item, &oldest) {
                 return Ok(());
             }
@@ -138,11 +114,11 @@ impl<'s> Target<'s> {
             }
             done += ITEMS_PER_WRITE as u64;
             progress(done);
-            self.put(std::mem::replace(&mut items, Vec::with_capacity(ITEMS_PER_WRITE)))
+            self.side.put(std::mem::replace(&mut items, Vec::with_capacity(ITEMS_PER_WRITE)))
         })?;
-        self.put(items)?;
+        self.side.put(items)?;
         let mut found = Amounts::new();
-        each((&self.side, form), &source.apps, |item| {
+        self.side.each(apps, form, &mut |item| {
             if !is_expired(&item, &oldest) {
                 add(&mut found, &item);
             }
@@ -162,56 +138,7 @@ impl<'s> Target<'s> {
     /// # Errors
     /// Errors of the store.
     pub fn finish(self, positions: &[Position], policy: &Policy) -> Result<(), StoreError> {
-        match self.side {
-            Side::Embedded(side) => side.finish(positions, policy),
-            Side::Shared(side) => side.finish(),
-        }
-    }
-
-    /// The retention cutoff of each app in the target.
-    fn oldest(&self, apps: &BTreeMap<Pid, App>) -> BTreeMap<Pid, EventTime> {
-        let now = now();
-        let oldest = |pid: &Pid| retention::gone_before(self.settings.retention_of(*pid), now);
-        apps.keys().map(|pid| (*pid, oldest(pid))).collect()
-    }
-
-    fn put_app(&mut self, pid: Pid, app: &App) -> Result<(), StoreError> {
-        match &mut self.side {
-            Side::Embedded(side) => side.put_app(pid, app),
-            Side::Shared(side) => side.put_app(pid, app),
-        }
-    }
-
-    fn put_name(&mut self, pid: Pid, key: &str) -> Result<(), StoreError> {
-        match &mut self.side {
-            Side::Embedded(side) => side.put_name(pid, key),
-            Side::Shared(side) => side.put_name(pid, key),
-        }
-    }
-
-    fn put_expiry_record(&mut self, pid: Pid, record: &ExpiryRecord) -> Result<(), StoreError> {
-        match &mut self.side {
-            Side::Embedded(side) => side.put_expiry_record(pid, record),
-            Side::Shared(side) => side.put_expiry_record(pid, record),
-        }
-    }
-
-    fn put(&mut self, items: Vec<CopyItem>) -> Result<(), StoreError> {
-        match &mut self.side {
-            Side::Embedded(side) => side.put(items),
-            Side::Shared(side) => side.put(items),
-        }
-    }
-}
-
-fn each(
-    (side, form): (&Side<'_>, Form),
-    apps: &BTreeMap<Pid, App>,
-    visit: impl FnMut(CopyItem) -> Result<(), StoreError>,
-) -> Result<(), StoreError> {
-    match side {
-        Side::Embedded(side) => side.each(apps, visit),
-        Side::Shared(side) => side.each(apps, form, visit),
+        self.side.finish(positions, policy)
     }
 }
 
@@ -226,22 +153,14 @@ fn is_expired(item: &CopyItem, oldest: &BTreeMap<Pid, EventTime>) -> bool {
 
 fn add(amounts: &mut Amounts, item: &CopyItem) {
     let (table, key, value) = match item {
-        CopyItem::Fact(family, key, value) => (table(*family), key.to_vec(), value),
+        CopyItem::Fact(family, key, value) => (Tables::name_of(*family), key.to_vec(), value),
         CopyItem::Column(family, key, column, value) => {
-            (table(*family), [&key[..], column].concat(), value)
+            (Tables::name_of(*family), [&key[..], column].concat(), value)
         }
-        CopyItem::Row(key, value) => ("events", key.encode().to_vec(), value),
+        CopyItem::Row(key, value) => (EVENTS, key.encode().to_vec(), value),
     };
     let amount = amounts.entry(table).or_default();
     amount.count += 1;
     amount.bytes += (key.len() + value.len()) as u64;
     amount.checksum = amount.checksum.wrapping_add(xxh3_64(&[&key[..], value].concat()));
-}
-
-fn table(family: Family) -> &'static str {
-    match family {
-        Family::Touch => "touches",
-        Family::Activation => "activations",
-        Family::Effect => "effects",
-    }
 }
