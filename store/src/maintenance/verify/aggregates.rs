@@ -3,12 +3,15 @@
 //! Rows are in another order than their aggregates. So both are reduced to a sum per app that does not depend on the
 //! order, and the sums are compared. Each entry adds a hash, so different entries give different sums.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use attribution::facts::event::{EventTime, Pid};
+use attribution::facts::event::Pid;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::{Check, Checker, Problem, at};
+use super::findings::Findings;
+use super::report::{Check, Problem, at};
+use super::snapshot::Snapshot;
+use super::table_scan::scan_table;
 use crate::StoreError;
 use crate::embedded::open::column_families::{BROUGHT, COUNTS};
 use crate::embedded::read::aggregates;
@@ -42,54 +45,47 @@ impl AggregateSums {
     }
 }
 
-impl Checker<'_> {
-    /// Checks the aggregates; `sums` are those of all rows.
-    pub fn check_aggregates(&mut self, mut sums: AggregateSums) -> Result<(), StoreError> {
-        self.scan_table(Check::Counts, COUNTS, |checker, chunk| {
-            checker.report.add_checked(Check::Counts, chunk.len());
-            for (key, value) in chunk {
-                match SummaryKey::decode(&key).zip(Totals::decode(&value)) {
-                    Some((count_key, _)) if checker.is_expired(count_key.pid, count_key.time) => {}
-                    Some((count_key, count)) => {
-                        let hash = hash_of_count(&key, &count);
-                        add(&mut sums.counts, count_key.pid, PRIME - hash);
-                    }
-                    None => checker.find_count(Problem::CountUnreadable, || at(COUNTS, &key)),
-                }
-            }
-            Ok(())
-        })?;
-        self.scan_table(Check::Counts, BROUGHT, |checker, chunk| {
-            checker.report.add_checked(Check::Counts, chunk.len());
-            for (key, value) in chunk {
-                match aggregates::decode(&key, &value) {
-                    Some(row) if checker.is_expired(row.pid, row.event_time) => {}
-                    Some(row) => {
-                        let hash = hash_of_credited(&key, &value);
-                        add(&mut sums.credited, row.pid, PRIME - hash);
-                    }
-                    None => checker.find_count(Problem::BroughtUnreadable, || at(BROUGHT, &key)),
-                }
-            }
-            Ok(())
-        })?;
-        for (problem, sums) in
-            [(Problem::CountDiffers, sums.counts), (Problem::BroughtDiffers, sums.credited)]
-        {
-            let differing: BTreeSet<Pid> =
-                sums.into_iter().filter(|(_, sum)| *sum != 0).map(|(pid, _)| pid).collect();
-            for pid in differing {
-                let named = self.app_name(pid);
-                self.find_count(problem, || named);
+/// Checks the aggregates; `sums` are those of all rows.
+pub fn check_aggregates(
+    snapshot: &Snapshot<'_>,
+    mut sums: AggregateSums,
+    findings: &mut Findings<'_>,
+) -> Result<(), StoreError> {
+    scan_table(snapshot, findings, Check::Counts, COUNTS, |findings, chunk| {
+        findings.report.add_checked(Check::Counts, chunk.len());
+        for (key, value) in chunk {
+            let Some((count_key, count)) = SummaryKey::decode(key).zip(Totals::decode(value))
+            else {
+                findings.add_count(Problem::CountUnreadable, || at(COUNTS, key));
+                continue;
+            };
+            if !snapshot.is_past_retention(count_key.pid, count_key.time) {
+                add(&mut sums.counts, count_key.pid, PRIME - hash_of_count(key, &count));
             }
         }
         Ok(())
+    })?;
+    scan_table(snapshot, findings, Check::Counts, BROUGHT, |findings, chunk| {
+        findings.report.add_checked(Check::Counts, chunk.len());
+        for (key, value) in chunk {
+            let Some(row) = aggregates::decode(key, value) else {
+                findings.add_count(Problem::BroughtUnreadable, || at(BROUGHT, key));
+                continue;
+            };
+            if !snapshot.is_past_retention(row.pid, row.event_time) {
+                add(&mut sums.credited, row.pid, PRIME - hash_of_credited(key, value));
+            }
+        }
+        Ok(())
+    })?;
+    for (problem, sums) in
+        [(Problem::CountDiffers, sums.counts), (Problem::BroughtDiffers, sums.credited)]
+    {
+        for (pid, _) in sums.into_iter().filter(|(_, sum)| *sum != 0) {
+            findings.add_count(problem, || snapshot.app_name(pid));
+        }
     }
-
-    /// True if retention has passed the rows of an app at a time.
-    fn is_expired(&self, pid: Pid, time: EventTime) -> bool {
-        self.app(pid).is_some_and(|app| time < app.oldest)
-    }
+    Ok(())
 }
 
 fn add(sums: &mut BTreeMap<Pid, u64>, pid: Pid, hash: u64) {

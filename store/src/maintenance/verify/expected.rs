@@ -1,129 +1,168 @@
-//! The expected record and row of a damaged event.
+//! The expected records and rows of damaged events, and their repair.
 
-use attribution::facts::event::Family;
+use std::collections::BTreeSet;
+
 use attribution::facts::keys::FactKey;
+use attribution::ledger::DecisionWrite;
 use attribution::ledger::record::{CurrentRow, FactRecord};
 use attribution::rules::build_row;
 use attribution::rules::row::Row;
-use attribution::worker::recompute;
+use attribution::worker::{Recomputed, recompute, recompute_with_followers};
 use rocksdb::WriteBatch;
 
-use super::Checker;
-use super::event::{Event, is_consistent};
-use super::row_digest::RowDigest;
-use super::snapshot_facts::SnapshotFacts;
+use super::event::{Event, IntactRow, is_consistent, row_key, seq_of};
+use super::findings::Findings;
+use super::report::{Problem, Report};
+use super::snapshot::{Snapshot, SnapshotFacts};
 use super::stored_row::{self, digest};
-use super::table_scan::Found;
+use super::table_scan::{Found, look_up};
+use crate::StoreError;
 use crate::apps::record::App;
-use crate::embedded::tables::Tables;
+use crate::embedded::open::column_families::EVENTS;
 use crate::expiry::Expiry;
 use crate::layout::codec;
-use crate::layout::key::{self, KEY_BYTES, Key, RowKey};
-use crate::layout::row_ref::row_meta;
+use crate::layout::key::{self, KEY_BYTES, RowKey};
+use crate::layout::row_meta::row_meta;
 
 /// The record and the row that an event should have.
 pub struct Expected {
-    pub fact: FactKey,
-    pub record: FactRecord,
-    pub row: Row,
-    pub replaced: Option<RowKey>,
-    pub app: App,
+    fact: FactKey,
+    record: FactRecord,
+    row: Row,
+    replaced: Option<RowKey>,
+    app: App,
 }
 
-impl Checker<'_> {
+impl Expected {
     /// Derives the expected record and row of an event whose decision is right or final; `None` if that is impossible.
-    pub fn expected(&self, event: &Event, found: &Found) -> Option<Expected> {
+    pub fn of(snapshot: &Snapshot<'_>, event: &Event, found: Option<&Found>) -> Option<Self> {
         let current_row = event.record.current_row().copied()?;
         let mut record = event.record.clone();
         let row = match &mut record {
             FactRecord::Touch(_) => None,
             FactRecord::Activation(stored) => {
                 if !is_consistent(&event.record, &current_row) {
-                    let intact_row = RowDigest::of(event, found)?;
-                    let original = intact_row.original.clone();
-                    stored.decision = stored_row::decision(intact_row.into_row(), original);
+                    let IntactRow { row, original } = IntactRow::of(event, found)?;
+                    stored.decision = stored_row::decision(row, original);
                 }
                 let row =
                     stored.decision.as_ref().map(|of| build_row::activation_row(&stored.fact, of));
                 row.filter(|_| is_consistent(&record, &current_row))
             }
-            FactRecord::Effect(_) => self.effect_row(event, &current_row),
+            FactRecord::Effect(_) => effect_row(snapshot, event, &current_row),
         };
-        let mut row = row?;
-        row.revision = current_row.revision;
-        Some(Expected { fact: event.fact, record, row, replaced: event.row, app: event.app })
+        let row = Row { revision: current_row.revision, ..row? };
+        Some(Self { fact: event.fact, record, row, replaced: event.row, app: event.app })
     }
 
-    /// Rebuilds the row of an effect from its activations; `None` if the result is not the row that was decided.
-    fn effect_row(&self, event: &Event, current_row: &CurrentRow) -> Option<Row> {
-        let recomputed = match event.recomputed.clone() {
-            Some(recomputed) => Some(recomputed),
-            None => {
-                // Expired facts that still exist are used too. The digest shows whether any are missing.
-                let expiry = Expiry::default();
-                let mut all = SnapshotFacts { tables: self.tables.clone(), expiry };
-                recompute(&mut all, self.policy, &[event.fact]).ok().and_then(|mut all| all.pop())
-            }
-        };
-        let row = recomputed.map(|recomputed| recomputed.write.row);
-        row.filter(|row| digest(row, None) == current_row.digest)
-    }
-
-    /// Encodes the expected record and row. A row with unchanged event time and campaign keeps its partition.
-    pub fn encode_expected(&self, expected: &Expected) -> EncodedEvent {
-        let Expected { fact, record, row, replaced, app } = expected;
+    /// Puts the record and the row into a batch. A row with unchanged event time and campaign keeps its partition.
+    pub fn put(self, snapshot: &Snapshot<'_>, batch: &mut WriteBatch) {
+        let Self { fact, mut record, row, replaced, app } = self;
         let is_same = replaced
             .is_some_and(|old| (old.event_time, old.spreadid) == (row.event_time, row.spreadid));
         let fanout_bits =
             record.current_row().map_or(0, |current_row| current_row.row_meta.fanout_bits);
-        let fanout_bits = if is_same && fanout_bits <= app.fanout_bits_max {
-            fanout_bits
-        } else {
-            app.fanout_bits
-        };
-        let new = RowKey {
-            partition: key::row_partition(app.base, row.seq, fanout_bits, self.settings.partitions),
-            pid: row.pid,
-            event_time: row.event_time,
-            spreadid: row.spreadid,
-            seq: row.seq,
-        };
+        let keeps_partition = is_same && fanout_bits <= app.fanout_bits_max;
+        let fanout_bits = if keeps_partition { fanout_bits } else { app.fanout_bits };
+        let key = RowKey::new(&row, app.base, fanout_bits, snapshot.settings.partitions);
         let mut value = Vec::with_capacity(384);
-        codec::row::encode(row, &mut value);
-        let mut record = record.clone();
+        codec::row::encode(&row, &mut value);
         if let Some(current_row) = record.current_row_mut() {
-            current_row.row_meta = row_meta(row, fanout_bits, KEY_BYTES + value.len());
+            current_row.row_meta = row_meta(&row, fanout_bits, KEY_BYTES + value.len());
         }
         let mut record_value = Vec::with_capacity(512);
         codec::fact_record::encode(&record, &mut record_value);
-        let is_retained = row.event_time >= app.oldest;
-        EncodedEvent {
-            family: fact.family,
-            record: (key::record(fact), record_value),
-            row: is_retained.then(|| (new.encode(), value)),
-            replaced: replaced.filter(|old| *old != new).map(|old| old.encode()),
+        let tables = &snapshot.tables;
+        if let Some(replaced) = replaced.filter(|old| *old != key) {
+            batch.delete_cf(tables.events(), replaced.encode());
         }
+        if row.event_time >= app.oldest {
+            batch.put_cf(tables.events(), key.encode(), value);
+        }
+        batch.put_cf(tables.facts(fact.family), key::record(&fact), record_value);
     }
 }
 
-/// The encoded record and row of an event.
-pub struct EncodedEvent {
-    family: Family,
-    record: (Key, Vec<u8>),
-    /// `None` if retention has passed the row.
-    row: Option<(Key, Vec<u8>)>,
-    /// The key of the row to delete.
-    replaced: Option<Key>,
+/// Rebuilds the row of an effect from its activations; `None` if the result is not the row that was decided.
+fn effect_row(snapshot: &Snapshot<'_>, event: &Event, current_row: &CurrentRow) -> Option<Row> {
+    let recomputed = event.recomputed.clone().or_else(|| {
+        // Expired facts that still exist are used too. The digest shows whether any are missing.
+        let mut facts = SnapshotFacts { tables: &snapshot.tables, expiry: &Expiry::default() };
+        recompute(&mut facts, snapshot.policy, &[event.fact]).ok()?.pop()
+    });
+    let row = recomputed.map(|recomputed| recomputed.write.row);
+    row.filter(|row| digest(row, None) == current_row.digest)
 }
 
-impl EncodedEvent {
-    pub fn put(&self, batch: &mut WriteBatch, tables: &Tables) {
-        if let Some(replaced) = &self.replaced {
-            batch.delete_cf(tables.events(), replaced);
+/// Recomputes and writes wrong decisions, and those that depend on them. `reported` has the events whose intact rows
+/// were reported because they differ from recomputed decisions.
+pub fn repair_decisions(
+    snapshot: &Snapshot<'_>,
+    wrong: &[FactKey],
+    reported: &mut BTreeSet<FactKey>,
+    findings: &mut Findings<'_>,
+) -> Result<(), StoreError> {
+    if findings.fixes.is_none() || wrong.is_empty() {
+        return Ok(());
+    }
+    findings.write_fixes(&snapshot.tables)?;
+    let decided = recompute_with_followers(&mut snapshot.facts(), snapshot.policy, wrong);
+    let Ok(decided) = decided else {
+        // Facts that they need are damaged too.
+        findings.report.unchecked += wrong.len() as u64;
+        return Ok(());
+    };
+    let partitions = snapshot.settings.partitions;
+    for recomputed in decided {
+        if has_intact_row(snapshot, &recomputed, reported, findings)? {
+            continue;
         }
-        if let Some((key, value)) = &self.row {
-            batch.put_cf(tables.events(), key, value);
+        let DecisionWrite { key: fact, record, row, replaced } = recomputed.write;
+        let app =
+            snapshot.app(fact.pid).unwrap_or_else(|| App::new(key::partition("", partitions)));
+        let replaced = replaced.and_then(|current_row| {
+            row_key(&app, fact.pid, seq_of(&record), &current_row, partitions)
+        });
+        if let Some(batch) = &mut findings.fixes {
+            Expected { fact, record, row, replaced, app }.put(snapshot, batch);
         }
-        batch.put_cf(tables.facts(self.family), self.record.0, &self.record.1);
+    }
+    findings.write_fixes(&snapshot.tables)
+}
+
+/// True if a decision that depends on a wrong one would replace an intact row. It is reported and not written, because
+/// the row shows the decision that was right.
+fn has_intact_row(
+    snapshot: &Snapshot<'_>,
+    recomputed: &Recomputed,
+    reported: &mut BTreeSet<FactKey>,
+    findings: &mut Findings<'_>,
+) -> Result<bool, StoreError> {
+    let fact = recomputed.write.key;
+    let standing = recomputed.stored.clone().filter(|_| recomputed.has_row_change());
+    let (Some(record), Some(app)) = (standing, snapshot.app(fact.pid)) else { return Ok(false) };
+    let event = Event::new(fact, record, app, snapshot.settings.partitions);
+    let Some(row) = event.row.map(|row| row.encode()) else { return Ok(false) };
+    let rows = look_up(snapshot, EVENTS, [row], findings)?;
+    if IntactRow::of(&event, rows.get(&row)).is_none() {
+        return Ok(false);
+    }
+    if reported.insert(fact) {
+        let named = || snapshot.fact_name(&fact, &event.record);
+        add_differing_row(snapshot, named, &mut findings.report);
+    }
+    Ok(true)
+}
+
+/// Adds an intact row that differs from the recomputed decision.
+pub fn add_differing_row(
+    snapshot: &Snapshot<'_>,
+    named: impl FnOnce() -> String,
+    report: &mut Report,
+) {
+    if snapshot.options.have_settings_changed {
+        report.differing += 1;
+    } else {
+        report.add(Problem::DecisionDiffers, false, named);
     }
 }

@@ -1,7 +1,7 @@
 //! Checks that the files of a store exist, have their full length and are readable.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use rocksdb::LiveFile;
 use super::report::{Problem, Report};
 use crate::StoreError;
 use crate::embedded::open::column_families::TABLES;
+use crate::embedded::open::manifest_check;
 use crate::embedded::tables::{OpenMode, Tables};
 
 /// The table files of a store, and those that are known to be damaged.
@@ -48,7 +49,7 @@ pub fn open(
     };
     let Ok(tables) = Tables::open_for_checking(path, memory_bytes, OpenMode::Files) else {
         let name = named_file(&failure).unwrap_or(failure);
-        report.find(Problem::FileDamaged, false, || name);
+        report.add(Problem::FileDamaged, false, || name);
         return Ok(None);
     };
     let mut files = Files::of(&tables)?;
@@ -59,7 +60,7 @@ pub fn open(
     // The error names at most one file.
     files.note_unopenable(&tables, report);
     if Tables::open_for_checking(path, memory_bytes, OpenMode::Log).is_ok() {
-        report.find(Problem::LogDamaged, false, || logs(path).join(" or "));
+        report.add(Problem::LogDamaged, false, || logs(path).join(" or "));
     } else {
         files.failure = Some(failure);
     }
@@ -94,7 +95,7 @@ impl Files {
             };
             if self.damaged.insert(name.to_owned()) {
                 let of = &file.column_family_name;
-                report.find(problem, false, || format!("{name} of table {of}"));
+                report.add(problem, false, || format!("{name} of table {of}"));
             }
         }
     }
@@ -104,7 +105,7 @@ impl Files {
         if self.damaged.insert(name.clone()) {
             let of = self.of_name(&name).map(|file| file.column_family_name.clone());
             let of = of.map(|table| format!(" of table {table}")).unwrap_or_default();
-            report.find(Problem::FileDamaged, false, || format!("{name}{of}"));
+            report.add(Problem::FileDamaged, false, || format!("{name}{of}"));
         }
     }
 
@@ -181,32 +182,11 @@ pub fn named_file(message: &str) -> Option<String> {
     names.rfind(is_file).map(str::to_owned)
 }
 
-/// The log files that are not empty.
+/// The names of the log files that are not empty.
 fn logs(path: &Path) -> Vec<String> {
-    let files = path.read_dir().into_iter().flatten().flatten();
-    let is_filled = |file: &std::fs::DirEntry| file.metadata().is_ok_and(|data| data.len() > 0);
-    let names = files.filter(is_filled).map(|file| file.file_name().to_string_lossy().into_owned());
-    let mut logs: Vec<_> = names.filter(|name| name.ends_with(".log")).collect();
+    let is_filled = |log: &PathBuf| log.metadata().is_ok_and(|data| data.len() > 0);
+    let name = |log: PathBuf| Some(log.file_name()?.to_string_lossy().into_owned());
+    let mut logs: Vec<_> = manifest_check::logs(path).filter(is_filled).filter_map(name).collect();
     logs.sort();
     logs
-}
-
-#[cfg(test)]
-mod tests {
-    use super::named_file;
-
-    #[test]
-    fn an_error_message_names_its_file() {
-        let check = |message, expected: Option<&str>| {
-            assert_eq!(named_file(message).as_deref(), expected, "{message}");
-        };
-        check(
-            "Corruption: block checksum mismatch: stored = 1, computed = 2, type = 4  in \
-             /a/b c/000012.sst offset 0 size 4012",
-            Some("000012.sst"),
-        );
-        check("IO error: No such file or directory: /a/000009.sst: gone", Some("000009.sst"));
-        check("Corruption: checksum mismatch in /a/MANIFEST-000005", Some("MANIFEST-000005"));
-        check("Corruption: missing start of fragmented record", None);
-    }
 }

@@ -1,187 +1,162 @@
 //! Checks that each fact is found by all its keys, and that each index entry leads to its fact.
 
+use std::collections::BTreeMap;
+
+use attribution::facts::device_ids::DeviceIds;
 use attribution::facts::event::{EventTime, Family};
-use attribution::facts::keys::FactKey;
+use attribution::facts::keys::{FactKey, MatchKey};
 use attribution::facts::match_keys::{self, BUCKET_MS};
 use attribution::ledger::record::FactRecord;
 use attribution::rules::policy::DAY_MS;
 
-use super::expected_entries::{Entries, entries, marker_value};
-use super::table_scan::{Entry, Found, LookedUp};
-use super::{Check, Checker, Problem, at};
+use super::findings::Findings;
+use super::report::{Check, Problem, at};
+use super::snapshot::Snapshot;
+use super::table_scan::{Entry, Found, look_up, scan_table};
 use crate::StoreError;
 use crate::embedded::tables::Tables;
 use crate::layout::codec;
 use crate::layout::key::{self, FactTableKey, Key};
 
-impl Checker<'_> {
-    pub fn check_index(&mut self) -> Result<(), StoreError> {
-        for family in Family::ALL {
-            let table = Tables::name_of(family);
-            if self.fixes.is_none() {
-                self.scan_table(Check::Index, table, |checker, chunk| {
-                    checker.check_entries(family, &chunk)?;
-                    checker.check_facts(family, &chunk)
-                })?;
-                continue;
-            }
-            // Two scans, so that the first does not delete entries that the second puts.
-            self.scan_table(Check::Index, table, |checker, chunk| {
-                checker.check_entries(family, &chunk)
+pub fn check_index(snapshot: &Snapshot<'_>, findings: &mut Findings<'_>) -> Result<(), StoreError> {
+    for family in Family::ALL {
+        let table = Tables::name_of(family);
+        if findings.fixes.is_none() {
+            scan_table(snapshot, findings, Check::Index, table, |findings, chunk| {
+                check_entries(snapshot, family, chunk, findings)?;
+                check_facts(snapshot, family, chunk, findings)
             })?;
-            self.scan_table(Check::Index, table, |checker, chunk| {
-                checker.check_facts(family, &chunk)
+            continue;
+        }
+        // Two scans, so that the first does not delete entries that the second puts.
+        for check in [check_entries, check_facts] {
+            scan_table(snapshot, findings, Check::Index, table, |findings, chunk| {
+                check(snapshot, family, chunk, findings)
             })?;
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    /// Checks that facts decode, are stored under their identities and have all their index entries.
-    fn check_facts(&mut self, family: Family, chunk: &[Entry]) -> Result<(), StoreError> {
-        let table = Tables::name_of(family);
-        let mut expected: Vec<(FactKey, FactRecord, Entries)> = Vec::new();
-        for (key, value) in chunk {
-            let Some(FactTableKey::FactRecord { pid, .. }) = key::decode_fact(key) else {
-                continue;
-            };
-            self.report.add_checked(Check::Facts, 1);
-            let Ok(record) = codec::fact_record::decode(family, pid, value) else {
-                self.find(Problem::FactUnreadable, || at(table, key));
-                continue;
-            };
-            let fact = match_keys::fact_key(family, pid, record.id());
-            if key::record(&fact)[..] != **key {
-                self.find(Problem::FactMisplaced, || at(table, key));
-                continue;
-            }
-            if self.policy.app(pid).is_some() && !self.expiry.has_expired(pid, &record) {
-                let entries = entries(&fact, &record);
-                expected.push((fact, record, entries));
-            }
-        }
-        let wanted = expected.iter().flat_map(|(_, _, entries)| {
-            entries.by_id.iter().chain(&entries.probabilistic).chain(&entries.markers).copied()
-        });
-        let found = self.look_up(table, wanted.collect())?;
-        for (fact, record, entries) in expected {
-            self.check_found(&fact, &record, &entries, &found);
-        }
-        Ok(())
-    }
-
-    fn check_found(
-        &mut self,
-        fact: &FactKey,
-        record: &FactRecord,
-        entries: &Entries,
-        found: &LookedUp,
-    ) {
-        let is = |key: &Key, value: &[u8]| match found.of(key) {
-            Found::Value(found) => **found == *value,
-            Found::Nothing => false,
-            // Reported with its file.
-            Found::Unreadable => true,
+/// Checks that facts decode, are stored under their identities and have all their index entries.
+fn check_facts(
+    snapshot: &Snapshot<'_>,
+    family: Family,
+    chunk: &[Entry],
+    findings: &mut Findings<'_>,
+) -> Result<(), StoreError> {
+    let table = Tables::name_of(family);
+    let mut expected: Vec<(FactKey, FactRecord, FactEntries)> = Vec::new();
+    for (key, value) in chunk {
+        let Some(FactTableKey::FactRecord { pid, .. }) = key::decode_fact(key) else { continue };
+        findings.report.add_checked(Check::Facts, 1);
+        let Ok(record) = codec::fact_record::decode(family, pid, value) else {
+            findings.add(Problem::FactUnreadable, || at(table, key));
+            continue;
         };
-        let marker = marker_value();
-        let mut missing: Vec<(Problem, Key, &[u8])> = Vec::new();
-        let by_id = entries.by_id.iter().filter(|key| !is(key, &entries.value));
-        missing.extend(by_id.map(|key| (Problem::EntryMissing, *key, &*entries.value)));
-        self.report.add_checked(Check::Index, entries.by_id.len());
-        let has_probabilistic = entries.probabilistic.iter().any(|key| is(key, &entries.value));
-        if has_probabilistic {
-            let probabilistic = entries.probabilistic.iter().filter(|key| !is(key, &entries.value));
-            missing.extend(probabilistic.map(|key| (Problem::EntryMissing, *key, &*entries.value)));
-            let markers = entries.markers.iter().filter(|key| !is(key, &marker));
-            missing.extend(markers.map(|key| (Problem::MarkerMissing, *key, &*marker)));
-            let count = entries.probabilistic.len() + entries.markers.len();
-            self.report.add_checked(Check::Index, count);
-        } else if !entries.probabilistic.is_empty() {
-            let app = self.policy.app(fact.pid);
-            self.report.without_probabilistic +=
-                u64::from(app.is_some_and(|app| app.probabilistic));
+        let fact = match_keys::fact_key(family, pid, record.id());
+        if key::record(&fact)[..] != **key {
+            findings.add(Problem::FactMisplaced, || at(table, key));
+            continue;
         }
-        for (problem, key, value) in missing {
-            let named = self.named(fact, record);
-            self.find_and(
-                problem,
-                || named,
-                |batch, tables| {
-                    batch.put_cf(tables.facts(fact.family), key, value);
-                },
-            );
+        if snapshot.policy.app(pid).is_some() && !snapshot.expiry.has_expired(pid, &record) {
+            let entries = FactEntries::of(&fact, &record);
+            expected.push((fact, record, entries));
         }
     }
+    let wanted = expected.iter().flat_map(|(_, _, entries)| {
+        entries.by_id.iter().chain(&entries.probabilistic).chain(&entries.markers).copied()
+    });
+    let found = look_up(snapshot, table, wanted, findings)?;
+    for (fact, record, entries) in expected {
+        check_entries_of(snapshot, &fact, &record, &entries, &found, findings);
+    }
+    Ok(())
+}
 
-    /// Checks that entries decode and belong to the facts that they lead to.
-    fn check_entries(&mut self, family: Family, chunk: &[Entry]) -> Result<(), StoreError> {
-        let table = Tables::name_of(family);
-        let mut entries_of_facts: Vec<(Key, &[u8], EventTime, FactKey)> = Vec::new();
-        for (key, value) in chunk {
-            if let Some(FactTableKey::FactRecord { .. }) = key::decode_fact(key) {
+fn check_entries_of(
+    snapshot: &Snapshot<'_>,
+    fact: &FactKey,
+    record: &FactRecord,
+    entries: &FactEntries,
+    found: &BTreeMap<Key, Found>,
+    findings: &mut Findings<'_>,
+) {
+    let exists = |key: &Key, value: &[u8]| match found.get(key) {
+        Some(Found::Value(found)) => **found == *value,
+        None => false,
+        // Reported with its file.
+        Some(Found::Unreadable) => true,
+    };
+    let marker = marker_value();
+    let mut expected = vec![(Problem::EntryMissing, &entries.by_id, &*entries.value)];
+    if entries.probabilistic.iter().any(|key| exists(key, &entries.value)) {
+        expected.push((Problem::EntryMissing, &entries.probabilistic, &*entries.value));
+        expected.push((Problem::MarkerMissing, &entries.markers, &*marker));
+    } else if !entries.probabilistic.is_empty() {
+        let is_on = snapshot.policy.app(fact.pid).is_some_and(|app| app.probabilistic);
+        findings.report.without_probabilistic += u64::from(is_on);
+    }
+    for (problem, keys, value) in expected {
+        findings.report.add_checked(Check::Index, keys.len());
+        for key in keys.iter().filter(|key| !exists(key, value)) {
+            let named = || snapshot.fact_name(fact, record);
+            findings.repair(problem, named, |batch| {
+                batch.put_cf(snapshot.tables.facts(fact.family), key, value);
+            });
+        }
+    }
+}
+
+/// Checks that entries decode and belong to the facts that they lead to.
+fn check_entries(
+    snapshot: &Snapshot<'_>,
+    family: Family,
+    chunk: &[Entry],
+    findings: &mut Findings<'_>,
+) -> Result<(), StoreError> {
+    let (tables, table) = (&snapshot.tables, Tables::name_of(family));
+    let mut entries_of_facts: Vec<(Key, &[u8], EventTime, FactKey)> = Vec::new();
+    for (key, value) in chunk {
+        if let Some(FactTableKey::FactRecord { .. }) = key::decode_fact(key) {
+            continue;
+        }
+        findings.report.add_checked(Check::Index, 1);
+        match decode_entry(snapshot, family, key, value) {
+            Some(EntryKind::OfFact(key, time, fact)) => {
+                entries_of_facts.push((key, value, time, fact));
+            }
+            Some(EntryKind::Marker | EntryKind::Expired) => {}
+            None => findings.repair_by_delete(Problem::EntryUnreadable, tables, table, key),
+        }
+    }
+    let keys = entries_of_facts.iter().map(|(_, _, _, fact)| key::record(fact));
+    let records = look_up(snapshot, table, keys, findings)?;
+    for (key, value, time, fact) in entries_of_facts {
+        let record = match records.get(&key::record(&fact)) {
+            None => {
+                findings.repair_by_delete(Problem::EntryToNowhere, tables, table, &key);
                 continue;
             }
-            self.report.add_checked(Check::Index, 1);
-            match self.entry(family, key, value) {
-                EntryKind::OfFact(key, time, fact) => {
-                    entries_of_facts.push((key, value, time, fact));
-                }
-                EntryKind::Marker | EntryKind::Expired => {}
-                EntryKind::Damaged => self.remove_entry(Problem::EntryUnreadable, family, key),
-            }
-        }
-        let records = entries_of_facts.iter().map(|(_, _, _, fact)| key::record(fact)).collect();
-        let records = self.look_up(table, records)?;
-        for (key, value, time, fact) in entries_of_facts {
-            let record = match records.of(&key::record(&fact)) {
-                Found::Nothing => {
-                    self.remove_entry(Problem::EntryToNowhere, family, &key);
-                    continue;
-                }
-                Found::Unreadable => {
-                    self.report.unchecked += 1;
-                    continue;
-                }
-                Found::Value(record) => codec::fact_record::decode(family, fact.pid, record),
-            };
-            // Unreadable records are reported by the check of facts.
-            let Ok(record) = record else { continue };
-            if record.time() != time {
-                self.report.stale += 1;
+            Some(Found::Unreadable) => {
+                findings.report.unchecked += 1;
                 continue;
             }
-            let entries = entries(&fact, &record);
-            let is_expected = entries.by_id.contains(&key) || entries.probabilistic.contains(&key);
-            if !is_expected || *entries.value != *value {
-                self.remove_entry(Problem::EntryOfAnother, family, &key);
-            }
-        }
-        Ok(())
-    }
-
-    fn entry(&self, family: Family, key: &[u8], value: &[u8]) -> EntryKind {
-        let (Ok(key), Ok((id, lookback_ms))) = (Key::try_from(key), codec::index_value(value))
-        else {
-            return EntryKind::Damaged;
+            Some(Found::Value(record)) => codec::fact_record::decode(family, fact.pid, record),
         };
-        let Some(entry) = key::decode_index(family, &key, id) else {
-            return EntryKind::Damaged;
-        };
-        if id == 0 {
-            let is_day = entry.time.millis() % BUCKET_MS == 0;
-            return if is_day { EntryKind::Marker } else { EntryKind::Damaged };
+        // Unreadable records are reported by the check of facts.
+        let Ok(record) = record else { continue };
+        if record.time() != time {
+            findings.report.stale += 1;
+            continue;
         }
-        // The lookback is rounded up to days, so the fact itself may have expired up to a day earlier.
-        let lookback_ms = lookback_ms.map(|ms| ms.saturating_sub(DAY_MS));
-        if entry.time < self.expiry.oldest(entry.fact.pid, family, lookback_ms) {
-            return EntryKind::Expired;
+        let entries = FactEntries::of(&fact, &record);
+        let is_expected = entries.by_id.contains(&key) || entries.probabilistic.contains(&key);
+        if !is_expected || *entries.value != *value {
+            findings.repair_by_delete(Problem::EntryOfAnother, tables, table, &key);
         }
-        EntryKind::OfFact(key, entry.time, entry.fact)
     }
-
-    fn remove_entry(&mut self, problem: Problem, family: Family, key: &[u8]) {
-        let named = || at(Tables::name_of(family), key);
-        self.find_and(problem, named, |batch, tables| batch.delete_cf(tables.facts(family), key));
-    }
+    Ok(())
 }
 
 enum EntryKind {
@@ -189,5 +164,82 @@ enum EntryKind {
     Marker,
     /// The next compaction removes it.
     Expired,
-    Damaged,
+}
+
+/// `None` if the entry is damaged.
+fn decode_entry(
+    snapshot: &Snapshot<'_>,
+    family: Family,
+    key: &[u8],
+    value: &[u8],
+) -> Option<EntryKind> {
+    let key = Key::try_from(key).ok()?;
+    let (id, lookback_ms) = codec::index_value(value).ok()?;
+    let entry = key::decode_index(family, &key, id)?;
+    if id == 0 {
+        let is_day = entry.time.millis() % BUCKET_MS == 0;
+        return is_day.then_some(EntryKind::Marker);
+    }
+    // The lookback is rounded up to days, so the fact itself may have expired up to a day earlier.
+    let lookback_ms = lookback_ms.map(|ms| ms.saturating_sub(DAY_MS));
+    if entry.time < snapshot.expiry.oldest(entry.fact.pid, family, lookback_ms) {
+        return Some(EntryKind::Expired);
+    }
+    Some(EntryKind::OfFact(key, entry.time, entry.fact))
+}
+
+/// The expected index entries of a fact.
+struct FactEntries {
+    /// Keys by device and click ids.
+    by_id: Vec<Key>,
+    /// Probabilistic keys. They exist only if the fact was recorded while probabilistic matching was on for its app.
+    probabilistic: Vec<Key>,
+    /// Keys of bucket markers. They exist under the same condition.
+    markers: Vec<Key>,
+    /// The value of all entries except markers.
+    value: Vec<u8>,
+}
+
+impl FactEntries {
+    fn of(fact: &FactKey, record: &FactRecord) -> Self {
+        let ids = DeviceIds::new(record.ids());
+        let key = |by: &MatchKey| key::index(*by, fact, record.time());
+        let [by_id, all] =
+            [false, true].map(|probabilistic| index_keys(record, &ids, probabilistic));
+        let markers = match record {
+            FactRecord::Touch(touch) => match_keys::touch_bucket_markers(touch, &ids),
+            FactRecord::Activation(record) => {
+                match_keys::activation_bucket_markers(&record.fact, &ids)
+            }
+            FactRecord::Effect(_) => Vec::new(),
+        };
+        let mut value = Vec::with_capacity(9);
+        codec::put_index_value(&mut value, fact.id.0, record.lookback_ms());
+        Self {
+            probabilistic: all.iter().filter(|by| !by_id.contains(by)).map(key).collect(),
+            by_id: by_id.iter().map(key).collect(),
+            markers: markers
+                .iter()
+                .map(|(by, marker)| key::index(*by, &marker.fact, marker.time))
+                .collect(),
+            value,
+        }
+    }
+}
+
+fn index_keys(record: &FactRecord, ids: &DeviceIds, probabilistic: bool) -> Vec<MatchKey> {
+    match record {
+        FactRecord::Touch(touch) => match_keys::touch_index(touch, ids, probabilistic),
+        FactRecord::Activation(record) => {
+            match_keys::activation_index(&record.fact, ids, probabilistic)
+        }
+        FactRecord::Effect(_) => ids.iter().map(match_keys::by_id).collect(),
+    }
+}
+
+/// The value of every bucket marker.
+fn marker_value() -> Vec<u8> {
+    let mut value = Vec::with_capacity(8);
+    codec::put_index_value(&mut value, 0, None);
+    value
 }

@@ -71,100 +71,60 @@ pub enum Remedy {
 
 impl Problem {
     pub fn check(self) -> Check {
-        match self {
-            Self::FileMissing | Self::FileCut | Self::FileDamaged | Self::LogDamaged => {
-                Check::Files
-            }
-            Self::AppUnreadable
-            | Self::AppAhead
-            | Self::ConsumedUntilWrong
-            | Self::PositionUnreadable => Check::Meta,
-            Self::FactUnreadable | Self::FactMisplaced | Self::FactAltered | Self::TouchMissing => {
-                Check::Facts
-            }
-            Self::EntryUnreadable
-            | Self::EntryToNowhere
-            | Self::EntryOfAnother
-            | Self::EntryMissing
-            | Self::MarkerMissing => Check::Index,
-            Self::Undecided
-            | Self::DecisionAltered
-            | Self::DecisionDiffers
-            | Self::DecisionLost => Check::Decisions,
-            Self::RowMissing
-            | Self::RowDiffers
-            | Self::RowKeyUnreadable
-            | Self::RowUnreadable
-            | Self::RowMisplaced
-            | Self::RowWithoutFact
-            | Self::SecondRow => Check::Rows,
-            Self::CellUnreadable
-            | Self::CellDiffers
-            | Self::RegionsBroken
-            | Self::RegionDiffers
-            | Self::TotalsDiffer
-            | Self::CountUnreadable
-            | Self::CountDiffers
-            | Self::BroughtUnreadable
-            | Self::BroughtDiffers => Check::Counts,
-        }
+        self.properties().0
+    }
+
+    pub fn remedy(self) -> Remedy {
+        self.properties().1
     }
 
     /// The description for users.
     pub fn text(self) -> &'static str {
-        match self {
-            Self::FileMissing => "a file is missing",
-            Self::FileCut => "a file has the wrong length",
-            Self::FileDamaged => "a file is corrupt",
-            Self::LogDamaged => "the write-ahead log is corrupt",
-            Self::AppUnreadable => "the record of an app is invalid or missing",
-            Self::AppAhead => "an app has counted rows before its retention cutoff",
-            Self::ConsumedUntilWrong => "the low watermark is invalid or in the future",
-            Self::PositionUnreadable => "a Kafka position is unreadable",
-            Self::FactUnreadable => "a fact is unreadable",
-            Self::FactMisplaced => "a fact is stored under the wrong key",
-            Self::FactAltered => "a fact differs from the one that its row shows",
-            Self::TouchMissing => "the credited touch of an activation is missing",
-            Self::EntryUnreadable => "an index entry is unreadable",
-            Self::EntryToNowhere => "an index entry leads to a missing fact",
-            Self::EntryOfAnother => "an index entry does not belong to the fact that it leads to",
-            Self::EntryMissing => "a fact lacks an index entry",
-            Self::MarkerMissing => "a fact lacks a bucket marker",
-            Self::Undecided => "an event has no decision",
-            Self::DecisionAltered => "a decision was altered",
-            Self::DecisionDiffers => "a decision differs from the recomputed one",
-            Self::DecisionLost => "a decision differs from the recomputed one, and its row is lost",
-            Self::RowMissing => "the row of an event is missing",
-            Self::RowDiffers => "a row differs from its decision",
-            Self::RowKeyUnreadable => "the key of a row is unreadable",
-            Self::RowUnreadable => "a row is unreadable",
-            Self::RowMisplaced => "a row is in a partition that its app does not use",
-            Self::RowWithoutFact => "the fact of a row is missing",
-            Self::SecondRow => "an event has a second row",
-            Self::CellUnreadable => "an hourly count is unreadable",
-            Self::CellDiffers => "an hourly count differs from the rows",
-            Self::RegionsBroken => "the regions are unreadable or do not cover all keys",
-            Self::RegionDiffers => "the statistics of a region differ from the rows",
-            Self::TotalsDiffer => "the totals differ from the rows",
-            Self::CountUnreadable => "a summary count is unreadable",
-            Self::CountDiffers => "the summary counts of an app differ from its rows",
-            Self::BroughtUnreadable => "an entry of the campaign index is unreadable",
-            Self::BroughtDiffers => "the campaign index of an app differs from its rows",
-        }
+        self.properties().2
     }
 
-    pub fn remedy(self) -> Remedy {
+    #[rustfmt::skip]
+    fn properties(self) -> (Check, Remedy, &'static str) {
+        use Check::{Counts, Decisions, Facts, Files, Index, Meta, Rows};
+        use Remedy::{Repair, Restore};
         match self {
-            Self::FileMissing
-            | Self::FileCut
-            | Self::FileDamaged
-            | Self::FactUnreadable
-            | Self::FactMisplaced
-            | Self::FactAltered
-            | Self::TouchMissing
-            | Self::DecisionDiffers
-            | Self::RowWithoutFact => Remedy::Restore,
-            _ => Remedy::Repair,
+            Self::FileMissing => (Files, Restore, "a file is missing"),
+            Self::FileCut => (Files, Restore, "a file has the wrong length"),
+            Self::FileDamaged => (Files, Restore, "a file is corrupt"),
+            Self::LogDamaged => (Files, Repair, "the write-ahead log is corrupt"),
+            Self::AppUnreadable => (Meta, Repair, "the record of an app is invalid or missing"),
+            Self::AppAhead => (Meta, Repair, "an app has counted rows before its retention cutoff"),
+            Self::ConsumedUntilWrong => (Meta, Repair, "the low watermark is invalid or in the future"),
+            Self::PositionUnreadable => (Meta, Repair, "a Kafka position is unreadable"),
+            Self::FactUnreadable => (Facts, Restore, "a fact is unreadable"),
+            Self::FactMisplaced => (Facts, Restore, "a fact is stored under the wrong key"),
+            Self::FactAltered => (Facts, Restore, "a fact differs from the one that its row shows"),
+            Self::TouchMissing => (Facts, Restore, "the credited touch of an activation is missing"),
+            Self::EntryUnreadable => (Index, Repair, "an index entry is unreadable"),
+            Self::EntryToNowhere => (Index, Repair, "an index entry leads to a missing fact"),
+            Self::EntryOfAnother => (Index, Repair, "an index entry does not belong to the fact that it leads to"),
+            Self::EntryMissing => (Index, Repair, "a fact lacks an index entry"),
+            Self::MarkerMissing => (Index, Repair, "a fact lacks a bucket marker"),
+            Self::Undecided => (Decisions, Repair, "an event has no decision"),
+            Self::DecisionAltered => (Decisions, Repair, "a decision was altered"),
+            Self::DecisionDiffers => (Decisions, Restore, "a decision differs from the recomputed one"),
+            Self::DecisionLost => (Decisions, Repair, "a decision differs from the recomputed one, and its row is lost"),
+            Self::RowMissing => (Rows, Repair, "the row of an event is missing"),
+            Self::RowDiffers => (Rows, Repair, "a row differs from its decision"),
+            Self::RowKeyUnreadable => (Rows, Repair, "the key of a row is unreadable"),
+            Self::RowUnreadable => (Rows, Repair, "a row is unreadable"),
+            Self::RowMisplaced => (Rows, Repair, "a row is in a partition that its app does not use"),
+            Self::RowWithoutFact => (Rows, Restore, "the fact of a row is missing"),
+            Self::SecondRow => (Rows, Repair, "an event has a second row"),
+            Self::CellUnreadable => (Counts, Repair, "an hourly count is unreadable"),
+            Self::CellDiffers => (Counts, Repair, "an hourly count differs from the rows"),
+            Self::RegionsBroken => (Counts, Repair, "the regions are unreadable or do not cover all keys"),
+            Self::RegionDiffers => (Counts, Repair, "the statistics of a region differ from the rows"),
+            Self::TotalsDiffer => (Counts, Repair, "the totals differ from the rows"),
+            Self::CountUnreadable => (Counts, Repair, "a summary count is unreadable"),
+            Self::CountDiffers => (Counts, Repair, "the summary counts of an app differ from its rows"),
+            Self::BroughtUnreadable => (Counts, Repair, "an entry of the campaign index is unreadable"),
+            Self::BroughtDiffers => (Counts, Repair, "the campaign index of an app differs from its rows"),
         }
     }
 }
@@ -222,7 +182,7 @@ impl Report {
         self.checked.get(&check).copied().unwrap_or(0)
     }
 
-    pub fn find(&mut self, problem: Problem, is_repaired: bool, at: impl FnOnce() -> String) {
+    pub fn add(&mut self, problem: Problem, is_repaired: bool, at: impl FnOnce() -> String) {
         let times = self.found.entry(problem).or_default();
         times.found += 1;
         times.repaired += u64::from(is_repaired);
@@ -233,7 +193,7 @@ impl Report {
 
     /// Marks damage of the log as repaired. Opening the store for writing truncates the log at the damage; the rest is
     /// re-read from Kafka.
-    pub fn repaired_log(&mut self) {
+    pub fn mark_log_repaired(&mut self) {
         if let Some(times) = self.found.get_mut(&Problem::LogDamaged) {
             times.repaired = times.found;
         }
@@ -268,4 +228,9 @@ impl Report {
     pub fn is_repaired(&self) -> bool {
         self.unchecked == 0 && self.found.values().all(|times| times.found == times.repaired)
     }
+}
+
+/// Names an entry in a finding: by its table and its key in hexadecimal.
+pub fn at(table: &str, key: &[u8]) -> String {
+    format!("{table} {}", attribution::facts::device_ids::hex(key))
 }

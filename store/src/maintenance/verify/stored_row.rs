@@ -1,6 +1,6 @@
 //! Rebuilds decided rows from stored ones, to compare them.
 
-use attribution::facts::event::{Activation, Device, Pairs};
+use attribution::facts::event::{Device, Pairs};
 use attribution::rules::build_row;
 use attribution::rules::row::{
     ActivationDetails, ActivationRef, CreditedTouch, EventType, Row, TouchDetails,
@@ -105,22 +105,20 @@ pub fn digest(row: &Row, original: Option<&str>) -> u64 {
     }
 }
 
-/// The digest of a decision on an activation.
-pub fn digest_of(activation: &Activation, decision: &Decision) -> u64 {
-    let row = build_row::activation_row(activation, decision);
-    build_row::digest(&(&row, &decision.original))
-}
-
 /// The decision that the row of an activation shows.
 pub fn decision(row: Row, original: Option<Box<str>>) -> Option<Decision> {
-    let credit = Credit {
+    Some(Decision { install_type: row.install_type?, original, credit: credit(row) })
+}
+
+/// The credit that a row shows.
+pub fn credit(row: Row) -> Credit {
+    Credit {
         status: row.status,
         spreadid: row.spreadid,
         reject_reason: row.reject_reason,
         touch: row.touch,
         contributors: row.contributors,
-    };
-    Some(Decision { install_type: row.install_type?, original, credit })
+    }
 }
 
 /// True if the value is exactly the encoding of the row. The digest does not cover values that only the CSV writer
