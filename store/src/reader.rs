@@ -14,10 +14,10 @@ use attribution::rules::policy::{AppPolicy, Policy};
 use crate::StoreError;
 use crate::apps::names;
 use crate::apps::record::App;
-use crate::embedded::read::snapshot as embedded;
-use crate::hbase::read as shared;
+use crate::embedded::read::snapshot::{EmbeddedReader, EmbeddedRows, EmbeddedView};
+use crate::hbase::read::SharedReader;
 use crate::hbase::read::newest_first::NewestFirst;
-use crate::hbase::read::rows::Rows as SharedRows;
+use crate::hbase::read::rows::SharedRows;
 use crate::layout::campaign_index::CreditedActivation;
 use crate::layout::key::RowKey;
 use crate::layout::region::Regions;
@@ -27,8 +27,8 @@ use crate::layout::summary_counts::{SummaryKey, Totals};
 /// The reading side of a store; cheap to clone, for any number of threads.
 #[derive(Debug, Clone)]
 pub enum Reader {
-    Embedded(embedded::Reader),
-    Shared(shared::Reader),
+    Embedded(EmbeddedReader),
+    Shared(SharedReader),
 }
 
 impl Reader {
@@ -95,8 +95,8 @@ impl Reader {
 
 /// What [`Reader::view`] returns.
 pub enum View<'r> {
-    Embedded(embedded::View<'r>),
-    Shared(&'r shared::Reader),
+    Embedded(EmbeddedView<'r>),
+    Shared(&'r SharedReader),
 }
 
 impl View<'_> {
@@ -174,7 +174,7 @@ impl View<'_> {
 
 /// An iterator over rows of an app.
 pub enum Rows<'v> {
-    Embedded(embedded::Rows<'v>),
+    Embedded(EmbeddedRows<'v>),
     Shared(Box<SharedRows>),
     SharedNewestFirst(Box<NewestFirst>),
 }

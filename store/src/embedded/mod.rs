@@ -42,7 +42,7 @@ use open::column_families::Limits;
 use open::meta::{self, Meta};
 use open::preflight::StoreCreation;
 use read::index;
-use read::snapshot::Reader;
+use read::snapshot::EmbeddedReader;
 pub use stats::{Engine, Figures, TableFigures};
 use tables::Tables;
 pub use write::disk_full::DiskFullGate;
@@ -105,7 +105,7 @@ impl Embedded {
 
     /// A reader of this store, for any thread.
     pub fn reader(&self) -> reader::Reader {
-        reader::Reader::Embedded(Reader {
+        reader::Reader::Embedded(EmbeddedReader {
             tables: self.tables.clone(),
             partitions: self.partitions,
             apps: self.rows.apps.clone(),
@@ -290,5 +290,12 @@ pub fn open_for_reading(settings: &config::Store) -> Result<reader::Reader, Stor
         .ok_or_else(|| StoreError::corrupt("the regions"))?;
     let regions = SharedRegions::new(regions);
     let partitions = meta.partitions;
-    Ok(reader::Reader::Embedded(Reader { tables, partitions, apps, retention, expiry, regions }))
+    Ok(reader::Reader::Embedded(EmbeddedReader {
+        tables,
+        partitions,
+        apps,
+        retention,
+        expiry,
+        regions,
+    }))
 }

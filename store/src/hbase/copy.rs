@@ -10,7 +10,7 @@ use hbase_client::{Row, Scan};
 use super::cluster::{Cluster, FAMILY};
 use super::ledger::cells::{Cells, Put as CellPut, Table, VALUE};
 use super::ledger::{fact_record, join, row_time, split};
-use super::read::rows::Rows;
+use super::read::rows::SharedRows;
 use super::schema::meta;
 use super::schema::tables::{self, LAG_MS};
 use super::store::Shared;
@@ -94,7 +94,7 @@ impl StoreSide for SharedSide<'_> {
         let times = (EventTime::default(), EventTime::END);
         for (pid, app) in apps {
             let partitions = app.partitions(self.settings.partitions);
-            let mut rows = Rows::open(&self.cluster, *pid, partitions, times, None)?;
+            let mut rows = SharedRows::open(&self.cluster, *pid, partitions, times, None)?;
             while let Some((key, value)) = rows.current()? {
                 visit(CopyItem::Row(key, value.to_vec()))?;
                 rows.advance();

@@ -10,7 +10,7 @@ use hbase_client::RegionStatus;
 use super::cluster::{Cluster, State};
 use super::ledger::SharedLedger;
 use super::ledger::cells::Table;
-use super::read::Reader;
+use super::read::SharedReader;
 use super::schema::meta::{self, PartitionComplete, require};
 use super::schema::provision;
 use super::schema::tables::{self, LAG_MS, Ttls};
@@ -97,7 +97,7 @@ impl Shared {
     pub fn reader(&self) -> reader::Reader {
         let (cluster, settings) = (self.cluster.clone(), Arc::clone(&self.settings));
         let partitions = settings.partitions;
-        reader::Reader::Shared(Reader { cluster, partitions, settings })
+        reader::Reader::Shared(SharedReader { cluster, partitions, settings })
     }
 
     /// Checks that HBase answers, and that no worker of this process is retrying.

@@ -13,7 +13,7 @@ use adtrail_store::hbase::cluster::Cluster;
 use adtrail_store::hbase::ledger::SharedLedger;
 use adtrail_store::hbase::ledger::cells::{CellDelete, Cells as _, Columns, Put, Table, VALUE};
 use adtrail_store::hbase::ledger::fact_record::decode;
-use adtrail_store::hbase::read::rows::Rows;
+use adtrail_store::hbase::read::rows::SharedRows;
 use adtrail_store::hbase::schema::tables;
 use adtrail_store::hbase::{Shared, init};
 use adtrail_store::layout::codec::row::{RowView, TextCell, encode};
@@ -98,7 +98,7 @@ fn rows_that_move_behind_a_lost_scanner_are_shown_once() {
     all.push(put((0, TIME_MS - 1), 5, 1));
     cluster.put(Table::Events, all).expect("HBase works");
     let times = (EventTime::default(), EventTime::MAX);
-    let mut rows = Rows::open(&cluster, PID, 0..1, times, None).expect("a scan");
+    let mut rows = SharedRows::open(&cluster, PID, 0..1, times, None).expect("a scan");
     correct(&mut cluster);
     split_region(&cluster);
     let mut shown = vec![Vec::new(); EVENTS as usize];

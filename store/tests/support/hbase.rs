@@ -9,7 +9,7 @@ use adtrail_store::Timing;
 use adtrail_store::apps::record::App;
 use adtrail_store::hbase::cluster::Cluster;
 use adtrail_store::hbase::ledger::SharedLedger;
-use adtrail_store::hbase::read::rows::Rows;
+use adtrail_store::hbase::read::rows::SharedRows;
 use adtrail_store::hbase::schema::tables;
 use adtrail_store::layout::key;
 use adtrail_store::layout::stored_row::StoredRow;
@@ -90,7 +90,7 @@ pub fn rows_on_hbase(policy: &Policy, batches: Vec<Vec<Fact>>) -> Vec<RowText> {
 fn rows_of(cluster: &Cluster, pid: Pid) -> Vec<StoredRow> {
     let read = |after| {
         let times = (EventTime::default(), EventTime::MAX);
-        let mut rows = Rows::open(cluster, pid, 0..PARTITIONS, times, after).expect("a scan");
+        let mut rows = SharedRows::open(cluster, pid, 0..PARTITIONS, times, after).expect("a scan");
         let mut all = Vec::new();
         while let Some((key, value)) = rows.current().expect("a scan") {
             all.push((key, value.to_vec()));

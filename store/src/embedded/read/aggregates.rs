@@ -5,14 +5,14 @@ use std::ops::ControlFlow;
 use attribution::facts::event::{EventTime, Pid, SpreadId};
 use rocksdb::ReadOptions;
 
-use super::snapshot::View;
+use super::snapshot::EmbeddedView;
 use crate::StoreError;
 use crate::layout::campaign_index::{self, CAMPAIGN_KEY_BYTES, CreditedActivation};
 use crate::layout::key::RowKey;
 use crate::layout::stored_row::StoredRow;
 use crate::layout::summary_counts::{self, SummaryKey, Totals};
 
-impl View<'_> {
+impl EmbeddedView<'_> {
     /// Rows of an app before this time have been removed by retention.
     pub fn oldest(&self, pid: Pid) -> EventTime {
         self.reader.retention.oldest(pid)
@@ -63,7 +63,8 @@ impl View<'_> {
             _ => campaign_index::from(pid, spreadid, from.minus(1)).to_vec(),
         };
         options.set_iterate_upper_bound(end);
-        let mut entries = self.snapshot.raw_iterator_cf_opt(self.reader.tables.brought(), options);
+        let mut entries =
+            self.snapshot.raw_iterator_cf_opt(self.reader.tables.campaign_index(), options);
         let first = campaign_index::from(pid, spreadid, to.minus(1));
         let after = after.map(|after| [&after.encode()[..], &[0]].concat());
         entries.seek(after.filter(|after| after[..] > first[..]).unwrap_or(first.to_vec()));

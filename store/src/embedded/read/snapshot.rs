@@ -28,7 +28,7 @@ use crate::layout::region::Regions;
 
 /// The reading side of a store; cheap to clone, for any number of threads.
 #[derive(Debug, Clone)]
-pub struct Reader {
+pub struct EmbeddedReader {
     pub(in crate::embedded) tables: Tables,
     pub(in crate::embedded) partitions: u16,
     pub(in crate::embedded) apps: Apps,
@@ -44,12 +44,12 @@ const READ_AHEAD_BYTES_MIN: usize = 64 << 10;
 /// Reads are added to the region's statistics in batches of this size.
 const READS_PER_COUNT: u64 = 4_096;
 
-impl Reader {
+impl EmbeddedReader {
     /// Takes a snapshot of all rows.
-    pub fn view(&self) -> View<'_> {
+    pub fn view(&self) -> EmbeddedView<'_> {
         // The snapshot is taken before the fanouts are read: a fanout is raised before the first row is written with
         // it.
-        View { snapshot: self.tables.db.snapshot(), reader: self }
+        EmbeddedView { snapshot: self.tables.db.snapshot(), reader: self }
     }
 
     /// A copy of the present regions.
@@ -73,19 +73,19 @@ impl Reader {
 }
 
 /// A snapshot of the rows.
-pub struct View<'r> {
-    pub(super) reader: &'r Reader,
+pub struct EmbeddedView<'r> {
+    pub(super) reader: &'r EmbeddedReader,
     pub(super) snapshot: SnapshotWithThreadMode<'r, DB>,
 }
 
-impl View<'_> {
+impl EmbeddedView<'_> {
     /// See [`crate::reader::View::rows`].
     pub fn rows(
         &self,
         app: &AppPolicy,
         (from, to): (EventTime, EventTime),
         after: Option<RowKey>,
-    ) -> Result<Rows<'_>, StoreError> {
+    ) -> Result<EmbeddedRows<'_>, StoreError> {
         self.rows_in(Order::OldestFirst, app, (from, to), after)
     }
 
@@ -94,7 +94,7 @@ impl View<'_> {
         &self,
         app: &AppPolicy,
         range: (EventTime, EventTime),
-    ) -> Result<Rows<'_>, StoreError> {
+    ) -> Result<EmbeddedRows<'_>, StoreError> {
         self.rows_in(Order::NewestFirst, app, range, None)
     }
 
@@ -104,11 +104,11 @@ impl View<'_> {
         app: &AppPolicy,
         (from, to): (EventTime, EventTime),
         after: Option<RowKey>,
-    ) -> Result<Rows<'_>, StoreError> {
+    ) -> Result<EmbeddedRows<'_>, StoreError> {
         let reader = self.reader;
         let from = from.max(reader.retention.oldest(app.pid));
         let mut rows =
-            Rows { partitions: BinaryHeap::new(), failure: None, regions: &reader.regions };
+            EmbeddedRows { partitions: BinaryHeap::new(), failure: None, regions: &reader.regions };
         let stored = reader.app(app);
         let count = stored.partitions(reader.partitions).count().max(1);
         for partition in stored.partitions(reader.partitions) {
@@ -162,7 +162,7 @@ enum Order {
 }
 
 /// An iterator over rows of an app, merged from its partitions.
-pub struct Rows<'v> {
+pub struct EmbeddedRows<'v> {
     /// Ordered by their current rows; partitions without further rows are removed.
     partitions: BinaryHeap<PartitionRows<'v>>,
     failure: Option<StoreError>,
@@ -180,7 +180,7 @@ struct PartitionRows<'v> {
     uncounted: u64,
 }
 
-impl Rows<'_> {
+impl EmbeddedRows<'_> {
     /// The row at the iterator's position; `None` after the last.
     #[inline]
     pub fn current(&mut self) -> Result<Option<(RowKey, &[u8])>, StoreError> {
@@ -215,7 +215,7 @@ impl Rows<'_> {
     }
 }
 
-impl Drop for Rows<'_> {
+impl Drop for EmbeddedRows<'_> {
     fn drop(&mut self) {
         self.partitions.drain().for_each(|mut partition| partition.count(self.regions));
     }
@@ -274,7 +274,7 @@ impl PartialEq for PartitionRows<'_> {
 
 impl Eq for PartitionRows<'_> {}
 
-impl Facts for Reader {
+impl Facts for EmbeddedReader {
     type Error = StoreError;
 
     fn records(&mut self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {

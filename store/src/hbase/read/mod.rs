@@ -30,17 +30,17 @@ use crate::layout::key::RowKey;
 use crate::layout::stored_row::StoredRow;
 use crate::layout::summary_counts::{Dimensions, SummaryKey, Totals, quarter_start};
 use newest_first::NewestFirst;
-use rows::Rows;
+use rows::SharedRows;
 
 /// The reading side of a store; cheap to clone, for any number of threads.
 #[derive(Clone)]
-pub struct Reader {
+pub struct SharedReader {
     pub(super) cluster: Cluster,
     pub(super) partitions: u16,
     pub(super) settings: Arc<config::Store>,
 }
 
-impl Reader {
+impl SharedReader {
     pub(crate) fn names(&self) -> Result<Names, StoreError> {
         meta::names(&self.cluster)
     }
@@ -55,9 +55,9 @@ impl Reader {
         pid: Pid,
         (from, to): (EventTime, EventTime),
         after: Option<RowKey>,
-    ) -> Result<Rows, StoreError> {
+    ) -> Result<SharedRows, StoreError> {
         let range = (from.max(self.oldest(pid)), to);
-        Rows::open(&self.cluster, pid, self.partitions(pid)?.into_iter(), range, after)
+        SharedRows::open(&self.cluster, pid, self.partitions(pid)?.into_iter(), range, after)
     }
 
     /// See [`crate::reader::View::rows_newest_first`].
@@ -159,7 +159,7 @@ fn visit_counts(
     Ok(ControlFlow::Continue(()))
 }
 
-impl Facts for Reader {
+impl Facts for SharedReader {
     type Error = StoreError;
 
     fn records(&mut self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
@@ -181,8 +181,10 @@ impl Facts for Reader {
     }
 }
 
-impl std::fmt::Debug for Reader {
+impl std::fmt::Debug for SharedReader {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Reader").field("prefix", &self.cluster.prefix()).finish_non_exhaustive()
+        out.debug_struct("SharedReader")
+            .field("prefix", &self.cluster.prefix())
+            .finish_non_exhaustive()
     }
 }

@@ -5,7 +5,7 @@
 
 use attribution::facts::event::{EventTime, Pid};
 
-use super::rows::Rows;
+use super::rows::SharedRows;
 use crate::StoreError;
 use crate::hbase::cluster::Cluster;
 use crate::layout::key::RowKey;
@@ -60,7 +60,8 @@ impl NewestFirst {
     fn read_window(&mut self) -> Result<(), StoreError> {
         let start = self.from.max(self.end.minus(self.width_ms));
         let partitions = self.partitions.iter().copied();
-        let mut rows = Rows::open(&self.cluster, self.pid, partitions, (start, self.end), None)?;
+        let mut rows =
+            SharedRows::open(&self.cluster, self.pid, partitions, (start, self.end), None)?;
         while let Some((key, value)) = rows.current()? {
             if self.rows.len() >= ROWS_MAX && self.width_ms > 1 {
                 self.rows.clear();

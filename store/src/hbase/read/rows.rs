@@ -23,7 +23,7 @@ const ATTEMPTS_MAX: u32 = 20;
 
 /// An iterator over rows of an app.
 #[derive(Default)]
-pub struct Rows {
+pub struct SharedRows {
     partitions: Vec<PartitionRows>,
     /// The time of each partition's next row, with the index of the partition.
     next: BinaryHeap<Reverse<(EventTime, usize)>>,
@@ -44,7 +44,7 @@ struct PartitionRows {
     scanner: u64,
 }
 
-impl Rows {
+impl SharedRows {
     /// Iterates over the rows with `from <= event_time < to`, after the row `after`, whose partition is ignored.
     pub fn open(
         cluster: &Cluster,
