@@ -28,14 +28,14 @@ pub enum StoreError {
 
     /// Use the version of adtrail that wrote it, or an empty store.
     #[error(
-        "the store in {place} has layout version {found}, this adtrail reads version {expected}: {}",
+        "the store in {location} has layout version {found}, this adtrail reads version {expected}: {}",
         if found < expected {
             "a development version of adtrail wrote it; start with an empty store to re-read all records from Kafka"
         } else {
             "a newer adtrail wrote it; use that version"
         }
     )]
-    OtherLayout { place: String, found: u32, expected: u32 },
+    OtherLayout { location: String, found: u32, expected: u32 },
 
     /// Fix the setting: the number is fixed when the store is created.
     #[error(

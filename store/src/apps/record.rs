@@ -7,7 +7,7 @@ use attribution::facts::event::{EventTime, Pid};
 use attribution::rules::policy::DAY_MS;
 use parking_lot::RwLock;
 
-use crate::layout::codec::Input;
+use crate::layout::codec::{Input, event_time};
 use crate::layout::key;
 
 /// How far ahead of this machine's clock a stored time may be.
@@ -73,7 +73,7 @@ impl App {
         let mut input = Input::new(value);
         let base = u16::from_be_bytes([input.byte().ok()?, input.byte().ok()?]);
         let (fanout_bits, fanout_bits_max) = (input.byte().ok()?, input.byte().ok()?);
-        let mut time = || i64::try_from(input.u64().ok()?).ok().and_then(EventTime::from_millis);
+        let mut time = || event_time(input.u64().ok()?);
         let (oldest, reached) = (time()?, time()?);
         input.end().ok()?;
         (fanout_bits <= fanout_bits_max && fanout_bits_max < 16).then_some(Self {

@@ -14,8 +14,8 @@ use rocksdb::{
 };
 
 use super::open::column_families::{
-    ACTIVATIONS, BROUGHT, CELLS, COUNTS, EFFECTS, EVENTS, Limits, META, OFFSETS, TABLES, TOUCHES,
-    descriptors,
+    ACTIVATIONS, CAMPAIGN_INDEX, CELLS, COUNTS, EFFECTS, EVENTS, Limits, META, OFFSETS, TABLES,
+    TOUCHES, descriptors,
 };
 use super::open::memory_budget::Budget;
 use super::open::preflight::{failure, refuse_foreign};
@@ -71,10 +71,9 @@ impl Tables {
         let cache = options::cache(&budget);
         let tables = descriptors(&budget, &cache, limits);
         let engine = options::engine(&budget, &cache);
-        match DB::open_cf_descriptors(&engine, path, tables) {
-            Ok(db) => Ok(Self::new(db, engine)),
-            Err(error) => Err(failure(path, error)),
-        }
+        let db =
+            DB::open_cf_descriptors(&engine, path, tables).map_err(|error| failure(path, error))?;
+        Ok(Self::new(db, engine))
     }
 
     fn new(db: DB, options: Options) -> Self {
@@ -126,10 +125,9 @@ impl Tables {
             OpenMode::Log => DBRecoveryMode::SkipAnyCorruptedRecord,
             OpenMode::Files => DBRecoveryMode::PointInTime,
         });
-        match open_read_only(&engine, path, memory_bytes) {
-            Ok(db) => Ok(Self::new(db, engine)),
-            Err(error) => Err(failure(path, error)),
-        }
+        let db =
+            open_read_only(&engine, path, memory_bytes).map_err(|error| failure(path, error))?;
+        Ok(Self::new(db, engine))
     }
 
     /// Opens for writing, with nothing expiring meanwhile.
@@ -155,8 +153,8 @@ impl Tables {
         self.table(COUNTS)
     }
 
-    pub fn brought(&self) -> &ColumnFamily {
-        self.table(BROUGHT)
+    pub fn campaign_index(&self) -> &ColumnFamily {
+        self.table(CAMPAIGN_INDEX)
     }
 
     pub fn meta(&self) -> &ColumnFamily {

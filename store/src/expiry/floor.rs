@@ -11,7 +11,7 @@ use attribution::rules::expiry::{DISORDER_MS, ExpiryFloor, Needed};
 use crate::StoreError;
 use crate::apps::record::CLOCK_OFF_MS;
 use crate::expiry::{Expiry, Kept};
-use crate::layout::codec::Input;
+use crate::layout::codec::{Input, event_time};
 use crate::layout::key;
 
 /// The stored expiry of an app. Without a record nothing has expired.
@@ -73,8 +73,7 @@ impl ExpiryRecord {
         let mut number = || input.u64().ok();
         let needed = [number()?, number()?, number()?, number()?];
         let rows_ms = number()?;
-        let mut time = || number().map(|ms| i64::try_from(ms).unwrap_or(-1));
-        let mut time = || time().and_then(EventTime::from_millis);
+        let mut time = || event_time(number()?);
         let (touches, activations, effects) = (time()?, time()?, time()?);
         let floor = ExpiryFloor { touches, activations, effects, late: time()?, rows: time()? };
         input.end().ok()?;

@@ -5,14 +5,13 @@
 use attribution::facts::event::{EventTime, Pid, SpreadId};
 use attribution::rules::row::{EventType, Status};
 
-use super::key::RowKey;
+use super::codec::event_time;
+use super::key::{RowKey, U48_MAX};
 
 /// pid u32 · spreadid u32 · inverted time u48 · seq u64.
 pub const CAMPAIGN_KEY_BYTES: usize = 22;
 
 pub type CampaignKey = [u8; CAMPAIGN_KEY_BYTES];
-
-const U48_MAX: u64 = (1 << 48) - 1;
 
 /// An activation that is credited to a campaign: the key of an entry. The value is the partition of the row, u16.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,11 +46,10 @@ impl CreditedActivation {
         let number = |at: usize, len: usize| {
             key[at..at + len].iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
         };
-        let millis = i64::try_from(U48_MAX - number(8, 6)).ok()?;
         Some(Self {
             pid: Pid(number(0, 4) as u32),
             spreadid: SpreadId(number(4, 4) as u32),
-            event_time: EventTime::from_millis(millis)?,
+            event_time: event_time(U48_MAX - number(8, 6))?,
             seq: number(14, 8),
         })
     }

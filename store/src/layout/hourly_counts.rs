@@ -61,7 +61,7 @@ impl Cell {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(24);
         for number in std::iter::once(self.bytes).chain(self.counts) {
-            super::codec::put_varint(&mut out, ((number << 1) ^ (number >> 63)) as u64);
+            super::codec::put_signed(&mut out, number);
         }
         out
     }
@@ -72,8 +72,7 @@ impl Cell {
         let mut cell = Self::default();
         let numbers = std::iter::once(&mut cell.bytes).chain(&mut cell.counts);
         for number in numbers {
-            let zigzag = input.varint().ok()?;
-            *number = (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64);
+            *number = input.signed().ok()?;
         }
         input.end().ok()?;
         Some(cell)

@@ -10,6 +10,8 @@ use attribution::ledger::{Position, RecordFingerprint};
 use attribution::rules::row::Row;
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::codec::event_time;
+
 /// The length of row keys and of keys of facts.
 pub const KEY_BYTES: usize = 24;
 /// The prefix of keys of facts that bloom filters cover: id or match key, and pid.
@@ -17,7 +19,7 @@ pub const FACT_PREFIX_BYTES: usize = 12;
 
 pub type Key = [u8; KEY_BYTES];
 
-const U48_MAX: u64 = (1 << 48) - 1;
+pub(super) const U48_MAX: u64 = (1 << 48) - 1;
 
 /// The key of a row: partition u16 · pid u32 · event time u48 · spreadid u32 · seq u64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -60,7 +62,7 @@ impl RowKey {
         Some(Self {
             partition: u16::from_be_bytes([key[0], key[1]]),
             pid: Pid(read_u32(key, 2)),
-            event_time: time(read_u48(key, 6))?,
+            event_time: event_time(read_u48(key, 6))?,
             spreadid: SpreadId(read_u32(key, 12)),
             seq: read_u64(key, 16),
         })
@@ -160,7 +162,7 @@ pub fn index_end_column(oldest: EventTime) -> Vec<u8> {
 /// Decodes an index key, with the id from its value; `None` if the key is not one.
 pub fn decode_index(family: Family, key: &Key, id: u64) -> Option<IndexEntry> {
     Some(IndexEntry {
-        time: time(U48_MAX - read_u48(key, 12))?,
+        time: event_time(U48_MAX - read_u48(key, 12))?,
         fact: FactKey {
             family,
             id: MatchKey(id),
@@ -200,7 +202,7 @@ pub fn decode_fact(key: &[u8]) -> Option<FactTableKey> {
     match read_u48(key, 12) {
         0 => Some(FactTableKey::FactRecord { id: read_u64(key, 0), pid, tag: read_u48(key, 18) }),
         inverted => {
-            let time = time(U48_MAX - inverted)?;
+            let time = event_time(U48_MAX - inverted)?;
             Some(FactTableKey::Index { pid, time, tag: read_u48(key, 18) })
         }
     }
@@ -255,10 +257,6 @@ fn fact_key(found_by: MatchKey, pid: Pid, inverted_time: u64, tag: u64) -> Key {
 fn u48(value: u64) -> [u8; 6] {
     let [_, _, a, b, c, d, e, f] = value.to_be_bytes();
     [a, b, c, d, e, f]
-}
-
-fn time(millis: u64) -> Option<EventTime> {
-    i64::try_from(millis).ok().and_then(EventTime::from_millis)
 }
 
 fn read_u32(key: &Key, at: usize) -> u32 {

@@ -9,7 +9,7 @@ use rocksdb::MergeOperands;
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::codec::row::{RowView, TextCell};
-use super::codec::{Input, choose, choose_option, code, put_varint};
+use super::codec::{Input, choose, choose_option, code, event_time, put_signed, put_varint};
 use super::decimal_sum::Amount;
 use super::key::RowKey;
 
@@ -96,7 +96,7 @@ impl<'a> SummaryKey<'a> {
         let mut input = Input::new(key);
         let mut number = || input.bytes().ok().map(u32::from_be_bytes);
         let (pid, quarter, spreadid) = (Pid(number()?), number()?, SpreadId(number()?));
-        let millis = i64::try_from(u64::from(quarter) * QUARTER_MS).ok()?;
+        let time = event_time(u64::from(quarter) * QUARTER_MS)?;
         let [event_type, status, install_type] = input.bytes().ok()?;
         let event_type = choose(&EventType::ALL, event_type).ok()?;
         let currency = input.text().ok()?;
@@ -113,7 +113,7 @@ impl<'a> SummaryKey<'a> {
             event_name,
             currency,
         };
-        Some(Self { pid, time: EventTime::from_millis(millis)?, spreadid, what })
+        Some(Self { pid, time, spreadid, what })
     }
 }
 
@@ -131,8 +131,7 @@ pub fn quarter_start(time: EventTime) -> EventTime {
 
 /// The largest part of a range that consists of whole quarters of an hour; `None` if it contains none.
 pub fn whole_quarters((from, to): (EventTime, EventTime)) -> Option<(EventTime, EventTime)> {
-    let first = i64::try_from(from.millis().next_multiple_of(QUARTER_MS)).ok()?;
-    let (first, end) = (EventTime::from_millis(first)?, quarter_start(to));
+    let (first, end) = (event_time(from.millis().next_multiple_of(QUARTER_MS))?, quarter_start(to));
     (first < end).then_some((first, end))
 }
 
@@ -169,7 +168,7 @@ impl Totals {
     /// Rows as a zigzag varint; revenue as the shortest decimal, empty for 0.
     pub fn encode(&self) -> Vec<u8> {
         let mut value = Vec::with_capacity(12);
-        put_varint(&mut value, ((self.rows << 1) ^ (self.rows >> 63)) as u64);
+        put_signed(&mut value, self.rows);
         if !self.revenue.is_zero() {
             value.extend_from_slice(self.revenue.to_string().as_bytes());
         }
@@ -179,8 +178,7 @@ impl Totals {
     /// `None` if the bytes are not an encoded count.
     pub fn decode(value: &[u8]) -> Option<Self> {
         let mut input = Input::new(value);
-        let zigzag = input.varint().ok()?;
-        let rows = (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64);
+        let rows = input.signed().ok()?;
         let revenue = Amount::parse(std::str::from_utf8(input.rest()).ok()?)?;
         Some(Self { rows, revenue })
     }

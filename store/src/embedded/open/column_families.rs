@@ -21,11 +21,11 @@ pub const CELLS: &str = "cells";
 /// Summary counts of rows, by quarter of an hour.
 pub const COUNTS: &str = "counts";
 /// Credited activations by campaign.
-pub const BROUGHT: &str = "brought";
+pub const CAMPAIGN_INDEX: &str = "brought";
 pub const META: &str = "meta";
 
 pub const TABLES: [&str; 9] =
-    [EVENTS, TOUCHES, ACTIVATIONS, EFFECTS, OFFSETS, CELLS, COUNTS, BROUGHT, META];
+    [EVENTS, TOUCHES, ACTIVATIONS, EFFECTS, OFFSETS, CELLS, COUNTS, CAMPAIGN_INDEX, META];
 
 /// The limits beyond which compactions remove rows and facts.
 pub struct Limits {
@@ -55,7 +55,7 @@ pub fn descriptors(
             EFFECTS => facts(Family::Effect),
             CELLS => options::cells(),
             COUNTS => options::counts(budget, cache, &limits.retention),
-            BROUGHT => options::brought(budget, cache, &limits.retention),
+            CAMPAIGN_INDEX => options::campaign_index(budget, cache, &limits.retention),
             // Positions and metadata are small.
             _ => Options::default(),
         };

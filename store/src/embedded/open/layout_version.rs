@@ -32,6 +32,6 @@ pub fn require(path: &Path, layout: &[u8]) -> Result<(), StoreError> {
     if found == LAYOUT_VERSION {
         return Ok(());
     }
-    let place = path.display().to_string();
-    Err(StoreError::OtherLayout { place, found, expected: LAYOUT_VERSION })
+    let location = path.display().to_string();
+    Err(StoreError::OtherLayout { location, found, expected: LAYOUT_VERSION })
 }

@@ -86,7 +86,7 @@ pub fn counts(budget: &Budget, cache: &Cache, retention: &Retention) -> Options 
 }
 
 /// The table of credited activations: scans in key order.
-pub fn brought(budget: &Budget, cache: &Cache, retention: &Retention) -> Options {
+pub fn campaign_index(budget: &Budget, cache: &Cache, retention: &Retention) -> Options {
     let mut options = table(budget, cache, 16 * 1024);
     let retention = retention.clone();
     remove_if(&mut options, "retention", move |key, _| {

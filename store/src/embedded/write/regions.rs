@@ -10,7 +10,7 @@ use crate::StoreError;
 use crate::clock::now;
 use crate::embedded::open::meta::REGION;
 use crate::embedded::tables::Tables;
-use crate::layout::codec::Input;
+use crate::layout::codec::{Input, event_time};
 use crate::layout::hourly_counts::{self, Cell, CellKey, Changes};
 use crate::layout::key::Key;
 use crate::layout::region::{Figures, Flow, Region, Regions};
@@ -194,7 +194,7 @@ pub fn decode(start: Key, value: &[u8]) -> Option<Region> {
     region.figures = Figures { rows: number()?, bytes: number()? };
     for flow in [&mut region.writes, &mut region.reads] {
         let (total, rate) = (number()?, f64::from_bits(number()?));
-        let as_of = i64::try_from(number()?).ok().and_then(EventTime::from_millis)?;
+        let as_of = event_time(number()?)?;
         *flow = Flow::new(total, rate, as_of);
     }
     input.end().ok()?;

@@ -25,6 +25,7 @@ use crate::expiry::Expiry;
 use crate::expiry::floor::{self, ExpiryRecord, ExpiryRecords};
 use crate::hbase::cluster::{Cluster, FAMILY};
 use crate::hbase::ledger::cells::VALUE;
+use crate::layout::codec::event_time;
 use crate::layout::key;
 
 /// The version of all tables together. Lower versions were written by development versions only.
@@ -76,8 +77,8 @@ pub(crate) fn require(cluster: &Cluster, configured: u16) -> Result<(), StoreErr
         return Err(StoreError::NoTables { prefix: prefix() });
     };
     if layout != LAYOUT_VERSION {
-        let place = format!("the tables {}_…", cluster.prefix());
-        return Err(StoreError::OtherLayout { place, found: layout, expected: LAYOUT_VERSION });
+        let location = format!("the tables {}_…", cluster.prefix());
+        return Err(StoreError::OtherLayout { location, found: layout, expected: LAYOUT_VERSION });
     }
     if partitions != configured {
         let found = partitions;
@@ -267,8 +268,7 @@ pub fn complete_until(cluster: &Cluster, topics: &[&str]) -> Result<Option<Event
 }
 
 fn time(value: &[u8]) -> Option<EventTime> {
-    let millis = value.try_into().map(u64::from_be_bytes).ok()?;
-    i64::try_from(millis).ok().and_then(EventTime::from_millis)
+    event_time(value.try_into().map(u64::from_be_bytes).ok()?)
 }
 
 fn rows(cluster: &Cluster, prefix: &[u8]) -> Result<Vec<Row>, StoreError> {

@@ -29,6 +29,16 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
+/// A signed number as a zigzag varint.
+pub(crate) fn put_signed(out: &mut Vec<u8>, number: i64) {
+    put_varint(out, ((number << 1) ^ (number >> 63)) as u64);
+}
+
+/// Event times end before the year 10000.
+pub(crate) fn event_time(millis: u64) -> Option<EventTime> {
+    i64::try_from(millis).ok().and_then(EventTime::from_millis)
+}
+
 pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
     put_varint(out, text.len() as u64);
     out.extend_from_slice(text.as_bytes());
@@ -107,6 +117,12 @@ impl<'a> Input<'a> {
         self.bytes().map(u64::from_be_bytes)
     }
 
+    /// Reads a number of [`put_signed`].
+    pub fn signed(&mut self) -> Result<i64, StoreError> {
+        let zigzag = self.varint()?;
+        Ok((zigzag >> 1) as i64 ^ -((zigzag & 1) as i64))
+    }
+
     #[inline]
     pub fn varint_u32(&mut self) -> Result<u32, StoreError> {
         u32::try_from(self.varint()?)
@@ -154,9 +170,7 @@ impl<'a> Input<'a> {
     pub fn time(&mut self) -> Result<Option<EventTime>, StoreError> {
         match self.varint()? {
             0 => Ok(None),
-            plus_one => i64::try_from(plus_one - 1)
-                .ok()
-                .and_then(EventTime::from_millis)
+            plus_one => event_time(plus_one - 1)
                 .map(Some)
                 .ok_or_else(|| StoreError::corrupt("a time after the year 9999")),
         }

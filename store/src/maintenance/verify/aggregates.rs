@@ -13,7 +13,7 @@ use super::report::{Check, Problem, at};
 use super::snapshot::Snapshot;
 use super::table_scan::scan_table;
 use crate::StoreError;
-use crate::embedded::open::column_families::{BROUGHT, COUNTS};
+use crate::embedded::open::column_families::{CAMPAIGN_INDEX, COUNTS};
 use crate::embedded::read::aggregates;
 use crate::layout::campaign_index::CreditedActivation;
 use crate::layout::codec::row::{RowView, TextCell};
@@ -65,11 +65,11 @@ pub fn check_aggregates(
         }
         Ok(())
     })?;
-    scan_table(snapshot, findings, Check::Counts, BROUGHT, |findings, chunk| {
+    scan_table(snapshot, findings, Check::Counts, CAMPAIGN_INDEX, |findings, chunk| {
         findings.report.add_checked(Check::Counts, chunk.len());
         for (key, value) in chunk {
             let Some(row) = aggregates::decode(key, value) else {
-                findings.add_count(Problem::BroughtUnreadable, || at(BROUGHT, key));
+                findings.add_count(Problem::BroughtUnreadable, || at(CAMPAIGN_INDEX, key));
                 continue;
             };
             if !snapshot.is_past_retention(row.pid, row.event_time) {

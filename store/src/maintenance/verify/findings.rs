@@ -6,7 +6,7 @@ use super::files::{Files, named_file};
 use super::report::{Check, Problem, Report, at};
 use super::{Progress, Watch};
 use crate::StoreError;
-use crate::embedded::open::column_families::{BROUGHT, CELLS, COUNTS, EVENTS, META};
+use crate::embedded::open::column_families::{CAMPAIGN_INDEX, CELLS, COUNTS, EVENTS, META};
 use crate::embedded::tables::Tables;
 
 /// The problems found so far, and the repairs that have not been written yet.
@@ -58,7 +58,7 @@ impl<'a> Findings<'a> {
 
     /// Adds a wrong count. A repair rebuilds all counts, if all rows are readable.
     pub fn add_count(&mut self, problem: Problem, at: impl FnOnce() -> String) {
-        if self.files.has_damage_in(&[EVENTS, CELLS, COUNTS, BROUGHT, META]) {
+        if self.files.has_damage_in(&[EVENTS, CELLS, COUNTS, CAMPAIGN_INDEX, META]) {
             // Rows or counts cannot all be read, so a difference says nothing.
             self.report.unchecked += 1;
             return;
