@@ -24,6 +24,16 @@ use crate::layout::region::Regions;
 use crate::layout::stored_row::StoredRow;
 use crate::layout::summary_counts::{SummaryKey, Totals};
 
+/// Calls the same method of either kind of store.
+macro_rules! either {
+    ($self:ident, $inner:ident => $call:expr) => {
+        match $self {
+            Self::Embedded($inner) => $call,
+            Self::Shared($inner) => $call,
+        }
+    };
+}
+
 /// The reading side of a store; cheap to clone, for any number of threads.
 #[derive(Debug, Clone)]
 pub enum Reader {
@@ -54,10 +64,7 @@ impl Reader {
     /// # Errors
     /// If an app would be shown the rows of another one, or HBase does not answer in time.
     pub fn require_apps(&self, policy: &Policy) -> Result<(), StoreError> {
-        let names = match self {
-            Self::Embedded(reader) => reader.names()?,
-            Self::Shared(reader) => reader.names()?,
-        };
+        let names = either!(self, reader => reader.names()?);
         names::check_app_ids(&names, policy).map(drop)
     }
 
@@ -130,10 +137,7 @@ impl View<'_> {
 
     /// Rows of an app before this time have been removed by retention.
     pub fn oldest(&self, pid: Pid) -> EventTime {
-        match self {
-            Self::Embedded(view) => view.oldest(pid),
-            Self::Shared(reader) => reader.oldest(pid),
-        }
+        either!(self, view => view.oldest(pid))
     }
 
     /// Calls `visit` with the counts of an app's rows between two times in time order, until it breaks. The range is
@@ -144,10 +148,7 @@ impl View<'_> {
         range: (EventTime, EventTime),
         visit: impl FnMut(&SummaryKey<'_>, &Totals) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
-        match self {
-            Self::Embedded(view) => view.counts(pid, range, visit),
-            Self::Shared(reader) => reader.counts(pid, range, visit),
-        }
+        either!(self, view => view.counts(pid, range, visit))
     }
 
     /// True if [`View::counts`] reads stored counts instead of rows.
@@ -165,10 +166,7 @@ impl View<'_> {
         after: Option<CreditedActivation>,
         limit: usize,
     ) -> Result<Vec<StoredRow>, StoreError> {
-        match self {
-            Self::Embedded(view) => view.brought(pid, spreadid, range, after, limit),
-            Self::Shared(reader) => reader.brought(pid, spreadid, range, after, limit),
-        }
+        either!(self, view => view.brought(pid, spreadid, range, after, limit))
     }
 }
 
@@ -205,30 +203,18 @@ impl Facts for Reader {
     type Error = StoreError;
 
     fn records(&mut self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
-        match self {
-            Self::Embedded(reader) => reader.records(keys),
-            Self::Shared(reader) => reader.records(keys),
-        }
+        either!(self, reader => reader.records(keys))
     }
 
     fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
-        match self {
-            Self::Embedded(reader) => reader.scan(scans),
-            Self::Shared(reader) => reader.scan(scans),
-        }
+        either!(self, reader => reader.scan(scans))
     }
 
     fn consumed_until(&self) -> Option<EventTime> {
-        match self {
-            Self::Embedded(reader) => reader.consumed_until(),
-            Self::Shared(reader) => reader.consumed_until(),
-        }
+        either!(self, reader => reader.consumed_until())
     }
 
     fn expiry_floor(&self, pid: Pid) -> ExpiryFloor {
-        match self {
-            Self::Embedded(reader) => reader.expiry_floor(pid),
-            Self::Shared(reader) => reader.expiry_floor(pid),
-        }
+        either!(self, reader => reader.expiry_floor(pid))
     }
 }
