@@ -42,7 +42,7 @@ impl RowKey {
     /// The key of an event's current row, which its record refers to.
     pub fn current(pid: Pid, seq: u64, row: &CurrentRow, base: u16, partitions: u16) -> Self {
         let CurrentRow { event_time, spreadid, .. } = *row;
-        let partition = row_partition(base, seq, row.row_ref.fanout_bits, partitions);
+        let partition = row_partition(base, seq, row.row_meta.fanout_bits, partitions);
         Self { partition, pid, event_time, spreadid, seq }
     }
 

@@ -6,6 +6,6 @@ pub mod decimal_sum;
 pub mod hourly_counts;
 pub mod key;
 pub mod region;
-pub mod row_ref;
+pub mod row_meta;
 pub mod stored_row;
 pub mod summary_counts;

@@ -13,7 +13,7 @@ use crate::embedded::tables::Tables;
 use crate::layout::campaign_index::{CAMPAIGN_KEY_BYTES, CreditedActivation};
 use crate::layout::codec::row::{RowView, TextCell};
 use crate::layout::key::RowKey;
-use crate::layout::row_ref::fact_hash;
+use crate::layout::row_meta::fact_hash;
 use crate::layout::summary_counts::{self, Dimensions, SummaryKey, Totals};
 
 /// Size of a batch when aggregates are rebuilt or cleared.

@@ -21,7 +21,7 @@ use crate::layout::hourly_counts::{self, Cell, Changes};
 use crate::layout::key::{self, KEY_BYTES, Key, RowKey};
 use crate::layout::region::{Flow, Regions};
 use crate::layout::summary_counts::Dimensions;
-use crate::layout::{codec, row_ref};
+use crate::layout::{codec, row_meta};
 
 /// Interval at which the read rates of regions are stored.
 const READS_STORE_INTERVAL_MS: u64 = 10_000;
@@ -199,7 +199,7 @@ impl RowTable {
         }
         batch.put_cf(tables.events(), key, value);
         if let Some(current_row) = write.record.current_row_mut() {
-            current_row.row_meta = row_ref::row_meta(row, app.fanout_bits, bytes);
+            current_row.row_meta = row_meta::row_meta(row, app.fanout_bits, bytes);
         }
         Ok(())
     }

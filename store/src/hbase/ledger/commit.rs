@@ -12,7 +12,7 @@ use super::{NewRecord, SharedLedger};
 use crate::StoreError;
 use crate::layout::codec::row::RowView;
 use crate::layout::key::{KEY_BYTES, Key, RowKey};
-use crate::layout::{codec, row_ref};
+use crate::layout::{codec, row_meta};
 
 /// The writes of a commit.
 #[derive(Default)]
@@ -103,7 +103,7 @@ impl<C: Cells> SharedLedger<C> {
         let row = put_row(&key, &write.row);
         if let Some(current_row) = write.record.current_row_mut() {
             current_row.row_meta =
-                row_ref::row_meta(&write.row, fanout_bits, KEY_BYTES + row.value.len());
+                row_meta::row_meta(&write.row, fanout_bits, KEY_BYTES + row.value.len());
         }
         let replaced =
             write.replaced.as_ref().map(|replaced| self.replaced_row(&write.row, replaced));

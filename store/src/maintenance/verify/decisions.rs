@@ -289,7 +289,7 @@ fn is_row_of(
         }
         _ => None,
     };
-    let stored = &current_row.row_ref;
+    let stored = &current_row.row_meta;
     stored_row::row(key, view).is_some_and(|row| {
         row.revision == current_row.revision
             && row.status == current_row.status

@@ -47,7 +47,7 @@ pub fn row_key(
     current_row: &CurrentRow,
     partitions: u16,
 ) -> Option<RowKey> {
-    let is_possible = current_row.row_ref.fanout_bits <= app.fanout_bits_max;
+    let is_possible = current_row.row_meta.fanout_bits <= app.fanout_bits_max;
     is_possible.then(|| RowKey::current(pid, seq, current_row, app.base, partitions))
 }
 
