@@ -255,7 +255,7 @@ impl<'a, 's> Reader<'a, 's> {
     }
 }
 
-fn whole<'a>(number: i64, unit: u64) -> Value<'a> {
+fn whole_number<'a>(number: i64, unit: u64) -> Value<'a> {
     u64::try_from(number).map_or(Value::Negative, |number| Value::Unsigned(number / unit))
 }
 

@@ -7,7 +7,7 @@ use attribution::ledger::DecisionWrite;
 use attribution::ledger::record::{CurrentRow, FactRecord};
 use attribution::rules::build_row;
 use attribution::rules::row::Row;
-use attribution::worker::{Recomputed, recompute, recompute_with_followers};
+use attribution::worker::{Recomputed, recompute, recompute_with_later_activations};
 use rocksdb::WriteBatch;
 
 use super::event::{Event, IntactRow, is_consistent, row_key, seq_of};
@@ -106,7 +106,7 @@ pub fn repair_decisions(
         return Ok(());
     }
     findings.write_fixes(&snapshot.tables)?;
-    let decided = recompute_with_followers(&mut snapshot.facts(), snapshot.policy, wrong);
+    let decided = recompute_with_later_activations(&mut snapshot.facts(), snapshot.policy, wrong);
     let Ok(decided) = decided else {
         // Facts that they need are damaged too.
         findings.report.unchecked += wrong.len() as u64;
