@@ -25,7 +25,7 @@ pub fn targets() -> impl Iterator<Item = Target> {
     all.into_iter().flatten().chain(TARGETS).copied()
 }
 
-/// Checks that an event from a producer is unchanged when it is read back from the store.
+/// Checks that a decoded event is unchanged after it is encoded for the store and decoded.
 fn stored(input: &[u8]) {
     let policy = Policy::new(vec![AppPolicy::new(Pid(1), "app-x")], vec![]);
     let Ok(fact) = decode::decode(input, None, &policy) else { return };

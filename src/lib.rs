@@ -17,7 +17,7 @@ pub use service::run;
 pub use timing::Timing;
 
 /// See `docs/decisions/allocator.md`.
-// `fuzz/` has its own allocator, which counts.
+// `fuzz/` has its own allocator, which counts allocations.
 #[cfg(not(feature = "fuzzing"))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

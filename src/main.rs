@@ -13,7 +13,7 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     #[cfg(feature = "crash-points")]
-    let _points = config::fail::FailScenario::setup();
+    let _crash_points = config::fail::FailScenario::setup();
     let cli = Cli::parse();
     telemetry::abort_on_panic();
     telemetry::handle_file_limits();
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             telemetry::write_stderr(format_args!("adtrail: {error:#}\n"));
-            if error.is::<adtrail::commands::WrongUse>() {
+            if error.is::<adtrail::commands::UsageError>() {
                 ExitCode::from(2)
             } else {
                 ExitCode::FAILURE

@@ -21,7 +21,7 @@ const SECONDS_BUCKETS: [f64; 14] =
 /// Interval at which the recorder drops samples that it has summed.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The current progress bar. Logs are written above it.
+/// The current progress bar. Log lines are written above it.
 static BAR: Mutex<Option<WeakProgressBar>> = Mutex::new(None);
 
 /// Sends logs to standard error, filtered by `RUST_LOG`.
@@ -37,7 +37,7 @@ pub fn start_logs(format: LogFormat) {
     }
 }
 
-/// Shows a progress bar on standard error if that is a terminal. It is cleared on drop. A length of `None` is unknown.
+/// Shows a progress bar on standard error if that is a terminal. It is cleared on drop. `None` is an unknown length.
 pub fn bar(length: Option<u64>, template: &str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::stderr())
         .with_finish(ProgressFinish::AndClear);
@@ -52,8 +52,8 @@ pub fn set_progress(bar: &ProgressBar, done: u64, total: u64) {
     bar.set_position(done);
 }
 
-/// Clears and forgets the current bar.
-pub fn clear_bar() {
+/// Clears the current progress bar.
+pub fn clear_progress_bar() {
     let bar = BAR.lock().take();
     bar.and_then(|bar| bar.upgrade()).into_iter().for_each(|bar| bar.finish_and_clear());
 }
@@ -89,7 +89,7 @@ impl Write for AboveBar {
 pub fn abort_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        // librdkafka's wrapper panics on some records; the caller catches it.
+        // librdkafka's wrapper panics on some headers; the caller catches the panic.
         if ingest::kafka::headers::are_being_read() {
             return;
         }
@@ -100,7 +100,7 @@ pub fn abort_on_panic() {
 
 /// Makes a write beyond `ulimit -f` return an error, instead of raising a signal that ends the process.
 pub fn handle_file_limits() {
-    // After a failure here, the signal still ends the process.
+    // If this fails, the signal still ends the process.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
 }
 

@@ -1,35 +1,35 @@
-//! Waiting times and polling intervals of the processes, and the divisor by which tests shorten them.
+//! Timeouts and polling intervals of the commands, and the divisor by which tests shorten them.
 
 use std::time::Duration;
 
-use crate::commands::WrongUse;
+use crate::commands::UsageError;
 
-/// Environment variable with a whole number by which every duration of [`Timing`] is divided. It is not a setting,
-/// because it is only for tests.
-const DIVISOR: &str = "ADTRAIL_TEST_TIME_DIVISOR";
+/// Environment variable with the divisor of every duration of [`Timing`]. It is not a setting, because it is only for
+/// tests.
+const DIVISOR_VARIABLE: &str = "ADTRAIL_TEST_TIME_DIVISOR";
 const DIVISOR_MAX: u32 = 1_000;
 
 config::timing! {
-    /// Patience and polling intervals, as a value: tests run with a fraction of the defaults.
+    /// Timeouts and polling intervals, in a struct so that tests can pass a fraction of the defaults.
     pub struct Timing {
         pub ingest: ingest::Timing = ingest::Timing::default(),
         pub store: store::Timing = store::Timing::default(),
-        /// How often to check whether HBase answers, and to exchange progress with other processes. Readiness and the
+        /// How often to check whether HBase responds, and to exchange progress with other processes. Readiness and the
         /// completeness shown by exports are at most this old.
         pub hbase_check_interval: Duration = Duration::from_secs(2),
         /// How often to read the region metrics of HBase, from every server.
         pub region_check_interval: Duration = Duration::from_secs(30),
-        /// How long a shutdown waits for writes to HBase in progress. Then they are no longer retried; uncommitted
-        /// records are read again after the next start.
-        pub hbase_last_write_patience: Duration = Duration::from_secs(5),
-        /// How long a shutdown waits for downloads after it has aborted them. Then the process ends without them.
-        pub cut_off_download_patience: Duration = Duration::from_secs(1),
-        /// How long a process may run beyond `run.shutdown_deadline`. Then it exits with status 1.
+        /// How long shutdown waits for writes to HBase in progress. When it expires, they are no longer retried, and
+        /// uncommitted records are read again after the next start.
+        pub hbase_last_write_timeout: Duration = Duration::from_secs(5),
+        /// How long shutdown waits for downloads that it has aborted. When it expires, the process ends.
+        pub aborted_download_timeout: Duration = Duration::from_secs(1),
+        /// How long a process may run beyond `run.shutdown_deadline` before it exits with status 1.
         pub forced_exit_grace: Duration = Duration::from_secs(5),
-        /// How long `adtrail backup` retries while the store is in use by a process that does not listen on the control
-        /// socket, as a service that starts or stops does not. Then it fails.
-        pub backup_store_patience: Duration = Duration::from_secs(10),
-        /// Interval between these attempts.
+        /// How long `adtrail backup` retries before it fails, while a process uses the store without listening on the
+        /// control socket: a service that is starting or stopping, for example.
+        pub backup_store_timeout: Duration = Duration::from_secs(10),
+        /// Interval between the attempts of `adtrail backup`.
         pub backup_retry_interval: Duration = Duration::from_millis(100),
     }
 }
@@ -39,24 +39,26 @@ impl Timing {
     ///
     /// # Errors
     /// If the divisor is not a whole number from 1 to 1000.
-    pub fn from_env() -> Result<Self, WrongUse> {
-        let Some(text) = std::env::var_os(DIVISOR) else { return Ok(Self::default()) };
+    pub fn from_env() -> Result<Self, UsageError> {
+        let Some(text) = std::env::var_os(DIVISOR_VARIABLE) else { return Ok(Self::default()) };
         let divisor = divisor(&text.to_string_lossy())?;
         if divisor != 1 {
             tracing::warn!(
                 divisor,
-                "{DIVISOR} is set: waiting times and polling intervals are divided by it. This is for tests \
-                 only; unset it in production"
+                "{DIVISOR_VARIABLE} is set: timeouts and polling intervals are divided by it. This is for tests only; \
+                 unset it in production"
             );
         }
         Ok(Self::default() / divisor)
     }
 }
 
-fn divisor(text: &str) -> Result<u32, WrongUse> {
+fn divisor(text: &str) -> Result<u32, UsageError> {
     let divisor = text.parse().ok().filter(|divisor| (1..=DIVISOR_MAX).contains(divisor));
     divisor.ok_or_else(|| {
-        WrongUse(format!("{DIVISOR}: expected a whole number from 1 to {DIVISOR_MAX}: {text:?}"))
+        UsageError(format!(
+            "{DIVISOR_VARIABLE}: expected a whole number from 1 to {DIVISOR_MAX}: {text:?}"
+        ))
     })
 }
 
@@ -79,7 +81,7 @@ mod tests {
             (Err(error), None) => {
                 let error = error.to_string();
                 assert!(
-                    error.contains(DIVISOR) && error.ends_with(&format!("{text:?}")),
+                    error.contains(DIVISOR_VARIABLE) && error.ends_with(&format!("{text:?}")),
                     "{error}"
                 );
             }

@@ -42,7 +42,7 @@ pub struct ReplayDlq {
     #[arg(value_name = "TOPIC", value_parser = topic)]
     pub topic: String,
 
-    /// Only letters with this adtrail.error.code; repeatable
+    /// Only dead letters with this adtrail.error.code; repeatable
     #[arg(long, value_name = "CODE")]
     pub filter: Vec<String>,
 

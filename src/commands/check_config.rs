@@ -1,12 +1,12 @@
 //! `adtrail check-config`.
 
-use super::{WrongUse, counted, load_for_kafka, print, require_apps};
+use super::{UsageError, counted, load_for_kafka, print, require_apps};
 use crate::cli::Settings;
 
 pub fn run(settings: &Settings) -> anyhow::Result<()> {
     let config = load_for_kafka(settings)?;
-    // Settings without apps are valid, but hardly intended.
-    if let Err(WrongUse(problem)) = require_apps(&config, settings) {
+    // Settings without apps are valid, but probably a mistake.
+    if let Err(UsageError(problem)) = require_apps(&config, settings) {
         tracing::warn!("{problem}");
     }
     let shown = format!(

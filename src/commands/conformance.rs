@@ -5,22 +5,22 @@ use std::time::Duration;
 
 use anyhow::bail;
 
-use super::{WrongUse, counted, print};
+use super::{UsageError, counted, print};
 use crate::cli::Conformance;
 use crate::conformance::{Command, Engine, Suite, run_all};
 
 pub fn run(options: &Conformance) -> anyhow::Result<()> {
     let suite = match &options.dir {
-        Some(folder) => Suite::of_folder(folder),
+        Some(folder) => Suite::from_folder(folder),
         None => Suite::embedded(),
     };
-    let suite = suite.map_err(|problems| WrongUse(format!("invalid cases:\n{problems}")))?;
+    let suite = suite.map_err(|problems| UsageError(format!("invalid cases:\n{problems}")))?;
     let cases =
-        suite.select(&options.case).map_err(|problem| WrongUse(format!("--case: {problem}")))?;
+        suite.select(&options.case).map_err(|problem| UsageError(format!("--case: {problem}")))?;
     let engine = match &options.engine {
         None => Engine::Builtin,
         Some(line) if line.trim().is_empty() => {
-            return Err(WrongUse("--engine: expected a command".into()).into());
+            return Err(UsageError("--engine: expected a command".into()).into());
         }
         Some(line) => Engine::Command(Command {
             line: line.clone(),

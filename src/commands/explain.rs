@@ -15,19 +15,19 @@ use store::StoreError;
 use store::layout::codec::row::{RowView, TextCell};
 use store::reader::Reader;
 
-use super::replay::Replica;
+use super::replay::ReplayRun;
 use super::{known_app, load, print};
 use crate::cli::Explain;
 
 pub fn run(options: &Explain) -> anyhow::Result<()> {
     let config = load(&options.settings)?;
     let app = known_app(&config, &options.settings, &options.app)?;
-    let replica = match &*options.events {
+    let run = match &*options.events {
         [] => None,
-        events => Some(Replica::of_files(&config, events)?.0),
+        events => Some(ReplayRun::from_files(&config, events)?.0),
     };
-    let mut reader = match &replica {
-        Some(replica) => replica.reader.clone(),
+    let mut reader = match &run {
+        Some(run) => run.reader.clone(),
         None => store::open_for_reading(&config.store, &config.policy)?,
     };
     let id = &options.activation;
@@ -49,7 +49,7 @@ pub fn run(options: &Explain) -> anyhow::Result<()> {
     print(text.as_bytes())
 }
 
-/// Returns the activation id in the row of the effect with this id: the two ids are easily confused.
+/// Returns the activation id of the effect with this id. Users easily confuse the two ids.
 fn activation_of_effect(
     reader: &mut Reader,
     app: &AppPolicy,
@@ -62,8 +62,8 @@ fn activation_of_effect(
     let mut outcome = Ok(None);
     reader.scan_rows(app, time, time.plus(1), |_, value| {
         outcome = RowView::decode(value).map(|row| {
-            let is_meant = row.event_type == EventType::Effect && row.text(TextCell::EventId) == id;
-            is_meant.then(|| row.text(TextCell::ActivationId).to_owned())
+            let is_match = row.event_type == EventType::Effect && row.text(TextCell::EventId) == id;
+            is_match.then(|| row.text(TextCell::ActivationId).to_owned())
         });
         if let Ok(None) = outcome { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;

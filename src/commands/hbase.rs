@@ -6,7 +6,7 @@ use anyhow::bail;
 use config::HBase;
 use store::hbase::{Difference, TableStatus, check, init};
 
-use super::{WrongUse, counted, load, print, require_apps};
+use super::{UsageError, counted, load, print, require_apps};
 use crate::cli::InitHBase;
 
 pub fn run(options: &InitHBase) -> anyhow::Result<()> {
@@ -14,10 +14,10 @@ pub fn run(options: &InitHBase) -> anyhow::Result<()> {
     require_apps(&config, &options.settings)?;
     let Some(hbase) = &config.store.hbase else {
         let problem = "the settings have an embedded store: set store.kind = \"hbase\"";
-        return Err(WrongUse(problem.to_owned()).into());
+        return Err(UsageError(problem.to_owned()).into());
     };
-    let act = if options.dry_run { check } else { init };
-    let tables = act(&config.store, hbase, &config.policy)?;
+    let check_or_init = if options.dry_run { check } else { init };
+    let tables = check_or_init(&config.store, hbase, &config.policy)?;
     let mut shown = String::new();
     tables.iter().for_each(|table| show(&mut shown, table, options.dry_run));
     print(shown.as_bytes())?;

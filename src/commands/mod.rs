@@ -33,46 +33,47 @@ use temp_files::TempPath;
 /// Invalid settings or options: the command exits with 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct WrongUse(pub String);
+pub struct UsageError(pub String);
 
 /// Loads the configuration from file, environment and flags.
-fn load(settings: &Settings) -> Result<Config, WrongUse> {
+fn load(settings: &Settings) -> Result<Config, UsageError> {
     let sources = Sources {
         file: settings.config.as_deref(),
         environment: environment()?,
         flags: settings.set.clone(),
     };
-    let config = config::load(&sources).map_err(|errors| WrongUse(errors.to_string()))?;
+    let config = config::load(&sources).map_err(|errors| UsageError(errors.to_string()))?;
     config.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     Ok(config)
 }
 
 /// Like [`load`], for a command that connects to Kafka: checks the client's settings too.
-fn load_for_kafka(settings: &Settings) -> Result<Config, WrongUse> {
+fn load_for_kafka(settings: &Settings) -> Result<Config, UsageError> {
     let config = load(settings)?;
-    ingest::kafka::settings::check(&config.kafka).map_err(|errors| WrongUse(errors.to_string()))?;
-    ingest::check_formats(&config).map_err(|error| WrongUse(error.to_string()))?;
+    ingest::kafka::settings::check(&config.kafka)
+        .map_err(|errors| UsageError(errors.to_string()))?;
+    ingest::check_formats(&config).map_err(|error| UsageError(error.to_string()))?;
     Ok(config)
 }
 
-/// Returns the environment variables that may be settings. One that is not UTF-8 is an error, not ignored.
-fn environment() -> Result<Vec<(String, String)>, WrongUse> {
-    let ours = std::env::vars_os()
+/// Returns the environment variables with the prefix of settings. One that is not UTF-8 is an error.
+fn environment() -> Result<Vec<(String, String)>, UsageError> {
+    let prefixed = std::env::vars_os()
         .filter(|(name, _)| name.as_encoded_bytes().starts_with(config::PREFIX.as_bytes()));
-    let texts = ours.map(|(name, value)| {
+    let texts = prefixed.map(|(name, value)| {
         let shown = name.to_string_lossy().into_owned();
-        let not_utf8 = |_| WrongUse(format!("environment variable {shown}: not UTF-8 text"));
+        let not_utf8 = |_| UsageError(format!("environment variable {shown}: not UTF-8 text"));
         Ok((name.into_string().map_err(not_utf8)?, value.into_string().map_err(not_utf8)?))
     });
     texts.collect()
 }
 
-fn require_apps(config: &Config, settings: &Settings) -> Result<(), WrongUse> {
+fn require_apps(config: &Config, settings: &Settings) -> Result<(), UsageError> {
     if config.policy.apps().next().is_some() {
         return Ok(());
     }
     let file = settings.config.as_deref().unwrap_or(Path::new(config::DEFAULT_FILE));
-    Err(WrongUse(if settings.config.is_none() && !file.exists() {
+    Err(UsageError(if settings.config.is_none() && !file.exists() {
         format!(
             "no app is configured: there is no {} in this folder; name a file with --config",
             file.display()
@@ -82,10 +83,10 @@ fn require_apps(config: &Config, settings: &Settings) -> Result<(), WrongUse> {
     }))
 }
 
-fn require_embedded(config: &Config, instead: &str) -> Result<(), WrongUse> {
+fn require_embedded(config: &Config, instead: &str) -> Result<(), UsageError> {
     match config.store.hbase {
         None => Ok(()),
-        Some(_) => Err(WrongUse(format!(
+        Some(_) => Err(UsageError(format!(
             "store.kind is \"hbase\", but this command needs an embedded store: {instead}"
         ))),
     }
@@ -96,7 +97,7 @@ fn known_app<'c>(
     config: &'c Config,
     settings: &Settings,
     key: &str,
-) -> Result<&'c AppPolicy, WrongUse> {
+) -> Result<&'c AppPolicy, UsageError> {
     require_apps(config, settings)?;
     config.policy.app_by_key(key).ok_or_else(|| {
         let keys = config.policy.apps().map(|app| &*app.key);
@@ -104,16 +105,16 @@ fn known_app<'c>(
     })
 }
 
-/// Lists all known apps, or those with the most similar keys.
-fn unknown_app(problem: &str, key: &str, mut known: Vec<&str>) -> WrongUse {
+/// Returns an error that lists all known apps, or those with the most similar keys.
+fn unknown_app(problem: &str, key: &str, mut known: Vec<&str>) -> UsageError {
     const SHOWN_MAX: usize = 5;
     known.sort_by_cached_key(|known| (distance(known, key), *known));
-    let (total, are) = match known.len() {
+    let (total, label) = match known.len() {
         total @ ..=SHOWN_MAX => (total, "known: ".to_owned()),
         total => (total, format!("the nearest of {total}: ")),
     };
     let shown = known[..total.min(SHOWN_MAX)].join(", ");
-    WrongUse(format!("--app: {problem}: {key:?}; {are}{shown}"))
+    UsageError(format!("--app: {problem}: {key:?}; {label}{shown}"))
 }
 
 /// Returns the canonical path. Its last components need not exist.
@@ -125,8 +126,8 @@ fn canonical_path(path: &Path) -> Option<PathBuf> {
 }
 
 /// Formats a number with its noun: `1 line`, `2 lines`.
-fn counted(count: usize, one: &str) -> String {
-    format!("{count} {one}{}", if count == 1 { "" } else { "s" })
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Writes a line of JSON to standard output.
@@ -151,21 +152,21 @@ fn unwritable(path: &Path) -> String {
     format!("cannot be written: {}", path.display())
 }
 
-/// Checks whether a path is anything but a regular file, such as a pipe.
+/// Checks whether a path exists and is not a regular file, such as a pipe.
 fn is_stream(path: &Path) -> bool {
     path.exists() && !path.is_file()
 }
 
-/// The target of a command's rows. A file is written beside it and moved there once it is complete: an interrupted
-/// command leaves the previous file as it was.
+/// The target of a command's rows. A file is written under a temporary name and renamed once it is complete: an
+/// interrupted command leaves the previous file unchanged.
 enum Output {
     File { target: PathBuf, partial: BufWriter<NamedTempFile>, _temp: TempPath },
     Stream(Box<dyn Write>),
 }
 
 impl Output {
-    /// Without a path, the target is standard output. Anything but a regular file, such as a pipe, is written
-    /// directly.
+    /// Without a path, the target is standard output. If the path is not a regular file (a pipe, for example), it is
+    /// written directly.
     fn new(path: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = path else { return Ok(Self::Stream(Box::new(io::stdout().lock()))) };
         if is_stream(path) {
@@ -184,8 +185,8 @@ impl Output {
         Ok(Self::File { target: path.to_owned(), partial, _temp: temp })
     }
 
-    /// Writes all chunks that `write` passes to its sink, and finishes.
-    fn fill<T, E: Into<anyhow::Error>>(
+    /// Calls `write` with a sink that writes to the output, and finishes the output.
+    fn write_with<T, E: Into<anyhow::Error>>(
         mut self,
         write: impl FnOnce(&mut dyn FnMut(export::Chunk) -> ControlFlow<()>) -> Result<T, E>,
     ) -> anyhow::Result<T> {
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_app_lists_similar_keys() {
+    fn an_unknown_app_error_lists_similar_keys() {
         check_unknown(&["shop"], "known: shop");
         check_unknown(&["shop", "app-2", "app-1"], "known: app-1, app-2, shop");
         let many: Vec<String> = (0..1000).rev().map(|number| format!("app-{number}")).collect();

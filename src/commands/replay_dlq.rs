@@ -6,7 +6,7 @@ use ingest::dead_letters::replay::{Replay, Report};
 use ingest::decode::ErrorCode;
 use ingest::{DEAD_LETTER_SUFFIX, TopicKind, TopicNames};
 
-use super::{WrongUse, load_for_kafka, print};
+use super::{UsageError, load_for_kafka, print};
 use crate::cli::ReplayDlq;
 use crate::telemetry;
 use crate::timing::Timing;
@@ -16,7 +16,7 @@ const BAR: &str = "{wide_bar} {human_pos} of {human_len} letters, {eta} left";
 pub fn run(options: &ReplayDlq, timing: Timing) -> anyhow::Result<()> {
     let config = load_for_kafka(&options.settings)?;
     let kafka = &config.kafka;
-    refuse_source(kafka, &options.topic)?;
+    require_dead_letter_topic(kafka, &options.topic)?;
     let codes: Vec<_> = options.filter.iter().map(|name| code(name)).collect::<Result<_, _>>()?;
     let (topic, dry_run) = (&*options.topic, options.dry_run);
     let replay = Replay { kafka, topic, codes: &codes, dry_run, timing: timing.ingest };
@@ -25,27 +25,27 @@ pub fn run(options: &ReplayDlq, timing: Timing) -> anyhow::Result<()> {
     let outcome =
         replay.run(&mut report, |extent| telemetry::set_progress(&bar, extent.read, extent.total));
     drop(bar);
-    // What was sent before a failure is reported, too.
+    // After a failure, too, the letters that were sent are reported.
     print(&table(&report, &TopicNames::new(&kafka.topics), dry_run)?)?;
     outcome.with_context(|| format!("dead letters of {topic}"))
 }
 
-/// The topic of events is easily confused with that of its dead letters.
-fn refuse_source(kafka: &Kafka, topic: &str) -> Result<(), WrongUse> {
-    let such_as = match TopicNames::new(&kafka.topics).kind(topic) {
+/// Checks that the topic is one of dead letters. Users easily confuse it with the source topic.
+fn require_dead_letter_topic(kafka: &Kafka, topic: &str) -> Result<(), UsageError> {
+    let source = match TopicNames::new(&kafka.topics).kind(topic) {
         Some(_) => topic,
         None if !topic.ends_with(DEAD_LETTER_SUFFIX) => &kafka.topics.clicks,
         None => return Ok(()),
     };
-    Err(WrongUse(format!(
-        "TOPIC: expected a topic of dead letters, such as {such_as}{DEAD_LETTER_SUFFIX}: {topic:?}"
+    Err(UsageError(format!(
+        "TOPIC: expected a topic of dead letters, such as {source}{DEAD_LETTER_SUFFIX}: {topic:?}"
     )))
 }
 
-fn code(name: &str) -> Result<ErrorCode, WrongUse> {
+fn code(name: &str) -> Result<ErrorCode, UsageError> {
     ErrorCode::from_name(name).ok_or_else(|| {
         let known = ErrorCode::ALL.map(ErrorCode::name).join(", ");
-        WrongUse(format!("--filter: expected one of {known}: {name:?}"))
+        UsageError(format!("--filter: expected one of {known}: {name:?}"))
     })
 }
 
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_for_each_code_and_topic() {
+    fn the_table_has_a_line_for_each_code_and_topic() {
         let names = TopicNames::from_fn(|topic| topic.setting().into());
         let counts = Counts { sent: 1, sent_before: 2, repeated: 3, filtered: 4 };
         let report = Report {

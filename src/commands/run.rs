@@ -2,7 +2,7 @@
 
 use ingest::Shutdown;
 
-use super::{WrongUse, load_for_kafka, require_apps};
+use super::{UsageError, load_for_kafka, require_apps};
 use crate::cli::Settings;
 use crate::service::{self, Roles, shutdown_deadline};
 use crate::telemetry;
@@ -26,7 +26,7 @@ fn run_roles(settings: &Settings, roles: Roles, timing: Timing) -> anyhow::Resul
     if config.store.hbase.is_none() && roles != Roles::ALL {
         let problem = "one role alone needs a shared store: set store.kind = \"hbase\", or use `adtrail run` with an \
                        embedded store";
-        return Err(WrongUse(problem.to_owned()).into());
+        return Err(UsageError(problem.to_owned()).into());
     }
     let recorder = telemetry::start_metrics()?;
     let shutdown = Shutdown::default();

@@ -1,5 +1,5 @@
-//! Temporary files of commands. If a signal ends a command, nothing is dropped, so they are removed here. Partial files
-//! that can be resumed are kept, and named on standard error.
+//! Temporary files of commands. A signal ends the process without running destructors, so they are removed here.
+//! Partial files that can be resumed are kept, and their paths are printed to standard error.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,68 +13,68 @@ use signal_hook::low_level::emulate_default_handler;
 
 use crate::telemetry;
 
-/// A store that is being written creates files in its folder while the folder is removed.
+/// Number of attempts to remove a path: a store that is being written creates files while its folder is removed.
 const REMOVE_ATTEMPTS: usize = 100;
 
 static REGISTRY: Mutex<Registry> =
     Mutex::new(Registry { paths: BTreeMap::new(), is_listening: false });
 
 struct Registry {
-    paths: BTreeMap<PathBuf, AtSignal>,
+    paths: BTreeMap<PathBuf, OnSignal>,
     is_listening: bool,
 }
 
 #[derive(Clone, Copy)]
-enum AtSignal {
+enum OnSignal {
     Remove,
     Keep,
 }
 
 /// Registers a file or folder. If SIGINT or SIGTERM ends the process before this is dropped, the path is removed, or
-/// kept and named on standard error.
+/// kept and printed to standard error.
 #[derive(Debug)]
 pub struct TempPath(PathBuf);
 
 impl TempPath {
-    /// Registers a path that a signal removes.
+    /// Registers a path to remove on SIGINT or SIGTERM.
     ///
     /// # Errors
-    /// Fails if signals cannot be handled.
+    /// If the signal handlers cannot be installed.
     pub fn new(path: &Path) -> anyhow::Result<Self> {
-        Self::register(path, AtSignal::Remove)
+        Self::register(path, OnSignal::Remove)
     }
 
-    /// Registers a partial file that stays after a signal, for `--resume`.
+    /// Registers a partial file to keep on SIGINT or SIGTERM, for `--resume`.
     ///
     /// # Errors
-    /// Fails if signals cannot be handled.
+    /// If the signal handlers cannot be installed.
     pub fn resumable(path: &Path) -> anyhow::Result<Self> {
-        Self::register(path, AtSignal::Keep)
+        Self::register(path, OnSignal::Keep)
     }
 
-    fn register(path: &Path, at_signal: AtSignal) -> anyhow::Result<Self> {
+    fn register(path: &Path, on_signal: OnSignal) -> anyhow::Result<Self> {
         let mut registry = registry();
         if !registry.is_listening {
-            let context = "signals cannot be handled";
+            let context = "cannot install signal handlers";
             let signals = Signals::new([SIGINT, SIGTERM]).context(context)?;
             let thread = thread::Builder::new().name("signals".into());
             thread.spawn(move || handle(signals)).context(context)?;
             registry.is_listening = true;
         }
-        registry.paths.insert(path.to_owned(), at_signal);
+        registry.paths.insert(path.to_owned(), on_signal);
         Ok(Self(path.to_owned()))
     }
 }
 
 impl Drop for TempPath {
-    /// Waits while a signal is handled, so that nothing continues without its files.
+    /// Blocks while a signal is handled, so that no code continues after its files are removed.
     fn drop(&mut self) {
         registry().paths.remove(&self.0);
     }
 }
 
-/// Says where the partial file is and how to resume it.
-pub fn resume_advice(path: &Path) -> String {
+/// Returns a text with the path of the partial file and the way to resume it.
+pub fn resume_hint(path: &Path) -> String {
     format!("the partial file is {}; --resume continues it", path.display())
 }
 
@@ -84,15 +84,15 @@ fn registry() -> MutexGuard<'static, Registry> {
 
 fn handle(mut signals: Signals) {
     for signal in signals.forever() {
-        // Locked until the process ends.
+        // The lock is held until the process ends.
         let registry = registry();
-        for (path, at_signal) in &registry.paths {
-            match at_signal {
-                AtSignal::Remove => remove(path),
-                AtSignal::Keep => {
-                    telemetry::clear_bar();
-                    let advice = resume_advice(path);
-                    telemetry::write_stderr(format_args!("adtrail: interrupted; {advice}\n"));
+        for (path, on_signal) in &registry.paths {
+            match on_signal {
+                OnSignal::Remove => remove(path),
+                OnSignal::Keep => {
+                    telemetry::clear_progress_bar();
+                    let hint = resume_hint(path);
+                    telemetry::write_stderr(format_args!("adtrail: interrupted; {hint}\n"));
                 }
             }
         }
@@ -101,9 +101,9 @@ fn handle(mut signals: Signals) {
 }
 
 fn remove(path: &Path) {
-    let remove = if path.is_dir() { fs::remove_dir_all } else { fs::remove_file };
+    let remove_path = if path.is_dir() { fs::remove_dir_all } else { fs::remove_file };
     for _ in 0..REMOVE_ATTEMPTS {
-        if remove(path).is_ok() || !path.exists() {
+        if remove_path(path).is_ok() || !path.exists() {
             return;
         }
     }

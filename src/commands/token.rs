@@ -6,7 +6,7 @@ use config::{Config, SECRET_CHARS, TOKEN_PREFIX, TokenDigest, parse_expiry, pars
 use jiff::Timestamp;
 use toml::Value;
 
-use super::{WrongUse, load, print};
+use super::{UsageError, load, print};
 use crate::cli::{NewToken, Token};
 use crate::telemetry::write_stderr;
 
@@ -33,11 +33,11 @@ pub fn run(command: &Token) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn wrong(option: &str, problem: &str, value: &str) -> WrongUse {
-    WrongUse(format!("{option}: {problem}: {value:?}"))
+fn wrong(option: &str, problem: &str, value: &str) -> UsageError {
+    UsageError(format!("{option}: {problem}: {value:?}"))
 }
 
-fn check_expires(text: &str, now: Timestamp) -> Result<(), WrongUse> {
+fn check_expires(text: &str, now: Timestamp) -> Result<(), UsageError> {
     let expires = parse_expiry(text).map_err(|problem| wrong("--expires", &problem, text))?;
     if expires <= now {
         Err(wrong("--expires", "expected a time in the future", text))
@@ -46,11 +46,11 @@ fn check_expires(text: &str, now: Timestamp) -> Result<(), WrongUse> {
     }
 }
 
-/// Refuses an id that is in use, and warns of unknown apps. Settings need not exist, or be valid without the token.
-fn check_settings(options: &NewToken, id: &str) -> Result<(), WrongUse> {
+/// Rejects an id that is in use, and warns of unknown apps. Missing or invalid settings only cause a warning.
+fn check_settings(options: &NewToken, id: &str) -> Result<(), UsageError> {
     let config = match load(&options.settings) {
         Ok(config) => config,
-        Err(WrongUse(problem)) => {
+        Err(UsageError(problem)) => {
             let problem = problem.lines().next().unwrap_or_default();
             tracing::warn!("the token is not checked against the settings: {problem}");
             return Ok(());
@@ -61,7 +61,7 @@ fn check_settings(options: &NewToken, id: &str) -> Result<(), WrongUse> {
     }
     for key in &options.app {
         if config.policy.app_by_key(key).is_none() {
-            let known = known(&config);
+            let known = known_apps(&config);
             let key = printable(key);
             tracing::warn!("no such app is configured: {key}; known: {known}");
         }
@@ -69,7 +69,7 @@ fn check_settings(options: &NewToken, id: &str) -> Result<(), WrongUse> {
     Ok(())
 }
 
-fn known(config: &Config) -> String {
+fn known_apps(config: &Config) -> String {
     let mut keys: Vec<_> = config.policy.apps().map(|app| &*app.key).collect();
     keys.sort_unstable();
     if keys.is_empty() { "none".into() } else { keys.join(", ") }
@@ -95,7 +95,7 @@ fn entry(id: &str, token: &str, options: &NewToken) -> String {
 
 /// Returns `count` random characters, uniformly distributed over the alphabet.
 fn random(alphabet: &[u8], count: usize) -> anyhow::Result<String> {
-    // Bytes beyond the last multiple of its length would favour the first characters.
+    // Bytes beyond the last multiple of the alphabet's length are dropped: they would favour its first characters.
     let fair = u8::MAX as usize / alphabet.len() * alphabet.len();
     let mut text = String::with_capacity(count);
     while text.len() < count {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_expires_in_the_future() {
+    fn the_expiry_of_a_token_must_be_in_the_future() {
         let now = "2026-03-10T12:00:00Z".parse().unwrap();
         let check = |text: &str, expected: Option<&str>| {
             let problem = check_expires(text, now).err().map(|problem| problem.to_string());

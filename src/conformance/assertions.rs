@@ -4,7 +4,7 @@ use csv::StringRecord;
 
 use super::case::{Case, Expected, IDENTITY};
 
-/// Returns the differences, in the order of the case.
+/// Returns the differences, in the order of the expectations.
 pub(crate) fn differences(case: &Case, csv: &[u8]) -> Vec<String> {
     let rows = match Rows::parse(csv) {
         Ok(rows) => rows,
@@ -20,7 +20,7 @@ pub(crate) fn differences(case: &Case, csv: &[u8]) -> Vec<String> {
     differences
 }
 
-/// Returns the first line in which two exports differ.
+/// Returns a text with the first line in which two exports differ.
 pub(crate) fn first_difference(csv: &[u8], other: &[u8]) -> Option<String> {
     if csv == other {
         return None;
@@ -56,9 +56,9 @@ impl Rows {
 
     fn differences(&self, expected: &Expected) -> Vec<String> {
         let identity = || expected.columns.iter().filter(|(name, _)| IDENTITY.contains(&&***name));
-        let is_expected =
+        let has_identity =
             |row: &&StringRecord| identity().all(|(name, text)| self.cell(row, name) == Some(text));
-        let rows: Vec<&StringRecord> = self.records.iter().filter(is_expected).collect();
+        let rows: Vec<&StringRecord> = self.records.iter().filter(has_identity).collect();
         let id: Vec<&str> = identity().map(|(_, text)| text.as_str()).collect();
         let id = id.join(" ");
         let [row] = rows[..] else {

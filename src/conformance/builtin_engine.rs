@@ -1,4 +1,4 @@
-//! The built-in engine: the attribution of `replay`, on one thread. The rows can be exported at any time.
+//! The built-in engine: attributes like `replay`, but on the calling thread, so that rows can be exported at any time.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl BuiltinEngine {
         Ok(Self { worker, reader, config, _folder: folder })
     }
 
-    /// Attributes events, one per line; returns the number of lines that are not events.
+    /// Attributes events, one per line. Returns the number of invalid lines.
     pub fn attribute(&mut self, lines: &str) -> anyhow::Result<u64> {
         let mut facts = Vec::new();
         let mut invalid = 0;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// Facts and settings, and the expected rows.
+/// Events, settings and the expected rows.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
     /// Its folder and file, such as `3-candidates/window-click-edge`.
@@ -13,7 +13,7 @@ pub(crate) struct Case {
     pub settings: String,
     /// The events, one line each.
     pub events: Vec<String>,
-    /// Number of lines that are not events and are skipped.
+    /// Number of lines that are not valid events and must be skipped.
     pub left_out: u64,
     /// Total number of rows.
     pub rows: usize,

@@ -27,13 +27,13 @@ pub(crate) enum Engine {
 pub(crate) struct Command {
     /// In shell syntax; arguments are appended.
     pub line: String,
-    /// Maximum duration of a run; then it is killed.
+    /// Duration after which a run is killed.
     pub timeout: Duration,
 }
 
-/// Maximum length of an engine's output in a message; the end is shown.
+/// Maximum number of characters of an engine's output in a message, which shows the end.
 const OUTPUT_CHARS_MAX: usize = 300;
-/// Maximum number of bytes read from the end of the output for that.
+/// Maximum number of bytes read from the end of the output.
 const OUTPUT_BYTES_MAX: u64 = 16 << 10;
 
 /// The CSV of a case's rows, or the reason why the engine failed.
@@ -56,7 +56,7 @@ impl Engine {
     }
 }
 
-/// Returns the rows after all events in an order, and after redelivery of all events into the same store, because
+/// Returns the rows after all events in an order, and after redelivery of all events. Both use the same store, because
 /// opening a store takes most of the time.
 fn builtin_rows(case: &Case, order: Order) -> [Rows; 2] {
     let mut engine = open_builtin(case, order).map_err(|error| format!("{error:#}"));
@@ -73,7 +73,7 @@ fn builtin_rows(case: &Case, order: Order) -> [Rows; 2] {
 
 fn open_builtin(case: &Case, order: Order) -> anyhow::Result<BuiltinEngine> {
     let mut config = config::parse(&case.settings)?;
-    // Batches must not affect the rows: in reversed order each event is one batch, otherwise all events are one.
+    // Batches must not affect the rows: in reversed order each event is its own batch, otherwise all are in one.
     if order == Order::Reversed {
         config.ingest.batch_records_max = 1;
     }

@@ -16,9 +16,9 @@ pub(crate) struct Outcome {
     pub failure: Option<String>,
 }
 
-/// Runs every case in every order, several at once. The outcomes are sorted by name.
+/// Runs every case in every order, several cases in parallel. The outcomes are sorted by name.
 pub(crate) fn run_all(cases: &[Case], engine: &Engine) -> Vec<Outcome> {
-    // More threads than cores, because opening a store and starting a process is mostly waiting.
+    // More threads than cores, because opening a store and starting a process mostly wait.
     let threads = (4 * thread::available_parallelism().map_or(2, usize::from)).min(cases.len());
     let mut outcomes: Vec<_> = thread::scope(|scope| {
         let start = |first| {
@@ -34,7 +34,7 @@ pub(crate) fn run_all(cases: &[Case], engine: &Engine) -> Vec<Outcome> {
 }
 
 fn run(case: &Case, engine: &Engine) -> Outcome {
-    let mut first: Option<Vec<u8>> = None;
+    let mut first_csv: Option<Vec<u8>> = None;
     // Each failure with the orders in which it was found.
     let mut failures: Vec<(String, Vec<&str>)> = Vec::new();
     for (order, rows) in engine.runs(case) {
@@ -42,9 +42,9 @@ fn run(case: &Case, engine: &Engine) -> Outcome {
             Err(failure) => Some(failure),
             Ok(csv) => {
                 let differences = assertions::differences(case, &csv);
-                let first: &Vec<u8> = first.get_or_insert_with(|| csv.clone());
+                let first_csv: &Vec<u8> = first_csv.get_or_insert_with(|| csv.clone());
                 if differences.is_empty() {
-                    assertions::first_difference(first, &csv)
+                    assertions::first_difference(first_csv, &csv)
                 } else {
                     Some(differences.join("; "))
                 }

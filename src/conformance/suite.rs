@@ -32,7 +32,7 @@ impl Suite {
     ///
     /// # Errors
     /// All cases that cannot be read, with the reasons.
-    pub fn of_folder(folder: &Path) -> Result<Self, String> {
+    pub fn from_folder(folder: &Path) -> Result<Self, String> {
         let mut files = Vec::new();
         add_files(folder, folder, &mut files)?;
         Self::of(files)
@@ -63,7 +63,7 @@ impl Suite {
     /// Returns the cases with these names, or in folders with these names; without names, all.
     ///
     /// # Errors
-    /// The first unknown name, with the nearest known one.
+    /// If a name is unknown; the error names the nearest known one.
     pub fn select(self, names: &[String]) -> Result<Vec<Case>, String> {
         for name in names {
             if !self.0.iter().any(|case| matches_name(name, case)) {
@@ -114,13 +114,13 @@ fn add_files(root: &Path, folder: &Path, files: &mut Vec<(String, String)>) -> R
 mod tests {
     use super::*;
 
-    /// Cargo does not rebuild this file when a case is added; `touch` it then.
+    /// Cargo does not rebuild this file when a case is added; `touch` it to update the embedded cases.
     #[test]
     fn all_cases_of_the_folder_are_embedded() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance");
         let names = |suite: Suite| suite.0.into_iter().map(|case| case.name).collect::<Vec<_>>();
         let embedded = names(Suite::embedded().unwrap());
-        assert_eq!(embedded, names(Suite::of_folder(&folder).unwrap()));
+        assert_eq!(embedded, names(Suite::from_folder(&folder).unwrap()));
         assert!(embedded.len() >= 150, "{}", embedded.len());
     }
 

@@ -1,7 +1,7 @@
 //! A Kafka broker in this process, and a producer for it.
 //!
-//! It is librdkafka's mock broker, which keeps 5 MiB per partition and deletes the oldest records beyond that. The
-//! demo's traffic is bounded and compressed, so that unread records stay far below this.
+//! The broker is librdkafka's mock broker. It keeps 5 MiB per partition and deletes older records. The demo's traffic
+//! is bounded and compressed, so that unread records stay far below this limit.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use rdkafka::types::RDKafkaErrorCode;
 use super::traffic::Message;
 
 const PARTITIONS: i32 = 8;
-const PATIENCE: Duration = Duration::from_secs(10);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub struct Broker {
     // Dropped before the cluster to which it is connected.
@@ -35,7 +35,7 @@ impl Broker {
                 .create()?;
             Ok::<_, KafkaError>(Self { producer, cluster })
         };
-        start().context("the built-in broker does not start")
+        start().context("the built-in broker cannot be started")
     }
 
     pub fn address(&self) -> String {
@@ -73,6 +73,6 @@ impl Broker {
 
     /// Waits until the broker has acknowledged all messages.
     pub fn flush(&self) -> anyhow::Result<()> {
-        self.producer.flush(PATIENCE).context("the built-in broker does not answer")
+        self.producer.flush(FLUSH_TIMEOUT).context("the built-in broker does not respond")
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Returns the whole body of a response with status 200.
 pub fn get(address: SocketAddr, path: &str) -> anyhow::Result<String> {
@@ -21,7 +21,7 @@ pub fn get(address: SocketAddr, path: &str) -> anyhow::Result<String> {
 
 fn exchange(address: SocketAddr, path: &str) -> io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(READ_TIMEOUT))?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
     let mut response = Vec::new();
     stream.read_to_end(&mut response)?;
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_truncated_response_is_refused() {
+    fn a_truncated_response_is_an_error() {
         check("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab", Some("ab"));
         check("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nab", None);
         check("HTTP/1.1 200 OK\r\nContent-Le", None);

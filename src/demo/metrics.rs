@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 pub struct Metrics(pub String);
 
 impl Metrics {
-    /// Returns the number of messages of all topics whose outcome is committed.
+    /// Returns the number of messages, of all topics, whose outcome is committed.
     pub fn processed(&self) -> u64 {
         let outcomes = [
             "adtrail_attribution_accepted_total",
@@ -28,7 +28,7 @@ impl Metrics {
         self.samples("adtrail_attribution_redelivered_total").map(|(_, value)| value).sum()
     }
 
-    /// Returns the number of dead letters by error code, without those that are 0.
+    /// Returns the number of dead letters by error code, without codes that have none.
     pub fn dead_lettered(&self) -> BTreeMap<&str, u64> {
         let mut codes = BTreeMap::new();
         for (labels, value) in self.samples("adtrail_ingest_dead_lettered_total") {

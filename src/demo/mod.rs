@@ -37,19 +37,19 @@ use report::{Counts, Links};
 use traffic::catalogue::{self, APPS};
 use traffic::{Plan, Traffic};
 
-/// A fixed seed, so that every machine gets the same events; with this one the first rows are varied.
+/// A fixed seed, so that every machine gets the same events. This one gives varied first rows.
 const SEED: u64 = 5;
 const DAY_MS: i64 = 86_400_000;
 const PAST_MS: i64 = 3 * DAY_MS;
 /// About 40,000 messages.
 const PAST_JOURNEYS: u32 = 14_700;
-/// Duration of live events, 10 to 20 per second; limited because the store is in a temporary folder.
+/// Duration of live events (10 to 20 per second); limited because the store is in a temporary folder.
 const LIVE_MS: i64 = 2 * 3_600_000;
 const LIVE_JOURNEYS: u32 = 72_000;
-const LIVE_EVERY: Duration = Duration::from_millis(100);
-const POLL_EVERY: Duration = Duration::from_millis(50);
-/// The demo fails after this long without progress.
-const PATIENCE: Duration = Duration::from_secs(30);
+const LIVE_INTERVAL: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Time without progress after which the demo fails.
+const PROGRESS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Runs until Ctrl-C or, with `--once`, until the first rows are printed.
 ///
@@ -74,10 +74,10 @@ pub fn run(options: &cli::Demo, timing: Timing) -> anyhow::Result<()> {
             .context("the service thread cannot be started")?
     };
     let demo = Demo { config, settings, names, broker, recorder, shutdown, service };
-    let shown = demo.run(options.once);
+    let outcome = demo.run(options.once);
     demo.shutdown.request();
     let served = demo.service.join().map_err(|_| anyhow!("the service panicked"))?;
-    served.and(shown)
+    served.and(outcome)
 }
 
 struct Demo {
@@ -91,7 +91,7 @@ struct Demo {
 }
 
 impl Demo {
-    /// Returns early if the service ends; its own result has the reason.
+    /// Runs the demo. Returns early if the service ends; the service's result has the reason.
     fn run(&self, once: bool) -> anyhow::Result<()> {
         let now = Timestamp::now();
         let to_ms = now.as_millisecond();
@@ -122,7 +122,7 @@ impl Demo {
             if client::get(self.config.admin_listen, "/readyz").is_ok() {
                 return true;
             }
-            self.shutdown.sleep(POLL_EVERY);
+            self.shutdown.sleep(POLL_INTERVAL);
         }
         false
     }
@@ -143,14 +143,14 @@ impl Demo {
             if !self.is_running() {
                 return Ok(false);
             }
-            self.shutdown.sleep(POLL_EVERY);
+            self.shutdown.sleep(POLL_INTERVAL);
             let before = processed;
             processed = self.metrics().processed();
             progress.update(processed);
             if processed > before {
                 progress_at = Instant::now();
-            } else if progress_at.elapsed() > PATIENCE {
-                bail!("no progress for {PATIENCE:?} at event {processed} of {total}");
+            } else if progress_at.elapsed() > PROGRESS_TIMEOUT {
+                bail!("no progress for {PROGRESS_TIMEOUT:?} at event {processed} of {total}");
             }
         }
         progress.finish("attributed");
@@ -194,7 +194,7 @@ impl Demo {
             while let Some(message) = live.next_if(|message| message.arrival_ms <= now_ms) {
                 self.broker.send(&self.names, &message)?;
             }
-            self.shutdown.sleep(LIVE_EVERY);
+            self.shutdown.sleep(LIVE_INTERVAL);
         }
         Ok(())
     }
@@ -235,7 +235,7 @@ fn choose_address(port: u16) -> anyhow::Result<SocketAddr> {
     }
     let free =
         TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
-    let free = free.context("no free port to listen on")?;
+    let free = free.context("there is no free port to listen on")?;
     telemetry::write_stderr(format_args!("{preferred} is in use, so the demo listens on {free}\n"));
     Ok(free)
 }

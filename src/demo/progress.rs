@@ -6,7 +6,7 @@ use indicatif::{HumanCount, ProgressBar};
 
 use crate::telemetry::{self, write_stderr};
 
-const LINE_EVERY: Duration = Duration::from_secs(2);
+const LINE_INTERVAL: Duration = Duration::from_secs(2);
 
 pub struct Progress {
     bar: ProgressBar,
@@ -26,7 +26,7 @@ impl Progress {
         self.bar.set_message(step);
         if self.bar.is_hidden() {
             write_stderr(format_args!("{step} …\n"));
-            self.line_at = Instant::now() + LINE_EVERY;
+            self.line_at = Instant::now() + LINE_INTERVAL;
         }
     }
 
@@ -35,7 +35,7 @@ impl Progress {
         if self.bar.is_hidden() && Instant::now() >= self.line_at {
             let (done, total) = (HumanCount(done), HumanCount(self.total()));
             write_stderr(format_args!("{} {done} of {total}\n", self.bar.message()));
-            self.line_at = Instant::now() + LINE_EVERY;
+            self.line_at = Instant::now() + LINE_INTERVAL;
         }
     }
 
@@ -51,8 +51,8 @@ impl Progress {
     }
 }
 
-/// Clears the bar, so that an error message is not written after it.
 impl Drop for Progress {
+    /// Clears the bar, so that an error message is not written after it.
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }

@@ -13,7 +13,7 @@ use jiff::civil::Date;
 use super::metrics::Metrics;
 use super::traffic::catalogue::APPS;
 
-/// The printed columns, of more than forty; as many as fit a terminal.
+/// The printed columns: as many as fit a terminal, out of more than forty.
 pub const FIELDS: &str = "event_time,event_name,status,channel,campaign,match_type,revenue";
 const ROWS_PRINTED: usize = 12;
 
@@ -81,7 +81,7 @@ impl Counts {
     }
 }
 
-/// Formats the outcome of all messages.
+/// Formats the numbers of rows, touches, redeliveries and dead letters.
 pub fn summary(counts: &Counts, clicks: u64, metrics: &Metrics) -> String {
     let dead_letters = metrics.dead_lettered();
     let total = dead_letters.values().sum();

@@ -23,25 +23,25 @@ use store::layout::region::Regions;
 
 use super::region_metrics;
 
-/// A ledger that may count its rows.
-pub trait Counting {
+/// A ledger that can count its rows.
+pub trait RowCounting {
     /// Returns the number of rows by status; empty if the store does not count them.
     fn status_counts(&self) -> StatusCounts;
 }
 
-impl Counting for Embedded {
+impl RowCounting for Embedded {
     fn status_counts(&self) -> StatusCounts {
         Self::status_counts(self)
     }
 }
 
-impl Counting for SharedLedger<Cluster> {
+impl RowCounting for SharedLedger<Cluster> {
     fn status_counts(&self) -> StatusCounts {
         StatusCounts::new()
     }
 }
 
-/// Starts the thread. It ends once the sender of batches is dropped, or with the first error.
+/// Starts the thread. It ends when the sender of batches is dropped, or with the first error.
 pub fn start<L>(
     worker: Worker<L>,
     batches: Receiver<ingest::Batch>,
@@ -49,7 +49,7 @@ pub fn start<L>(
     metrics: Arc<PipelineMetrics>,
 ) -> anyhow::Result<JoinHandle<anyhow::Result<()>>>
 where
-    L: Ledger<Error = StoreError> + Counting + Send + 'static,
+    L: Ledger<Error = StoreError> + RowCounting + Send + 'static,
 {
     Builder::new()
         .name("attribution".into())
@@ -57,13 +57,13 @@ where
         .context("the attribution thread cannot be started")
 }
 
-fn work<L: Ledger<Error = StoreError> + Counting>(
+fn work<L: Ledger<Error = StoreError> + RowCounting>(
     mut worker: Worker<L>,
     batches: &Receiver<ingest::Batch>,
     committed: &Sender<Vec<Position>>,
     metrics: &PipelineMetrics,
 ) -> anyhow::Result<()> {
-    metrics.store(worker.ledger());
+    metrics.set_rows(worker.ledger());
     for ingest::Batch { facts, progress, intake } in batches {
         config::crash_point!("batch-received");
         let start = Instant::now();
@@ -73,8 +73,8 @@ fn work<L: Ledger<Error = StoreError> + Counting>(
             .context("a batch could not be committed; its events will be read again")?;
         config::crash_point!("batch-committed");
         let consumed_until = committed_progress.consumed_until;
-        metrics.count((&intake, consumed_until), &report, start, worker.ledger());
-        // Fails only once the intake has ended; then the offsets that Kafka shows stay behind.
+        metrics.count_commit((&intake, consumed_until), &report, start, worker.ledger());
+        // Fails only if the intake has ended; the consumer group's offsets then stay behind those of the store.
         let _ = committed.send(committed_progress.positions);
     }
     Ok(())
@@ -84,8 +84,8 @@ fn work<L: Ledger<Error = StoreError> + Counting>(
 pub struct PipelineMetrics {
     ingest: ingest::Metrics,
     topics: TopicNames,
-    /// Locked while a batch is counted and while a scrape is rendered, so that every scrape shows whole batches and
-    /// their counts add up.
+    /// Held while a batch is counted and while a scrape is rendered, so that every scrape shows whole batches and its
+    /// counts add up.
     whole_batches: Mutex<()>,
 }
 
@@ -134,19 +134,19 @@ impl PipelineMetrics {
         render()
     }
 
-    fn count(
+    fn count_commit(
         &self,
         (intake, consumed_until): (&ingest::Intake, Option<EventTime>),
         report: &BatchReport,
         start: Instant,
-        store: &impl Counting,
+        store: &impl RowCounting,
     ) {
         let _guard = self.whole_batches.lock();
         self.ingest.committed(intake, consumed_until, Timestamp::now());
-        self.batch(report, start, store);
+        self.count_batch(report, start, store);
     }
 
-    fn batch(&self, report: &BatchReport, start: Instant, store: &impl Counting) {
+    fn count_batch(&self, report: &BatchReport, start: Instant, store: &impl RowCounting) {
         for topic in TopicKind::ALL {
             let counts = report.counts(family(topic));
             let name = || self.topics.of(topic).to_owned();
@@ -161,11 +161,11 @@ impl PipelineMetrics {
             }
         }
         histogram!(BATCH_SECONDS).record(start.elapsed().as_secs_f64());
-        // Counted even if the batch has changed no row, because rows expire.
-        self.store(store);
+        // Set even if the batch has changed no row, because rows expire.
+        self.set_rows(store);
     }
 
-    fn store(&self, store: &impl Counting) {
+    fn set_rows(&self, store: &impl RowCounting) {
         for ((event_type, status), count) in store.status_counts() {
             gauge!(ROWS, "event_type" => event_type.name(), "status" => status.name())
                 .set(count as f64);

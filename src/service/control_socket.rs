@@ -1,8 +1,8 @@
 //! The socket through which `adtrail backup` requests a checkpoint from the running service. It is in the store's
-//! directory and accessible to the owner alone.
+//! directory and accessible only to its owner.
 //!
-//! A connection is a request. The service responds with one line: [`MADE`] once the checkpoint exists, or an error. The
-//! checkpoint exists until the client removes it or closes the connection.
+//! Each connection is one request. The service responds with one line: [`CREATED`] once the checkpoint exists, or an
+//! error. The checkpoint exists until the client removes it or closes the connection.
 
 use std::fs::{self, Permissions};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -17,11 +17,12 @@ use ingest::Shutdown;
 use store::embedded::checkpoint::{self, Checkpoints};
 
 const SOCKET: &str = "control.sock";
-const MADE: &str = "made";
+/// The response after a checkpoint is created.
+const CREATED: &str = "made";
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Starts a thread that serves until shutdown. Everything else works without the socket, so a failure to listen is only
-/// a warning.
+/// Starts a thread that serves until shutdown. A failure to listen only causes a warning, since everything else works
+/// without the socket.
 pub fn start(
     store: &Path,
     checkpoints: Checkpoints,
@@ -51,7 +52,7 @@ pub fn start(
         .context("the control socket thread cannot be started")
 }
 
-/// Binds the socket, replacing that of a service that was killed.
+/// Binds the socket, replacing one that a killed service has left behind.
 fn listen(path: &Path) -> io::Result<UnixListener> {
     let _ = fs::remove_file(path);
     let listener = UnixListener::bind(path)?;
@@ -63,7 +64,7 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
 struct Control {
     checkpoints: Checkpoints,
     store: PathBuf,
-    /// The client that uses the checkpoint.
+    /// The client for which the checkpoint exists.
     client: Option<UnixStream>,
 }
 
@@ -74,12 +75,12 @@ impl Control {
                 self.clear();
             }
             match listener.accept() {
-                // An error means that the client is gone.
+                // A failed response means that the client is gone.
                 Ok((client, _)) => drop(self.respond(client)),
                 Err(_) => shutdown.sleep(POLL_INTERVAL),
             }
         }
-        // A client that is still copying continues, and removes the checkpoint itself.
+        // A client that is still copying continues, and removes the checkpoint when it is done.
         let _ = fs::remove_file(self.store.join(SOCKET));
     }
 
@@ -91,7 +92,7 @@ impl Control {
         match self.checkpoints.take() {
             Ok(_) => {
                 tracing::info!(took = ?started.elapsed(), "checkpoint created for a backup");
-                writeln!(client, "{MADE}").inspect_err(|_| self.clear())?;
+                writeln!(client, "{CREATED}").inspect_err(|_| self.clear())?;
                 client.set_nonblocking(true)?;
                 self.client = Some(client);
                 Ok(())
@@ -110,19 +111,19 @@ impl Control {
     }
 }
 
-/// Returns true if the client has closed the connection. Clients send nothing, so any result of a read means that.
+/// Returns true if the client has closed the connection: since clients send nothing, a read otherwise blocks.
 fn is_closed(client: &mut UnixStream) -> bool {
     !matches!(client.read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
 }
 
-/// Requests a checkpoint from the service that has the store open. It exists while the returned connection is open.
-/// Returns `None` if no service listens.
+/// Requests a checkpoint from the service that has the store open. The checkpoint exists while the returned connection
+/// is open. Returns `None` if no service listens.
 pub fn request_checkpoint(store: &Path) -> anyhow::Result<Option<UnixStream>> {
     let path = store.join(SOCKET);
     let unreachable = || format!("the running service cannot be reached at {}", path.display());
     let service = match UnixStream::connect(&path) {
-        // A killed service leaves a socket that refuses connections. A path that is too long is invalid input, for
-        // the service as well.
+        // A killed service leaves a socket that refuses connections. A path that is too long for a socket is invalid
+        // input; the service cannot listen on it either.
         Err(error)
             if matches!(
                 error.kind(),
@@ -139,7 +140,7 @@ pub fn request_checkpoint(store: &Path) -> anyhow::Result<Option<UnixStream>> {
     let mut response = String::new();
     BufReader::new(&service).read_line(&mut response).with_context(unreachable)?;
     match response.trim_end() {
-        MADE => Ok(Some(service)),
+        CREATED => Ok(Some(service)),
         "" => bail!("the service ended before the checkpoint was created; nothing is backed up"),
         error => bail!("{error}"),
     }

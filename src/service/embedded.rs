@@ -39,8 +39,8 @@ pub fn run(
     let positions = worker.ledger_mut().positions()?;
     let progress = Progress { positions, consumed_until: worker.ledger().consumed_until() };
 
-    // Before this, a signal ends the process at once: nothing has been read.
-    listen_for_signals(shutdown).context("signals cannot be handled")?;
+    // Until here a signal ends the process at once, because nothing has been read.
+    listen_for_signals(shutdown).context("cannot install signal handlers")?;
     let metrics = Arc::new(PipelineMetrics::new(config));
     let health = Arc::new(Health::default());
     let (batches, batches_in) = sync_channel(BATCH_QUEUE_LENGTH);
@@ -103,7 +103,7 @@ fn admin(
             Err("the disk of store.path is full: commits are blocked until there is free space"
                 .to_owned())
         } else {
-            readiness::of_reading(&health)
+            readiness::check(&health)
         }
     };
     Admin { metrics: Arc::new(render), readiness: Arc::new(ready) }

@@ -35,35 +35,35 @@ pub fn run(
     let store = Arc::new(Shared::open_with_timing(&config.store, hbase, timing.store)?);
     store.reader().require_apps(&config.policy)?;
     check_tables(config, &store, roles)?;
-    listen_for_signals(shutdown).context("signals cannot be handled")?;
+    listen_for_signals(shutdown).context("cannot install signal handlers")?;
     let health = Arc::new(Health::default());
-    let reading = match roles.attributes {
+    let attribution = match roles.attributes {
         true => Some(attribute(config, &store, &health, timing.ingest, shutdown)?),
         false => None,
     };
     let names = TopicNames::new(&config.kafka.topics);
-    let (watched, state, interval) =
+    let (checked, state, interval) =
         (Arc::clone(&store), Arc::clone(&health), timing.hbase_check_interval);
-    let seen = heartbeat::start(watched, names, state, roles, interval, shutdown)?;
+    let seen = heartbeat::start(checked, names, state, roles, interval, shutdown)?;
     if roles.exports {
         regions::start(Arc::clone(&store), timing.region_check_interval, shutdown)?;
     }
     let state = roles.exports.then(|| export(config, &store, &seen));
-    let (metrics, threads) = reading.unzip();
+    let (metrics, threads) = attribution.unzip();
     let admin = admin(metrics, recorder, health, seen);
     log_start(config, hbase, roles);
     let servers = runtime.spawn(listeners.serve(state, admin, shutdown.clone()));
     let give_up = |threads: Option<&Threads>, deadline: Instant| {
         if let Some(threads) = threads {
-            threads.wait(deadline.min(Instant::now() + timing.hbase_last_write_patience));
+            threads.wait(deadline.min(Instant::now() + timing.hbase_last_write_timeout));
             store.give_up();
         }
     };
     Running { runtime, servers, threads }.supervise(config, timing, shutdown, || (), give_up)
 }
 
-/// Checks that the tables' TTLs keep everything that a worker needs; otherwise it must not start. If no master answers,
-/// or the user has no permission to read the table descriptors, it starts with a warning.
+/// Checks that the tables' TTLs keep everything that a worker needs; otherwise it must not start. If no master
+/// responds, or the user may not read the table descriptors, it starts with a warning.
 fn check_tables(config: &Config, store: &Shared, roles: Roles) -> anyhow::Result<()> {
     match store.require_kept(&config.policy) {
         Err(StoreError::HBase(error)) => {
@@ -113,14 +113,14 @@ fn admin(
     health: Arc<Health>,
     seen: Arc<LastSeen>,
 ) -> Admin {
-    let (observed, reads) = (Arc::clone(&health), metrics.is_some());
+    let (observed, reads_kafka) = (Arc::clone(&health), metrics.is_some());
     let render = move || match &metrics {
         Some(metrics) => metrics.scrape(&observed, None, || recorder.render()),
         None => recorder.render(),
     };
     let ready = move || {
-        seen.answers()?;
-        if reads { readiness::of_reading(&health) } else { Ok(()) }
+        seen.check()?;
+        if reads_kafka { readiness::check(&health) } else { Ok(()) }
     };
     Admin { metrics: Arc::new(render), readiness: Arc::new(ready) }
 }

@@ -1,5 +1,5 @@
-//! A thread that periodically checks whether HBase answers, and exchanges progress with other processes: up to when
-//! each partition is complete.
+//! A thread that periodically checks whether HBase responds, and exchanges progress with other processes: the time up
+//! to which each partition is complete.
 
 use std::sync::Arc;
 use std::thread::Builder;
@@ -35,13 +35,13 @@ pub fn start(
 ) -> anyhow::Result<Arc<LastSeen>> {
     let seen = Arc::new(LastSeen::default());
     let (updated, shutdown) = (Arc::clone(&seen), shutdown.clone());
-    let watch = move || {
+    let poll = move || {
         while !shutdown.is_requested() {
             updated.update(check(&store, &names, &health, roles));
             shutdown.sleep(interval);
         }
     };
-    let thread = Builder::new().name("hbase-watch".into()).spawn(watch);
+    let thread = Builder::new().name("hbase-watch".into()).spawn(poll);
     thread.context("the thread that checks hbase cannot be started")?;
     Ok(seen)
 }
@@ -69,8 +69,8 @@ fn check(
 }
 
 impl LastSeen {
-    /// Returns the failure of the last check.
-    pub fn answers(&self) -> Result<(), String> {
+    /// Returns an error if the last check failed.
+    pub fn check(&self) -> Result<(), String> {
         let state = self.0.lock();
         state.failure.clone().map_or(Ok(()), Err)
     }

@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 
 use super::SUPERVISION_INTERVAL;
 
-/// The listeners, which are bound before anything else starts.
+/// The bound listeners. They are bound before anything else starts.
 pub struct Listeners {
     /// `None` in a process that does not export.
     export: Option<TcpListener>,
@@ -35,14 +35,14 @@ impl Listeners {
         admin: Admin,
         shutdown: Shutdown,
     ) -> std::io::Result<()> {
-        let admin = export::http::admin::serve(self.admin, admin, requested(shutdown.clone()));
+        let admin = export::http::admin::serve(self.admin, admin, until_shutdown(shutdown.clone()));
         let Some((listener, state)) = self.export.zip(state) else { return admin.await };
-        let export = export::serve(listener, state, requested(shutdown));
+        let export = export::serve(listener, state, until_shutdown(shutdown));
         tokio::try_join!(export, admin).map(|_| ())
     }
 }
 
-async fn requested(shutdown: Shutdown) {
+async fn until_shutdown(shutdown: Shutdown) {
     while !shutdown.is_requested() {
         tokio::time::sleep(SUPERVISION_INTERVAL).await;
     }

@@ -32,7 +32,7 @@ const SUPERVISION_INTERVAL: Duration = Duration::from_millis(50);
 /// Capacity of the queue of batches in front of the attribution worker.
 const BATCH_QUEUE_LENGTH: usize = 2;
 
-/// The roles of a process. With an embedded store it has all.
+/// The roles of a process. A process with an embedded store has all roles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Roles {
     pub attributes: bool,
@@ -43,8 +43,8 @@ impl Roles {
     pub const ALL: Self = Self { attributes: true, exports: true };
 }
 
-/// Runs all roles until shutdown is requested. Then commits what has been read and lets downloads finish, until the
-/// configured deadline.
+/// Runs all roles until shutdown is requested. Shutdown commits the records that were read and waits for downloads, but
+/// no longer than the configured deadline.
 ///
 /// # Errors
 /// If the service cannot start, or if a part of it fails.
@@ -57,7 +57,7 @@ pub fn run(
     run_roles(config, Roles::ALL, timing, shutdown, recorder)
 }
 
-/// Runs like [`run`], with these roles only. With an embedded store, `roles` is ignored and the process has all.
+/// Runs like [`run`], with these roles only. With an embedded store, `roles` is ignored: the process has all roles.
 pub(crate) fn run_roles(
     config: &Config,
     roles: Roles,
@@ -71,7 +71,7 @@ pub(crate) fn run_roles(
     }
 }
 
-/// The listeners and threads of a process that is up.
+/// The listeners and threads of a running process.
 struct Running {
     runtime: Runtime,
     servers: tokio::task::JoinHandle<io::Result<()>>,
@@ -80,8 +80,8 @@ struct Running {
 }
 
 impl Running {
-    /// Calls `poll` periodically until shutdown is requested or a part has ended. Then stops all parts, and calls
-    /// `give_up` with the deadline so that no write waits beyond it.
+    /// Calls `poll` periodically until shutdown is requested or a part has ended. Then stops all parts; `give_up` must
+    /// abort writes that would wait beyond the deadline.
     fn supervise(
         self,
         config: &Config,
@@ -106,7 +106,7 @@ impl Running {
         let remaining = deadline.saturating_duration_since(Instant::now());
         let served = runtime.block_on(async { tokio::time::timeout(remaining, servers).await });
         // Aborts the remaining downloads, so that their clients see an error, and gives them time to log.
-        runtime.shutdown_timeout(timing.cut_off_download_patience);
+        runtime.shutdown_timeout(timing.aborted_download_timeout);
         let uncommitted = outcome?;
         if let Ok(served) = served {
             served.context("the listeners failed")?.context("the listeners failed")?;
@@ -122,16 +122,16 @@ impl Running {
     }
 }
 
-/// The threads of attribution. Each ends by itself on a shutdown.
+/// The threads that read and attribute. Each ends by itself on shutdown.
 struct Threads {
-    /// Returns the number of records that were read and are not committed.
+    /// Returns the number of records that were read but not committed.
     intake: JoinHandle<Result<u64, IngestError>>,
     attribution: JoinHandle<anyhow::Result<()>>,
     others: Vec<JoinHandle<()>>,
 }
 
 impl Threads {
-    /// Returns true if a thread has ended by itself.
+    /// Returns true if the intake or the attribution has ended.
     fn is_any_finished(&self) -> bool {
         self.intake.is_finished() || self.attribution.is_finished()
     }
@@ -142,7 +142,7 @@ impl Threads {
             && self.others.iter().all(JoinHandle::is_finished)
     }
 
-    /// Waits until all threads have ended, or until this time.
+    /// Waits until all threads have ended, but not beyond `until`.
     fn wait(&self, until: Instant) {
         while !self.are_all_finished() && Instant::now() < until {
             std::thread::sleep(SUPERVISION_INTERVAL);
@@ -157,7 +157,7 @@ impl Threads {
                 "not stopped within run.shutdown_deadline; uncommitted records will be read again"
             );
         }
-        let panicked = "a thread has panicked";
+        let panicked = "a thread panicked";
         self.attribution.join().map_err(|_| anyhow::anyhow!(panicked))??;
         let uncommitted = self.intake.join().map_err(|_| anyhow::anyhow!(panicked))??;
         for other in self.others {
@@ -167,7 +167,7 @@ impl Threads {
     }
 }
 
-/// Warns of state that stays expired although the settings were lengthened.
+/// Warns of state that stays expired although windows or retention were lengthened.
 fn log_retained_floors(policy: &Policy, all: &[RetainedFloor]) {
     let text = |time: EventTime| {
         let time = i64::try_from(time.millis()).ok().map(Timestamp::from_millisecond);
@@ -179,7 +179,7 @@ fn log_retained_floors(policy: &Policy, all: &[RetainedFloor]) {
             settings = settings.join(", "),
             before = text(*before),
             until = ends.map_or("for good".to_owned(), text),
-            "state has expired under shorter settings and stays expired: events that need it are decided without it"
+            "state has expired under shorter settings and stays expired: events are decided without it"
         );
     }
 }

@@ -2,12 +2,12 @@
 
 use ingest::Health;
 
-/// Returns an error with the reason if records are not read.
-pub fn of_reading(health: &Health) -> Result<(), String> {
+/// Returns an error with the reason if records are not being read.
+pub fn check(health: &Health) -> Result<(), String> {
     if health.is_ready() {
         Ok(())
     } else if !health.is_connected() {
-        // Checked first, because a missing connection causes all other conditions.
+        // Checked first, because without a connection all other conditions apply, too.
         Err(match health.refusal() {
             Some(reason) => format!("kafka refuses the connection: {reason}"),
             None => "kafka cannot be reached".to_owned(),

@@ -1,4 +1,4 @@
-//! A thread that periodically reads the cluster's region loads, for metrics.
+//! A thread that periodically reads the region loads of HBase, for metrics.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,18 +17,18 @@ use super::region_metrics::{BYTES, Metric, READ, WRITTEN};
 pub fn start(store: Arc<Shared>, interval: Duration, shutdown: &Shutdown) -> anyhow::Result<()> {
     metrics::describe();
     let shutdown = shutdown.clone();
-    let watch = move || {
+    let poll_loads = move || {
         let mut loads = Loads::default();
         while !shutdown.is_requested() {
             match store.regions() {
                 Ok(regions) => observe(&regions, &mut loads),
-                // Only debug, because the heartbeat already reports that HBase does not answer.
-                Err(error) => tracing::debug!(%error, "the regions cannot be read"),
+                // Logged at debug level only, because the heartbeat already reports that HBase does not respond.
+                Err(error) => tracing::debug!(%error, "failed to read region loads"),
             }
             shutdown.sleep(interval);
         }
     };
-    let thread = Builder::new().name("hbase-regions".into()).spawn(watch);
+    let thread = Builder::new().name("hbase-regions".into()).spawn(poll_loads);
     thread.context("the thread that reads region loads cannot be started")?;
     Ok(())
 }
@@ -42,7 +42,7 @@ fn observe(regions: &[ClusterRegion], loads: &mut Loads) {
     set(&READ, rates.iter().map(|rate| rate.reads));
 }
 
-/// Sets a metric. While no server reports a value, it keeps the last one.
+/// Sets a metric, or leaves its last value if no server reports one.
 fn set(metric: &Metric, values: impl Iterator<Item = f64>) {
     let values: Vec<_> = values.collect();
     if !values.is_empty() {
@@ -50,7 +50,7 @@ fn set(metric: &Metric, values: impl Iterator<Item = f64>) {
     }
 }
 
-/// The last reported load of each region, by its start key.
+/// The last reported load of each region, keyed by the region's start key.
 #[derive(Default)]
 struct Loads(HashMap<Key, (Instant, RegionLoad)>);
 
@@ -72,9 +72,9 @@ impl Loads {
         let mut rates = Vec::new();
         for (start, load) in loads {
             let last = before.remove(&start);
-            if let (Some((at, last)), Some(load)) = (last, load) {
-                let seconds = now.duration_since(at).as_secs_f64().max(f64::EPSILON);
-                // Counters start at 0 when a server restarts or the region moves to another one.
+            if let (Some((reported_at, last)), Some(load)) = (last, load) {
+                let seconds = now.duration_since(reported_at).as_secs_f64().max(f64::EPSILON);
+                // Counters start at 0 when a server restarts or the region moves to another server.
                 let rate =
                     |now: u64, before| now.checked_sub(before).unwrap_or(now) as f64 / seconds;
                 let (writes, reads) =
@@ -93,14 +93,14 @@ impl Loads {
 mod tests {
     use super::*;
 
-    /// Checks the rates that follow from the counter of writes that a server reports every ten seconds.
+    /// Checks the write rates computed from a write counter that is reported every ten seconds.
     #[track_caller]
     fn check(reports: &[Option<u64>], expected: &[Option<f64>]) {
         let (started, mut loads) = (Instant::now(), Loads::default());
         let found: Vec<_> = (0..)
             .zip(reports)
-            .map(|(tens, writes)| {
-                let at = started + Duration::from_secs(10) * tens;
+            .map(|(tick, writes)| {
+                let at = started + Duration::from_secs(10) * tick;
                 let load = writes.map(|writes| RegionLoad { bytes: 0, writes, reads: 0 });
                 let rates =
                     loads.update(at, [([0; store::layout::key::KEY_BYTES], load)].into_iter());
@@ -114,7 +114,7 @@ mod tests {
     fn rates_cover_the_time_since_the_previous_report() {
         check(&[Some(100), Some(150), Some(150)], &[None, Some(5.0), Some(0.0)]);
         check(&[None, Some(1_000), None, Some(1_400)], &[None, None, None, Some(20.0)]);
-        // The region has moved to another server.
+        // The counter starts again: the region has moved to another server.
         check(&[Some(100), Some(70)], &[None, Some(7.0)]);
     }
 }

@@ -1,4 +1,4 @@
-//! A watchdog that ends the process after its shutdown deadline. Threads can block for ever while they write to a log
+//! A watchdog that ends the process after its shutdown deadline: threads can block for ever in a write to a log pipe
 //! that is not read.
 
 use std::io;
@@ -16,11 +16,11 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
 
-/// While true, a signal ends the process at once.
+/// While true, SIGINT and SIGTERM end the process at once.
 static IS_STARTING: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-/// Makes signals end the process until [`listen_for_signals`]. That is the default of the system, except for the first
-/// process of a container, which ignores them.
+/// Makes signals end the process until [`listen_for_signals`]. They do so by default, except for the first process of a
+/// container.
 fn end_at_signals() -> io::Result<()> {
     IS_STARTING.store(true, Ordering::Relaxed);
     for signal in SIGNALS {
@@ -42,7 +42,7 @@ pub fn listen_for_signals(shutdown: &Shutdown) -> io::Result<()> {
 /// the shutdown request. It also covers the last log line of a process, which may block. Signals end the process at
 /// once until [`listen_for_signals`].
 pub fn watch(shutdown: &Shutdown, deadline: Duration, grace: Duration) -> anyhow::Result<()> {
-    end_at_signals().context("signals cannot be handled")?;
+    end_at_signals().context("cannot install signal handlers")?;
     let shutdown = shutdown.clone();
     let watch = move || {
         while !shutdown.is_requested() {

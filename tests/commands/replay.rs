@@ -153,7 +153,7 @@ fn progress_is_shown_on_a_terminal_only() {
     let warning = shown.split(['\r', '\n']).find(|line| line.contains("not_an_object")).unwrap();
     assert!(clean(warning), "{shown:?}");
     let last = shown.trim_end().rsplit(['\r', '\n']).next().unwrap();
-    assert!(last.contains("not events: 1;") && clean(last), "{shown:?}");
+    assert!(last.contains("skipped 1 line") && clean(last), "{shown:?}");
 
     // The size of standard input is unknown.
     let piped = on_a_terminal(&site, &["replay", "-"]);
@@ -169,7 +169,7 @@ fn bad_lines_are_logged_and_the_others_attributed() {
     let file = site.write("events.ndjson", &text);
     let output = site.run(&["replay", &file]);
     let [first, sixth] = ["1: unknown_app", "6: not_an_object"].map(|at| format!("{file}:{at}"));
-    let log = check_exit(&output, 1, &[&first, &sixth, "not events: 5001;"]);
+    let log = check_exit(&output, 1, &[&first, &sixth, "skipped 5001 lines"]);
     check_rows(&output.stdout, &ALL);
     assert!(!log.contains("secret-1") && log.lines().count() < 100, "{log}");
 }

@@ -160,7 +160,7 @@ fn an_app_may_be_configured_on_one_side_only() {
     // A line of an app that neither side knows.
     let unknown = activation(1, NOON).replace("app-x", "app-q");
     let output = diff(&site, none, &format!("{unknown}\n{}", activation(1, NOON)), &[]);
-    check_exit(&output, 1, &["unknown_app", "not events: 1;"]);
+    check_exit(&output, 1, &["unknown_app", "skipped 1 line"]);
     assert_eq!(rows::parse(&output.stdout).len(), 1);
 
     let output = diff(&site, other, &events, &["--app", "app-x"]);

@@ -11,8 +11,8 @@ const EXPORT: &[u8] = b"event_type,event_time\nactivation,2026-03-10T12:00:00.00
 /// Resumes a download from a fuzzed partial file and saved query. Either the target becomes the export, or an error is
 /// returned and the file is unchanged.
 ///
-/// An odd first byte puts the file at the target instead of the partial path. The second byte is the number of export
-/// bytes with which the file begins. The rest is more of the file, a zero byte, and the saved query.
+/// An odd first byte puts the file at the target instead of the partial path. The file begins with as many bytes of the
+/// export as the second byte says. The rest is the remainder of the file, a zero byte, and the saved query.
 pub fn any(input: &[u8]) {
     let [is_whole, same, rest @ ..] = input else { return };
     let mut rest = rest.splitn(2, |byte| *byte == 0);
@@ -45,7 +45,7 @@ fn resume(whole: &Path, query: Query) -> anyhow::Result<()> {
     let mut checksum = export::Checksum::default();
     for chunk in EXPORT.chunks(16) {
         checksum.add(chunk);
-        part.take(chunk)?;
+        part.write(chunk)?;
     }
     part.finish(&checksum.text())
 }

@@ -1,7 +1,7 @@
-//! `adtrail download`: the API's export, read from the store beside the service or without it.
+//! `adtrail download`: writes an export like that of the API, read from the store with or without a running service.
 //!
-//! One thread scans, another writes. A file is written beside its target and stays when the command is interrupted:
-//! `partial_file` says how `--resume` continues it.
+//! One thread scans, another writes. A file is written beside its target and stays if the command is interrupted;
+//! `partial_file` describes how `--resume` continues it.
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
@@ -21,12 +21,12 @@ use export::{Checksum, Chunk, ExportQuery};
 use indicatif::ProgressBar;
 use store::reader::Reader;
 
-use super::{WrongUse, canonical_path, counted, known_app, load};
+use super::{UsageError, canonical_path, counted, known_app, load};
 use crate::cli::{self, Download};
 use crate::telemetry::{self, write_stderr};
 use target::Target;
 
-const CHUNKS_WAITING_MAX: usize = 4;
+const QUEUED_CHUNKS_MAX: usize = 4;
 const BAR: &str = "{wide_bar} {human_pos} of {human_len} rows, {per_sec}, {eta} left";
 
 pub fn run(options: &Download) -> anyhow::Result<()> {
@@ -36,9 +36,9 @@ pub fn run(options: &Download) -> anyhow::Result<()> {
         cli::Format::Csv => export::Format::Csv,
         cli::Format::Ndjson => export::Format::Ndjson,
     };
-    let wrong = |error| WrongUse(format!("--{error}"));
-    let query = ExportQuery::parse(format, parameters(options)).map_err(wrong)?;
-    query.check(app, &config.policy).map_err(wrong)?;
+    let usage_error = |error| UsageError(format!("--{error}"));
+    let query = ExportQuery::parse(format, parameters(options)).map_err(usage_error)?;
+    query.check(app, &config.policy).map_err(usage_error)?;
     require_outside(options.out.as_deref(), &config.store)?;
     let reader = store::open_for_reading(&config.store, &config.policy)?;
     let mut values: saved_query::Query =
@@ -47,21 +47,21 @@ pub fn run(options: &Download) -> anyhow::Result<()> {
     let target = match (options.out.as_deref(), options.resume) {
         (None, _) => Target::standard_output(),
         (Some(path), false) => Target::new(path, values)?,
-        (Some(path), true) => Target::resumed(path, values)?,
+        (Some(path), true) => Target::resume(path, values)?,
     };
     let written = write(target, &Wanted { reader: &reader, app, query: &query, config: &config })?;
     print_summary(options.out.as_deref(), &written);
     Ok(())
 }
 
-/// Refuses a file in the store's directory, where it could overwrite one of the store's files.
-fn require_outside(out: Option<&Path>, store: &config::Store) -> Result<(), WrongUse> {
+/// Rejects a file in the store's directory, where it could overwrite one of the store's files.
+fn require_outside(out: Option<&Path>, store: &config::Store) -> Result<(), UsageError> {
     let Some(path) = out.filter(|_| store.hbase.is_none()) else { return Ok(()) };
     match (canonical_path(path), canonical_path(&store.path)) {
         (Some(out), Some(store)) if out.starts_with(&store) => {
             let (out, store) = (out.display(), store.display());
             let problem = "--out: expected a file outside of the store";
-            Err(WrongUse(format!("{problem}: {out}, {store}")))
+            Err(UsageError(format!("{problem}: {out}, {store}")))
         }
         _ => Ok(()),
     }
@@ -88,10 +88,10 @@ fn write(mut target: Target, wanted: &Wanted<'_>) -> anyhow::Result<Written> {
     {
         bar.set_length(rows);
     }
-    let (chunks, waiting) = sync_channel::<Chunk>(CHUNKS_WAITING_MAX);
-    let (scanned, taken) = thread::scope(|scope| {
+    let (chunks, queue) = sync_channel::<Chunk>(QUEUED_CHUNKS_MAX);
+    let (scanned, written) = thread::scope(|scope| {
         let (target, bar) = (&mut target, &bar);
-        let writing = scope.spawn(move || take(target, waiting, bar));
+        let writing = scope.spawn(move || write_chunks(target, queue, bar));
         let scanned = export::write_rows(reader, &[app], query, &config.policy, |chunk| {
             match chunks.send(chunk) {
                 Ok(()) => ControlFlow::Continue(()),
@@ -103,22 +103,22 @@ fn write(mut target: Target, wanted: &Wanted<'_>) -> anyhow::Result<Written> {
         (scanned, writing.join())
     });
     drop(bar);
-    // A panic has ended the process already.
-    let taken = taken.unwrap_or_else(|_| Err(anyhow::anyhow!("the writing thread ended")));
-    let whole =
-        taken.and_then(|sums| scanned.context("the rows cannot be read").map(|rows| (rows, sums)));
-    match whole {
+    // A panic has already ended the process.
+    let written = written.unwrap_or_else(|_| Err(anyhow::anyhow!("the writing thread panicked")));
+    let outcome = written
+        .and_then(|sums| scanned.context("the rows cannot be read").map(|rows| (rows, sums)));
+    match outcome {
         Ok((rows, (bytes, checksum))) => {
             let sha256 = checksum.text();
             target.finish(&sha256)?;
             Ok(Written { rows, bytes, sha256 })
         }
-        Err(error) => Err(target.with_resume_advice(error)),
+        Err(error) => Err(target.with_resume_hint(error)),
     }
 }
 
 /// Writes all chunks. Returns the number of their bytes and their checksum.
-fn take(
+fn write_chunks(
     target: &mut Target,
     chunks: Receiver<Chunk>,
     bar: &ProgressBar,
@@ -127,7 +127,7 @@ fn take(
     // Dropping the receiver stops the scan.
     for chunk in chunks {
         checksum.add(&chunk.bytes);
-        target.take(&chunk.bytes)?;
+        target.write(&chunk.bytes)?;
         bytes += chunk.bytes.len() as u64;
         bar.inc(chunk.rows);
         // The expected number is an estimate.
@@ -145,7 +145,7 @@ fn print_summary(path: Option<&Path>, written: &Written) {
     write_stderr(format_args!("{path}{rows}, {bytes} bytes, sha256 {sha256}\n"));
 }
 
-/// Returns the options under the names of the API's parameters.
+/// Returns the options as parameters of the API.
 fn parameters(options: &Download) -> impl Iterator<Item = (&str, &str)> {
     let required = [
         ("from", &options.from),

@@ -1,10 +1,10 @@
 //! A file that is written beside its target, and can be resumed after any interruption.
 //!
-//! Rows may have been corrected since the part was written. So `--resume` makes the whole export again, from one
-//! snapshot, and compares it with the part. It writes only from the first byte that differs or is missing: the result
-//! is that one export, byte for byte, whatever the part contained.
+//! Rows may have been corrected since the partial file was written. So `--resume` repeats the whole export from one
+//! snapshot, and compares it with the partial file. It writes only from the first byte that differs or is missing: the
+//! result is the new export, byte for byte, whatever the partial file contained.
 //!
-//! `FILE.part` has the rows, `FILE.part.query` the query. Both are gone once `FILE` is complete.
+//! `FILE.part` has the rows, `FILE.part.query` the query. Both are removed once `FILE` is complete.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek};
@@ -16,23 +16,23 @@ use export::Checksum;
 use rustix::fs::{FlockOperation, OFlags, flock};
 
 use super::saved_query::{Query, beside, read_query, require_same, write_query};
-use crate::commands::temp_files::{TempPath, resume_advice};
-use crate::commands::{WrongUse, unwritable};
+use crate::commands::temp_files::{TempPath, resume_hint};
+use crate::commands::{UsageError, unwritable};
 use crate::telemetry::write_stderr;
 
 const READ_BYTES: usize = 128 << 10;
 
 pub struct Part {
     file: File,
-    /// Current path of the file: the target only if another program wrote it there.
+    /// Current path of the file; equals the target only for a file that another program wrote there.
     path: PathBuf,
     target: PathBuf,
     query: Query,
-    /// Leading bytes that equal the export: compared or written.
+    /// Number of leading bytes that equal the export, by comparison or because they were written.
     same_bytes: u64,
-    /// Bytes after them that are not compared yet.
+    /// Number of bytes after `same_bytes`, which are not compared yet.
     remaining_bytes: u64,
-    /// True if the file had any bytes at the start.
+    /// True if the file was not empty at the start.
     is_resumed: bool,
     /// True if the saved query shows that the file belongs to this export.
     is_own: bool,
@@ -49,7 +49,7 @@ impl Part {
         Self::new((file, path), target, query, true)
     }
 
-    /// Continues the partial file, or, without one, a target that another program left incomplete.
+    /// Continues the partial file, or, if it does not exist, a target that another program left incomplete.
     pub fn resume(target: &Path, query: Query) -> anyhow::Result<Self> {
         let path = beside(target, ".part");
         if !path.exists() && target.is_file() {
@@ -88,8 +88,8 @@ impl Part {
         })
     }
 
-    /// Takes the next bytes of the export.
-    pub fn take(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
+    /// Compares or writes the next bytes of the export.
+    pub fn write(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
         let same = self.compare(bytes)?;
         let new = bytes.get(same..).unwrap_or_default();
         if !new.is_empty() {
@@ -100,7 +100,7 @@ impl Part {
         Ok(())
     }
 
-    /// Returns how many of the bytes the file has already. Truncates the file at the first difference.
+    /// Returns how many of the bytes the file already has. Truncates the file at the first difference.
     fn compare(&mut self, bytes: &[u8]) -> anyhow::Result<usize> {
         let length = bytes.len().min(usize::try_from(self.remaining_bytes).unwrap_or(usize::MAX));
         let mut found = vec![0; length];
@@ -111,14 +111,14 @@ impl Part {
         self.same_bytes += same as u64;
         self.remaining_bytes -= same as u64;
         if difference.is_some() {
-            let line = self.line()?;
-            self.cut(&format!("line {line} differs from this export"))?;
+            let line = self.difference_line()?;
+            self.truncate(&format!("line {line} differs from this export"))?;
         }
         Ok(same)
     }
 
-    /// Truncates the file where it differs from the export; refuses if it may belong to another export.
-    fn cut(&mut self, difference: &str) -> anyhow::Result<()> {
+    /// Truncates the file where it differs from the export. Fails if the file may belong to another export.
+    fn truncate(&mut self, difference: &str) -> anyhow::Result<()> {
         let path = self.path.display();
         if self.is_own {
             write_stderr(format_args!(
@@ -135,12 +135,12 @@ impl Part {
                 format!(", and {} is missing or truncated", query.display())
             }
         };
-        let advice = "without --resume the file is overwritten";
-        Err(WrongUse(format!("--resume: {path}: {difference}{query}; {advice}")).into())
+        let hint = "without --resume the file is overwritten";
+        Err(UsageError(format!("--resume: {path}: {difference}{query}; {hint}")).into())
     }
 
-    /// Returns the line number of the first byte that differs.
-    fn line(&self) -> anyhow::Result<u64> {
+    /// Returns the line number of the first difference.
+    fn difference_line(&self) -> anyhow::Result<u64> {
         let mut lines = 1;
         self.for_each_chunk(self.same_bytes, |bytes| {
             lines += bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
@@ -163,12 +163,15 @@ impl Part {
 
     /// Moves the file to the target after checking that it has this checksum.
     pub fn finish(mut self, sha256: &str) -> anyhow::Result<()> {
-        self.move_to_target(sha256).map_err(|error| self.with_resume_advice(error))
+        self.move_to_target(sha256).map_err(|error| self.with_resume_hint(error))
     }
 
     fn move_to_target(&mut self, sha256: &str) -> anyhow::Result<()> {
         if self.remaining_bytes > 0 {
-            self.cut(&format!("{} bytes follow the end of this export", self.remaining_bytes))?;
+            self.truncate(&format!(
+                "{} bytes follow the end of this export",
+                self.remaining_bytes
+            ))?;
         }
         if self.is_resumed {
             self.check(sha256)?;
@@ -214,12 +217,12 @@ impl Part {
         format!("cannot be read: {}", self.path.display())
     }
 
-    /// Adds advice on how to resume to the error that interrupted the download.
-    pub fn with_resume_advice(&self, error: anyhow::Error) -> anyhow::Error {
-        if error.is::<WrongUse>() {
+    /// Adds a hint on how to resume to the error that interrupted the download.
+    pub fn with_resume_hint(&self, error: anyhow::Error) -> anyhow::Error {
+        if error.is::<UsageError>() {
             return error;
         }
-        anyhow!("{error:#}; {}", resume_advice(&self.path))
+        anyhow!("{error:#}; {}", resume_hint(&self.path))
     }
 }
 
@@ -238,10 +241,10 @@ fn open_locked(path: &Path, may_be_new: bool) -> anyhow::Result<File> {
             }
             error => anyhow!(io::Error::from(error)).context(unwritable(path)),
         })?;
-        // Another download may have moved it to its target in between.
-        let own = file.metadata().with_context(|| unwritable(path))?;
+        // Another download may have moved the file to its target meanwhile.
+        let opened = file.metadata().with_context(|| unwritable(path))?;
         if fs::metadata(path)
-            .is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino()))
+            .is_ok_and(|current| (current.dev(), current.ino()) == (opened.dev(), opened.ino()))
         {
             return Ok(file);
         }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use crate::commands::{WrongUse, unwritable};
+use crate::commands::{UsageError, unwritable};
 
 /// Parameters that select the rows, by name: app, range, filters and so on.
 pub type Query = BTreeMap<String, String>;
@@ -33,8 +33,8 @@ pub fn read_query(part: &Path) -> Option<Query> {
 /// Checks that both queries are equal.
 ///
 /// # Errors
-/// Names every difference.
-pub fn require_same(path: &Path, saved: &Query, query: &Query) -> Result<(), WrongUse> {
+/// If they differ; the error names every difference.
+pub fn require_same(path: &Path, saved: &Query, query: &Query) -> Result<(), UsageError> {
     let text = |value: Option<&String>| value.map_or("none".into(), |value| format!("{value:?}"));
     let names: BTreeSet<_> = saved.keys().chain(query.keys()).collect();
     let differences: Vec<_> = names
@@ -48,7 +48,7 @@ pub fn require_same(path: &Path, saved: &Query, query: &Query) -> Result<(), Wro
     if differences.is_empty() {
         return Ok(());
     }
-    Err(WrongUse(format!(
+    Err(UsageError(format!(
         "--resume: {} belongs to another export: {}; without --resume the file is overwritten",
         path.display(),
         differences.join("; ")

@@ -8,11 +8,11 @@ use anyhow::Context;
 
 use super::partial_file::Part;
 use super::saved_query::Query;
-use crate::commands::{WrongUse, is_stream, unwritable};
+use crate::commands::{UsageError, is_stream, unwritable};
 
 pub enum Target {
     Part(Box<Part>),
-    /// Standard output, or anything but a regular file, such as a pipe.
+    /// Standard output, or a path that is not a regular file, such as a pipe.
     Stream(Box<dyn Write + Send>),
 }
 
@@ -21,7 +21,7 @@ impl Target {
         Self::Stream(Box::new(io::stdout()))
     }
 
-    /// Opens a file, to be written from its beginning.
+    /// Opens a file to write it from its beginning.
     pub fn new(path: &Path, query: Query) -> anyhow::Result<Self> {
         if is_stream(path) {
             let stream = OpenOptions::new().write(true).open(path);
@@ -30,18 +30,18 @@ impl Target {
         Ok(Self::Part(Box::new(Part::begin(path, query)?)))
     }
 
-    /// Opens a file, to be continued where an earlier download was interrupted.
-    pub fn resumed(path: &Path, query: Query) -> anyhow::Result<Self> {
+    /// Opens a file to continue an interrupted download.
+    pub fn resume(path: &Path, query: Query) -> anyhow::Result<Self> {
         if is_stream(path) {
             let problem = "--resume: expected a regular file";
-            return Err(WrongUse(format!("{problem}: {}", path.display())).into());
+            return Err(UsageError(format!("{problem}: {}", path.display())).into());
         }
         Ok(Self::Part(Box::new(Part::resume(path, query)?)))
     }
 
-    pub fn take(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
+    pub fn write(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
         match self {
-            Self::Part(part) => part.take(bytes),
+            Self::Part(part) => part.write(bytes),
             Self::Stream(stream) => stream.write_all(bytes).context("the rows cannot be written"),
         }
     }
@@ -54,10 +54,10 @@ impl Target {
         }
     }
 
-    /// Adds advice on how to resume to the error that interrupted the download.
-    pub fn with_resume_advice(self, error: anyhow::Error) -> anyhow::Error {
+    /// Adds a hint on how to resume to the error that interrupted the download.
+    pub fn with_resume_hint(self, error: anyhow::Error) -> anyhow::Error {
         match self {
-            Self::Part(part) => part.with_resume_advice(error),
+            Self::Part(part) => part.with_resume_hint(error),
             Self::Stream(_) => error,
         }
     }

@@ -1,7 +1,7 @@
 //! `adtrail backup`: copies a checkpoint of the store into a directory of backups.
 //!
-//! A running service only creates the checkpoint; this command copies it. So DIR is resolved and written with the
-//! working directory and permissions of this command, and a backup continues if the service ends.
+//! If a service runs, it only creates the checkpoint, and this command copies it. So DIR is resolved and written with
+//! the working directory and permissions of this command, and a backup continues if the service ends.
 
 use std::fs::File;
 use std::os::unix::net::UnixStream;
@@ -21,7 +21,7 @@ use store::maintenance::backup::{Archive, Manifest};
 use crate::cli::Backup;
 use crate::commands::temp_files::TempPath;
 use crate::commands::{
-    WrongUse, canonical_path, copy_progress, load, require_embedded, write_line,
+    UsageError, canonical_path, copy_progress, load, require_embedded, write_line,
 };
 use crate::service::control_socket;
 use crate::timing::Timing;
@@ -50,7 +50,7 @@ pub fn run(options: &Backup, timing: Timing) -> anyhow::Result<()> {
     })
 }
 
-/// A backup's line on standard output.
+/// Returns a backup's line for standard output.
 pub fn line(manifest: &Manifest) -> Value {
     let amount = manifest.amount();
     json!({
@@ -63,14 +63,14 @@ pub fn line(manifest: &Manifest) -> Value {
     })
 }
 
-/// Refuses a backup directory inside the store, or a store inside the backup directory.
-pub fn require_elsewhere(dir: &Path, store: &Path) -> Result<(), WrongUse> {
+/// Rejects a backup directory inside the store, or a store inside the backup directory.
+pub fn require_elsewhere(dir: &Path, store: &Path) -> Result<(), UsageError> {
     let (Some(dir), Some(store)) = (canonical_path(dir), canonical_path(store)) else {
         return Ok(());
     };
     if dir.starts_with(&store) || store.starts_with(&dir) {
         let (dir, store) = (dir.display(), store.display());
-        return Err(WrongUse(format!(
+        return Err(UsageError(format!(
             "DIR: must neither be inside the store nor contain it: {dir}, {store}"
         )));
     }
@@ -86,13 +86,13 @@ fn require_store(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// A checkpoint of the store, removed on drop and by a signal.
+/// A checkpoint of the store, removed on drop, SIGINT and SIGTERM.
 struct Checkpoint {
     path: PathBuf,
     _temp: TempPath,
-    /// Keeps a service that starts meanwhile from removing the checkpoint.
+    /// Prevents a service that starts meanwhile from removing the checkpoint.
     _lock: File,
-    /// Keeps the service that made the checkpoint from removing it.
+    /// Prevents the service that created the checkpoint from removing it.
     _service: Option<UnixStream>,
 }
 
@@ -104,7 +104,7 @@ impl Checkpoint {
             if let Some(service) = control_socket::request_checkpoint(store)? {
                 return Self::new(store, Some(service));
             }
-            // Opening for writing truncates a damaged WAL, and the backup would lack the rest: check it first.
+            // Check the WAL first: opening for writing would truncate a damaged one, and the backup would lack the rest.
             open_for_reading(&config.store)?;
             match Embedded::open(&config.store, &config.policy) {
                 Ok(embedded) => {
@@ -113,7 +113,7 @@ impl Checkpoint {
                 }
                 // A service that is starting or stopping has the store open but does not listen.
                 Err(StoreError::InUse { .. })
-                    if started.elapsed() < timing.backup_store_patience =>
+                    if started.elapsed() < timing.backup_store_timeout =>
                 {
                     thread::sleep(timing.backup_retry_interval);
                 }

@@ -11,14 +11,14 @@ use store::maintenance::copy_store::{Amounts, Source, Target};
 use store::maintenance::verify::{Options, repair, verify};
 
 use crate::cli::{Copy, Settings};
-use crate::commands::{WrongUse, load_for_kafka, print, require_apps};
+use crate::commands::{UsageError, load_for_kafka, print, require_apps};
 use crate::telemetry;
 
 const BAR: &str = "copying {spinner} {msg}";
 
 pub fn run(options: &Copy) -> anyhow::Result<()> {
     let [from, to] = [settings(&options.from)?, settings(&options.to)?];
-    require_alike(&from, &to)?;
+    require_compatible(&from, &to)?;
     let source = Source::open(&from.store)?;
     let positions = match source.positions()? {
         Some(positions) => positions,
@@ -39,33 +39,35 @@ pub fn run(options: &Copy) -> anyhow::Result<()> {
     print(shown(&amounts, &positions).as_bytes())
 }
 
-fn settings(path: &Path) -> Result<Config, WrongUse> {
+fn settings(path: &Path) -> Result<Config, UsageError> {
     let settings = Settings { config: Some(path.to_owned()), set: Vec::new() };
     let config = load_for_kafka(&settings)?;
     require_apps(&config, &settings)?;
     Ok(config)
 }
 
-fn require_alike(from: &Config, to: &Config) -> Result<(), WrongUse> {
-    let wrong = |problem: &str| Err(WrongUse(problem.to_owned()));
+fn require_compatible(from: &Config, to: &Config) -> Result<(), UsageError> {
+    let usage_error = |problem: &str| Err(UsageError(problem.to_owned()));
     if from.store.hbase.is_none() && to.store.hbase.is_none() {
-        return wrong(
+        return usage_error(
             "both stores are embedded: use adtrail backup and adtrail restore, or copy the directory while \
              adtrail is stopped",
         );
     }
     if from.store.partitions != to.store.partitions {
-        return wrong("store.partitions differs, and row keys depend on it: set the same number");
+        return usage_error(
+            "store.partitions differs, and row keys depend on it: set the same number",
+        );
     }
     if from.kafka.topics != to.kafka.topics {
-        return wrong(
+        return usage_error(
             "the topics of [kafka] differ, and positions belong to them: set the same topics",
         );
     }
     Ok(())
 }
 
-/// Completes events that a killed worker decided only in part: HBase writes each row by itself.
+/// Completes decisions of which a killed worker wrote only some rows: HBase writes each row separately.
 fn complete_decisions(to: &Config) -> anyhow::Result<()> {
     let options = Options { examples_max: 0, have_settings_changed: false };
     let report = verify(&to.store, &to.policy, &options, &mut |_| {})?;

@@ -7,7 +7,7 @@ use store::maintenance::backup::{Archive, Manifest, Target};
 use super::backup::{line, require_elsewhere};
 use crate::cli::Restore;
 use crate::commands::temp_files::TempPath;
-use crate::commands::{WrongUse, copy_progress, counted, load, require_embedded, write_line};
+use crate::commands::{UsageError, copy_progress, counted, load, require_embedded, write_line};
 
 pub fn run(options: &Restore) -> anyhow::Result<()> {
     let config = load(&options.settings)?;
@@ -40,12 +40,12 @@ fn restore(archive: &Archive, manifest: &Manifest, store: &config::Store) -> any
     Ok(target.finish(|| manifest.check(store))?)
 }
 
-fn unknown(backup: u32, known: &[u32]) -> WrongUse {
+fn unknown(backup: u32, known: &[u32]) -> UsageError {
     const SHOWN_MAX: usize = 20;
     let newest = known.iter().rev().take(SHOWN_MAX).map(u32::to_string);
     let shown = newest.collect::<Vec<_>>().join(", ");
     let count = counted(known.len(), "backup");
-    WrongUse(format!("--backup: no backup {backup}; {count}, newest first: {shown}"))
+    UsageError(format!("--backup: no backup {backup}; {count}, newest first: {shown}"))
 }
 
 fn list(archive: &Archive, backups: &[u32]) -> anyhow::Result<()> {

@@ -12,7 +12,7 @@ use crate::cli::Verify;
 use crate::commands::{load, print, require_apps, require_embedded};
 use crate::telemetry;
 
-/// Examples listed for each kind of problem.
+/// Maximum number of examples listed for each kind of problem.
 const EXAMPLES_MAX: usize = 10;
 const BAR: &str = "{msg} {wide_bar} {human_pos} of about {human_len}, {eta} left";
 
@@ -34,10 +34,11 @@ pub fn run(options: &Verify) -> anyhow::Result<()> {
     drop(bar);
     let shown = if options.json { format!("{:#}\n", json(&report)) } else { text(&report) };
     print(shown.as_bytes())?;
-    judge(&report, options)
+    require_undamaged(&report, options)
 }
 
-fn judge(report: &Report, options: &Verify) -> anyhow::Result<()> {
+/// Returns an error if the store is damaged, or still damaged after a repair.
+fn require_undamaged(report: &Report, options: &Verify) -> anyhow::Result<()> {
     let is_damaged = match options.repair {
         true => !report.is_repaired(),
         false => !report.is_whole(),
@@ -89,7 +90,7 @@ fn text(report: &Report) -> String {
     out
 }
 
-/// Counts that are worth reporting but are not damage.
+/// Returns counts that are worth reporting but are not damage.
 fn notes(report: &Report) -> [(u64, &'static str); 5] {
     [
         (report.final_decisions, "decisions are final; they were compared with their rows only"),

@@ -47,14 +47,15 @@ impl<'a> Apps<'a> {
         self.spread().map(app).collect()
     }
 
-    /// Returns partition, app and time of a region's first key; app and time only if it begins within an app.
+    /// Returns partition, app and time of a region's first key. App and time are null unless the region begins within an
+    /// app.
     pub fn start_json(&self, start: &Key) -> [Value; 3] {
         let start = RowKey::decode(start);
-        let within = start.filter(|start| start.event_time > EventTime::default());
+        let in_app = start.filter(|start| start.event_time > EventTime::default());
         [
             json!(start.map(|start| start.partition)),
-            json!(within.map(|start| self.name(start.pid))),
-            json!(within.map(|start| time(start.event_time))),
+            json!(in_app.map(|start| self.name(start.pid))),
+            json!(in_app.map(|start| time(start.event_time))),
         ]
     }
 

@@ -1,4 +1,4 @@
-//! The regions of a store in HBase, which the cluster moves and splits itself.
+//! The regions of a store in HBase. HBase itself moves and splits them.
 
 use config::{Config, HBase};
 use indicatif::HumanBytes;

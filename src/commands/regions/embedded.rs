@@ -1,4 +1,4 @@
-//! The regions of an embedded store, which adtrail counts and splits itself.
+//! The regions of an embedded store. adtrail itself counts and splits them.
 
 use anyhow::Context;
 use attribution::facts::event::EventTime;

@@ -16,7 +16,7 @@ use super::{load, print};
 use crate::cli::Regions;
 use apps::Apps;
 
-/// Clears a terminal and moves to its top.
+/// Moves the cursor of a terminal to its top, and clears it.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
 pub fn run(options: &Regions) -> anyhow::Result<()> {
@@ -47,9 +47,9 @@ struct View<'a> {
 
 struct RegionView {
     start: Key,
-    /// One for each column.
+    /// The text of each column.
     cells: Vec<String>,
-    /// The same and more, for scripts.
+    /// The values of the cells and further ones, for scripts.
     json: Value,
 }
 

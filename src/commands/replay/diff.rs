@@ -1,7 +1,7 @@
-//! `adtrail replay --diff`: the rows that other settings would decide differently.
+//! `adtrail replay --diff`: the rows whose decisions differ under two configurations, old and new.
 //!
-//! Events are read once. Each side has a worker and a store of its own; apps are matched by key, since their pids may
-//! differ. Then both stores are scanned in parallel.
+//! Events are read once. Each configuration has its own worker and store; apps are matched by key, since their pids
+//! may differ. Afterwards both stores are scanned in parallel.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -12,30 +12,30 @@ use attribution::rules::policy::{AppPolicy, Policy};
 use config::Config;
 use export::{Compared, ComparedApp, Totals};
 
-use super::replica::Replica;
+use super::replica::ReplayRun;
 use super::{check_bad_lines, intake, table};
 use crate::cli::{Replay, Settings};
-use crate::commands::{Output, WrongUse, load, require_apps, unknown_app};
+use crate::commands::{Output, UsageError, load, require_apps, unknown_app};
 use crate::telemetry::write_stderr;
 
-pub fn run(options: &Replay, old: &Config, other: &Path) -> anyhow::Result<()> {
-    let new = load_other(options, other)?;
+pub fn run(options: &Replay, old: &Config, new_file: &Path) -> anyhow::Result<()> {
+    let new = load_new(options, new_file)?;
     let apps = apps(&old.policy, &new.policy);
-    let written = chosen(apps.clone(), options.app.as_deref())?;
+    let selected_apps = select_apps(apps.clone(), options.app.as_deref())?;
     let out = Output::new(options.out.as_deref())?;
     let totals_out = options.totals.as_deref().map(|path| Output::new(Some(path))).transpose()?;
-    let (mut old_side, mut new_side) = (Replica::start(old)?, Replica::start(&new)?);
-    let reading = reading_policy(&apps);
+    let (mut old_run, mut new_run) = (ReplayRun::start(old)?, ReplayRun::start(&new)?);
+    let decoding = decoding_policy(&apps);
     let (old_pids, new_pids) =
         (pids(&apps, |app| app.old.as_ref()), pids(&apps, |app| app.new.as_ref()));
     let records_max = old.ingest.batch_records_max;
-    let bad_lines = intake::read(&options.events, &reading, records_max, |facts| {
-        new_side.take(numbered(facts.iter().cloned(), &new_pids))?;
-        old_side.take(numbered(facts.into_iter(), &old_pids))
+    let bad_lines = intake::read(&options.events, &decoding, records_max, |facts| {
+        new_run.send(renumber(facts.iter().cloned(), &new_pids))?;
+        old_run.send(renumber(facts.into_iter(), &old_pids))
     })?;
-    old_side.finish()?;
-    new_side.finish()?;
-    let totals = write(out, &old_side, &new_side, &written)?;
+    old_run.finish()?;
+    new_run.finish()?;
+    let totals = write(out, &old_run, &new_run, &selected_apps)?;
     if let Some(mut out) = totals_out {
         out.write(&totals.csv(&old.policy, &new.policy)).context("the totals cannot be written")?;
         out.finish().context("the totals cannot be written")?;
@@ -46,24 +46,24 @@ pub fn run(options: &Replay, old: &Config, other: &Path) -> anyhow::Result<()> {
 
 fn write(
     out: Output,
-    old: &Replica,
-    new: &Replica,
+    old: &ReplayRun,
+    new: &ReplayRun,
     apps: &[ComparedApp],
 ) -> anyhow::Result<Totals> {
-    let [old, new] = [old, new].map(|side| Compared { reader: &side.reader, policy: &side.policy });
-    out.fill(|sink| export::write_differences(old, new, apps, sink))
+    let [old, new] = [old, new].map(|run| Compared { reader: &run.reader, policy: &run.policy });
+    out.write_with(|sink| export::write_differences(old, new, apps, sink))
 }
 
-/// Loads the other settings file, with the same environment and flags.
-fn load_other(options: &Replay, other: &Path) -> Result<Config, WrongUse> {
-    let settings = Settings { config: Some(other.into()), set: options.settings.set.clone() };
-    let named = |problem: String| WrongUse(format!("--diff {}: {problem}", other.display()));
-    let config = load(&settings).map_err(|error| named(error.0))?;
-    require_apps(&config, &settings).map_err(|error| named(error.0))?;
+/// Loads the settings file of `--diff`, with the same environment and flags.
+fn load_new(options: &Replay, file: &Path) -> Result<Config, UsageError> {
+    let settings = Settings { config: Some(file.into()), set: options.settings.set.clone() };
+    let usage_error = |problem: String| UsageError(format!("--diff {}: {problem}", file.display()));
+    let config = load(&settings).map_err(|error| usage_error(error.0))?;
+    require_apps(&config, &settings).map_err(|error| usage_error(error.0))?;
     Ok(config)
 }
 
-/// Returns the apps of both sides: those of the old side by pid, then those that only the new side has.
+/// Returns the apps of both configurations: those of the old one by pid, followed by those that only the new one has.
 fn apps(old: &Policy, new: &Policy) -> Vec<ComparedApp> {
     let by_pid = |policy: &Policy| -> BTreeMap<Pid, AppPolicy> {
         policy.apps().map(|app| (app.pid, app.clone())).collect()
@@ -76,13 +76,13 @@ fn apps(old: &Policy, new: &Policy) -> Vec<ComparedApp> {
     old_apps.chain(added.map(|app| ComparedApp { old: None, new: Some(app) })).collect()
 }
 
-fn chosen(apps: Vec<ComparedApp>, key: Option<&str>) -> Result<Vec<ComparedApp>, WrongUse> {
+fn select_apps(apps: Vec<ComparedApp>, key: Option<&str>) -> Result<Vec<ComparedApp>, UsageError> {
     let Some(key) = key else { return Ok(apps) };
     match apps.iter().find(|app| self::key(app) == key) {
         Some(app) => Ok(vec![app.clone()]),
         None => {
             let known = apps.iter().map(self::key).collect();
-            Err(unknown_app("no such app is configured on either side", key, known))
+            Err(unknown_app("neither configuration has such an app", key, known))
         }
     }
 }
@@ -91,8 +91,8 @@ fn key(app: &ComparedApp) -> &str {
     app.old.as_ref().or(app.new.as_ref()).map_or("", |app| &app.key)
 }
 
-/// The policy for decoding: all apps, numbered by position.
-fn reading_policy(apps: &[ComparedApp]) -> Policy {
+/// Returns the policy for decoding: all apps, numbered by position.
+fn decoding_policy(apps: &[ComparedApp]) -> Policy {
     let app = |(pid, app): (Pid, &ComparedApp)| AppPolicy::new(pid, key(app));
     Policy::new(numbers().zip(apps).map(app).collect(), Vec::new())
 }
@@ -101,7 +101,7 @@ fn numbers() -> impl Iterator<Item = Pid> {
     (1..).map(Pid)
 }
 
-/// Maps the pids of the reading policy to those of one side.
+/// Maps the pids of the decoding policy to those of one configuration.
 fn pids(
     apps: &[ComparedApp],
     side: impl Fn(&ComparedApp) -> Option<&AppPolicy>,
@@ -110,7 +110,7 @@ fn pids(
     numbers().zip(apps).filter_map(pair).collect()
 }
 
-/// Returns the facts that one side's apps have, renumbered to its pids.
-fn numbered(facts: impl Iterator<Item = Fact>, pids: &HashMap<Pid, Pid>) -> Vec<Fact> {
+/// Returns the facts of the apps that one configuration has, renumbered to its pids.
+fn renumber(facts: impl Iterator<Item = Fact>, pids: &HashMap<Pid, Pid>) -> Vec<Fact> {
     facts.filter_map(|fact| pids.get(&fact.pid()).map(|pid| fact.with_pid(*pid))).collect()
 }

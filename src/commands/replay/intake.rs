@@ -1,4 +1,4 @@
-//! Reads the events of files, in batches.
+//! Reads events from files, in batches.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, Read};
@@ -31,7 +31,7 @@ pub fn read(
         Intake { policy, records_max, facts: Vec::new(), bar: bar(paths), events: 0, sink };
     let mut bad_lines = 0;
     for path in paths {
-        bad_lines += intake.file(path)?;
+        bad_lines += intake.read_file(path)?;
     }
     intake.flush()?;
     Ok(bad_lines)
@@ -47,7 +47,7 @@ struct Intake<'p, Sink> {
 }
 
 impl<Sink: FnMut(Vec<Fact>) -> anyhow::Result<()>> Intake<'_, Sink> {
-    fn file(&mut self, path: &Path) -> anyhow::Result<u64> {
+    fn read_file(&mut self, path: &Path) -> anyhow::Result<u64> {
         let unreadable = || format!("cannot be read: {}", path.display());
         let reader = self.open(path).with_context(unreadable)?;
         let mut bad_lines = 0;

@@ -1,8 +1,8 @@
 //! `adtrail replay`: attributes events from files.
 //!
 //! The facts go through the service's worker into an embedded store in a temporary folder, so that files may be larger
-//! than memory; the export writes its rows. With `--diff` each side has a worker and a store, and the differences
-//! between them are written.
+//! than memory, and the export code writes the rows. With `--diff` each of the two configurations gets its own worker
+//! and store, and the rows that differ are written.
 
 mod diff;
 mod intake;
@@ -17,16 +17,16 @@ use attribution::rules::policy::AppPolicy;
 use config::Config;
 use export::ExportQuery;
 
-use super::{Output, WrongUse, canonical_path, known_app, load, require_apps};
+use super::{Output, UsageError, canonical_path, known_app, load, require_apps};
 use crate::cli::Replay;
-pub use replica::Replica;
+pub use replica::ReplayRun;
 
 pub fn run(options: &Replay) -> anyhow::Result<()> {
     let config = load(&options.settings)?;
     require_apps(&config, &options.settings)?;
     require_distinct_files(options)?;
     match &options.diff {
-        Some(other) => diff::run(options, &config, other),
+        Some(new_file) => diff::run(options, &config, new_file),
         None => write_rows(options, &config),
     }
 }
@@ -34,50 +34,52 @@ pub fn run(options: &Replay) -> anyhow::Result<()> {
 fn write_rows(options: &Replay, config: &Config) -> anyhow::Result<()> {
     let apps = selected_apps(config, options)?;
     let out = Output::new(options.out.as_deref())?;
-    let (replica, bad_lines) = Replica::of_files(config, &options.events)?;
+    let (run, bad_lines) = ReplayRun::from_files(config, &options.events)?;
     let apps: Vec<&AppPolicy> = apps.iter().collect();
     let query = ExportQuery::all_time();
-    out.fill(|sink| export::write_rows(&replica.reader, &apps, &query, &config.policy, sink))?;
+    out.write_with(|sink| export::write_rows(&run.reader, &apps, &query, &config.policy, sink))?;
     check_bad_lines(bad_lines)
 }
 
-/// Refuses an output file that would replace an input file or the other output.
-fn require_distinct_files(options: &Replay) -> Result<(), WrongUse> {
+/// Rejects an output file that would replace an input file or the other output.
+fn require_distinct_files(options: &Replay) -> Result<(), UsageError> {
     let Replay { settings, events, out, diff, totals, .. } = options;
-    let read = events.iter().chain(diff).map(PathBuf::as_path);
+    let inputs = events.iter().chain(diff).map(PathBuf::as_path);
     let default = Some(Path::new(config::DEFAULT_FILE)).filter(|default| default.exists());
-    let mut used: Vec<&Path> = read.chain(settings.config.as_deref().or(default)).collect();
+    let mut used: Vec<&Path> = inputs.chain(settings.config.as_deref().or(default)).collect();
     for (option, file) in [("--out", out), ("--totals", totals)] {
         let Some(file) = file else { continue };
         if let Some(other) = used.iter().find(|other| is_same_file(file, other)) {
             let (file, other) = (file.display(), other.display());
-            return Err(WrongUse(format!("{option} {file}: must not be the same file as {other}")));
+            return Err(UsageError(format!(
+                "{option} {file}: must not be the same file as {other}"
+            )));
         }
         used.push(file);
     }
     Ok(())
 }
 
-/// Checks whether two paths name the same file, which need not exist.
-fn is_same_file(one: &Path, other: &Path) -> bool {
-    match (one.metadata(), other.metadata()) {
-        (Ok(one), Ok(other)) => {
-            one.is_file() && (one.dev(), one.ino()) == (other.dev(), other.ino())
-        }
-        _ => canonical_path(one).is_some_and(|one| Some(one) == canonical_path(other)),
+/// Checks whether two paths name the same file. It need not exist.
+fn is_same_file(a: &Path, b: &Path) -> bool {
+    match (a.metadata(), b.metadata()) {
+        (Ok(a), Ok(b)) => a.is_file() && (a.dev(), a.ino()) == (b.dev(), b.ino()),
+        _ => canonical_path(a).is_some_and(|a| Some(a) == canonical_path(b)),
     }
 }
 
-/// Returns an error if there were bad lines; all others are attributed by then.
+/// Returns an error if lines were skipped.
 fn check_bad_lines(bad_lines: u64) -> anyhow::Result<()> {
     if bad_lines > 0 {
-        bail!("skipped lines that are not events: {bad_lines}; all others are attributed");
+        bail!(
+            "skipped {bad_lines} lines that are not valid events; all other lines were attributed"
+        );
     }
     Ok(())
 }
 
-/// The apps whose rows are written, by pid.
-fn selected_apps(config: &Config, options: &Replay) -> Result<Vec<AppPolicy>, WrongUse> {
+/// Returns the apps whose rows are written, sorted by pid.
+fn selected_apps(config: &Config, options: &Replay) -> Result<Vec<AppPolicy>, UsageError> {
     if let Some(key) = &options.app {
         return Ok(vec![known_app(config, &options.settings, key)?.clone()]);
     }

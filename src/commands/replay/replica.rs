@@ -18,9 +18,9 @@ use tempfile::TempDir;
 use super::intake;
 use crate::commands::temp_files::TempPath;
 
-const BATCHES_WAITING_MAX: usize = 2;
+const QUEUED_BATCHES_MAX: usize = 2;
 
-pub struct Replica {
+pub struct ReplayRun {
     pub policy: Arc<Policy>,
     pub reader: Reader,
     /// `None` once all facts are sent.
@@ -31,26 +31,25 @@ pub struct Replica {
     _temp: TempPath,
 }
 
-impl Replica {
+impl ReplayRun {
     /// Attributes the events of files. Also returns the number of bad lines.
-    pub fn of_files(config: &Config, paths: &[PathBuf]) -> anyhow::Result<(Self, u64)> {
-        let mut replica = Self::start(config)?;
+    pub fn from_files(config: &Config, paths: &[PathBuf]) -> anyhow::Result<(Self, u64)> {
+        let mut run = Self::start(config)?;
         let records_max = config.ingest.batch_records_max;
-        let bad_lines =
-            intake::read(paths, &config.policy, records_max, |facts| replica.take(facts))?;
-        replica.finish()?;
-        Ok((replica, bad_lines))
+        let bad_lines = intake::read(paths, &config.policy, records_max, |facts| run.send(facts))?;
+        run.finish()?;
+        Ok((run, bad_lines))
     }
 
     /// Starts the worker with these settings, but a temporary store without retention.
     pub fn start(config: &Config) -> anyhow::Result<Self> {
-        let folder = tempfile::tempdir().context("no temporary folder can be created")?;
+        let folder = tempfile::tempdir().context("the temporary folder cannot be created")?;
         let temp = TempPath::new(folder.path())?;
         let settings = config.store.keeping_all(folder.path().join("store"));
         let embedded = Embedded::open(&settings, &config.policy)?;
         let reader = embedded.reader();
         let worker = Worker::new(embedded, Arc::clone(&config.policy));
-        let (batches, queue) = sync_channel(BATCHES_WAITING_MAX);
+        let (batches, queue) = sync_channel(QUEUED_BATCHES_MAX);
         let thread = Builder::new()
             .name("attribution".into())
             .spawn(move || work(worker, &queue))
@@ -65,7 +64,7 @@ impl Replica {
         })
     }
 
-    pub fn take(&mut self, facts: Vec<Fact>) -> anyhow::Result<()> {
+    pub fn send(&mut self, facts: Vec<Fact>) -> anyhow::Result<()> {
         match self.batches.as_ref().map(|batches| batches.send(facts)) {
             Some(Ok(())) => Ok(()),
             // The thread has ended with an error.
@@ -73,17 +72,17 @@ impl Replica {
         }
     }
 
-    /// Waits until all facts are attributed; then the reader has the rows.
+    /// Waits until all facts are attributed and the reader has the rows.
     pub fn finish(&mut self) -> anyhow::Result<()> {
         self.batches = None;
         let Some(thread) = self.thread.take() else { return Ok(()) };
-        thread.join().map_err(|_| anyhow!("the attribution thread has panicked"))??;
+        thread.join().map_err(|_| anyhow!("the attribution thread panicked"))??;
         Ok(())
     }
 }
 
-/// The thread must not write while the folder is removed.
-impl Drop for Replica {
+impl Drop for ReplayRun {
+    /// Waits for the thread, which must not write while the folder is removed.
     fn drop(&mut self) {
         // An error that matters was returned by an earlier call.
         let _ = self.finish();

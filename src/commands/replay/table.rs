@@ -8,14 +8,14 @@ use indicatif::HumanCount;
 
 use crate::commands::counted;
 
-/// Number of campaigns shown; the file of `--totals` has all.
+/// Maximum number of campaigns shown. The file of `--totals` lists all.
 const LINES_MAX: usize = 20;
 
-/// Lists the campaigns whose totals change, the largest change first, and the number of rows that differ.
+/// Lists the campaigns whose totals change, by decreasing change, and the number of rows that differ.
 pub fn render(totals: &Totals, old: &Policy, new: &Policy) -> String {
     let mut changed: Vec<&TotalsLine> =
         totals.lines().filter(|line| line.old != line.new).collect();
-    // Stable: equal changes keep the order of the file.
+    // The sort is stable: equal changes keep the order of the totals.
     changed.sort_by_key(|line| std::cmp::Reverse(change(line)));
     let mut lines = Vec::new();
     for line in changed.iter().take(LINES_MAX) {

@@ -9,7 +9,7 @@ pub struct App {
     pub pid: u32,
     pub key: &'static str,
     pub name: &'static str,
-    /// Relative share of devices.
+    /// Relative share of the app among devices.
     weight: u32,
     pub currency: &'static str,
     /// True if probabilistic matching is on.
@@ -25,7 +25,7 @@ pub struct Campaign {
     /// Relative share among the app's campaigns for new users.
     weight: u32,
     pub is_retargeting: bool,
-    /// True if the settings do not have it, as happens in practice.
+    /// True if the campaign is missing in the settings, as happens in practice.
     is_unlisted: bool,
 }
 
@@ -138,6 +138,7 @@ pub fn settings() -> String {
     text
 }
 
+/// Draws an item with a probability proportional to its weight.
 fn draw<T>(rng: &mut Rng, from: &'static [T], weight: impl Fn(&T) -> u32) -> &'static T {
     let mut drawn = rng.u32(0..from.iter().map(&weight).sum());
     let item = from.iter().find(|item| {

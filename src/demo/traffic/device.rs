@@ -17,7 +17,7 @@ type Id = (&'static str, String);
 
 #[derive(Debug, Clone)]
 pub struct Device {
-    /// The advertising id, by which channels know the device. Devices with ad tracking off have none.
+    /// The advertising id, by which channels identify the device. Devices without ad tracking have none.
     ad_id: Option<Id>,
     /// The id that the app reads from the operating system.
     system_id: Id,
@@ -78,7 +78,7 @@ impl Device {
     pub fn channel_ids(&self, form: IdForm) -> Ids {
         let Some((mut kind, mut value)) = self.ad_id.clone() else { return Ids::new() };
         let md5 = hex(&Md5::digest(&value));
-        // Only the id of Android is the same for every app, so channels know only that one.
+        // Of the system ids, only that of Android is the same for every app, so channels know no other.
         if form == IdForm::System && self.os == "android" {
             (kind, value) = self.system_id.clone();
         }
@@ -89,7 +89,7 @@ impl Device {
         }])
     }
 
-    /// Changes the address, as between home and office.
+    /// Changes the IP address, as when the user leaves home.
     pub fn change_ip(&mut self, rng: &mut Rng) {
         self.ip = draw_ip(rng);
     }

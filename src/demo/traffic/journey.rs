@@ -60,7 +60,7 @@ impl Journey<'_> {
             time_ms += self.log_uniform(20 * SECOND_MS, 11);
         }
         if self.chance(16) {
-            // From seconds, for a small app, to two days.
+            // From 20 seconds, for a small app, to two days.
             time_ms += self.log_uniform(20 * SECOND_MS, 13);
             if self.chance(15) {
                 self.device.change_ip(self.rng);
@@ -69,7 +69,7 @@ impl Journey<'_> {
         }
     }
 
-    /// Sends a touch; returns the click id that an app store can pass on.
+    /// Sends a touch. Returns the click id that an app store can pass on to the app.
     fn touch(&mut self, campaign: &Campaign, time_ms: i64) -> Option<String> {
         let is_click = self.chance(72);
         let click_id = self.chance(90).then(|| self.id("c"));
@@ -77,7 +77,7 @@ impl Journey<'_> {
             "type": if is_click { "click" } else { "impression" },
             "spreadid": campaign.spreadid,
             "purpose": campaign.is_retargeting.then_some("retargeting"),
-            // Not every channel sends one.
+            // Some channels send no click id.
             "click_id": click_id,
             "ids": self.device.channel_ids(campaign.channel.form),
             "site": self.choose(&SITES),
@@ -94,8 +94,8 @@ impl Journey<'_> {
         self.send_activation(time_ms, referrer.as_deref());
         if self.chance(4) {
             // The SDK fires twice.
-            let again_ms = time_ms + self.between(SECOND_MS, 50 * SECOND_MS);
-            self.send_activation(again_ms, referrer.as_deref());
+            let repeated_ms = time_ms + self.between(SECOND_MS, 50 * SECOND_MS);
+            self.send_activation(repeated_ms, referrer.as_deref());
         }
         if self.chance(70) {
             let registered_ms = time_ms + self.log_uniform(5 * SECOND_MS, 7);
@@ -107,7 +107,7 @@ impl Journey<'_> {
         }
     }
 
-    /// Sends the effects of a session, and with decreasing probability of further daily ones.
+    /// Sends the effects of a session and, with decreasing probability, of further daily sessions.
     fn use_app(&mut self, start_ms: i64) {
         let mut time_ms = start_ms + self.log_uniform(30 * SECOND_MS, 6);
         loop {
@@ -126,7 +126,7 @@ impl Journey<'_> {
     fn purchase(&mut self, time_ms: i64) {
         let cents = self.choose(&[99, 600, 999, 1_250, 6_800, 64_800]);
         let price = format!("{}.{:02}", cents / 100, cents % 100);
-        // Some producers send a number, some a text.
+        // Some producers send a number, others a text.
         let number =
             serde_json::from_str(&price).ok().filter(|_| cents % 100 != 0 && self.chance(50));
         let revenue = number.unwrap_or(Value::String(price));
@@ -179,8 +179,8 @@ impl Journey<'_> {
         self.send(TopicKind::Effects, time_ms, effect);
     }
 
-    /// Adds a message. Most arrive once and within seconds. A few are late, so that an activation may follow its
-    /// effects, and a few are redelivered.
+    /// Adds a message. Most arrive once and within seconds. A few are late, so that an activation may arrive after its
+    /// effects; a few are redelivered.
     fn send(&mut self, topic: TopicKind, time_ms: i64, fields: Value) {
         let (key, value) = (self.app.key, self.encode(time_ms, fields));
         let is_late = self.chance(if topic == TopicKind::Activations { 8 } else { 3 });

@@ -1,6 +1,6 @@
 //! Generated traffic: realistic, and always the same for the same plan.
 //!
-//! Pure: time and seed are arguments, so the demo and tests can use it. [`Traffic`] yields messages in the order in
+//! The generator is pure: time and seed are arguments, so that both the demo and tests can use it. [`Traffic`] yields messages in the order in
 //! which a broker would receive them, which is not the order of event times: some are late, some are redelivered, and
 //! a few are invalid. [`catalogue`] has the apps and campaigns, `journey` the events of one device.
 
@@ -38,7 +38,7 @@ pub struct Message {
     pub value: Vec<u8>,
     /// The event time, in milliseconds since 1970.
     pub time_ms: i64,
-    /// When the broker receives it, in milliseconds since 1970.
+    /// Time at which the broker receives the message, in milliseconds since 1970.
     pub arrival_ms: i64,
     /// True if the message is invalid and must become a dead letter.
     pub is_invalid: bool,
@@ -49,35 +49,35 @@ pub struct Message {
 pub struct Traffic {
     plan: Plan,
     rng: Rng,
-    begun: u32,
-    /// Messages by time of arrival, and a number that distinguishes messages with the same time.
+    started_journeys: u32,
+    /// Messages by arrival time and a sequence number, which distinguishes messages with the same time.
     pending: BTreeMap<(i64, u64), Message>,
     sent: u64,
 }
 
-/// One journey in this many has an invalid message.
+/// One of this many journeys has an invalid message.
 const INVALID_EVERY: u32 = 450;
 
 impl Traffic {
     pub fn new(plan: Plan) -> Self {
         let rng = Rng::with_seed(plan.seed);
-        Self { plan, rng, begun: 0, pending: BTreeMap::new(), sent: 0 }
+        Self { plan, rng, started_journeys: 0, pending: BTreeMap::new(), sent: 0 }
     }
 
     /// Generates the next journey.
     fn begin(&mut self) {
         let start_ms = self.next_start_ms();
         let messages = journey::draw(&mut self.rng, start_ms);
-        if self.begun % INVALID_EVERY == INVALID_EVERY / 2
+        if self.started_journeys % INVALID_EVERY == INVALID_EVERY / 2
             && let Some(sample) = messages.first()
         {
-            self.send(invalid::message(self.begun / INVALID_EVERY, sample));
+            self.send(invalid::message(self.started_journeys / INVALID_EVERY, sample));
         }
         let to_ms = self.plan.to_ms;
         for message in messages.into_iter().filter(|message| message.time_ms < to_ms) {
             self.send(message);
         }
-        self.begun += 1;
+        self.started_journeys += 1;
     }
 
     fn send(&mut self, mut message: Message) {
@@ -89,11 +89,11 @@ impl Traffic {
     /// Returns the start of the next journey. Journeys start evenly over the plan's time.
     fn next_start_ms(&self) -> i64 {
         let span_ms = self.plan.to_ms.saturating_sub(self.plan.from_ms).max(0);
-        let fraction = f64::from(self.begun) / f64::from(self.plan.journeys.max(1));
+        let fraction = f64::from(self.started_journeys) / f64::from(self.plan.journeys.max(1));
         self.plan.from_ms + (span_ms as f64 * fraction) as i64
     }
 
-    /// Checks whether the first pending message is next: no later journey can send an earlier one.
+    /// Checks whether no later journey can send a message that arrives before the first pending one.
     fn is_first_final(&self) -> bool {
         let first = self.pending.first_key_value();
         first.is_some_and(|((arrival_ms, _), _)| *arrival_ms <= self.next_start_ms())
@@ -104,7 +104,7 @@ impl Iterator for Traffic {
     type Item = Message;
 
     fn next(&mut self) -> Option<Message> {
-        while self.begun < self.plan.journeys && !self.is_first_final() {
+        while self.started_journeys < self.plan.journeys && !self.is_first_final() {
             self.begin();
         }
         self.pending.pop_first().map(|(_, message)| message)

@@ -11,7 +11,7 @@ const DAY_MS: i64 = 86_400_000;
 const PLAN: Plan = Plan { seed: 7, from_ms: TO_MS - 3 * DAY_MS, to_ms: TO_MS, journeys: 14_700 };
 
 fn settings() -> Config {
-    config::parse(&catalogue::settings()).expect("valid settings")
+    config::parse(&catalogue::settings()).expect("the settings are valid")
 }
 
 /// Returns the valid messages with their facts.
@@ -53,7 +53,7 @@ fn the_catalogue_is_a_valid_configuration() {
 }
 
 #[test]
-fn valid_messages_are_facts_and_invalid_ones_are_not() {
+fn exactly_the_valid_messages_decode_to_facts() {
     let config = settings();
     let mut codes = BTreeMap::new();
     for message in Traffic::new(PLAN) {
@@ -65,7 +65,7 @@ fn valid_messages_are_facts_and_invalid_ones_are_not() {
     }
     let kinds: Vec<_> = codes.keys().copied().collect();
     assert_eq!(kinds, ["bad_time", "missing_field", "not_json", "unknown_app"]);
-    // Far below the share at which the limit of invalid records pauses a partition.
+    // Far below the share of invalid records at which a partition is paused.
     assert_eq!(codes.values().sum::<usize>(), 33);
 }
 
@@ -116,7 +116,7 @@ fn messages_are_ordered_by_arrival_but_not_by_event_time() {
     let mut newest_ms = 0;
     let mut late = 0;
     for (message, fact) in &facts {
-        let time_ms = i64::try_from(fact.time().millis()).expect("a time in range");
+        let time_ms = i64::try_from(fact.time().millis()).expect("the time fits into i64");
         assert!((PLAN.from_ms..PLAN.to_ms).contains(&time_ms), "{time_ms}");
         assert!((time_ms..=PLAN.to_ms).contains(&message.arrival_ms), "{}", message.arrival_ms);
         late += usize::from(time_ms < newest_ms);
