@@ -1,5 +1,5 @@
-//! Measures the latency of one decision if the device or address has a long history: one event per batch, committed to
-//! the embedded store, as when the pipeline keeps up with Kafka.
+//! Measures the latency of one decision for a device or address with a long history. Each event is one batch and is
+//! committed to the embedded store, as when the pipeline keeps up with Kafka.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a bench may fail loudly")]
 
@@ -15,7 +15,7 @@ use store::embedded::Embedded;
 
 use support::{START_MS, count, memory_mib};
 
-/// In the first app every activation is an install, so that it can be credited to any touch.
+/// In the app `apart` every activation is an install, so that it can be credited to any touch.
 const SETTINGS: &str = r#"
 [attribution]
 correction_horizon = "off"
@@ -49,9 +49,9 @@ const NOW_MS: u64 = START_MS + 7 * DAY_MS;
 /// A kind of history, and the event that follows it.
 struct Scenario {
     name: &'static str,
-    /// The `n`th of `of` events of the history.
+    /// The event `n` of a history of `of` events.
     past: fn(&str, u64, u64) -> Value,
-    /// The `n`th measured event.
+    /// The measured event `n`.
     next: fn(&str, u64) -> Value,
     sizes: [u64; 3],
 }
@@ -123,17 +123,17 @@ const SCENARIOS: [Scenario; 8] = [
 ];
 
 fn main() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = tempfile::tempdir().expect("the temporary folder is created");
     let mut config = config::parse(SETTINGS).expect("the settings are valid");
     config.store = config.store.keeping_all(folder.path().join("store"));
     let store = Embedded::open(&config.store, &config.policy).expect("the store opens");
     let mut worker = Worker::new(store, config.policy.clone());
-    let most = count("ADTRAIL_BENCH_TOUCHES", 1_000_000);
+    let size_max = count("ADTRAIL_BENCH_TOUCHES", 1_000_000);
     let rounds = count("ADTRAIL_BENCH_DECISIONS", 2_000) as u64;
     let mut process = |events: Vec<Value>| {
         let facts = events.iter().map(|event| {
             ingest::decode::decode(event.to_string().as_bytes(), None, &config.policy)
-                .expect("a valid event")
+                .expect("the event is valid")
         });
         let facts = facts.collect();
         let start = Instant::now();
@@ -144,7 +144,7 @@ fn main() {
     for (number, scenario) in SCENARIOS.iter().enumerate() {
         println!("\n{}:", scenario.name);
         println!("{:>12} {:>10} {:>10} {:>22}", "history", "p50", "p99", "p99 / first p99");
-        let sizes = scenario.sizes.map(|size| size.min(most as u64));
+        let sizes = scenario.sizes.map(|size| size.min(size_max as u64));
         let keys = sizes.map(|size| format!("{number}-{size}"));
         for (size, key) in sizes.iter().zip(&keys) {
             let all: Vec<u64> = (0..*size).collect();

@@ -1,5 +1,5 @@
-//! Measures the cost of decoding one event in Avro and in JSON, in instructions as counted by valgrind. The count does
-//! not depend on the load of the machine.
+//! Measures the cost of decoding one event in Avro and in JSON, in instructions. valgrind counts them, independently of
+//! the load of the machine.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a bench may fail loudly")]
 
@@ -17,8 +17,7 @@ use serde_json::Value;
 
 const SCHEMA: &str = include_str!("../schemas/avro/click.avsc");
 const CLICK: &str = r#"{"type":"click","app":"app-x","click_id":"c-6f1e2b0a9d34","spreadid":70812,"time":1773144000000,"purpose":"ua","ids":{"oaid":"1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5"},"ip":"203.0.113.97","ua":"Mozilla/5.0 (Linux; Android 14; MNA-AL00 Build/HUAWEIMNA-AL00; wv) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/114.0.5735.196 Mobile Safari/537.36","device_model":"MNA-AL00","os":"android","os_version":"14","site":"com.example.reader"}"#;
-/// Number of events in the longer of two counted runs. The shorter one has none; the difference is the cost of
-/// decoding.
+/// Number of events in a counted run. The count of a run without events is subtracted.
 const COUNTED: u64 = 20_000;
 const TIMED: u64 = 2_000_000;
 
@@ -33,18 +32,22 @@ struct Decoder {
 impl Decoder {
     fn new() -> Self {
         let policy = Policy::new(vec![AppPolicy::new(Pid(1), "app-x")], vec![]);
-        let schema = Schema::parse(SCHEMA).expect("a schema");
+        let schema = Schema::parse(SCHEMA).expect("the schema is valid");
         Self { json: CLICK.as_bytes(), avro: avro(), schema, policy }
     }
 
-    /// Decodes to borrowed fields, or to a fact with its identity.
+    /// Decodes the event `to` borrowed fields, or to a fact with its identity.
     fn decode(&self, format: &str, to: &str) {
         let (json, avro) = (black_box(self.json), black_box(&self.avro));
         let topic = Some(TopicKind::Clicks);
         match (format, to) {
-            ("JSON", "fields") => drop(black_box(decode::json::event(json).expect("a good event"))),
+            ("JSON", "fields") => {
+                drop(black_box(decode::json::event(json).expect("the event is valid")))
+            }
             ("Avro", "fields") => {
-                drop(black_box(decode::avro::event(avro, &self.schema).expect("a good event")));
+                drop(black_box(
+                    decode::avro::event(avro, &self.schema).expect("the event is valid"),
+                ));
             }
             ("JSON", _) => drop_fact(decode::decode(json, topic, &self.policy)),
             _ => drop_fact(decode::decode_avro(avro, &self.schema, topic, &self.policy)),
@@ -53,32 +56,34 @@ impl Decoder {
 }
 
 fn drop_fact(decoded: Result<Fact, DecodeError>) {
-    drop(black_box(decoded.expect("a good event")));
+    drop(black_box(decoded.expect("the event is valid")));
 }
 
 /// Encodes the click in Avro: the fields in the order of the schema, optional fields preceded by their union branch.
 fn avro() -> Vec<u8> {
-    let json: Value = serde_json::from_str(CLICK).expect("JSON");
-    let schema: Value = serde_json::from_str(SCHEMA).expect("JSON");
+    let json: Value = serde_json::from_str(CLICK).expect("valid JSON");
+    let schema: Value = serde_json::from_str(SCHEMA).expect("valid JSON");
     let mut datum = Vec::new();
-    for field in schema["fields"].as_array().expect("fields") {
-        let value = &json[field["name"].as_str().expect("a name")];
+    for field in schema["fields"].as_array().expect("the schema has fields") {
+        let value = &json[field["name"].as_str().expect("the name is a string")];
         if field["type"].is_array() {
             long(&mut datum, i64::from(!value.is_null()));
         }
         match value {
-            Value::Number(number) => long(&mut datum, number.as_i64().expect("an integer")),
+            Value::Number(number) => {
+                long(&mut datum, number.as_i64().expect("the number is an integer"))
+            }
             Value::Object(members) => {
                 long(&mut datum, members.len() as i64);
                 for (key, value) in members {
                     text(&mut datum, key);
-                    text(&mut datum, value.as_str().expect("text"));
+                    text(&mut datum, value.as_str().expect("the value is a string"));
                 }
                 long(&mut datum, 0);
             }
             Value::Null if field["type"]["type"] == "map" => long(&mut datum, 0),
             Value::Null => {}
-            value => text(&mut datum, value.as_str().expect("text")),
+            value => text(&mut datum, value.as_str().expect("the value is a string")),
         }
     }
     datum
@@ -102,7 +107,7 @@ fn long(datum: &mut Vec<u8>, number: i64) {
 fn instructions(format: &str, to: &str, count: u64) -> u64 {
     let run = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        .arg(std::env::current_exe().expect("this program"))
+        .arg(std::env::current_exe().expect("the executable has a path"))
         .args(["--count", format, to, &count.to_string()])
         .output()
         .expect("valgrind runs (apt-get install valgrind)");
@@ -112,7 +117,7 @@ fn instructions(format: &str, to: &str, count: u64) -> u64 {
         .unwrap_or_else(|| panic!("no instruction count: {stderr}"))
         .trim()
         .parse()
-        .expect("a number")
+        .expect("a valid number")
 }
 
 fn main() {
@@ -121,7 +126,7 @@ fn main() {
     if let [_, counted, format, to, count] = &args[..]
         && counted == "--count"
     {
-        let count: u64 = count.parse().expect("a number");
+        let count: u64 = count.parse().expect("a valid number");
         (0..count).for_each(|_| decoder.decode(format, to));
         return;
     }

@@ -1,8 +1,8 @@
 //! Measures ingest during downloads: the real binary reads events from a real Kafka, once alone and once while many
-//! clients repeatedly download the app. Both stores already contain rows.
+//! clients repeatedly download the app's rows. Both stores already contain rows.
 //!
-//! `ADTRAIL_BENCH_EVENTS` sets the number of events (600,000), `ADTRAIL_BENCH_ROWS` that of rows (200,000) and
-//! `ADTRAIL_BENCH_DOWNLOADS` that of clients (50).
+//! `ADTRAIL_BENCH_EVENTS` sets the number of events (600,000), `ADTRAIL_BENCH_ROWS` the number of rows (200,000) and
+//! `ADTRAIL_BENCH_DOWNLOADS` the number of clients (50).
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a bench may fail loudly")]
 
@@ -39,7 +39,7 @@ fn main() {
     let loaded = alone.beside();
     for site in [&alone, &loaded] {
         let config = settings(site);
-        let mut store = Embedded::open(&config.store, &config.policy).expect("a store");
+        let mut store = Embedded::open(&config.store, &config.policy).expect("the store opens");
         fill(&mut store, rows, |_| 1);
     }
     let adtrail = alone.start();

@@ -1,4 +1,4 @@
-//! Measures the attribution engine alone, over the in-memory ledger: facts per CPU-second.
+//! Measures the attribution engine alone, over the in-memory ledger, in facts per CPU-second.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a bench may fail loudly")]
 
@@ -30,7 +30,7 @@ fn main() {
             .take(BATCH)
             .map(|(_, json)| {
                 ingest::decode::decode(json.as_bytes(), None, &config.policy)
-                    .expect("a valid event")
+                    .expect("the event is valid")
             })
             .collect();
         done += facts.len();

@@ -31,11 +31,11 @@ fn wait_for_compactions() {
 
 fn main() {
     let total = count("ADTRAIL_BENCH_ROWS", 10_000_000);
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = tempfile::tempdir().expect("the temporary folder is created");
     let mut config = config::parse(APP).expect("the settings are valid");
     config.store = config.store.keeping_all(folder.path().join("store"));
-    let mut store = Embedded::open(&config.store, &config.policy).expect("a store");
-    let app = config.policy.app_by_key(APP_KEY).expect("the app");
+    let mut store = Embedded::open(&config.store, &config.policy).expect("the store opens");
+    let app = config.policy.app_by_key(APP_KEY).expect("the app is configured");
 
     let started = Instant::now();
     fill(&mut store, total, |_| 1);
@@ -55,7 +55,7 @@ fn main() {
             bytes += chunk.bytes.len() as u64;
             ControlFlow::Continue(())
         })
-        .expect("an export");
+        .expect("the export succeeds");
         assert_eq!(count, total as u64, "every row once");
         let (wall, cpu) = (wall.elapsed().as_secs_f64(), cpu_seconds(std::process::id()) - cpu);
         println!(

@@ -1,5 +1,5 @@
-//! Compares the export with ClickHouse, DuckDB and PostgreSQL: the rows of one app out of a store of ten apps, with the
-//! same 30 columns and the same bytes, to a file. Then measures the export over HTTP, small exports and the time to the
+//! Compares the export with ClickHouse, DuckDB and PostgreSQL: all systems write the rows of one of ten apps to a
+//! file, with the same 30 columns and the same bytes. Then measures the export over HTTP, small exports and the time to the
 //! first byte.
 //!
 //! `ADTRAIL_BENCH_ROWS` sets the number of rows (10,000,000), a tenth of which is exported; `ADTRAIL_BENCH_ROUNDS` the
@@ -35,7 +35,7 @@ const FIELDS: &str = "event_type,event_name,event_time,app,pid,event_id,status,i
     activation_time,contributor1_spreadid,contributor1_channel,contributor1_touch_type,\
     contributor1_touch_time,contributor1_match_type,oaid,ip,ua,device_model,os,os_version,revenue,\
     currency";
-/// Number of small exports, one after the other on one connection.
+/// Number of small exports, sent one after the other on one connection.
 const SMALL_EXPORTS: usize = 500;
 const PEERS: [&str; 3] = ["clickhouse", "duckdb", "postgresql"];
 
@@ -43,9 +43,9 @@ fn main() {
     let total = count("ADTRAIL_BENCH_ROWS", 10_000_000);
     let rounds = count("ADTRAIL_BENCH_ROUNDS", 5);
     install();
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = tempfile::tempdir().expect("the temporary folder is created");
     let config = settings(folder.path());
-    let mut store = Embedded::open(&config.store, &config.policy).expect("a store");
+    let mut store = Embedded::open(&config.store, &config.policy).expect("the store opens");
     fill(&mut store, total, |number| 1 + (number % u64::from(APPS)) as u32);
     let bench = Bench { reader: store.reader(), config, folder: folder.path().to_owned() };
     let rows = folder.path().join("rows.csv");
@@ -68,11 +68,11 @@ fn main() {
     bench.http();
 }
 
-/// Installs what the peers need, if it is missing.
+/// Installs the dependencies of the peers if they are missing.
 fn install() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let status = Command::new(root.join("scripts/install")).arg("--peers").status();
-    assert!(status.expect("a script").success(), "the peers cannot be installed");
+    assert!(status.expect("the install script runs").success(), "the peers cannot be installed");
 }
 
 /// Returns settings with ten apps, each with one campaign.
@@ -103,12 +103,12 @@ impl Bench {
 
     fn query() -> ExportQuery {
         let range = [("from", "2026-01-01"), ("to", "2030-01-01"), ("fields", FIELDS)];
-        ExportQuery::parse(Format::Csv, range).expect("a query")
+        ExportQuery::parse(Format::Csv, range).expect("the query is valid")
     }
 
-    /// Writes the rows of all apps in key order, with their number in the first column.
+    /// Writes the rows of all apps in key order, with a sequence number in the first column.
     fn write_all(&self, path: &Path) {
-        let mut file = BufWriter::new(File::create(path).expect("a file"));
+        let mut file = BufWriter::new(File::create(path).expect("the file is created"));
         let apps: Vec<_> = self.config.policy.apps().collect();
         let mut number = 0_u64;
         export::write_rows(&self.reader, &apps, &Self::query(), &self.config.policy, |chunk| {
@@ -120,31 +120,31 @@ impl Bench {
             }
             ControlFlow::Continue(())
         })
-        .expect("an export");
+        .expect("the export succeeds");
         file.flush().expect("the file can be written");
     }
 
     /// Exports one app to a file, in this process, as the peers do.
     fn export(&self, path: &Path) -> Turn {
-        let app = self.config.policy.app_by_key(APP_KEY).expect("the app");
+        let app = self.config.policy.app_by_key(APP_KEY).expect("the app is configured");
         let (wall, cpu) = (Instant::now(), cpu_seconds(std::process::id()));
-        let mut file = File::create(path).expect("a file");
+        let mut file = File::create(path).expect("the file is created");
         export::write_rows(&self.reader, &[app], &Self::query(), &self.config.policy, |chunk| {
             file.write_all(&chunk.bytes).expect("the file can be written");
             ControlFlow::Continue(())
         })
-        .expect("an export");
+        .expect("the export succeeds");
         drop(file);
         let cpu = cpu_seconds(std::process::id()) - cpu;
         Turn { wall: wall.elapsed().as_secs_f64(), cpu }
     }
 
-    /// Exports the same over HTTP; the client's CPU is not counted.
+    /// Exports the same rows over HTTP. The CPU time of the client is not counted.
     fn curl(&self, path: &Path) -> Turn {
         let before = Self::bytes_of(path);
         let turn = self.serve(|address| {
             let (wall, cpu) = (Instant::now(), cpu_seconds(std::process::id()));
-            let out = ["-o", path.to_str().expect("a path")];
+            let out = ["-o", path.to_str().expect("the path is valid UTF-8")];
             curl(&out, &Self::url(address, APP_KEY, "2030-01-01", ""));
             let cpu = cpu_seconds(std::process::id()) - cpu;
             Turn { wall: wall.elapsed().as_secs_f64(), cpu }
@@ -154,7 +154,7 @@ impl Bench {
     }
 
     fn bytes_of(path: &Path) -> Vec<u8> {
-        std::fs::read(path).expect("a file")
+        std::fs::read(path).expect("the file can be read")
     }
 
     fn url(address: &str, app: &str, to: &str, more: &str) -> String {
@@ -166,7 +166,7 @@ impl Bench {
 
     /// Calls `run` with the address of a running export server.
     fn serve<T>(&self, run: impl FnOnce(&str) -> T) -> T {
-        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        let runtime = tokio::runtime::Runtime::new().expect("the runtime starts");
         let state = ExportState::new(
             self.reader.clone(),
             Arc::clone(&self.config.policy),
@@ -174,7 +174,7 @@ impl Bench {
             Arc::new(|| None),
         );
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port is free");
-        let address = listener.local_addr().expect("an address").to_string();
+        let address = listener.local_addr().expect("the listener has an address").to_string();
         runtime.spawn(export::serve(listener, state, std::future::pending()));
         let result = run(&address);
         runtime.shutdown_background();
@@ -220,7 +220,7 @@ fn curl(options: &[&str], url: &str) -> String {
     let output = Command::new("curl").args(["-sS", "--fail"]).args(options).arg(url).output();
     let output = output.expect("curl runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("text")
+    String::from_utf8(output.stdout).expect("valid UTF-8")
 }
 
 /// Returns the first number of each line.
@@ -272,7 +272,7 @@ impl Peer {
         writeln!(self.input, "export").expect("the peer runs");
         let line = self.line();
         let mut numbers = line.split_whitespace().filter_map(|word| word.parse().ok());
-        let mut next = || numbers.next().expect("seconds");
+        let mut next = || numbers.next().expect("the peer prints two times");
         Turn { wall: next(), cpu: next() }
     }
 }
@@ -300,13 +300,13 @@ impl Results {
     }
 
     fn add(&mut self, name: &'static str, turn: Turn) {
-        match self.0.iter_mut().find(|(of, _)| *of == name) {
+        match self.0.iter_mut().find(|(system, _)| *system == name) {
             Some((_, turns)) => turns.push(turn),
             None => self.0.push((name, vec![turn])),
         }
     }
 
-    /// Prints the medians, and their ratio to those of the first system.
+    /// Prints the medians of each system, and their ratio to the medians of the first system.
     fn print(&self, rows: f64) {
         let median = |turns: &[Turn], of: fn(&Turn) -> f64| {
             let mut values: Vec<f64> = turns.iter().map(of).collect();

@@ -48,10 +48,12 @@ fn main() {
 
 /// Prints the size on disk after flushing the tables.
 fn sizes(cluster: &HBase, total: usize) {
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let runtime = tokio::runtime::Runtime::new().expect("the runtime starts");
     let client = runtime
-        .block_on(hbase_client::Client::connect(Config::new(cluster.servers()).expect("addresses")))
-        .expect("hbase answers");
+        .block_on(hbase_client::Client::connect(
+            Config::new(cluster.servers()).expect("the addresses are valid"),
+        ))
+        .expect("hbase responds");
     let mut counts = [0; 3];
     Events::default().take(total).for_each(|(family, _)| counts[family as usize] += 1);
     let [clicks, activations, effects] = counts;
@@ -88,7 +90,7 @@ fn compare(sites: &[&Site], total: usize) {
     let folder = sites[0].path();
     let [events, expected] =
         ["events.ndjson", "expected.csv"].map(|name| folder.join(name).display().to_string());
-    let mut file = BufWriter::new(File::create(&events).expect("a file"));
+    let mut file = BufWriter::new(File::create(&events).expect("the file is created"));
     for (_, json) in Events::default().take(total) {
         writeln!(file, "{json}").expect("the file can be written");
     }
@@ -119,7 +121,7 @@ fn produce(site: &Site, total: usize) {
     Kafka::shared().produce_all(records);
 }
 
-/// Runs a process that reads all events; returns its events per CPU-second.
+/// Runs a process until it has read all events. Returns its events per CPU-second.
 fn read(site: &Site, role: &str, total: usize) -> f64 {
     let started = Instant::now();
     let adtrail = site.start_role(role);

@@ -6,7 +6,7 @@ use std::fs;
 
 use testbed::traffic::Family;
 
-/// The settings of the app of the events.
+/// Settings with the app of the events.
 pub const APP: &str = r#"
 [attribution]
 correction_horizon = "off"
@@ -32,12 +32,12 @@ pub const START_MS: u64 = 1_772_323_200_000;
 /// One event every 10 ms.
 const STEP_MS: u64 = 10;
 
-/// Generates clicks of about 450 bytes with one device id and a click id; one activation per 100 clicks, of a device
-/// that clicked shortly before; and three effects per activation.
+/// Generates clicks of about 450 bytes, each with one device id and a click id. Every 100 clicks, a device that clicked
+/// shortly before sends an activation and three effects.
 #[derive(Debug, Default)]
 pub struct Events {
     clicks: u64,
-    waiting: Vec<(Family, String)>,
+    pending: Vec<(Family, String)>,
 }
 
 impl Iterator for Events {
@@ -45,16 +45,16 @@ impl Iterator for Events {
     type Item = (Family, String);
 
     fn next(&mut self) -> Option<Self::Item> {
-        if let Some(event) = self.waiting.pop() {
+        if let Some(event) = self.pending.pop() {
             return Some(event);
         }
         self.clicks += 1;
         if self.clicks.is_multiple_of(100) {
             let device = self.clicks - 50;
             for effect in (0..3).rev() {
-                self.waiting.push((Family::Effect, effect_of(device, effect)));
+                self.pending.push((Family::Effect, effect_of(device, effect)));
             }
-            self.waiting.push((Family::Activation, activation_of(device)));
+            self.pending.push((Family::Activation, activation_of(device)));
         }
         Some((Family::Touch, click_of(self.clicks)))
     }

@@ -15,7 +15,7 @@ pub fn produce(brokers: &str, topics: [&str; 3], total: usize) -> (u64, f64) {
         .set("linger.ms", "20")
         .set("partitioner", "random")
         .create()
-        .expect("a producer");
+        .expect("the producer is created");
     let started = Instant::now();
     let mut bytes = 0;
     for (family, json) in Events::default().take(total) {

@@ -1,4 +1,4 @@
-//! Fills a store with rows directly, without attribution.
+//! Fills a store directly with rows, bypassing attribution.
 
 use attribution::facts::device_ids::IdKind;
 use attribution::facts::event::{
@@ -19,34 +19,34 @@ use crate::support::START_MS;
 
 const BATCH: usize = 10_000;
 
-/// Commits `total` purchases; `pid_of` maps the number of a purchase to the pid of its app.
+/// Commits `total` purchases; `pid_of` maps the index of a purchase to the pid of its app.
 pub fn fill(store: &mut Embedded, total: usize, pid_of: impl Fn(u64) -> u32) {
     let mut written = 0;
     while written < total {
         let end = total.min(written + BATCH);
         let batch = (written as u64..end as u64).map(|n| purchase(n, Pid(pid_of(n)))).collect();
-        store.commit(batch, &Progress::default()).expect("a commit");
+        store.commit(batch, &Progress::default()).expect("the commit succeeds");
         written = end;
     }
 }
 
-/// Returns a credited purchase, one every 10 ms; its row has about 230 bytes.
-fn purchase(number: u64, app: Pid) -> DecisionWrite {
-    let time = |ms| EventTime::from_millis((START_MS + ms) as i64).expect("a time");
-    // The campaign of the first app is 7.
-    let spreadid = SpreadId(6 + app.0);
+/// Returns the credited purchase with this index. Purchases are 10 ms apart; a row has about 230 bytes.
+fn purchase(index: u64, pid: Pid) -> DecisionWrite {
+    let time = |ms| EventTime::from_millis((START_MS + ms) as i64).expect("the time is valid");
+    // The app with pid 1 has campaign 7.
+    let spreadid = SpreadId(6 + pid.0);
     let device = Device {
-        ip: format!("203.0.113.{}", number % 250).into(),
+        ip: format!("203.0.113.{}", index % 250).into(),
         ua: "Mozilla/5.0 (Linux; Android 14; V2) AppleWebKit/537.36 Mobile".into(),
-        model: format!("V{}", number % 97).into(),
+        model: format!("V{}", index % 97).into(),
         os: "android".into(),
         os_version: "14".into(),
     };
-    let ids = vec![("oaid".into(), format!("{number:032x}").into())];
+    let ids = vec![("oaid".into(), format!("{index:032x}").into())];
     let activation = Activation {
-        pid: app,
-        id: format!("a-{}", number / 3).into(),
-        time: time(number * 10),
+        pid,
+        id: format!("a-{}", index / 3).into(),
+        time: time(index * 10),
         install_begin_time: None,
         click_id: "".into(),
         ids: vec![],
@@ -55,10 +55,10 @@ fn purchase(number: u64, app: Pid) -> DecisionWrite {
         props: vec![],
     };
     let effect = Effect {
-        pid: app,
-        id: format!("e-{number}").into(),
+        pid,
+        id: format!("e-{index}").into(),
         name: "purchase".into(),
-        time: time(number * 10 + 60_000),
+        time: time(index * 10 + 60_000),
         ids,
         device,
         app_version: "1.2".into(),
@@ -68,8 +68,8 @@ fn purchase(number: u64, app: Pid) -> DecisionWrite {
     };
     let touch = CreditedTouch {
         kind: TouchKind::Click,
-        time: time(number * 10),
-        click_id: format!("c-{number}").into(),
+        time: time(index * 10),
+        click_id: format!("c-{index}").into(),
         match_type: MatchType::Device(IdKind::Oaid),
         details: Box::new(TouchDetails {
             purpose: Purpose::Ua,
@@ -81,7 +81,7 @@ fn purchase(number: u64, app: Pid) -> DecisionWrite {
     let contributor = Contributor {
         spreadid,
         kind: TouchKind::Impression,
-        time: time(number),
+        time: time(index),
         match_type: MatchType::IpUa,
     };
     let credit = Credit {
@@ -94,7 +94,7 @@ fn purchase(number: u64, app: Pid) -> DecisionWrite {
     let activation = Some((&activation, InstallType::Install));
     let inheritance = Inheritance { activation, credit, credit_of: None };
     let row = build_row::effect_row(&effect, inheritance);
-    let key = match_keys::fact_key(Family::Effect, app, &effect.id);
+    let key = match_keys::fact_key(Family::Effect, pid, &effect.id);
     let record = FactRecord::Effect(Box::new(EffectRecord { fact: effect, current_row: None }));
     DecisionWrite { key, record, row, replaced: None }
 }

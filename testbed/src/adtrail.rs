@@ -140,7 +140,7 @@ impl Adtrail {
         sum(&self.metrics(), name, label)
     }
 
-    /// Everything written to standard error so far.
+    /// Returns everything written to standard error so far.
     pub fn log(&self) -> String {
         self.stderr.text()
     }
@@ -155,9 +155,13 @@ impl Adtrail {
 
     /// Returns the number in a line of `/proc/PID/status`, for example of `"VmRSS:"`.
     pub fn status(&self, name: &str) -> u64 {
-        let text = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("a process");
-        let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
-        line.split_whitespace().next().and_then(|text| text.parse().ok()).expect("a number")
+        let text =
+            fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("the process exists");
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("the line exists");
+        line.split_whitespace()
+            .next()
+            .and_then(|text| text.parse().ok())
+            .expect("the line has a number")
     }
 
     /// Sends SIGTERM, and checks that the process exits with 0. Returns the log.
@@ -224,7 +228,7 @@ pub fn sum(scrape: &str, name: &str, label: &str) -> Option<f64> {
     values.reduce(|sum, value| sum + value)
 }
 
-/// A command that runs the binary under test, without adtrail's environment variables of the caller.
+/// Returns a command that runs the binary under test, without the caller's environment variables for adtrail.
 pub fn adtrail() -> Command {
     let mut command = Command::new(binary());
     for (name, _) in env::vars().filter(|(name, _)| name.starts_with("ADTRAIL_")) {
@@ -234,8 +238,8 @@ pub fn adtrail() -> Command {
     command
 }
 
-/// The path of the binary. Cargo builds it before the tests and benches of its package, into the directory above
-/// theirs.
+/// Returns the path of the binary. Cargo builds it before the tests and benches of its package, into the parent of
+/// their directory.
 pub fn binary() -> PathBuf {
     let this = env::current_exe().expect("the executable has a path");
     let dir = this.ancestors().nth(2).expect("cargo puts executables two directories deep");

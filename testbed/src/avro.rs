@@ -11,14 +11,16 @@ pub const ACTIVATION: &str = include_str!("../../schemas/avro/activation.avsc");
 pub const CLICK: &str = include_str!("../../schemas/avro/click.avsc");
 
 pub fn schema(text: &str) -> Value {
-    serde_json::from_str(text).expect("JSON")
+    serde_json::from_str(text).expect("valid JSON")
 }
 
 /// Encodes an event with a schema. Missing fields are null or empty.
 pub fn avro(schema: &Value, event: &Value) -> Vec<u8> {
-    let fields = schema["fields"].as_array().expect("fields").iter().map(|field| {
-        let name = field["name"].as_str().expect("a name");
-        let text = |value: &Value| Datum::String(value.as_str().expect("text").to_owned());
+    let fields = schema["fields"].as_array().expect("the schema has fields").iter().map(|field| {
+        let name = field["name"].as_str().expect("the name is a string");
+        let text = |value: &Value| {
+            Datum::String(value.as_str().expect("the value is a string").to_owned())
+        };
         let datum = match (&field["type"], &event[name]) {
             (Value::Array(_), Value::Null) => Datum::Union(0, Box::new(Datum::Null)),
             (Value::Array(_), value) => Datum::Union(1, Box::new(text(value))),
@@ -27,18 +29,20 @@ pub fn avro(schema: &Value, event: &Value) -> Vec<u8> {
             }
             (kind, Value::Null) if kind["type"] == "map" => Datum::Map([].into()),
             (kind, Value::Number(number)) if kind.is_object() => {
-                Datum::TimestampMillis(number.as_i64().expect("a whole number"))
+                Datum::TimestampMillis(number.as_i64().expect("the number is an integer"))
             }
-            (_, Value::Number(number)) => Datum::Long(number.as_i64().expect("a whole number")),
+            (_, Value::Number(number)) => {
+                Datum::Long(number.as_i64().expect("the number is an integer"))
+            }
             (_, Value::Null) => text(&field["default"]),
             (_, value) => text(value),
         };
         (name.to_owned(), datum)
     });
     let datum = Datum::Record(fields.collect());
-    let schema = apache_avro::Schema::parse(schema).expect("a schema");
-    let writer = GenericDatumWriter::builder(&schema).build().expect("a writer");
-    writer.write_value_to_vec(datum).expect("a record")
+    let schema = apache_avro::Schema::parse(schema).expect("the schema is valid");
+    let writer = GenericDatumWriter::builder(&schema).build().expect("the writer is built");
+    writer.write_value_to_vec(datum).expect("the record fits the schema")
 }
 
 pub fn message(value: Vec<u8>) -> Message {

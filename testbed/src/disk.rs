@@ -23,9 +23,11 @@ pub fn damage_tables(store: &Path, bytes_min: u64) {
     assert!(damaged > 0, "no table has a file");
 }
 
-/// The files of a store's WAL.
+/// Returns the files of a store's WAL.
 pub fn wal_files(store: &Path) -> impl Iterator<Item = PathBuf> {
-    let files = fs::read_dir(store).expect("the store").map(|file| file.expect("a file").path());
+    let files = fs::read_dir(store)
+        .expect("the store can be read")
+        .map(|file| file.expect("the directory entry can be read").path());
     files.filter(|file| file.extension().is_some_and(|extension| extension == "log"))
 }
 
@@ -44,7 +46,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Mounts a disk of this size on the directory, which is created.
+    /// Creates the directory and mounts a disk of this size on it.
     pub fn at(dir: &Path, mib: u32) -> Self {
         fs::create_dir_all(dir).unwrap();
         let size = format!("size={mib}m");
@@ -80,16 +82,16 @@ impl Disk {
     }
 
     /// Limits the number of files that can still be created; `None` removes the limit.
-    pub fn leave_files(&self, left: Option<u64>) {
+    pub fn leave_files(&self, remaining: Option<u64>) {
         eventually("the limit of inodes is set", || {
             let (all, free) = self.files();
-            let limit = left.map_or(100_000, |left| all - free + left);
+            let limit = remaining.map_or(100_000, |remaining| all - free + remaining);
             // Fails if another process has created a file meanwhile.
             let how = format!("remount,nr_inodes={limit}");
             let done = Command::new("mount").args(["-o", &how]).arg(&self.dir).status();
             let is_done = done.is_ok_and(|status| status.success());
             let free = self.files().1;
-            let is_set = is_done && left.is_none_or(|left| left == free);
+            let is_set = is_done && remaining.is_none_or(|remaining| remaining == free);
             if is_set { Ok(()) } else { Err(free) }
         });
     }

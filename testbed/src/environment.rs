@@ -1,4 +1,4 @@
-//! What tests take from the machine: settings, ports and a cache.
+//! What tests use of the machine: environment variables, ports and a cache.
 
 use std::net::{TcpListener, UdpSocket};
 use std::path::PathBuf;
@@ -14,15 +14,15 @@ pub fn length<T>(short: T, long: T) -> T {
     }
 }
 
-/// The value of an environment variable, or `otherwise` where it is not set.
+/// Returns the value of an environment variable, or `default` if it is not set.
 #[must_use]
-pub fn from_env<T: FromStr>(name: &str, otherwise: T) -> T {
+pub fn from_env<T: FromStr>(name: &str, default: T) -> T {
     let value = std::env::var(name).ok().map(|text| text.parse().ok());
-    value.map_or(otherwise, |value| value.unwrap_or_else(|| panic!("{name} has no such value")))
+    value.map_or(default, |value| value.unwrap_or_else(|| panic!("{name} has an invalid value")))
 }
 
 /// Returns a free port, never the same twice. It is below the range from which the system assigns ports to outgoing
-/// connections, so that none of them takes it.
+/// connections, so that no outgoing connection takes it.
 pub fn free_port() -> u16 {
     const FIRST: u16 = 10_000;
     const COUNT: u16 = 20_000;

@@ -1,4 +1,4 @@
-//! The exports of the generated traffic: downloaded from a service, and as expected.
+//! The exports of the generated traffic, downloaded from a service and expected.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{LazyLock, OnceLock};
@@ -14,7 +14,7 @@ use crate::traffic::{self, APPS, FROM, Record, TO};
 /// One CSV per app of [`APPS`].
 pub type Exports = [Vec<u8>; APPS.len()];
 
-/// Records and the exports expected of them, made once per process.
+/// Records and their expected exports, generated once per process.
 pub struct Workload {
     records: LazyLock<Vec<Record>>,
     expected: OnceLock<Exports>,
@@ -29,18 +29,18 @@ impl Workload {
         &self.records
     }
 
-    /// As of [`replayed`].
+    /// Returns the output of [`replayed`].
     pub fn expected(&self) -> &Exports {
         self.expected.get_or_init(|| replayed(&self.records))
     }
 
-    /// Checks that a service that has read everything exports what is expected.
+    /// Checks that a service that has read everything has the expected exports.
     #[track_caller]
     pub fn check(&self, site: &Site, adtrail: &Adtrail) {
         check_equal(&downloads(site, adtrail), self.expected());
     }
 
-    /// Starts a service that reads everything, and checks that it exports what is expected.
+    /// Starts a service that reads everything, and checks that it has the expected exports.
     #[track_caller]
     pub fn check_all(&self, site: &Site) {
         let adtrail = site.start();
@@ -50,7 +50,7 @@ impl Workload {
     }
 }
 
-/// Counters of the records read, by what became of them.
+/// Counters of the records read, one per outcome.
 pub const OUTCOMES: [&str; 4] = [
     "adtrail_attribution_accepted_total",
     "adtrail_attribution_redelivered_total",
@@ -89,7 +89,7 @@ pub fn by_command(site: &Site) -> Exports {
     APPS.map(|app| site.download(app, FROM, TO, &[]))
 }
 
-/// Checks that every record read has one outcome. An exporter has no counters.
+/// Checks that every record read has one outcome. The check passes for an exporter, which has no counters.
 #[track_caller]
 pub fn check_counters(scrape: &str) {
     for topic in topics_of(scrape) {
@@ -100,7 +100,8 @@ pub fn check_counters(scrape: &str) {
     }
 }
 
-/// Checks the conservation laws of the contract, section 8. HBase has no gauges of rows.
+/// Checks the conservation laws of the contract, section 8. Gauges of rows are compared unless the store is HBase,
+/// which has none.
 #[track_caller]
 pub fn check_conserved(scrape: &str, exports: &Exports) {
     check_counters(scrape);
@@ -111,12 +112,13 @@ pub fn check_conserved(scrape: &str, exports: &Exports) {
     let gauges = scrape.lines().filter_map(|line| line.strip_prefix("adtrail_store_rows{"));
     let gauges: BTreeMap<(String, String), f64> = gauges
         .map(|line| {
-            let (labels, value) = line.split_once("} ").expect("labels and a value");
+            let (labels, value) = line.split_once("} ").expect("the series has labels and a value");
             let label = |name: &str| {
-                let (_, rest) = labels.split_once(&format!("{name}=\"")).expect("the label");
+                let (_, rest) =
+                    labels.split_once(&format!("{name}=\"")).expect("the series has this label");
                 rest.split('"').next().unwrap_or_default().to_owned()
             };
-            ((label("event_type"), label("status")), value.parse().expect("a number"))
+            ((label("event_type"), label("status")), value.parse().expect("the value is a number"))
         })
         .filter(|(_, rows)| *rows > 0.0)
         .collect();
@@ -177,8 +179,9 @@ fn compare(found: &[u8], expected: &[u8]) -> (usize, usize, usize) {
 /// Counts the rows of each event.
 fn times_by_id(csv: &[u8]) -> HashMap<Vec<u8>, usize> {
     let mut reader = csv::Reader::from_reader(csv);
-    let names = reader.byte_headers().expect("a header line");
-    let id = names.iter().position(|name| name == b"event_id").expect("an event_id column");
+    let names = reader.byte_headers().expect("the CSV has a header line");
+    let id =
+        names.iter().position(|name| name == b"event_id").expect("the CSV has a column event_id");
     let mut times = HashMap::new();
     // A malformed row counts as missing.
     for record in reader.byte_records().filter_map(Result::ok) {

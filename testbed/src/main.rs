@@ -36,14 +36,15 @@ fn main() -> ExitCode {
 fn serve(command: &mut Command) -> ExitCode {
     let dir = socket_dir();
     let path = dir.path().join("socket");
-    let listener = UnixListener::bind(&path).expect("a socket in an empty directory");
+    let listener = UnixListener::bind(&path).expect("the socket is bound");
     thread::spawn(move || {
         for socket in listener.incoming().map_while(Result::ok) {
             // One thread per request, so that a service that is starting does not delay requests for others.
             thread::spawn(move || handle(socket));
         }
     });
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).expect("signal handlers");
+    let mut signals =
+        Signals::new([SIGINT, SIGTERM, SIGHUP]).expect("the signal handlers are installed");
     let status = command.env(SOCKET, &path).spawn().and_then(|mut child| {
         let pid = Pid::from_child(&child);
         thread::spawn(move || {
@@ -63,12 +64,12 @@ fn serve(command: &mut Command) -> ExitCode {
     }
 }
 
-/// A directory whose path leaves enough of the 108 bytes that the system allows for a socket path.
+/// Creates a directory whose path leaves enough of the 108 bytes that the system allows for a socket path.
 fn socket_dir() -> TempDir {
     const PATH_MAX: usize = 90;
     let base = std::env::temp_dir();
     let base = if base.as_os_str().as_bytes().len() > PATH_MAX { "/tmp".into() } else { base };
-    TempDir::with_prefix_in("testbed-", base).expect("a temporary directory")
+    TempDir::with_prefix_in("testbed-", base).expect("the temporary directory is created")
 }
 
 /// Forwards a signal to the command, so that it ends before its services. A terminal sends SIGINT to both by itself.
@@ -135,7 +136,7 @@ fn started<T>(
     describe(lock(service).get_or_insert_with(start))
 }
 
-/// A lock is poisoned if the service failed to start. The next request tries again.
+/// Locks a service, ignoring poison: the lock is poisoned if the service failed to start, and the next request retries.
 fn lock<T>(service: &Mutex<Option<T>>) -> MutexGuard<'_, Option<T>> {
     service.lock().unwrap_or_else(PoisonError::into_inner)
 }

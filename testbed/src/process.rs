@@ -70,7 +70,7 @@ pub fn kill(pid: u32, signal: &str) {
 /// The words of a command as a line of shell.
 pub fn shell_line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
-    words.map(|word| format!("'{}' ", word.to_str().expect("UTF-8"))).collect()
+    words.map(|word| format!("'{}' ", word.to_str().expect("valid UTF-8"))).collect()
 }
 
 /// The output of a child process, written to an unnamed file. Unlike with a pipe that a thread reads, all output
@@ -80,7 +80,7 @@ pub struct Captured(File);
 
 impl Captured {
     pub fn empty() -> Self {
-        Self(tempfile::tempfile().expect("a temporary file"))
+        Self(tempfile::tempfile().expect("the temporary file is created"))
     }
 
     /// Returns the standard output or error for a child.

@@ -9,14 +9,14 @@ pub type Row = BTreeMap<String, String>;
 pub fn parse(text: &[u8]) -> Vec<Row> {
     let mut reader = csv::Reader::from_reader(text);
     let names: Vec<String> =
-        reader.headers().expect("a header line").iter().map(str::to_owned).collect();
+        reader.headers().expect("the CSV has a header line").iter().map(str::to_owned).collect();
     let row = |record: csv::StringRecord| {
         let cells = record.iter().map(str::to_owned);
         names.iter().cloned().zip(cells).collect()
     };
     reader
         .into_records()
-        .map(|record| row(record.expect("a row with one cell per column")))
+        .map(|record| row(record.expect("the row has one cell per column")))
         .collect()
 }
 

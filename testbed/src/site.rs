@@ -79,7 +79,8 @@ impl Site {
 
     /// Like [`Site::new`], without creating the topics.
     pub fn on(topics: Topics, brokers: String, more_settings: &str) -> Self {
-        let dir = TempDir::with_prefix("adtrail-site-").expect("a temporary directory");
+        let dir =
+            TempDir::with_prefix("adtrail-site-").expect("the temporary directory is created");
         let more_settings = more_settings.to_owned();
         let (flags, is_impatient) = (Vec::new(), false);
         let site = Self { dir, brokers, topics, more_settings, flags, is_impatient };
@@ -193,7 +194,7 @@ impl Site {
     pub fn read_all(&self) -> u64 {
         let adtrail = self.start();
         adtrail.await_caught_up();
-        let read = adtrail.metric("adtrail_ingest_read_total").expect("the metric");
+        let read = adtrail.metric("adtrail_ingest_read_total").expect("the metric exists");
         adtrail.stop();
         read as u64
     }
@@ -201,8 +202,9 @@ impl Site {
     /// Creates a token. Returns it, and its entry for the settings.
     pub fn new_token(&self, options: &[&str]) -> (String, String) {
         let shown = run_ok(self.command(&["token", "new"]).args(options), b"");
-        let shown = String::from_utf8(shown).expect("UTF-8");
-        let (token, entry) = shown.split_once("\n\n").expect("a token and its entry");
+        let shown = String::from_utf8(shown).expect("valid UTF-8");
+        let (token, entry) =
+            shown.split_once("\n\n").expect("the output has a token and its entry");
         (token.to_owned(), entry.to_owned())
     }
 
@@ -210,10 +212,10 @@ impl Site {
     pub fn write(&self, name: &str, text: impl AsRef<[u8]>) -> String {
         let path = self.path().join(name);
         fs::write(&path, text).expect("the file is written");
-        path.to_str().expect("a path in UTF-8").to_owned()
+        path.to_str().expect("the path is valid UTF-8").to_owned()
     }
 
-    /// What `adtrail replay` makes of the events of an app, one on a line; other lines are left out.
+    /// Returns the output of `adtrail replay` for the events of an app, one per line. Invalid lines are skipped.
     pub fn replay(&self, app: &str, events: &[u8]) -> Vec<u8> {
         run(&mut self.command(&["replay", "--app", app, "-"]), events).stdout
     }
@@ -221,10 +223,10 @@ impl Site {
     /// Writes all settings, including overrides, to a file, and returns its path.
     pub fn write_all_settings(&self) -> String {
         self.write_config(free_port(), free_port());
-        let mut text = fs::read_to_string(self.config()).expect("the settings");
+        let mut text = fs::read_to_string(self.config()).expect("the settings can be read");
         for setting in self.flags.iter().filter_map(|flag| flag.split_once('=')) {
             let (key, value) = setting;
-            let (table, key) = key.rsplit_once('.').expect("a key in a table");
+            let (table, key) = key.rsplit_once('.').expect("the key names a table");
             let is_bare = value.starts_with('[') || value.parse::<i64>().is_ok();
             let value = if is_bare { value.to_owned() } else { format!("{value:?}") };
             let head = format!("[{table}]\n");
@@ -238,8 +240,8 @@ impl Site {
 
     /// The consumer group, unique per site, so that sites on the same topics do not share partitions.
     pub fn group(&self) -> String {
-        let name = self.dir.path().file_name().expect("a directory name");
-        name.to_str().expect("a name in UTF-8").to_owned()
+        let name = self.dir.path().file_name().expect("the directory has a name");
+        name.to_str().expect("the name is valid UTF-8").to_owned()
     }
 
     fn write_config(&self, export: u16, admin: u16) {

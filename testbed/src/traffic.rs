@@ -143,7 +143,7 @@ pub fn produce(topics: &Topics, records: &[Record]) {
 }
 
 pub fn produce_to(kafka: &Kafka, topics: &Topics, records: &[Record]) {
-    kafka.produce_all(records.iter().map(|one| (one.topic(topics), one.message())));
+    kafka.produce_all(records.iter().map(|record| (record.topic(topics), record.message())));
 }
 
 /// Formats the records as a file with mixed events.
@@ -279,7 +279,8 @@ impl Generator {
             *self.pick(&[0, 0, 1, 999, 9_999, 59_999, 60_000, 240_000, 300_001, 3_600_000]);
         let time_ms = NOON_MS + day * DAY_MS + offset_ms;
         if self.one_in(5) {
-            let time = jiff::Timestamp::from_millisecond(time_ms.cast_signed()).expect("a time");
+            let time = jiff::Timestamp::from_millisecond(time_ms.cast_signed())
+                .expect("the time is valid");
             time.to_string().into()
         } else {
             time_ms.into()

@@ -22,7 +22,7 @@ fn check(output: &Output, code: i32) -> Vec<String> {
 #[test]
 fn adtrail_conforms() {
     let lines = check(&conformance(&[]), 0);
-    let summary = lines.last().expect("a summary");
+    let summary = lines.last().expect("the output has a summary");
     let cases: usize = summary.split(' ').next().and_then(|count| count.parse().ok()).unwrap();
     assert!(cases >= 150, "{summary}");
     assert_eq!(*summary, format!("{cases} cases in 4 orders each: {cases} passed, 0 failed"));

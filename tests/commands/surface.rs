@@ -83,11 +83,12 @@ fn exit_codes() -> Vec<String> {
 
 /// All keys of the example; a test of `config` checks that it is complete.
 fn settings() -> Vec<String> {
-    let example = fs::read_to_string("config/example.toml").expect("the example");
+    let example = fs::read_to_string("config/example.toml").expect("the example can be read");
     let is_setting =
         |line: &str| line.starts_with('#') && !line.starts_with("# ") && line.len() > 1;
     let lines = example.lines().map(|line| if is_setting(line) { &line[1..] } else { line });
-    let table: toml::Table = lines.collect::<Vec<_>>().join("\n").parse().expect("it is TOML");
+    let table: toml::Table =
+        lines.collect::<Vec<_>>().join("\n").parse().expect("the example is TOML");
     let mut keys = BTreeSet::new();
     collect_keys(&toml::Value::Table(table), "", &mut keys);
     keys.into_iter().collect()
@@ -122,11 +123,11 @@ fn metrics() -> Vec<String> {
 
 fn collect_metrics(folder: &Path, names: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).expect("a folder of the checkout") {
-        let path = entry.expect("an entry").path();
+        let path = entry.expect("the directory entry can be read").path();
         if path.is_dir() {
             collect_metrics(&path, names);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let code = fs::read_to_string(&path).expect("a source file");
+            let code = fs::read_to_string(&path).expect("the source file can be read");
             // A crate and a quantity, so the cookie `adtrail_token` is not one.
             let is_metric = |text: &&str| {
                 text.starts_with("adtrail_")

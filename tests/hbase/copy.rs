@@ -21,9 +21,9 @@ fn copy(from: &Site, to: &Site) -> Output {
 
 #[test]
 fn a_store_is_copied_into_hbase_and_back() {
-    let (some, rest) = WORKLOAD.records().split_at(WORKLOAD.records().len() / 2);
+    let (first, rest) = WORKLOAD.records().split_at(WORKLOAD.records().len() / 2);
     let embedded = traffic::site("hbase-copy", PARTITIONS).set("store.partitions", "8");
-    traffic::produce(&embedded.topics, some);
+    traffic::produce(&embedded.topics, first);
     embedded.read_all();
     let shared = embedded.beside();
     let shared = hbase::in_hbase(shared, &hbase::cluster::HBase::shared().servers(), "hbase-copy");

@@ -5,8 +5,8 @@ use testbed::traffic::{self, APPS};
 
 use super::{PARTITIONS, WORKLOAD, await_all_read, kill_while_it_reads, output_of, remove};
 
-/// The settings of the traffic with a fanout of the first app, and a short session timeout, so that the group soon
-/// notices a killed member.
+/// Returns the settings of the traffic with this fanout of the first app, and with a short session timeout, so that the
+/// group soon detects a killed member.
 fn settings(fanout: u16) -> String {
     let app = format!("key = \"{}\"\n", APPS[0]);
     let settings =

@@ -1,6 +1,6 @@
 //! Faults of a real HBase of six processes while two workers attribute and exports are read: servers are killed and
 //! stopped, regions are moved, split and merged, and responses are lost. In the end each row exists once. Some faults
-//! are in every run; `ADTRAIL_HBASE_FAULTS=all` adds the others, and `=faults-meta*20` repeats one of them 20 times.
+//! are part of every run; `ADTRAIL_HBASE_FAULTS=all` adds the others, and `=faults-meta*20` repeats one of them 20 times.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,7 +60,7 @@ impl Fixture {
         self.processes.start_server(server);
     }
 
-    /// Like [`Fixture::check`], on a thread of that name, which is printed if a comparison fails.
+    /// Like [`Fixture::check`], on a thread with this name, which a failing comparison prints.
     fn check_as(&mut self, name: &str, fault: Fault) {
         thread::scope(|scope| {
             let named = thread::Builder::new().name(name.to_owned());
@@ -76,8 +76,8 @@ impl Fixture {
         let site = hbase::on(&servers, name, PARTITIONS, traffic::SETTINGS)
             .set("ingest.batch_records_max", "50");
         run_ok(&mut site.command(&["hbase", "init"]), b"");
-        let (some, rest) = WORKLOAD.records().split_at(WORKLOAD.records().len() / 3);
-        traffic::produce(&site.topics, some);
+        let (first_third, rest) = WORKLOAD.records().split_at(WORKLOAD.records().len() / 3);
+        traffic::produce(&site.topics, first_third);
         let faults = Faults::of(&site).with_ports(self.processes.ports());
         let first = faults.start_role(&site, "attribute");
         first.await_some_read();
@@ -86,8 +86,8 @@ impl Fixture {
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
-                rest.chunks(rest.len().div_ceil(6)).for_each(|some| {
-                    traffic::produce(&site.topics, some);
+                rest.chunks(rest.len().div_ceil(6)).for_each(|chunk| {
+                    traffic::produce(&site.topics, chunk);
                     thread::sleep(Duration::from_millis(500));
                 });
             });
@@ -112,11 +112,11 @@ impl Fixture {
 }
 
 /// Downloads until the fault is over. A complete download has no event twice with the same time; an event whose time is
-/// being corrected may be there with both. After the fault a download must succeed.
+/// being corrected may appear with both times. After the fault a download must succeed.
 fn read_until(is_over: &AtomicBool, exporter: &Adtrail) {
     let mut apps = APPS.iter().cycle();
     let mut download = || {
-        let app = apps.next().expect("an endless iterator");
+        let app = apps.next().expect("the iterator never ends");
         let path = format!("/v1/apps/{app}/events.csv?from={FROM}&to={TO}");
         let reply = exporter.get(&path).ok().filter(|reply| reply.status == 200 && reply.is_whole);
         if let Some(reply) = &reply {
@@ -187,7 +187,7 @@ fn a_server_stalls(fixture: &mut Fixture, name: &str, _: &Faults) {
     fixture.processes.stop_server(server);
     thread::sleep(Duration::from_secs(10));
     fixture.processes.continue_server(server);
-    // The server notices that its session has expired, ends, and is started again, as a supervisor would do.
+    // The server detects that its session has expired, ends, and is started again, as a supervisor would do.
     thread::sleep(Duration::from_secs(2));
     fixture.processes.start_server_again(server);
 }
@@ -242,13 +242,14 @@ fn tables_are_disabled(fixture: &mut Fixture, name: &str, _: &Faults) {
     }
 }
 
-/// Faults of every run.
-const SOME: [(&str, Fault); 3] = [
+/// Faults that are part of every run.
+const ALWAYS: [(&str, Fault); 3] = [
     ("faults-server", a_server_is_killed),
     ("faults-regions", regions_move_split_and_merge),
     ("faults-answers", responses_are_lost),
 ];
-const MORE: [(&str, Fault); 5] = [
+/// Faults of a run with `ADTRAIL_HBASE_FAULTS=all`.
+const ON_REQUEST: [(&str, Fault); 5] = [
     ("faults-tables", tables_are_disabled),
     ("faults-meta", the_server_of_meta_is_killed),
     ("faults-master", the_master_is_killed),
@@ -257,20 +258,20 @@ const MORE: [(&str, Fault); 5] = [
 ];
 
 #[test]
-fn each_row_exists_once_whichever_part_of_hbase_fails() {
+fn each_row_exists_once_after_any_fault_of_hbase() {
     let mut fixture = Fixture::start();
     let selected = std::env::var("ADTRAIL_HBASE_FAULTS").unwrap_or_default();
     if let Some((name, rounds)) = selected.split_once('*') {
-        let all: Vec<_> = SOME.iter().chain(&MORE).collect();
-        let (_, fault) = all.iter().find(|(known, _)| *known == name).expect("the name of a fault");
-        for round in 0..rounds.parse::<u32>().expect("a number") {
+        let all: Vec<_> = ALWAYS.iter().chain(&ON_REQUEST).collect();
+        let (_, fault) = all.iter().find(|(known, _)| *known == name).expect("the fault exists");
+        for round in 0..rounds.parse::<u32>().expect("the value is a number") {
             println!("{name} {round}");
             fixture.check_as(&format!("{name}-{round}"), *fault);
         }
         return;
     }
-    let more = if selected == "all" { &MORE[..] } else { &[] };
-    for (name, fault) in SOME.iter().chain(more) {
+    let more = if selected == "all" { &ON_REQUEST[..] } else { &[] };
+    for (name, fault) in ALWAYS.iter().chain(more) {
         println!("{name}");
         fixture.check_as(name, *fault);
     }

@@ -12,9 +12,10 @@ use testbed::{hbase, http};
 
 use super::await_all_read;
 
-/// Events of one app and partition, in a batch of the default size. A server refuses more than 1,000 rows in a call.
+/// Number of events of one app and partition, in a batch of the default size. A server rejects more than 1,000 rows per
+/// call.
 const EVENTS: u64 = 4_000;
-/// Size of each event, so that all exceed the buffers between the store and the client.
+/// Size of an event. All events together exceed the buffers between the store and the client.
 const BYTES: usize = 10_000;
 /// Longer than the lease of an idle scanner, which is 3 s and checked every half second.
 const PAUSE: Duration = Duration::from_secs(8);
@@ -40,10 +41,10 @@ fn a_download_survives_an_expired_scanner() {
     await_all_read(&site);
     let path = format!("/v1/apps/app-x/events.csv?from={FROM}&to={TO}");
     let mut stream = http::begin("GET", &adtrail.export, &path, &[], b"").unwrap();
-    let mut begun = vec![0; 1_000];
-    stream.read_exact(&mut begun).unwrap();
+    let mut beginning = vec![0; 1_000];
+    stream.read_exact(&mut beginning).unwrap();
     thread::sleep(PAUSE);
-    let reply = http::finish(stream, begun, false).unwrap();
+    let reply = http::finish(stream, beginning, false).unwrap();
     assert!(reply.status == 200 && reply.is_whole, "{}", adtrail.log());
     assert!(adtrail.log().contains("resuming a scan"), "{}", adtrail.log());
     let replayed = site.replay("app-x", lines().collect::<Vec<_>>().join("\n").as_bytes());

@@ -1,5 +1,5 @@
-//! Workers of one group and export processes over a real HBase: they export what `adtrail replay` makes of the same
-//! events.
+//! Workers of one group and export processes over a real HBase: exports equal the output of `adtrail replay` for the
+//! same events.
 #![cfg(test)]
 
 mod copy;
@@ -36,7 +36,7 @@ fn await_all_read(site: &Site) {
     Kafka::shared().await_committed(&site.group(), &site.topics.all());
 }
 
-/// Waits until the group has noticed that all members have left.
+/// Waits until the group has no members any more.
 fn await_no_members(site: &Site) {
     eventually("the group has no members", || match Kafka::shared().group_members(&site.group()) {
         0 => Ok(()),
@@ -72,7 +72,7 @@ fn complete_until(exporter: &Adtrail) -> Option<String> {
 /// The group is deleted together with its offsets, so everything is read again into the same tables. Export processes
 /// learn from the workers how far Kafka is read.
 #[test]
-fn positions_set_back_to_the_beginning_change_nothing() {
+fn rereading_everything_from_the_beginning_changes_nothing() {
     let site = site("hbase-again");
     traffic::produce(&site.topics, WORKLOAD.records());
     let exporter = site.start_role("export");
@@ -95,7 +95,7 @@ fn positions_set_back_to_the_beginning_change_nothing() {
 
 /// An embedded store reads aggregates for some routes for which HBase reads rows; the responses are the same.
 #[test]
-fn every_route_responds_as_over_an_embedded_store() {
+fn every_route_responds_as_with_an_embedded_store() {
     let shared = site("hbase-routes");
     let embedded = Site::on(shared.topics.clone(), Kafka::shared().brokers(), traffic::SETTINGS)
         .set("store.partitions", "8");
@@ -126,8 +126,9 @@ fn every_route_responds_as_over_an_embedded_store() {
         let [expected, found] = [&over_embedded, &over_hbase]
             .map(|adtrail| adtrail.get(&path).expect("adtrail responds"));
         assert_eq!((found.status, found.text()), (expected.status, expected.text()), "{path}");
-        let [next, same] = [&expected, &found].map(|reply| reply.header("link").map(str::to_owned));
-        assert_eq!(next, same, "{path}");
+        let [expected_next, next] =
+            [&expected, &found].map(|reply| reply.header("link").map(str::to_owned));
+        assert_eq!(next, expected_next, "{path}");
         // Follow the link to the next page.
         let next =
             next.and_then(|link| Some(link.split_once('<')?.1.split_once('>')?.0.to_owned()));

@@ -16,7 +16,7 @@ fn grant(cluster: &HBase, user: &str, rights: &str, on: &[String]) {
         let mut config = cluster.config();
         config.user = "admin".to_owned();
         let client = Client::connect(config).await.expect("hbase responds");
-        let acl = client.table("hbase:acl").expect("a valid name");
+        let acl = client.table("hbase:acl").expect("the name is valid");
         for target in on {
             let put = Put::new(target.clone()).cell("l", user.to_owned(), rights.to_owned());
             acl.mutate(put).await.expect("the right is granted");
@@ -25,7 +25,7 @@ fn grant(cluster: &HBase, user: &str, rights: &str, on: &[String]) {
 }
 
 #[test]
-fn no_process_needs_more_rights_than_documented() {
+fn the_documented_rights_are_sufficient() {
     let cluster = HBase::start(|site, _| {
         site.set("hbase.security.authorization", true)
             .set("hbase.superuser", "root,admin")

@@ -13,11 +13,11 @@ const DOWNLOAD: [&str; 7] = ["download", "--app", APPS[0], "--from", FROM, "--to
 #[test]
 fn unusable_tables_are_reported_with_a_remedy() {
     let servers = hbase::cluster::HBase::shared().servers();
-    let check = |servers: &[String], [to_init, to_others]: [&str; 2]| {
+    let check = |servers: &[String], [init_error, regions_error]: [&str; 2]| {
         let topics = testbed::site::Topics::of("hbase-wrong");
         let site = Site::on(topics, Kafka::shared().brokers(), traffic::SETTINGS);
         let site = hbase::in_hbase(site, servers, "hbase-wrong");
-        for (args, part) in [(&["hbase", "init"][..], to_init), (&["regions"], to_others)] {
+        for (args, part) in [(&["hbase", "init"][..], init_error), (&["regions"], regions_error)] {
             check_refused(&site.run(args), 1, &[part]);
         }
     };
@@ -32,7 +32,7 @@ fn unusable_tables_are_reported_with_a_remedy() {
     };
     foreign("hbase-wrong_events");
     check(&servers, ["it has no column family d, only other", "run adtrail hbase init"]);
-    // A store with one table missing, and then replaced by a foreign one.
+    // A store with a missing table, which is then replaced by a foreign one.
     let site = hbase::with_tables("hbase-replaced", 1, traffic::SETTINGS);
     delete("hbase-replaced_effects");
     check_exit(&site.run(&["attribute"]), 1, &["run adtrail hbase init"]);
@@ -103,7 +103,7 @@ fn no_worker_starts_if_a_ttl_is_too_short() {
         check_reported(&shown, "hbase-short_events", difference, remedy);
         let lossy =
             shown.lines().filter(|line| line.contains("deletes data that exports need")).count();
-        assert_eq!(lossy, 4, "tables of rows and facts: {shown}");
+        assert_eq!(lossy, 4, "all tables of rows and facts are reported: {shown}");
     }
     for role in ["attribute", "run"] {
         check_exit(&site.run(&[role]), 1, &[remedy, "alter 'hbase-short_touches'"]);
@@ -168,7 +168,7 @@ fn differing_tables_are_reported_with_a_remedy() {
         with_client(async |client| client.admin().list().await.expect("the tables are listed"));
     assert!(tables.iter().all(|table| table.to_string() != effects), "{tables:?}");
     enable("hbase-other_meta");
-    let shown = String::from_utf8(site.run(&["hbase", "init"]).stdout).expect("UTF-8");
+    let shown = String::from_utf8(site.run(&["hbase", "init"]).stdout).expect("valid UTF-8");
     assert!(shown.contains(&format!("{effects}: created, 16 regions")), "{shown}");
     remove("hbase-other");
 }
@@ -178,7 +178,7 @@ fn a_store_with_another_layout_version_is_refused() {
     let site = hbase::with_tables("hbase-layout", 1, traffic::SETTINGS);
     for (layout, advice) in [(2, "start with an empty store"), (4, "use that version")] {
         with_client(async |client| {
-            let table = client.table("hbase-layout_meta").expect("a valid name");
+            let table = client.table("hbase-layout_meta").expect("the name is valid");
             let put = Put::new("store").cell("d", "v", vec![0, 0, 0, layout, 0, 8]);
             table.mutate(put).await.expect("the row is written");
         });
@@ -197,7 +197,7 @@ fn init_refuses_tables_with_rows_but_no_metadata() {
     let site = hbase::with_tables("hbase-rest", 1, traffic::SETTINGS);
     delete("hbase-rest_meta");
     with_client(async |client| {
-        let table = client.table("hbase-rest_events").expect("a valid name");
+        let table = client.table("hbase-rest_events").expect("the name is valid");
         table.mutate(Put::new("a row").cell("d", "v", "1")).await.expect("the row is written");
     });
     for args in [&["hbase", "init"][..], &["hbase", "init", "--dry-run"]] {
@@ -208,7 +208,7 @@ fn init_refuses_tables_with_rows_but_no_metadata() {
     check_exit(&site.run(&["attribute"]), 1, &["run adtrail hbase init"]);
     // Without rows, the tables are those of an interrupted init.
     with_client(async |client| {
-        let table = client.table("hbase-rest_events").expect("a valid name");
+        let table = client.table("hbase-rest_events").expect("the name is valid");
         table.mutate(hbase_client::Delete::new("a row")).await.expect("the row is deleted");
     });
     let shown = output_of(&site, &["hbase", "init"], 0, &[]);

@@ -14,15 +14,15 @@ fn activation(exporter: &Adtrail) -> String {
     let reply = exporter.get(&path).expect("adtrail responds");
     let rows = rows::parse(&reply.body);
     let plain = |id: &&String| id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-    rows.iter().map(|row| &row["event_id"]).find(plain).expect("an activation").clone()
+    rows.iter().map(|row| &row["event_id"]).find(plain).expect("there is an activation").clone()
 }
 
 /// The worker waits until the table is enabled again; requests that need it get an error.
 #[test]
 fn a_disabled_table_blocks_only_the_worker() {
     let site = site("hbase-disabled");
-    let (some, rest) = WORKLOAD.records().split_at(WORKLOAD.records().len() / 2);
-    traffic::produce(&site.topics, some);
+    let (first, rest) = WORKLOAD.records().split_at(WORKLOAD.records().len() / 2);
+    traffic::produce(&site.topics, first);
     let worker = site.start_role("attribute");
     await_all_read(&site);
     let exporter = site.start_role("export");
@@ -43,9 +43,9 @@ fn a_disabled_table_blocks_only_the_worker() {
     check_refused(&explained, 1, &[problem]);
     traffic::produce(&site.topics, rest);
     worker.await_readiness(503, "HBase does not serve the requests of a worker");
-    // An export process that starts now serves the other tables too.
-    let other = site.start_role("export");
-    for exporter in [&exporter, &other] {
+    // An export process that starts now also serves the other tables.
+    let late_exporter = site.start_role("export");
+    for exporter in [&exporter, &late_exporter] {
         check_equal(&downloads(&site, exporter), &before);
         exporter.await_readiness(200, "");
     }
@@ -55,7 +55,7 @@ fn a_disabled_table_blocks_only_the_worker() {
     assert_eq!(exporter.get(&path).expect("adtrail responds").status, 200);
     WORKLOAD.check(&site, &exporter);
     assert!(!exporter.log().contains("HBase request failed"), "{}", exporter.log());
-    for process in [worker, exporter, other] {
+    for process in [worker, exporter, late_exporter] {
         process.stop();
     }
     remove("hbase-disabled");

@@ -1,4 +1,5 @@
-//! Workers that stall while others take over their partitions, and workers that are stopped while the group changes.
+//! Workers that stall while other workers take over their partitions, and workers that are stopped while the group
+//! changes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -16,7 +17,7 @@ use super::{WORKLOAD, await_all_read, remove, site};
 
 /// Session timeout after which a member is removed; the shortest that the broker accepts.
 const SHORT_MS: &str = "6000";
-/// A session timeout that no slow machine exceeds, and after which a killed member is still removed in time.
+/// A session timeout that even a slow machine does not exceed, but short enough to remove a killed member in time.
 const LONG_MS: &str = "20000";
 const BATCH: usize = 20;
 
@@ -24,20 +25,20 @@ fn stops() -> usize {
     length(5, 10)
 }
 
-/// Returns a site whose workers notice changes of the group at once.
-fn attentive(name: &str, session_timeout_ms: &str) -> Site {
+/// Returns a site whose workers quickly detect changes of the group.
+fn site_with_timeout(name: &str, session_timeout_ms: &str) -> Site {
     site(name)
         .set("ingest.batch_records_max", &BATCH.to_string())
         .set("kafka.librdkafka.session.timeout.ms", session_timeout_ms)
         .set("kafka.librdkafka.heartbeat.interval.ms", "500")
 }
 
-/// A worker stalls with uncommitted batches. Another takes over its partitions and reads them to the end; then the
-/// first one continues its writes.
+/// A worker stalls with uncommitted batches. Another worker takes over its partitions and reads them to the end; then the
+/// stalled worker continues its writes.
 #[test]
-fn a_stalled_worker_that_lost_its_partitions_does_no_harm() {
-    let site =
-        attentive("hbase-still", SHORT_MS).set("kafka.librdkafka.max.poll.interval.ms", SHORT_MS);
+fn a_stalled_worker_that_lost_its_partitions_does_not_change_rows() {
+    let site = site_with_timeout("hbase-still", SHORT_MS)
+        .set("kafka.librdkafka.max.poll.interval.ms", SHORT_MS);
     let workers = [site.start_role("attribute"), site.start_role("attribute")];
     for (round, portion) in traffic::portions(WORKLOAD.records(), length(2, 4)).enumerate() {
         let stalled = &workers[round % 2];
@@ -46,8 +47,8 @@ fn a_stalled_worker_that_lost_its_partitions_does_no_harm() {
             true => Ok(()),
             false => Err("a worker has none"),
         });
-        let (some, rest) = portion.split_at(portion.len() / 2);
-        traffic::produce(&site.topics, some);
+        let (first, rest) = portion.split_at(portion.len() / 2);
+        traffic::produce(&site.topics, first);
         stalled.await_read_more_than(read + [0, 50, 30, 40][round]);
         stalled.signal("STOP");
         traffic::produce(&site.topics, rest);
@@ -97,8 +98,8 @@ fn unique(count: usize) -> Vec<Record> {
         };
         let ids = json!({"caid": format!("caid-{device}")});
         let mut event = json!({"app": app, "time": time_ms, "ids": ids});
-        let members = event.as_object_mut().expect("an object");
-        members.extend(fields.as_object().expect("an object").clone());
+        let members = event.as_object_mut().expect("the value is an object");
+        members.extend(fields.as_object().expect("the value is an object").clone());
         Record { family, app: app.to_owned(), line: event.to_string(), is_bad: false }
     };
     let bad = || Record {
@@ -112,26 +113,26 @@ fn unique(count: usize) -> Vec<Record> {
 
 /// Workers join and are stopped all the time, so the group keeps changing.
 #[test]
-fn stopped_workers_leave_little_to_be_read_again() {
+fn stopped_workers_leave_at_most_one_batch_each_uncommitted() {
     // A worker that is removed by timeout has more uncommitted records.
-    let site = attentive("hbase-leaving", LONG_MS);
+    let site = site_with_timeout("hbase-leaving", LONG_MS);
     let records = unique(60_000);
     let permanent = site.start_role("attribute");
     let is_over = AtomicBool::new(false);
-    let (produced, again) = thread::scope(|scope| {
+    let (produced, reread) = thread::scope(|scope| {
         let producing = scope.spawn(|| keep_producing(&site, &records, &is_over));
-        let again = join_and_leave(&site);
+        let reread = join_and_leave(&site);
         is_over.store(true, Ordering::Relaxed);
-        (producing.join().expect("no panic"), again)
+        (producing.join().expect("the thread does not panic"), reread)
     });
     await_all_read(&site);
-    let again = again + redelivered(&permanent);
-    println!("{again} of {produced} records were read again after {} stops", stops());
-    assert!(again <= (stops() * BATCH) as f64, "{again} records were read again");
+    let reread = reread + redelivered(&permanent);
+    println!("{reread} of {produced} records were read again after {} stops", stops());
+    assert!(reread <= (stops() * BATCH) as f64, "{reread} records were read again");
     let exporter = site.start_role("export");
     let known = [&records[..produced], &records[records.len() - 2..]].concat();
     check_equal(&downloads(&site, &exporter), &exports::replayed(&known));
-    check_end(permanent);
+    check_clean_shutdown(permanent);
     remove("hbase-leaving");
 }
 
@@ -157,7 +158,7 @@ fn keep_producing(site: &Site, records: &[Record], is_over: &AtomicBool) -> usiz
 /// Starts and stops workers. Returns the number of redelivered messages that they have counted.
 fn join_and_leave(site: &Site) -> f64 {
     let mut rng = fastrand::Rng::with_seed(12);
-    let (mut joined, mut again) = (Vec::<Adtrail>::new(), 0.0);
+    let (mut joined, mut reread) = (Vec::<Adtrail>::new(), 0.0);
     for _ in 0..stops() {
         let worker = site.spawn();
         eventually("the worker is alive", || worker.admin("/livez"));
@@ -166,15 +167,15 @@ fn join_and_leave(site: &Site) -> f64 {
         // Sometimes two leave at once.
         let leaves = if joined.len() > 1 { 2 } else { rng.usize(..2) };
         for worker in joined.drain(..leaves) {
-            again += redelivered(&worker);
-            check_end(worker);
+            reread += redelivered(&worker);
+            check_clean_shutdown(worker);
         }
     }
     for worker in joined {
-        again += redelivered(&worker);
-        check_end(worker);
+        reread += redelivered(&worker);
+        check_clean_shutdown(worker);
     }
-    again
+    reread
 }
 
 fn redelivered(worker: &Adtrail) -> f64 {
@@ -182,7 +183,7 @@ fn redelivered(worker: &Adtrail) -> f64 {
 }
 
 /// Checks that a worker shuts down cleanly and in time.
-fn check_end(worker: Adtrail) {
+fn check_clean_shutdown(worker: Adtrail) {
     /// Default of `run.shutdown_deadline`.
     const DEADLINE: Duration = Duration::from_secs(30);
     let since = Instant::now();

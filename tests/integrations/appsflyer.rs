@@ -105,8 +105,8 @@ impl Device {
             "is_primary_attribution": false, "is_receipt_validated": false, "wifi": false,
         });
         let mut add = |more: Value| {
-            let more = more.as_object().expect("an object").clone();
-            record.as_object_mut().expect("an object").extend(more);
+            let more = more.as_object().expect("the value is an object").clone();
+            record.as_object_mut().expect("the value is an object").extend(more);
         };
         if self.is_attributed() {
             add(json!({
@@ -139,7 +139,7 @@ impl Device {
 /// Formats a time as Singer does, to the second.
 fn utc(ms: u64) -> String {
     let seconds = (ms / SECOND).cast_signed();
-    let time = jiff::Timestamp::from_second(seconds).expect("a valid time");
+    let time = jiff::Timestamp::from_second(seconds).expect("the time is valid");
     time.strftime("%Y-%m-%dT%H:%M:%S.000000Z").to_string()
 }
 
@@ -170,17 +170,20 @@ impl Tap {
     /// Returns the messages of all streams.
     fn messages(&self) -> Vec<Value> {
         let catalog = run_ok(self.command().arg("--discover"), b"");
-        let mut catalog: Value = serde_json::from_slice(&catalog).expect("a catalog");
-        for stream in catalog["streams"].as_array_mut().expect("streams") {
-            for part in stream["metadata"].as_array_mut().expect("metadata") {
+        let mut catalog: Value = serde_json::from_slice(&catalog).expect("the catalog is JSON");
+        for stream in catalog["streams"].as_array_mut().expect("the catalog has streams") {
+            for part in stream["metadata"].as_array_mut().expect("the stream has metadata") {
                 part["metadata"]["selected"] = json!(true);
             }
         }
         let file = self.folder.join("catalog.json");
         fs::write(&file, catalog.to_string()).expect("the file is written");
         let printed = run_ok(self.command().arg("--catalog").arg(file), b"");
-        let printed = String::from_utf8(printed).expect("text");
-        printed.lines().map(|line| serde_json::from_str(line).expect("a message")).collect()
+        let printed = String::from_utf8(printed).expect("valid UTF-8");
+        printed
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("the message is JSON"))
+            .collect()
     }
 }
 
@@ -188,10 +191,10 @@ impl Tap {
 fn records(messages: &[Value]) -> BTreeMap<String, Vec<Value>> {
     let mut streams: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for message in messages.iter().filter(|message| message["type"] == "RECORD") {
-        let mut record = message["record"].as_object().expect("a record").clone();
+        let mut record = message["record"].as_object().expect("the message has a record").clone();
         assert_eq!(record.len(), 81);
         record.retain(|_, value| !value.is_null());
-        let stream = message["stream"].as_str().expect("a stream").to_owned();
+        let stream = message["stream"].as_str().expect("the stream has a name").to_owned();
         streams.entry(stream).or_default().push(Value::Object(record));
     }
     streams
@@ -210,8 +213,8 @@ fn by_header(adtrail: &Adtrail, report: &str, token: &str) -> Vec<Value> {
     );
     let python = cache_dir().join("tap/bin/python");
     let printed = run_ok(Command::new(python).arg(script).args([&url, token]), b"");
-    let printed = String::from_utf8(printed).expect("text");
-    printed.lines().map(|line| serde_json::from_str(line).expect("a record")).collect()
+    let printed = String::from_utf8(printed).expect("valid UTF-8");
+    printed.lines().map(|line| serde_json::from_str(line).expect("the record is JSON")).collect()
 }
 
 #[test]
@@ -267,9 +270,12 @@ fn the_stock_tap_reads_a_month() {
     let refused =
         adtrail.get("/api/raw-data/export/app/app-x/installs_report/v5").expect("adtrail responds");
     assert_eq!((refused.status, refused.header("www-authenticate")), (401, Some("Bearer")));
-    let problem: Value = serde_json::from_slice(&refused.body).expect("JSON");
+    let problem: Value = serde_json::from_slice(&refused.body).expect("valid JSON");
     assert!(
-        problem["message"].as_str().expect("a text").contains("Authorization: Bearer"),
+        problem["message"]
+            .as_str()
+            .expect("the message is a string")
+            .contains("Authorization: Bearer"),
         "{problem}"
     );
     let authorization = format!("Bearer {token}");

@@ -66,8 +66,8 @@ fn avro_with_any_framing_and_json_are_attributed_on_one_topic() {
     assert_eq!(statuses(&download(&site)), expected.collect::<Vec<_>>());
     assert_eq!(service.metric("adtrail_ingest_dead_lettered_total"), Some(0.0));
     let shown = site.run(&["peek", activations_topic]);
-    let lines = String::from_utf8(shown.stdout).expect("UTF-8");
-    let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let lines = String::from_utf8(shown.stdout).expect("valid UTF-8");
+    let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("valid JSON"));
     let (schemas, ids): (Vec<_>, Vec<_>) =
         lines.map(|line| (line["schema"].clone(), line["event"]["event_id"].clone())).unzip();
     assert_eq!(ids, ["a-0", "a-1", "a-2", "a-3"]);
@@ -100,7 +100,7 @@ fn json_framed_with_its_schema_id_is_read_as_json() {
     let code = ("adtrail.error.code".to_owned(), b"not_json".to_vec());
     assert!(letters[0].headers.contains(&code), "{:?}", letters[0].headers);
     let shown = site.run(&["peek", topic, "--count", "1"]);
-    let shown: Value = serde_json::from_slice(&shown.stdout).expect("JSON");
+    let shown: Value = serde_json::from_slice(&shown.stdout).expect("valid JSON");
     assert_eq!(shown["schema"], format!("json id {}", registered.id));
 }
 

@@ -21,9 +21,9 @@ fn examples() -> TempDir {
         let copy = dir.path().join(folder);
         fs::create_dir_all(&copy).expect("the folder is created");
         for entry in fs::read_dir(root.join(folder)).expect("the folder exists") {
-            let file = entry.expect("a readable entry").path();
+            let file = entry.expect("the entry can be read").path();
             if file.is_file() {
-                fs::copy(&file, copy.join(file.file_name().expect("a name")))
+                fs::copy(&file, copy.join(file.file_name().expect("the file has a name")))
                     .expect("the file is copied");
             }
         }
@@ -83,8 +83,8 @@ fn check(name: &str, file: &str, command: &str, event_id: &str, schema: &str) {
     assert_eq!(rows[0]["spreadid"], "7");
     for topic in [&site.topics.clicks, &site.topics.activations] {
         let shown = run_ok(&mut site.command(&["peek", topic]), b"");
-        let shown: Value = serde_json::from_slice(&shown).expect("one line of JSON");
-        let found = shown["schema"].as_str().expect("a schema");
+        let shown: Value = serde_json::from_slice(&shown).expect("the output is one line of JSON");
+        let found = shown["schema"].as_str().expect("the schema is valid");
         assert!(found.starts_with(schema), "{topic}: {found}");
         assert_eq!(shown["key"], "app-x", "{shown}");
     }
@@ -137,6 +137,6 @@ fn the_documentation_shows_every_example() {
     let installed =
         fs::read_to_string(root.join("scripts/python-packages.txt")).expect("the list is readable");
     let python = commands(&folder.join("avro.py")).remove(0);
-    let version = python.split("==").nth(1).expect("a version").trim_end_matches('\'');
+    let version = python.split("==").nth(1).expect("the version is present").trim_end_matches('\'');
     assert!(installed.contains(&format!("confluent-kafka=={version}\n")), "{version}");
 }

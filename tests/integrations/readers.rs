@@ -105,7 +105,8 @@ fn purchase(number: usize, text: &str) -> Message {
 
 fn save(site: &Site, file: &Path, more: &[&str]) {
     let range = ["--app", "app-x", "--from", "2026-03-01", "--to", "2026-03-31"];
-    let zone = ["--timezone", "Asia/Shanghai", "--out", file.to_str().expect("a path")];
+    let zone =
+        ["--timezone", "Asia/Shanghai", "--out", file.to_str().expect("the path is valid UTF-8")];
     let args = [&["download"][..], &range, &zone, more].concat();
     run_ok(&mut site.command(&args), b"");
 }

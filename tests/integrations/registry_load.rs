@@ -22,7 +22,7 @@ const EVERY: Duration = Duration::from_millis(50);
 fn grown(schema: &Value) -> Value {
     let mut grown = schema.clone();
     let added = json!({"name": "added", "type": ["null", "string"], "default": null});
-    grown["fields"].as_array_mut().expect("fields").push(added);
+    grown["fields"].as_array_mut().expect("the schema has fields").push(added);
     grown
 }
 
@@ -142,7 +142,7 @@ fn rows(site: &Site) -> Vec<Row> {
 /// schema.
 #[track_caller]
 fn check_even_numbers_are_read(site: &Site, grown: usize) {
-    let number = |row: &Row| row["event_id"][2..].parse::<usize>().expect("a number");
+    let number = |row: &Row| row["event_id"][2..].parse::<usize>().expect("the value is a number");
     let shown = eventually("events in JSON are read", || {
         let shown: BTreeSet<usize> = rows(site).iter().map(number).collect();
         match shown.range(grown..).any(|number| is_json(*number)) {

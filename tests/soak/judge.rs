@@ -26,7 +26,7 @@ pub fn check_counters(adtrail: &Adtrail, load: &Load<'_>, topics: &Topics) {
         let of = |name: &str| {
             let label = format!("topic=\"{topic}\"");
             let value = testbed::adtrail::sum(&scrape, name, &label);
-            value.expect("a series of the topic") as u64
+            value.expect("the topic has a series") as u64
         };
         let counted = Counts {
             facts: of("adtrail_attribution_accepted_total"),

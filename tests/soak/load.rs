@@ -69,7 +69,7 @@ impl<'k> Load<'k> {
 
     /// Waits until a tick is due.
     pub fn await_due(&mut self, tick: u64, started: Instant) {
-        let due = TICK * u32::try_from(tick).expect("a day of ticks at most");
+        let due = TICK * u32::try_from(tick).expect("the tick fits into u32");
         let passed = started.elapsed();
         self.late = self.late.max(passed.saturating_sub(due));
         std::thread::sleep(due.saturating_sub(passed));

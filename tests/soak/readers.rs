@@ -43,7 +43,7 @@ fn is_shown(adtrail: &Adtrail, marker: &Marker) -> bool {
 
 /// Formats a time as a query parameter.
 pub fn time(time_ms: u64) -> String {
-    let time = jiff::Timestamp::from_millisecond(time_ms.cast_signed()).expect("a valid time");
+    let time = jiff::Timestamp::from_millisecond(time_ms.cast_signed()).expect("the time is valid");
     format!("{time:.3}")
 }
 
@@ -81,8 +81,8 @@ pub fn download(
 #[track_caller]
 fn check_once(csv: &[u8]) -> u64 {
     let mut reader = csv::Reader::from_reader(csv);
-    let names = reader.headers().expect("a header line").clone();
-    let column = |name| names.iter().position(|column| column == name).expect("a column");
+    let names = reader.headers().expect("the CSV has a header line").clone();
+    let column = |name| names.iter().position(|column| column == name).expect("the column exists");
     let (kind, id) = (column("event_type"), column("event_id"));
     let mut seen = HashSet::new();
     for row in reader.into_records() {

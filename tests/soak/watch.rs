@@ -56,7 +56,8 @@ impl Watch<'_> {
                 .collect();
             println!("{:>6.0}  {}", started.elapsed().as_secs_f64(), shown.join("  "));
             samples.push(sample);
-            let due = self.every * u32::try_from(samples.len()).expect("a few thousand");
+            let due = self.every
+                * u32::try_from(samples.len()).expect("the number of samples fits into u32");
             while started.elapsed() < due && !is_over() {
                 std::thread::sleep(Duration::from_millis(50));
             }
@@ -88,7 +89,7 @@ fn descriptors(pid: u32) -> f64 {
 
 /// Returns the size of all files of a folder. A file that is deleted meanwhile does not count.
 fn bytes(folder: &Path) -> u64 {
-    let entries = fs::read_dir(folder).expect("the store's folder").flatten();
+    let entries = fs::read_dir(folder).expect("the store's folder can be read").flatten();
     entries.filter_map(|entry| entry.metadata().ok()).map(|file| file.len()).sum()
 }
 

@@ -104,7 +104,7 @@ impl Checkpoint {
             if let Some(service) = control_socket::request_checkpoint(store)? {
                 return Self::new(store, Some(service));
             }
-            // Check the WAL first: opening for writing would truncate a damaged one, and the backup would lack the rest.
+            // Check the WAL first: opening for writing truncates a damaged one, and the backup would lack the rest.
             open_for_reading(&config.store)?;
             match Embedded::open(&config.store, &config.policy) {
                 Ok(embedded) => {

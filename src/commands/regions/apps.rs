@@ -47,8 +47,8 @@ impl<'a> Apps<'a> {
         self.spread().map(app).collect()
     }
 
-    /// Returns partition, app and time of a region's first key. App and time are null unless the region begins within an
-    /// app.
+    /// Returns partition, app and time of a region's first key. App and time are null unless the region begins within
+    /// an app.
     pub fn start_json(&self, start: &Key) -> [Value; 3] {
         let start = RowKey::decode(start);
         let in_app = start.filter(|start| start.event_time > EventTime::default());

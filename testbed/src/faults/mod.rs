@@ -53,7 +53,7 @@ impl Faults {
         // Resolved, because the kernel reports the paths of open files without links.
         let dir = fs::canonicalize(site.path())
             .expect("the directory exists")
-            .join(dir.strip_prefix(site.path()).expect("a directory of the site"));
+            .join(dir.strip_prefix(site.path()).expect("the directory belongs to the site"));
         Self { library, control, shared, dir, ports: String::new() }
     }
 
@@ -69,7 +69,7 @@ impl Faults {
     }
 
     fn spawn_role(&self, site: &Site, role: &str) -> Adtrail {
-        let text = |path: &Path| path.to_str().expect("a path in UTF-8").to_owned();
+        let text = |path: &Path| path.to_str().expect("the path is valid UTF-8").to_owned();
         site.spawn_as(
             role,
             &[

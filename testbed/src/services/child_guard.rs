@@ -41,7 +41,7 @@ impl ChildGuard {
             // A process group of its own: Ctrl-C ends this process, and then the shell cleans up.
             .process_group(0)
             .spawn()
-            .expect("a shell starts");
+            .expect("the shell starts");
         let mut line = String::new();
         let stdout = shell.stdout.take().expect("stdout is piped");
         BufReader::new(stdout).read_line(&mut line).expect("the shell prints the process id");

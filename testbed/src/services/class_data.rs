@@ -18,7 +18,7 @@ impl Archive {
         self.0.exists()
     }
 
-    /// The JVM option that uses the archive, or else enables [`Archive::make`]. A JVM of another version ignores
+    /// Returns the JVM option that uses the archive or, if there is none, enables [`Archive::make`]. A JVM of another version ignores
     /// the archive.
     pub fn option(&self) -> String {
         match self.exists() {

@@ -27,7 +27,8 @@ pub fn resolve(name: &str, pom: &str, goal: &[&str]) -> PathBuf {
     }
     // Built in a temporary directory and renamed, so that an interrupted run leaves no partial result.
     let prefix = format!("{name}-");
-    let temporary = TempDir::with_prefix_in(prefix, cache_dir()).expect("a directory in the cache");
+    let temporary =
+        TempDir::with_prefix_in(prefix, cache_dir()).expect("a directory in the cache is created");
     fs::write(temporary.path().join("pom.xml"), pom).expect("the file is written");
     run_ok(Command::new("mvn").current_dir(temporary.path()).args(["-B", "-q"]).args(goal), b"");
     let _ = fs::remove_dir_all(&dir);

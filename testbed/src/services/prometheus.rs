@@ -28,8 +28,9 @@ impl Prometheus {
     /// Like [`Prometheus::start`], with a job name, and with alerting rules that are evaluated every second.
     pub fn start_with(targets: &[&str], job: &str, rules: &str) -> Self {
         let port = free_port();
-        let dir =
-            TempDir::with_prefix("adtrail-prometheus-").expect("a temporary directory").keep();
+        let dir = TempDir::with_prefix("adtrail-prometheus-")
+            .expect("the temporary directory is created")
+            .keep();
         let own = format!("127.0.0.1:{port}");
         let targets: Vec<String> =
             targets.iter().chain([&own.as_str()]).map(|target| format!("\"{target}\"")).collect();
@@ -70,10 +71,14 @@ impl Prometheus {
     pub fn firing(&self) -> BTreeSet<String> {
         let address = format!("127.0.0.1:{}", self.port);
         let reply = http::get(&address, "/api/v1/alerts").expect("Prometheus responds");
-        let response: Value = serde_json::from_slice(&reply.body).expect("a JSON response");
-        let alerts = response["data"]["alerts"].as_array().expect("alerts").iter();
+        let response: Value = serde_json::from_slice(&reply.body).expect("the response is JSON");
+        let alerts = response["data"]["alerts"].as_array().expect("the response has alerts").iter();
         let firing = alerts.filter(|alert| alert["state"] == "firing");
-        firing.map(|alert| alert["labels"]["alertname"].as_str().expect("a name").into()).collect()
+        firing
+            .map(|alert| {
+                alert["labels"]["alertname"].as_str().expect("the alert has a name").into()
+            })
+            .collect()
     }
 
     /// Waits until an expression has exactly one value, and returns it. An empty result is not accepted, because

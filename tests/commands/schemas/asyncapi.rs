@@ -22,23 +22,24 @@ fn asyncapi(file: &Path) -> Value {
     fs::copy(in_project("tests/commands/asyncapi/parse.mjs"), &program)
         .expect("the file is copied");
     let printed = run_ok(Command::new("node").args([&*program, file]), b"");
-    serde_json::from_slice(&printed).expect("JSON")
+    serde_json::from_slice(&printed).expect("valid JSON")
 }
 
 #[test]
 fn the_asyncapi_document_is_valid_and_matches_the_settings_and_schemas() {
     let document = asyncapi(&in_project("schemas/asyncapi.yaml"));
     assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
-    let example = fs::read_to_string(in_project("config/example.toml")).expect("the example");
-    let settings: toml::Value = toml::from_str(&example).expect("TOML");
-    let channels = document["channels"].as_object().expect("channels");
+    let example =
+        fs::read_to_string(in_project("config/example.toml")).expect("the example can be read");
+    let settings: toml::Value = toml::from_str(&example).expect("valid TOML");
+    let channels = document["channels"].as_object().expect("the document has channels");
     assert_eq!(channels.len(), 6);
     let published = |path: String| -> Value {
-        let text = fs::read_to_string(in_project(&path)).expect("a schema");
-        serde_json::from_str(&text).expect("JSON")
+        let text = fs::read_to_string(in_project(&path)).expect("the schema is valid");
+        serde_json::from_str(&text).expect("valid JSON")
     };
     for (family, name) in FAMILIES.into_iter().zip(["clicks", "activations", "effects"]) {
-        let topic = settings["kafka"][name].as_str().expect("a topic");
+        let topic = settings["kafka"][name].as_str().expect("the topic is a string");
         let (events, letters) = (&channels[name], &channels[&format!("{name}DeadLetters")]);
         assert_eq!(events["address"], topic);
         assert_eq!(letters["address"], format!("{topic}.dlq"));

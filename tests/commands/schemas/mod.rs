@@ -41,8 +41,8 @@ fn full(family: &str) -> Value {
         _ => json!({"event_id": "e-1", "name": "buy", "app_version": "1", "props": {"p": "x"},
             "revenue": "9.99", "currency": "CNY"}),
     };
-    let fields = fields.as_object().expect("an object").clone();
-    event.as_object_mut().expect("an object").extend(fields);
+    let fields = fields.as_object().expect("the value is an object").clone();
+    event.as_object_mut().expect("the value is an object").extend(fields);
     event
 }
 
@@ -54,7 +54,7 @@ fn values() -> Vec<Value> {
         "impression", "activation", "effect", [], ["x"], {}, {"a": "b"}, {"a": ""}, {"a": null},
         {"a": 1}, {"a": {"b": "c"}}, {"a": ["b"]}
     ]);
-    values.as_array().expect("a list").clone()
+    values.as_array().expect("the value is an array").clone()
 }
 
 /// An event to be validated.
@@ -71,11 +71,11 @@ fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for (family, name) in FAMILIES.into_iter().enumerate() {
         let full = full(name);
-        let fields = full.as_object().expect("an object").keys().map(String::as_str);
+        let fields = full.as_object().expect("the value is an object").keys().map(String::as_str);
         for field in fields.chain(["unknown"]) {
             for value in values().into_iter().map(Some).chain([None]) {
                 let mut event = full.clone();
-                let members = event.as_object_mut().expect("an object");
+                let members = event.as_object_mut().expect("the value is an object");
                 match &value {
                     Some(value) => drop(members.insert(field.to_owned(), value.clone())),
                     None => drop(members.remove(field)),
@@ -127,7 +127,7 @@ fn by_schema(cases: &[Case]) -> Vec<bool> {
     let lines: String = lines.map(|line| line + "\n").collect();
     let mut judge = Command::new(cache_dir().join("python/bin/python"));
     judge.arg(in_project("tests/commands/schemas/validate.py")).args(FAMILIES.map(schema_file));
-    let verdicts = String::from_utf8(run_ok(&mut judge, lines.as_bytes())).expect("UTF-8");
+    let verdicts = String::from_utf8(run_ok(&mut judge, lines.as_bytes())).expect("valid UTF-8");
     verdicts.lines().map(|verdict| verdict == "true").collect()
 }
 
@@ -136,7 +136,7 @@ fn refused_by_replay<'c>(site: &Site, cases: &[&'c Case]) -> Vec<&'c Case> {
     let lines: String = cases.iter().map(|case| format!("{}\n", case.event)).collect();
     fs::write(site.path().join("events"), lines).expect("the file is written");
     let output = run(&mut site.command(&["replay", "events"]), b"");
-    let stderr = String::from_utf8(output.stderr).expect("UTF-8");
+    let stderr = String::from_utf8(output.stderr).expect("valid UTF-8");
     let number = |line: &str| {
         let (number, _) = line.split_once(" events:")?.1.split_once(':')?;
         number.parse::<usize>().ok()

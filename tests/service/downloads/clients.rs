@@ -1,5 +1,5 @@
-//! Many clients at once while rows are corrected: 200 that download, some that disconnect, and one that reads a byte a
-//! second. Each gets one snapshot or a transfer that visibly fails, memory is bounded, and ingest continues.
+//! Many concurrent clients while rows are corrected: 200 clients download, some disconnect, and one reads a byte a
+//! second. Each gets one snapshot or a transfer that visibly fails; memory is bounded, and ingest continues.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -20,11 +20,11 @@ use testbed::{SetOnDrop, run_ok};
 
 /// 2026-03-10T00:00:00Z.
 const DAY: u64 = 1_773_100_800_000;
-/// Rows of 2 KB, a second of event time apart: more bytes than all buffers between disk and client hold.
+/// Number of rows of 2 KB, a second of event time apart: together more than all buffers between disk and client.
 const ROWS: usize = 20_000;
-/// The newest rows, which all clients download.
+/// Number of the newest rows, which all clients download.
 const LAST_ROWS: usize = 2_000;
-/// Number of the newest rows that are corrected meanwhile.
+/// Number of these rows that are corrected meanwhile.
 const CORRECTED: usize = 400;
 const CLIENTS: usize = 200;
 /// Limit of the process's resident memory, in MiB: the store has 64, librdkafka 16, and each of 64 downloads up to 9
@@ -131,8 +131,8 @@ impl Outcomes {
         snapshots: &Snapshots,
         is_over: &AtomicBool,
     ) {
-        let mut has_one = false;
-        while !(has_one && is_over.load(Relaxed)) {
+        let mut has_download = false;
+        while !(has_download && is_over.load(Relaxed)) {
             if number % 10 == 9 {
                 self.disconnect(adtrail);
             }
@@ -146,15 +146,15 @@ impl Outcomes {
             check_whole(&reply);
             self.snapshots.lock().unwrap().insert(snapshots.find(&reply.body));
             self.complete.fetch_add(1, Relaxed);
-            has_one = true;
+            has_download = true;
         }
     }
 
     /// Reads the beginning of a download and disconnects.
     fn disconnect(&self, adtrail: &Adtrail) {
         let mut stream = http::begin("GET", &adtrail.export, LAST, &[], b"").unwrap();
-        let mut some = vec![0; 20_000];
-        if stream.read_exact(&mut some).is_ok() {
+        let mut beginning = vec![0; 20_000];
+        if stream.read_exact(&mut beginning).is_ok() {
             self.disconnected.fetch_add(1, Relaxed);
         }
     }
@@ -193,17 +193,17 @@ fn slow_client(adtrail: &Adtrail, finish: &Receiver<()>) -> Reply {
 fn correct(site: &Site, adtrail: &Adtrail, clicks: &[String]) {
     let producer = Kafka::shared().producer();
     let mut read = ROWS;
-    for some in clicks.chunks(10) {
+    for chunk in clicks.chunks(10) {
         let message = |line: &String| (&*site.topics.clicks, Message::new("app-x", line.clone()));
         producer.produce_all(
-            some.iter().map(message).map(|(topic, message)| (topic, message.at(DAY as i64))),
+            chunk.iter().map(message).map(|(topic, message)| (topic, message.at(DAY as i64))),
         );
-        read += some.len();
+        read += chunk.len();
         adtrail.await_read(read as u64);
     }
 }
 
-/// The events, in the order in which they are produced, and what the exports of them may be.
+/// The events, in the order in which they are produced, and their possible exports.
 struct Events {
     activations: Vec<String>,
     /// The clicks that correct rows, in a random order.
@@ -229,7 +229,7 @@ impl Events {
     }
 }
 
-/// Corrects rows while all clients download, and checks what each of them gets.
+/// Corrects rows while all clients download, and checks the downloads.
 fn correct_during_downloads(site: &Site, adtrail: &Adtrail, events: &Events) -> Outcomes {
     let (outcomes, is_over) = (Outcomes::default(), AtomicBool::new(false));
     thread::scope(|scope| {
@@ -244,7 +244,7 @@ fn correct_during_downloads(site: &Site, adtrail: &Adtrail, events: &Events) -> 
         correct(site, adtrail, &events.clicks);
         drop(over);
         clients.into_iter().for_each(|client| client.join().unwrap());
-        // Its snapshot is older than all corrections, and most of it is not sent yet.
+        // The snapshot of the slow client is older than all corrections, and most of it is not sent yet.
         finish.send(()).unwrap();
         let reply = slow.join().unwrap();
         check_whole(&reply);
@@ -254,7 +254,7 @@ fn correct_during_downloads(site: &Site, adtrail: &Adtrail, events: &Events) -> 
 }
 
 #[test]
-fn concurrent_slow_and_aborted_downloads_while_rows_are_corrected() {
+fn each_of_many_downloads_is_one_snapshot_while_rows_are_corrected() {
     let site = Site::new(Kafka::shared(), "clients", 1, ONE_CAMPAIGN)
         .set("store.memory", "64MiB")
         .set("export.downloads_per_token_max", "64")

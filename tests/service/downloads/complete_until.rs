@@ -17,17 +17,18 @@ const ALL: &str = "/v1/apps/app-x/events.csv?from=2026-01-01&to=2099-01-01&field
 fn download(adtrail: &Adtrail) -> (Option<Timestamp>, usize) {
     let reply = adtrail.get(ALL).expect("adtrail responds");
     assert!(reply.is_whole && reply.status == 200);
-    let until = reply.header("adtrail-complete-until").map(|text| text.parse().expect("a time"));
+    let until =
+        reply.header("adtrail-complete-until").map(|text| text.parse().expect("the time is valid"));
     (until, reply.text().lines().count() - 1)
 }
 
 #[test]
 fn a_download_has_all_events_received_before_complete_until() {
     let kafka = Kafka::shared();
-    // Batches are committed late, so that nearly always some records are read and not committed.
+    // Batches are committed late, so that at nearly any time some records are read and not committed.
     let site = Site::new(kafka, "complete", 3, ONE_CAMPAIGN).set("ingest.batch_age_max", "1500ms");
     let adtrail = site.start();
-    // Times at which a number of records was acknowledged.
+    // Times of acknowledgements, with the number of records acknowledged until then.
     let mut acknowledged: Vec<(Timestamp, usize)> = Vec::new();
     let (mut started, mut produced) = (Instant::now(), 0);
     loop {

@@ -19,7 +19,7 @@ const DAY: u64 = 1_773_100_800_000;
 const ROWS: u64 = 6_000;
 
 fn activation(n: u64) -> Message {
-    // Quotes, line breaks and multi-byte characters, each of which a cut may split.
+    // Quotes, line breaks and multi-byte characters, which an interruption may split.
     let text = "\u{5e7f}\u{544a} \"x\",\r\n".repeat(500);
     let event = json!({
         "app": "app-x", "event_id": format!("a-{n}"), "time": DAY + 1_000 * n,
@@ -112,7 +112,7 @@ impl Files {
     }
 }
 
-/// Starts a download and sends it a signal once it has written `bytes`. Returns whether that interrupted it.
+/// Starts a download and sends it a signal once it has written `bytes`. Returns whether the signal interrupted it.
 fn end(
     mut command: Command,
     files: &Files,
@@ -175,7 +175,7 @@ fn a_killed_download_is_resumed() {
     }
 }
 
-/// Limits the size of files: a signal ends the process at exactly this byte.
+/// Limits the size of files: a signal ends the command at exactly this byte.
 fn limited(command: &Command, bytes: usize, more: &[&str]) -> Command {
     let mut limited = Command::new("prlimit");
     limited.arg(format!("--fsize={bytes}")).args(more).arg(command.get_program());
@@ -184,7 +184,7 @@ fn limited(command: &Command, bytes: usize, more: &[&str]) -> Command {
 }
 
 #[test]
-fn a_file_is_resumed_wherever_it_was_cut() {
+fn a_file_is_resumed_from_any_position() {
     let filled = Filled::new("download.cut", 400);
     let (whole, files) = (&filled.whole, filled.file("rows.csv"));
     let middle = whole.len() / 2;
@@ -209,7 +209,7 @@ fn a_file_is_resumed_wherever_it_was_cut() {
         files.cut(whole, bytes, &query);
         filled.check_resumed(&files);
     }
-    // A part that is longer than the export.
+    // A partial file that is longer than the export.
     files.cut(&[whole, &b"x"[..]].concat(), whole.len() + 1, &query);
     let stderr = filled.check_resumed(&files);
     assert!(
@@ -234,13 +234,13 @@ fn a_file_is_resumed_wherever_it_was_cut() {
     let (status, stderr) = filled.download(&files, &[]);
     assert!(status.success(), "{stderr}");
     filled.check_whole(&files, &stderr);
-    check_others(&filled, &files, &query);
+    check_foreign_files(&filled, &files, &query);
     check_pipes(&filled);
     check_bar(&filled);
 }
 
-/// Partial files that belong to another download or another program.
-fn check_others(filled: &Filled, files: &Files, query: &[u8]) {
+/// Checks partial files that belong to another download or another program.
+fn check_foreign_files(filled: &Filled, files: &Files, query: &[u8]) {
     let whole = &filled.whole;
     let refused = |more: &[&str], parts: &[&str]| {
         let before = [&files.file, &files.part()].map(|path| fs::read(path).ok());
@@ -299,7 +299,7 @@ fn check_pipes(filled: &Filled) {
     assert_eq!(output.stdout.len(), 10);
 }
 
-/// Checks that the progress is shown on a terminal, and only there.
+/// Checks that the progress bar is shown only on a terminal.
 fn check_bar(filled: &Filled) {
     let files = filled.file("seen.csv");
     let line = shell_line(&filled.command(&files, &[]));
@@ -324,7 +324,7 @@ fn a_resumed_file_is_one_snapshot_although_rows_were_corrected() {
     let cut = before.len() / 2;
     run(&mut limited(&filled.command(&files, &[]), cut, &[]), b"");
     assert!(fs::read(files.part()).unwrap() == before[..cut]);
-    // One click corrects a row in the part, one a row after it.
+    // One click corrects a row in the partial file, the other one a row after it.
     let click = |n: u64| {
         let event = json!({
             "app": "app-x", "click_id": format!("c-{n}"), "spreadid": 7, "time": DAY + 1_000 * n - 500,

@@ -33,7 +33,7 @@ struct Case {
     message: &'static str,
 }
 
-/// One case for each error code and topic, and values that are not text. `ingest/src/decode/tests.rs` has the others.
+/// Returns a case for each error code and topic, and values that are not text. `ingest/src/decode/tests.rs` has the others.
 #[rustfmt::skip]
 fn cases() -> Vec<Case> {
     let case = |topic, value: &str, code, message| Case { topic, value: value.into(), code, message };
@@ -55,7 +55,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// A click, the activation that it is credited with, and an effect of that activation.
+/// Returns a click, the activation that is credited to it, and an effect of the activation.
 fn good(number: usize) -> [(Topic, String); 3] {
     let common = format!(r#""app":"app-x","ids":{{"oaid":"device-{number}"}}"#);
     [
@@ -79,8 +79,8 @@ fn create_topics(kafka: &Kafka, topics: &Topics, partitions: i32) {
     }
 }
 
-/// Produces every bad record between good ones, with and without a key, and records without a value, all with one broker
-/// timestamp.
+/// Produces every bad record between good ones, with and without a key, and records without a value. All have the same
+/// broker timestamp.
 fn produce(kafka: &Kafka, topics: &Topics, cases: &[Case]) {
     let keys: [Option<&[u8]>; 3] = [Some(b"app-x"), None, Some(b"\xff\x00key")];
     let mut messages = Vec::new();
@@ -142,7 +142,7 @@ fn invalid_records_become_dead_letters() {
     assert_eq!(letters.iter().sum::<usize>(), cases.len());
 }
 
-/// Checks that each case is a dead letter once, byte for byte, with its origin and its error.
+/// Checks that each case has exactly one dead letter, byte for byte, with its origin and its error.
 #[track_caller]
 fn check_dead_letters(kafka: &Kafka, topic: &str, cases: &[&Case]) {
     let sources: BTreeMap<(String, String), Record> = kafka

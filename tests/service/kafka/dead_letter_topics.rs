@@ -1,13 +1,13 @@
-//! Topics of dead letters that accept nothing: no position passes a dead letter that is not acknowledged, and the log
+//! Dead-letter topics that accept nothing: no position beyond an unacknowledged dead letter is committed, and the log
 //! says what to do.
 
 use testbed::kafka::{Kafka, Message};
 
 use super::{activation, check_rows, ids, messages, site};
 
-/// Until then all records in Kafka count as lag, also after a kill.
+/// Until the dead letter is acknowledged, all records count as lag, even after a kill.
 #[test]
-fn no_position_passes_an_unacknowledged_dead_letter() {
+fn no_position_beyond_an_unacknowledged_dead_letter_is_committed() {
     let kafka = Kafka::shared();
     let site = site("letters.small");
     let (topic, letters) = (&*site.topics.activations, format!("{}.dlq", site.topics.activations));
@@ -45,7 +45,7 @@ fn no_position_passes_an_unacknowledged_dead_letter() {
     assert_eq!(letters[0].value.as_deref(), Some(bad.as_bytes()));
 }
 
-/// A compacted topic refuses records without a key, and drops dead letters.
+/// A compacted topic rejects records without a key, and compaction would drop dead letters.
 #[test]
 fn a_compacted_dead_letter_topic_is_reported() {
     let kafka = Kafka::shared();

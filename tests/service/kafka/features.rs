@@ -1,5 +1,5 @@
-//! Compressed and compacted topics, both group protocols, and access rules: the rows are right, and the service reads to
-//! the end.
+//! Compressed and compacted topics, both group protocols, and access rules: the service reads all records, and the rows
+//! are correct.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ fn batches_of_every_codec_are_read() {
         let producer = kafka.producer_with(&[("compression.type", codec), ("linger.ms", "100")]);
         producer.produce_all(messages(ids).into_iter().map(|message| (topic, message)));
     }
-    // The ids of all four codecs, from the broker's log, since clients do not show them.
+    // The numbers of all four codecs, from the broker's log files, since clients do not show them.
     assert_eq!(kafka.codecs(topic), BTreeSet::from([1, 2, 3, 4]));
     let adtrail = site.start();
     adtrail.await_read(400);
@@ -45,7 +45,7 @@ fn compacted_topics_with_offset_gaps_are_read() {
         ],
     );
     let (old, new) = (ids("old", 50), ids("new", 50));
-    // The same keys, so that compaction leaves only the new records, at offsets from 50 on.
+    // Old and new records have the same keys, so that compaction leaves only the new ones, at offsets from 50 on.
     let keyed = |ids: &[String]| {
         let message = |(number, id): (usize, &String)| Message {
             key: Some(format!("key-{number}").into_bytes()),
@@ -102,7 +102,7 @@ fn offsets_are_committed_by_either_group_protocol() {
     }
 }
 
-/// `/readyz` names the topic, and the lag grows; ingest resumes by itself.
+/// `/readyz` names the topic, and the lag is reported; ingest resumes without a restart.
 #[test]
 fn a_revoked_read_permission_is_reported_and_reading_resumes_once_granted() {
     let kafka = Kafka::start_with_rules();

@@ -1,5 +1,5 @@
 //! Several workers in one consumer group over a shared store: they join and leave under load, crash between any two
-//! writes, and stall until others own their partitions. The store is the HBase ledger over a model in memory, with
+//! writes, and stall until other workers have taken over their partitions. The store is the HBase ledger over a model in memory, with
 //! delays between its steps; Kafka and the group are real.
 
 #[allow(dead_code, reason = "other tests use the rest of it")]
@@ -64,7 +64,7 @@ impl Fixture {
         let flags = flags.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
         let file = site.config();
         let sources = config::Sources { file: Some(&file), environment: Vec::new(), flags };
-        let config = config::load(&sources).expect("valid settings");
+        let config = config::load(&sources).expect("the settings are valid");
         Self { site, config, store: Arc::default(), seed: AtomicU32::new(1) }
     }
 
@@ -85,7 +85,7 @@ impl Fixture {
         self.join_with(|| Ok(()))
     }
 
-    /// Like [`Fixture::join`], and calls `more` between the steps.
+    /// Like [`Fixture::join`], but also calls `more` between the steps.
     fn join_with(
         &self,
         mut more: impl FnMut() -> Result<(), StoreError> + Send + 'static,
@@ -118,7 +118,7 @@ impl Fixture {
             }
             Ok(())
         });
-        Member { shutdown, health, reading: reading.expect("valid settings"), working }
+        Member { shutdown, health, reading: reading.expect("the settings are valid"), working }
     }
 
     /// Waits until the group's offsets are at the end of all partitions.
@@ -133,8 +133,8 @@ impl Fixture {
         let rows = model.rows();
         let mut writes = Vec::with_capacity(rows.len());
         for (key, value) in rows {
-            let view = RowView::decode(&value).expect("a readable row");
-            let row = row(&key, &view).expect("readable props");
+            let view = RowView::decode(&value).expect("the row can be decoded");
+            let row = row(&key, &view).expect("the props can be decoded");
             let key = fact_key(row.event_type.family(), row.pid, &row.event_id);
             let record = model.record(&key).expect("every row has a fact record");
             writes.push(DecisionWrite { key, record, row, replaced: None });
@@ -159,8 +159,11 @@ impl Member {
     /// Shuts down like SIGTERM.
     fn leave(self) {
         self.shutdown.request();
-        self.reading.join().expect("no panic").expect("reading ends without an error");
-        self.working.join().expect("no panic").expect("the store does not fail");
+        self.reading
+            .join()
+            .expect("the thread does not panic")
+            .expect("reading ends without an error");
+        self.working.join().expect("the thread does not panic").expect("the store does not fail");
     }
 }
 
@@ -187,34 +190,37 @@ fn workers_join_and_leave_under_load() {
 }
 
 #[test]
-fn workers_that_crash_between_two_writes_leave_nothing_half_done() {
+fn rows_are_complete_after_workers_crash_between_writes() {
     let fixture = Fixture::new("group.ending");
     let mut rng = fastrand::Rng::with_seed(5);
     for (life, portion) in traffic::portions(WORKLOAD.records(), 8).enumerate() {
         let mut steps_remaining = rng.u32(10..400);
-        let over = || StoreError::Corrupt { what: "the process ends here".into() };
-        let ending = fixture.join_with(move || {
+        let crash = || StoreError::Corrupt { what: "the process ends here".into() };
+        let crashing = fixture.join_with(move || {
             steps_remaining = steps_remaining.saturating_sub(1);
-            if steps_remaining == 0 { Err(over()) } else { Ok(()) }
+            if steps_remaining == 0 { Err(crash()) } else { Ok(()) }
         });
         let other = (life % 2 == 0).then(|| fixture.join());
-        ending.await_assigned();
+        crashing.await_assigned();
         fixture.produce(portion);
         let produced = Instant::now();
         eventually("the worker crashes", || {
-            if ending.working.is_finished() {
+            if crashing.working.is_finished() {
                 return Ok(());
             }
             // The other member may have read everything.
             if produced.elapsed() > Duration::from_secs(10) {
                 fixture.produce(portion);
             }
-            Err("it still works")
+            Err("still running")
         });
-        assert!(ending.working.join().expect("no panic").is_err(), "no crash in life {life}");
-        // Reading ends because no batch is received any more, without a last offset commit.
-        ending.shutdown.request();
-        let _ = ending.reading.join().expect("no panic");
+        assert!(
+            crashing.working.join().expect("the thread does not panic").is_err(),
+            "no crash in life {life}"
+        );
+        // Reading ends without a last offset commit, because no batch is received any more.
+        crashing.shutdown.request();
+        let _ = crashing.reading.join().expect("the thread does not panic");
         other.into_iter().for_each(Member::leave);
     }
     let last = fixture.join();
@@ -223,10 +229,10 @@ fn workers_that_crash_between_two_writes_leave_nothing_half_done() {
     check_equal(&fixture.exports(), WORKLOAD.expected());
 }
 
-/// A worker stalls in the middle of a batch for longer than the group waits. Another takes over its partitions and
-/// reads them to the end; then the first one continues its writes.
+/// A worker stalls in the middle of a batch for longer than the session timeout. Another worker takes over its
+/// partitions and reads them to the end; then the stalled worker continues its writes.
 #[test]
-fn a_stalled_worker_that_resumes_does_no_harm() {
+fn a_stalled_worker_that_resumes_does_not_change_rows() {
     for moment in length(&[1_000][..], &[300, 1_000, 3_000]) {
         let moment = *moment;
         let fixture = Fixture::new(&format!("group.late.{moment}"));
@@ -234,11 +240,15 @@ fn a_stalled_worker_that_resumes_does_no_harm() {
         let (stall, has_stalled) = sync_channel(1);
         let (resume, resumed) = channel::<()>();
         let (mut steps, resumed) = (0, Mutex::new(resumed));
-        let late = fixture.join_with(move || {
+        let stalled = fixture.join_with(move || {
             steps += 1;
             if steps == moment {
                 stall.send(()).expect("the test waits");
-                resumed.lock().expect("one thread").recv().expect("the test continues");
+                resumed
+                    .lock()
+                    .expect("the lock is not poisoned")
+                    .recv()
+                    .expect("the test continues");
             }
             Ok(())
         });
@@ -247,7 +257,7 @@ fn a_stalled_worker_that_resumes_does_no_harm() {
         // The stalled worker commits no more offsets, so the successor reads its uncommitted records again.
         fixture.await_all_read();
         resume.send(()).expect("the worker is stalled");
-        late.leave();
+        stalled.leave();
         successor.leave();
         check_equal(&fixture.exports(), WORKLOAD.expected());
     }

@@ -1,5 +1,5 @@
 //! Records on another partition than most records of their app: they are counted and logged with advice, and exports
-//! are right all the same.
+//! are still correct.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ fn message(number: usize, record: &Record) -> Message {
     record.message().at(FIRST_MS + INTERVAL_MS * number as i64)
 }
 
-/// Produces all records, every tenth of app-x and app-y with a second producer: changed, and with that producer's
+/// Produces all records. Every tenth record of app-x and app-y is changed and produced by a second producer with these
 /// settings.
 fn produce_mixed(site: &Site, settings: &[(&str, &str)], change: impl Fn(Message) -> Message) {
     let kafka = Kafka::shared();
@@ -40,7 +40,7 @@ fn produce_mixed(site: &Site, settings: &[(&str, &str)], change: impl Fn(Message
     );
 }
 
-/// Counts the facts of each topic that are not on the partition with most facts of their app.
+/// Counts, by topic, the facts that are not on the partition with most facts of their app.
 fn mismatches(site: &Site) -> BTreeMap<String, u64> {
     let mut counts: BTreeMap<(&str, i32), BTreeMap<&str, u64>> = BTreeMap::new();
     let apps: BTreeMap<&str, &str> = WORKLOAD
@@ -59,7 +59,7 @@ fn mismatches(site: &Site) -> BTreeMap<String, u64> {
     }
     let mut mismatches = BTreeMap::new();
     for app in APPS {
-        let of_app: Vec<_> = counts.iter().filter(|((of, _), _)| *of == app).collect();
+        let of_app: Vec<_> = counts.iter().filter(|((counted, _), _)| *counted == app).collect();
         let majority = of_app.iter().max_by_key(|(_, of_topic)| of_topic.values().sum::<u64>());
         let ((_, majority), _) = majority.unwrap();
         for (_, of_topic) in of_app.iter().filter(|((_, partition), _)| partition != majority) {
@@ -84,7 +84,7 @@ fn read_all(site: &Site) -> Adtrail {
 #[track_caller]
 fn check(site: &Site, advice: &str) {
     let mismatches = mismatches(site);
-    assert_eq!(mismatches.len(), 3, "the producers agree: {mismatches:?}");
+    assert_eq!(mismatches.len(), 3, "a topic has no mismatches: {mismatches:?}");
     let adtrail = read_all(site);
     for (topic, expected) in &mismatches {
         let found = adtrail.metric_of(MISMATCHES, &format!("topic=\"{topic}\"")).unwrap() as u64;
@@ -106,7 +106,7 @@ fn check(site: &Site, advice: &str) {
 }
 
 #[test]
-fn another_partitioner_is_reported() {
+fn a_different_partitioner_is_reported() {
     let site = site("affinity.hash", 7);
     produce_mixed(&site, &[("partitioner", "murmur2_random")], |message| message);
     check(&site, "use the same partitioner in all producers");
@@ -120,7 +120,7 @@ fn missing_keys_are_reported() {
 }
 
 #[test]
-fn other_keys_are_reported_and_not_shown() {
+fn other_keys_are_reported_without_their_values() {
     let site = site("affinity.other-key", 4);
     // Seven keys, so that not all go to one partition.
     let key =
@@ -132,16 +132,16 @@ fn other_keys_are_reported_and_not_shown() {
     check(&site, "some have a message key other than the app's");
 }
 
-/// Added partitions change the partition of an app, also if adtrail reads all records later.
+/// Added partitions change the partition of an app, even if adtrail reads the records only afterwards.
 #[test]
 fn added_partitions_are_not_key_mismatches() {
     let site = site("affinity.grown", 2);
     let kafka = Kafka::shared();
     let third = WORKLOAD.records().len() / 3;
     let produce = |range: std::ops::Range<usize>| {
-        let some = range.map(|number| (number, &WORKLOAD.records()[number]));
+        let numbered = range.map(|number| (number, &WORKLOAD.records()[number]));
         kafka.produce_all(
-            some.map(|(number, record)| (record.topic(&site.topics), message(number, record))),
+            numbered.map(|(number, record)| (record.topic(&site.topics), message(number, record))),
         );
     };
     let grow = |partitions| {

@@ -93,7 +93,7 @@ fn peek_at_end_waits_for_new_records() {
     let mut command = site.command(&["peek", topic, "--at-end", "--count", "3"]);
     let [shown, stderr] = [Captured::empty(), Captured::empty()];
     let mut child = command.stdout(shown.sink()).stderr(stderr.sink()).spawn().unwrap();
-    // Records produced before peek has found the end are not shown, and nothing reports when that is.
+    // Records produced before peek has found the end are not shown, and peek does not report when it has.
     eventually("a new record is shown", || {
         kafka.produce(topic, [at(0, NOON_MS, "new")]);
         if shown.text().is_empty() { Err("nothing") } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! `adtrail replay-dlq`: each dead letter is sent once, whatever interrupts the command.
+//! `adtrail replay-dlq`: each dead letter is sent exactly once, even if the command is interrupted.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -10,7 +10,7 @@ use testbed::kafka::{Kafka, Message, Record};
 use testbed::site::{ONE_CAMPAIGN, Site, Topics};
 use testbed::{Captured, check_exit, eventually, kill, rows, run_ok};
 
-/// Settings of an app that is missing at first.
+/// Settings of an app that is configured only later.
 const OTHER_APP: &str = "[[apps]]\npid = 2\nkey = \"app-y\"\n[[campaigns]]\nspreadid = 8\npid = 2\nchannel = \"toutiao\"\n";
 
 fn site(name: &str, partitions: i32) -> Site {
@@ -18,7 +18,7 @@ fn site(name: &str, partitions: i32) -> Site {
     site.set("attribution.correction_horizon", "off")
 }
 
-/// A click, the activation that it is credited with, and an effect, of one app.
+/// Returns a click, the activation that is credited to it, and an effect, of one app.
 fn journey(app: &str, spreadid: u32, number: usize) -> [String; 3] {
     let time = 1_741_608_000_000_u64 + number as u64 * 1000;
     let common = format!(r#""app":"{app}","ids":{{"oaid":"{app}-{number}"}}"#);
@@ -111,7 +111,7 @@ fn replayed_letters_give_the_export_of_valid_records() {
     assert!(!log.contains("ERROR") && !log.contains("panicked"), "{log}");
 }
 
-/// Checks that every record of app-y is there twice with equal headers, and all others once.
+/// Checks that every record of app-y exists twice with equal headers, and all others once.
 #[track_caller]
 fn check_sent(records: &[Record]) {
     let mut seen: BTreeMap<_, Vec<_>> = BTreeMap::new();
@@ -126,7 +126,7 @@ fn check_sent(records: &[Record]) {
     }
 }
 
-/// Returns a dead letter with its headers.
+/// Returns a dead letter of a record at this offset of the source topic.
 fn letter(source: &str, offset: usize, code: &str, value: &str) -> Message {
     let header = |name: &str, value: &str| (name.to_owned(), value.as_bytes().to_vec());
     Message {
@@ -193,7 +193,7 @@ const MANY: usize = 20_000;
 #[test]
 fn a_killed_run_is_completed_by_the_next() {
     let mut killed = 0;
-    // A run that ends before it is killed tests nothing: try again, on a fast machine.
+    // A run that ends before it is killed, as on a fast machine, tests nothing: try again.
     for attempt in 0..5 {
         let site = site_with_letters(&format!("resend.killed{attempt}"), MANY);
         for _ in 0..4 {
@@ -244,7 +244,7 @@ fn a_second_run_takes_over_from_the_first() {
 }
 
 #[test]
-fn letters_are_sent_by_code_and_other_records_stay() {
+fn only_letters_with_a_selected_code_are_sent() {
     let kafka = Kafka::shared();
     let site = site("resend.codes", 1);
     let Topics { clicks, effects, .. } = &site.topics;
@@ -311,7 +311,7 @@ fn letters_are_sent_by_code_and_other_records_stay() {
 }
 
 #[test]
-fn unusable_topics_and_refused_letters_are_reported() {
+fn unusable_topics_and_rejected_letters_are_reported() {
     let kafka = Kafka::shared();
     let site = site_with_letters("resend.refused", 3);
     let clicks = &site.topics.clicks;
@@ -337,7 +337,7 @@ fn unusable_topics_and_refused_letters_are_reported() {
     check(&[&dlq], 0, &[]);
     assert_eq!(kafka.consume_all(clicks).len(), 20);
 
-    // A journal topic that deletes old records is refused.
+    // A journal topic that deletes old records is rejected.
     let other = site_with_letters("resend.forgets", 1);
     let dlq = format!("{}.dlq", other.topics.clicks);
     kafka.create_topic(&format!("{dlq}.replayed"), 1, &[("cleanup.policy", "delete")]);

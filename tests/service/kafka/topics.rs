@@ -1,5 +1,5 @@
-//! Topics that change while adtrail uses them: added partitions, and recreated topics, which are never read as if they
-//! were the old ones.
+//! Topics that change while adtrail uses them: added partitions, which are read, and recreated topics, which are
+//! detected.
 
 use std::time::Duration;
 
@@ -20,14 +20,14 @@ fn site(name: &str, partitions: i32) -> Site {
 #[test]
 fn partitions_that_are_added_are_read() {
     let site = site("topics.grown", 2);
-    let (some, rest) = WORKLOAD.records().split_at(400);
-    traffic::produce(&site.topics, some);
+    let (first, rest) = WORKLOAD.records().split_at(400);
+    traffic::produce(&site.topics, first);
     let adtrail = site.start();
     adtrail.await_caught_up();
     // Added while the service runs.
     site.topics.all().iter().for_each(|topic| Kafka::shared().grow_topic(topic, 5));
-    let (some, rest) = rest.split_at(400);
-    traffic::produce(&site.topics, some);
+    let (second, rest) = rest.split_at(400);
+    traffic::produce(&site.topics, second);
     adtrail.await_read(800);
     adtrail.stop();
     // Added while the service is stopped.
@@ -40,20 +40,20 @@ fn recreate(site: &Site, topic: &str) {
     let kafka = Kafka::shared();
     kafka.delete_topics(&[topic.to_owned()]);
     kafka.create_topic(topic, 1, &[]);
-    // More records than before, so that the old positions are within the new topic.
+    // More records than before, so that the old positions exist in the new topic.
     let message = |n| Message::new("app-x", format!(r#"{{"app":"app-x","event_id":"new-{n}"}}"#));
     kafka.produce(topic, (0..2000).map(message));
     assert!(site.topics.all().contains(&topic));
 }
 
 #[track_caller]
-fn check_meanwhile(name: &str, pause: Duration) {
+fn check_recreated_after(name: &str, pause: Duration) {
     let site = site(name, 1);
     traffic::produce(&site.topics, WORKLOAD.records());
     let adtrail = site.start();
     adtrail.await_caught_up();
     std::thread::sleep(pause);
-    // Stopped meanwhile: of a topic that is still empty it would report that the position is out of range.
+    // Suspended meanwhile: for a topic that is still empty it would report that the position is out of range.
     adtrail.signal("STOP");
     recreate(&site, &site.topics.activations);
     adtrail.signal("CONT");
@@ -67,13 +67,13 @@ fn check_meanwhile(name: &str, pause: Duration) {
 
 #[test]
 fn a_topic_recreated_while_reading_ends_ingest() {
-    check_meanwhile("topics.meanwhile", Duration::ZERO);
+    check_recreated_after("topics.meanwhile", Duration::ZERO);
 }
 
-/// The pause is longer than two checks, so that the last records are no longer checked by themselves.
+/// The pause is longer than two checks, after which the last records are not checked until a new one arrives.
 #[test]
 fn a_topic_recreated_after_a_pause_ends_ingest() {
-    check_meanwhile("topics.pause", Duration::from_secs(3));
+    check_recreated_after("topics.pause", Duration::from_secs(3));
 }
 
 #[test]
@@ -87,11 +87,11 @@ fn a_recreated_topic_is_not_read_as_the_old_one() {
     let log = site.try_start().map(|adtrail| adtrail.wait().1).unwrap_or_else(|log| log);
     assert!(log.contains(RECREATED) && log.contains(&site.topics.activations), "{log}");
     assert!(log.contains("start with a new store"), "{log}");
-    // No record of it was read.
+    // No record of the new topic was read.
     check_equal(&by_command(&site), WORKLOAD.expected());
 }
 
-/// As after a power failure of the only broker: the partition has lost its end, and new records follow.
+/// Behaves like the only broker after a power failure: the partition has lost its end, and new records follow.
 #[test]
 fn a_partition_that_lost_its_end_is_reported() {
     let (site, kafka) = (site("topics.cut", 1), Kafka::shared());

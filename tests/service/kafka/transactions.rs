@@ -92,7 +92,7 @@ impl Fixture {
         let path = "/v1/apps/app-x/events.csv?from=2025-03-10&to=2025-03-10";
         let reply = self.adtrail.get(path).expect("adtrail responds");
         let until = reply.header("adtrail-complete-until")?;
-        Some(until.parse().expect("an RFC 3339 time"))
+        Some(until.parse().expect("the time is in RFC 3339"))
     }
 
     /// Returns the low watermark, in minutes after noon.
@@ -101,14 +101,15 @@ impl Fixture {
         Some((until - NOON_MS as f64 / 1e3) / 60.0)
     }
 
-    /// Checks that neither is later than the transaction, whose first record is a minute after noon.
+    /// Checks that neither completeness nor the low watermark is later than the transaction, whose first record is a minute
+    /// after noon.
     #[track_caller]
     fn check_held_back(&self, opened: Timestamp) {
         let (complete, consumed) = (self.complete_until(), self.consumed_until());
         assert!(complete <= Some(opened) && consumed <= Some(1.0), "{complete:?} {consumed:?}");
     }
 
-    /// Waits until both are later than the transaction.
+    /// Waits until completeness and the low watermark are later than the transaction.
     #[track_caller]
     fn await_advance(&self, opened: Timestamp) {
         let mut number = 300;
@@ -122,7 +123,7 @@ impl Fixture {
     }
 }
 
-/// `Adtrail-Complete-Until` stays before the transaction, and no state expires by what is read of other topics.
+/// `Adtrail-Complete-Until` stays before the transaction, and records of other topics expire no state.
 #[test]
 fn an_open_transaction_holds_back_completeness_and_expiry() {
     let fixture = Fixture::start("transactions.open");
@@ -134,7 +135,7 @@ fn an_open_transaction_holds_back_completeness_and_expiry() {
     let opened = Timestamp::now();
     fixture.produce(activations, 4, 2);
     let topic = format!("topic=\"{activations}\"");
-    // Batches of the other topics, each read, and then a refresh of the watermarks.
+    // Produces batches of the other topics, waits until each is read, and then for a refresh of the watermarks.
     for round in 0..4 {
         for number in 5 * round..5 * (round + 1) {
             fixture.produce(clicks, 100 + number, 10 + number);

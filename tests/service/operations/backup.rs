@@ -36,7 +36,7 @@ fn line(output: &Output) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Restores the newest backup of a directory, or another one.
+/// Restores the newest backup of a directory, or the one that the options name.
 #[track_caller]
 fn restore(site: &Site, dir: &Path, more: &[&str]) -> Value {
     line(&site.run(&[&["restore", dir.to_str().unwrap()], more].concat()))
@@ -99,8 +99,8 @@ fn bytes_in(folder: &Path) -> u64 {
     bytes.sum()
 }
 
-/// Takes two backups while these records are produced repeatedly, the second after more is read. Returns their lines,
-/// and the number of records produced.
+/// Takes two backups while these records are produced repeatedly, the second one after further records are read. Returns
+/// the lines of the backups and the number of records produced.
 fn back_up_twice(site: &Site, adtrail: &Adtrail, records: &[Record]) -> ([Value; 2], u64) {
     let is_done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -125,8 +125,8 @@ fn back_up_twice(site: &Site, adtrail: &Adtrail, records: &[Record]) -> ([Value;
     })
 }
 
-/// Checks that a backup restores to what `replay` makes of the records before its positions, and not to the later
-/// exports. Returns the site.
+/// Checks that a restored backup exports what `replay` does for the records before its positions, and not the later
+/// exports. Returns the restored site.
 #[track_caller]
 fn check_restored(site: &Site, dir: &Path, backup: &Value, later: &Exports) -> Site {
     let restored_site = site.beside();
@@ -141,7 +141,7 @@ fn check_restored(site: &Site, dir: &Path, backup: &Value, later: &Exports) -> S
 }
 
 #[test]
-fn a_backup_under_load_is_the_store_of_its_moment() {
+fn a_backup_under_load_is_one_consistent_state() {
     let site = site("backup.load");
     let dir = site.path().join("backups");
     let records = traffic::redelivered(&traffic::records(5, 3000), 5);
@@ -167,11 +167,11 @@ fn a_backup_under_load_is_the_store_of_its_moment() {
     check_restored(&site, &dir, &second, &final_exports);
     // A service resumes from a backup.
     let restored = check_restored(&site, &dir, &first, &final_exports);
-    let again = restored.start();
-    again.await_caught_up();
-    again.await_read(written - before_first as u64);
+    let resumed = restored.start();
+    resumed.await_caught_up();
+    resumed.await_read(written - before_first as u64);
     check_equal(&by_command(&restored), &final_exports);
-    again.stop();
+    resumed.stop();
     // Without --backup the newest is restored.
     assert_eq!(restore(&site.beside(), &dir, &[])["backup"], second["backup"]);
     assert_eq!(list(&site, "backups"), [1, 2]);
@@ -241,7 +241,7 @@ fn await_path(path: &Path, expected: bool) {
 }
 
 #[test]
-fn backups_are_taken_one_at_a_time_and_interrupted_ones_do_not_count() {
+fn backups_are_taken_one_at_a_time_and_interrupted_ones_leave_nothing() {
     let site = without_kafka("backup.once");
     let (adtrail, socket) = start_service(&site);
     let checkpoint = site.path().join("store/checkpoint");
@@ -249,9 +249,9 @@ fn backups_are_taken_one_at_a_time_and_interrupted_ones_do_not_count() {
 
     // A client that disconnects without copying anything.
     let mut client = UnixStream::connect(&socket).unwrap();
-    let mut answer = [0; 5];
-    client.read_exact(&mut answer).unwrap();
-    assert_eq!(&answer, b"made\n");
+    let mut response = [0; 5];
+    client.read_exact(&mut response).unwrap();
+    assert_eq!(&response, b"made\n");
     assert!(checkpoint.join("CURRENT").exists());
     check_refused(&site.run(&["backup", "backups"]), 1, &["another backup is being taken"]);
     drop(client);
@@ -295,7 +295,7 @@ fn backups_are_taken_one_at_a_time_and_interrupted_ones_do_not_count() {
     assert!(!pipe.exists() && !checkpoint.exists());
 }
 
-/// Starts a backup that has locked its checkpoint and is blocked while writing.
+/// Starts a backup and waits until it has locked its checkpoint. It blocks when it writes to the pipe.
 fn stuck_backup(site: &Site, pipe: &Path, checkpoint: &Path) -> Child {
     run_ok(Command::new("mkfifo").arg(pipe), b"");
     let mut command = site.command(&["backup", "backups"]);
@@ -339,7 +339,7 @@ fn unusable_directories_and_full_disks_are_reported() {
     assert!(list(&site, "full").is_empty());
     check_refused(&site.run(&["restore", "full"]), 1, &["no complete backup", "full"]);
     assert_eq!(back_up(&site, "full")["backup"], 1);
-    // As with a file system that does not support sockets.
+    // Without the socket, as on a file system that does not support sockets.
     fs::remove_file(socket).unwrap();
     check_refused(&site.run(&["backup", "backups"]), 1, &["accepts no backup requests", "in use"]);
     adtrail.kill9();
@@ -354,8 +354,8 @@ fn unusable_directories_and_full_disks_are_reported() {
     let dir = site.path().join("backups");
     let dir = dir.to_str().unwrap();
     check_refused(&other.run(&["restore", "."]), 2, &overlapping);
-    let within = format!("store.path={dir}/files/store");
-    check_refused(&other.run(&["restore", dir, "--set", &within]), 2, &overlapping);
+    let nested = format!("store.path={dir}/files/store");
+    check_refused(&other.run(&["restore", dir, "--set", &nested]), 2, &overlapping);
     let unknown = ["--backup", "9", "newest first: 1"];
     check_refused(&other.run(&["restore", dir, "--backup", "9"]), 2, &unknown);
     let eight = ["restore", dir, "--set", "store.partitions=8"];

@@ -30,20 +30,20 @@ fn counters_on_a_real_prometheus_account_for_every_record() {
     for (topic, family) in
         site.topics.all().into_iter().zip([Family::Touch, Family::Activation, Family::Effect])
     {
-        let of = |name: &str| prometheus.value(&format!("sum({name}{{topic=\"{topic}\"}})"));
+        let of_topic = |name: &str| prometheus.value(&format!("sum({name}{{topic=\"{topic}\"}})"));
         let produced: Vec<_> = records.iter().filter(|record| record.family == family).collect();
         let bad = produced.iter().filter(|record| record.is_bad).count();
         let empty = if family == Family::Effect { 3 } else { 0 };
-        let read = of("adtrail_ingest_read_total");
+        let read = of_topic("adtrail_ingest_read_total");
         assert_eq!(read, (produced.len() + empty) as f64, "{topic}");
-        assert_eq!(read, OUTCOMES.map(of).iter().sum::<f64>(), "{topic}");
-        assert_eq!(of("adtrail_ingest_dead_lettered_total"), bad as f64, "{topic}");
-        assert_eq!(of("adtrail_ingest_empty_total"), empty as f64, "{topic}");
-        assert!(of("adtrail_attribution_redelivered_total") > 0.0, "{topic}");
-        assert_eq!(of("adtrail_ingest_lag_messages"), 0.0, "{topic}");
-        assert_eq!(of("adtrail_ingest_lag_seconds"), 0.0, "{topic}");
+        assert_eq!(read, OUTCOMES.map(of_topic).iter().sum::<f64>(), "{topic}");
+        assert_eq!(of_topic("adtrail_ingest_dead_lettered_total"), bad as f64, "{topic}");
+        assert_eq!(of_topic("adtrail_ingest_empty_total"), empty as f64, "{topic}");
+        assert!(of_topic("adtrail_attribution_redelivered_total") > 0.0, "{topic}");
+        assert_eq!(of_topic("adtrail_ingest_lag_messages"), 0.0, "{topic}");
+        assert_eq!(of_topic("adtrail_ingest_lag_seconds"), 0.0, "{topic}");
     }
-    // The same as one expression, as an alert would use it.
+    // The same check as one expression, as an alert would use it.
     let lost = OUTCOMES.map(|name| format!(" - sum by (topic) ({name})")).concat();
     let lost = format!("sum(sum by (topic) (adtrail_ingest_read_total){lost})");
     assert_eq!(prometheus.value(&lost), 0.0, "{lost}");
@@ -71,7 +71,7 @@ fn counters_on_a_real_prometheus_account_for_every_record() {
     assert_eq!(prometheus.value("sum(adtrail_ingest_lag_messages)"), 0.0);
 }
 
-/// Checks the gauges of rows, of which there is one for each type and status.
+/// Checks the gauges of rows: one for each type and status.
 #[track_caller]
 fn check_store(scrape: &str, exports: &Exports) {
     check_conserved(scrape, exports);
@@ -81,22 +81,26 @@ fn check_store(scrape: &str, exports: &Exports) {
 /// Checks that all metrics of RocksDB are present and plausible.
 #[track_caller]
 fn check_engine(prometheus: &Prometheus) {
-    let of = |name: &str| prometheus.value(&format!("adtrail_store_{name}"));
-    assert_eq!(of("cache_capacity_bytes"), 448.0 * 1024.0 * 1024.0);
+    let metric = |name: &str| prometheus.value(&format!("adtrail_store_{name}"));
+    assert_eq!(metric("cache_capacity_bytes"), 448.0 * 1024.0 * 1024.0);
     let buffers = prometheus.value("sum(adtrail_store_memtable_bytes)");
-    assert!(buffers > 0.0 && of("cache_bytes") >= buffers, "{buffers} of {}", of("cache_bytes"));
-    assert!(of("wal_written_bytes_total") >= of("written_bytes_total"));
-    assert!(of("written_bytes_total") > 1_000.0 && of("wal_bytes") > 1_000.0);
+    assert!(
+        buffers > 0.0 && metric("cache_bytes") >= buffers,
+        "{buffers} of {}",
+        metric("cache_bytes")
+    );
+    assert!(metric("wal_written_bytes_total") >= metric("written_bytes_total"));
+    assert!(metric("written_bytes_total") > 1_000.0 && metric("wal_bytes") > 1_000.0);
     for name in ["memtable_bytes", "disk_bytes", "files", "compaction_pending_bytes"] {
         let tables = prometheus.value(&format!("count(adtrail_store_{name}{{table!=\"\"}})"));
         assert_eq!(tables, 9.0, "{name}");
     }
     for name in ["writes_stopped", "writes_delayed", "stalled_seconds_total"] {
-        assert_eq!(of(name), 0.0, "{name}");
+        assert_eq!(metric(name), 0.0, "{name}");
     }
 }
 
-/// Waits for a scrape that began after this.
+/// Waits for a scrape that begins after this call.
 #[track_caller]
 fn await_scrape(prometheus: &Prometheus) {
     let now = jiff::Timestamp::now().as_millisecond() as f64 / 1e3;

@@ -91,13 +91,13 @@ fn invalid_librdkafka_settings_are_refused_before_the_store_is_created() {
 }
 
 #[test]
-fn settings_are_refused_by_file_line_and_key() {
+fn invalid_settings_are_reported_with_file_line_and_key() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("adtrail.toml");
     let file = file.to_str().unwrap();
     let run_here = |args: &[&str]| run(adtrail().args(args).current_dir(&dir), b"");
-    let doubtful = "[attribution]\nclick_probabilistic_window = \"25h\"\n";
-    fs::write(file, format!("{doubtful}{SETTINGS}")).unwrap();
+    let suspicious = "[attribution]\nclick_probabilistic_window = \"25h\"\n";
+    fs::write(file, format!("{suspicious}{SETTINGS}")).unwrap();
     let valid = run_here(&["check-config", "--config", file]);
     check_exit(&valid, 0, &["WARN", "attribution.click_probabilistic_window"]);
     let shown = String::from_utf8_lossy(&valid.stdout);

@@ -1,5 +1,5 @@
-//! Regions as operators see them, and an app whose fanout changes while the service is killed: the export depends only
-//! on the events.
+//! Regions as operators see them, and an app whose fanout changes while the service is repeatedly killed: exports depend
+//! only on the events.
 
 use serde_json::Value;
 use testbed::adtrail::Adtrail;
@@ -9,7 +9,7 @@ use testbed::site::Site;
 use testbed::traffic::{self, APPS, FROM, TO};
 use testbed::{rows, run_ok};
 
-/// The settings of the traffic, with a fanout of app-x.
+/// Returns the settings of the traffic with this fanout of app-x.
 fn settings(fanout: u16) -> String {
     let app = "key = \"app-x\"\n";
     traffic::SETTINGS.replace(app, &format!("{app}[apps.store]\nfanout = {fanout}\n"))
@@ -17,12 +17,12 @@ fn settings(fanout: u16) -> String {
 
 fn regions(site: &Site) -> Value {
     let shown = run_ok(&mut site.command(&["regions", "--json"]), b"");
-    serde_json::from_slice(&shown).expect("JSON")
+    serde_json::from_slice(&shown).expect("valid JSON")
 }
 
 fn sum(regions: &Value, figure: &str) -> u64 {
-    let regions = regions["regions"].as_array().expect("a list");
-    regions.iter().map(|region| region[figure].as_u64().expect("a number")).sum()
+    let regions = regions["regions"].as_array().expect("the value is an array");
+    regions.iter().map(|region| region[figure].as_u64().expect("the value is a number")).sum()
 }
 
 #[test]
@@ -45,16 +45,16 @@ fn fanout_changes_and_kills_do_not_change_exports() {
     }
     let adtrail = last.unwrap();
     adtrail.await_caught_up();
-    let mut shown = 0;
+    let mut rows_exported = 0;
     for app in APPS {
         let downloaded = site.download(app, FROM, TO, &[]);
         check_same(app, &downloaded, &site.replay(app, events.as_bytes()));
-        shown += rows::parse(&downloaded).len() as u64;
+        rows_exported += rows::parse(&downloaded).len() as u64;
     }
-    check_regions(&site, &adtrail, shown);
+    check_regions(&site, &adtrail, rows_exported);
     let before = regions(&site);
     adtrail.kill9();
-    assert_eq!(sum(&regions(&site), "rows"), shown, "without the service");
+    assert_eq!(sum(&regions(&site), "rows"), rows_exported, "without the service");
     let adtrail = site.start();
     let after = regions(&site);
     for figure in ["rows", "bytes", "written"] {
@@ -64,10 +64,10 @@ fn fanout_changes_and_kills_do_not_change_exports() {
 }
 
 /// Compares the output of the command with the metrics.
-fn check_regions(site: &Site, adtrail: &Adtrail, shown: u64) {
+fn check_regions(site: &Site, adtrail: &Adtrail, rows_exported: u64) {
     let regions = regions(site);
-    assert_eq!(sum(&regions, "rows"), shown);
-    assert!(sum(&regions, "written") >= shown);
+    assert_eq!(sum(&regions, "rows"), rows_exported);
+    assert!(sum(&regions, "written") >= rows_exported);
     let list = regions["regions"].as_array().unwrap();
     assert!(list.len() > 8, "the regions are not split: {}", list.len());
     assert_eq!(adtrail.metric("adtrail_store_regions"), Some(list.len() as f64));

@@ -78,10 +78,10 @@ fn printed_tokens_grant_access_and_exports_are_audited() {
     let target = format!("{EVENTS}&fields=event_id&type=activation&event_name=activation,hunter2");
     let read = get(&target, Some(&x));
     assert_eq!((read.status, &*read.text(), read.is_whole), (200, "event_id\na-1\n", true));
-    let of_other = EVENTS.replace("app-x", "app-y");
-    for (token, app_y) in [(&x, 404), (&both, 200), (&all, 200)] {
+    let events_y = EVENTS.replace("app-x", "app-y");
+    for (token, status_y) in [(&x, 404), (&both, 200), (&all, 200)] {
         assert_eq!(get(EVENTS, Some(token)).status, 200);
-        assert_eq!(get(&of_other, Some(token)).status, app_y);
+        assert_eq!(get(&events_y, Some(token)).status, status_y);
     }
     let apps = get("/v1/apps", Some(&x)).text();
     assert!(apps.contains("app-x") && !apps.contains("app-y"), "{apps}");
@@ -107,7 +107,7 @@ fn printed_tokens_grant_access_and_exports_are_audited() {
     assert!(!hashes.iter().any(|hash| log.contains(&**hash)) && !log.contains("hunter2"), "{log}");
 }
 
-/// Checks that each of the six exports has a line, and the fields of the one with filters.
+/// Checks that each of the six exports has an audit line, and the fields of the export with filters.
 #[track_caller]
 fn check_audit(log: &str) {
     let lines = log.lines().filter(|line| line.contains("adtrail::audit"));

@@ -1,4 +1,4 @@
-//! `adtrail verify` beside the service and without it.
+//! `adtrail verify` with and without a running service.
 
 use std::process::Output;
 
@@ -50,7 +50,7 @@ fn check(output: &Output, code: i32, parts: &[&str]) {
 }
 
 #[test]
-fn a_store_is_verified_beside_the_service_and_after_damage() {
+fn a_store_is_verified_while_the_service_runs_and_after_damage() {
     let kafka = Kafka::shared();
     let site = Site::new(kafka, "verify", 1, ONE_CAMPAIGN);
     produce(kafka, &site);

@@ -1,5 +1,5 @@
-//! Wrong clocks: those of producers, off by years, and this machine's, which is set while the service runs. An export
-//! depends on neither.
+//! Wrong clocks: producers' clocks that are off by years, and this machine's clock, which is set while the service
+//! runs. Exports depend on neither.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -15,11 +15,11 @@ use testbed::{eventually, rows, traffic};
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
 const YEAR_MS: i64 = 365 * DAY_MS;
-/// `run.shutdown_deadline`, and the time in which a slow machine notices the end of a process.
+/// `run.shutdown_deadline`, plus the time in which a slow machine detects the end of a process.
 const DEADLINE: Duration = Duration::from_secs(30 + 5);
 
-/// Returns a site whose topics accept timestamps in the future: by default, brokers refuse those an hour ahead of their
-/// clock.
+/// Returns a site whose topics accept timestamps in the future. By default, brokers reject timestamps more than an hour
+/// ahead of their clock.
 fn site(name: &str, partitions: i32) -> Site {
     let site = Site::new(Kafka::shared(), name, partitions, ONE_CAMPAIGN);
     let settings = [("message.timestamp.after.max.ms", "9223372036854775807")];
@@ -36,7 +36,7 @@ fn all_rows(site: &Site) -> Vec<u8> {
     site.download("app-x", "1970-01-01", "9999-12-31", &[])
 }
 
-/// Returns the kind and the JSON of an event of a device.
+/// Returns kind and JSON of an event of this device.
 fn event(kind: &str, id: &str, device: &str, time: i64, fields: Value) -> (String, String) {
     let name = if kind == "click" { "click_id" } else { "event_id" };
     let mut event =
@@ -85,10 +85,9 @@ fn letters(site: &Site) -> BTreeMap<String, usize> {
     codes
 }
 
-/// Events up to a day ahead of the broker's timestamp are accepted, others are dead letters. Wrong timestamps of some
-/// events do not affect others.
+/// Events up to a day ahead of the broker timestamp are accepted. Wrong timestamps of some events do not affect others.
 #[test]
-fn producers_with_clocks_years_ahead_or_before_1970() {
+fn events_with_impossible_times_become_dead_letters() {
     let site = site("clocks.producers", 2).set("ingest.batch_records_max", "50");
     let adtrail = site.start();
     let now = now_ms();
@@ -112,12 +111,12 @@ fn producers_with_clocks_years_ahead_or_before_1970() {
     // The broker timestamp is wrong as well.
     produce_and_await(journey("stamped", ahead), ahead, true);
     produce_and_await(journey("stamped-later", ahead + HOUR_MS), ahead + HOUR_MS, true);
-    // Nothing has expired because of that: earlier clicks are still known.
+    // The wrong timestamps have expired nothing: earlier clicks are still known.
     let (click, rest) = (journey("split", now)[..1].to_vec(), journey("split", now)[1..].to_vec());
     produce_and_await(click, now, true);
     produce_and_await(rest, now + HOUR_MS, true);
-    let (_, again) = event("activation", "a-late", "first", now + 5, json!({}));
-    produce_and_await(vec![("activation".into(), again)], now, true);
+    let (_, late) = event("activation", "a-late", "first", now + 5, json!({}));
+    produce_and_await(vec![("activation".into(), late)], now, true);
     // Many events of few devices in one millisecond.
     let burst: Vec<_> = (0..900)
         .map(|n| {
@@ -144,7 +143,7 @@ fn producers_with_clocks_years_ahead_or_before_1970() {
 /// Rows expire by the broker's time if that is earlier than the machine's, so a clock that is ahead removes no row
 /// before its retention ends.
 #[test]
-fn a_clock_that_is_ahead_expires_no_rows_early() {
+fn a_clock_ahead_of_time_expires_no_rows_early() {
     let site = Site::new(Kafka::shared(), "clocks.retention", 1, ONE_CAMPAIGN)
         .set("attribution.correction_horizon", "off")
         .set("store.retention", "48h");
@@ -178,7 +177,7 @@ fn a_clock_that_is_ahead_expires_no_rows_early() {
     check_same("app-x", &all_rows(&site), &expected);
 }
 
-/// Later events are still attributed by the earlier facts, and the store opens again.
+/// Later events are still attributed to the earlier facts, and the store opens again.
 #[test]
 fn broker_and_machine_briefly_a_year_ahead_expire_nothing() {
     let site = site("clocks.both", 1);

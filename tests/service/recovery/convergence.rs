@@ -49,7 +49,7 @@ fn the_events_lead_to_every_kind_of_row() {
 }
 
 #[test]
-fn one_partition_without_interruption() {
+fn one_uninterrupted_run_exports_what_replay_does() {
     let site = site("convergence.plain", 1);
     let records = traffic::redelivered(WORKLOAD.records(), 1);
     traffic::produce(&site.topics, &records);
@@ -61,13 +61,14 @@ fn one_partition_without_interruption() {
     // Without corrections the order would not be tested.
     assert!(adtrail.metric("adtrail_attribution_corrections_total") > Some(100.0));
     adtrail.stop();
-    // The same without the service.
+    // The command exports the same without the service.
     check_equal(&by_command(&site), WORKLOAD.expected());
 }
 
-/// Records that are produced in the lifetime of one process, and how many at a time.
+/// Number of records that are produced in the lifetime of one process.
 const LIFE_RECORDS: usize = 300;
-const AT_A_TIME: usize = 20;
+/// Number of records that are produced at a time.
+const PRODUCED_RECORDS: usize = 20;
 
 #[test]
 fn repeated_kills_lose_nothing() {
@@ -83,10 +84,10 @@ fn repeated_kills_lose_nothing() {
         let is_up = AtomicBool::new(false);
         thread::scope(|scope| {
             // Produces in parallel, so that the process is killed while it reads: the first records before it is ready,
-            // the others from then on.
+            // the others afterwards.
             scope.spawn(|| {
-                for some in portion.chunks(AT_A_TIME) {
-                    traffic::produce(&site.topics, some);
+                for chunk in portion.chunks(PRODUCED_RECORDS) {
+                    traffic::produce(&site.topics, chunk);
                     eventually("adtrail is ready", || {
                         is_up.load(Ordering::Relaxed).then_some(()).ok_or("")
                     });
@@ -123,7 +124,7 @@ fn check_store_matches_positions(site: &Site) -> bool {
     let file = site.write_all_settings();
     let sources =
         config::Sources { file: Some(file.as_ref()), environment: Vec::new(), flags: Vec::new() };
-    let mut config = config::load(&sources).expect("valid settings");
+    let mut config = config::load(&sources).expect("the settings are valid");
     config.store.path = copy.path().join("store");
     let mut store = Embedded::open(&config.store, &config.policy).expect("the store opens");
     let positions = store.positions().expect("the positions are readable");

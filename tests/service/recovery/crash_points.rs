@@ -1,4 +1,4 @@
-//! A process that crashes before and after every step of a commit, repeatedly, loses nothing and exports nothing twice.
+//! A process that repeatedly crashes before or after any step of a commit loses nothing and exports nothing twice.
 
 use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
@@ -11,21 +11,21 @@ use testbed::site::Site;
 use testbed::traffic;
 use testbed::{length, run_ok};
 
-/// Number of times that a point is passed before the process crashes there, for one process after another. The first
-/// commit of a new store may have only the start positions of partitions, and no records.
+/// For each of successive processes, the number of times that it passes the point before it crashes there. The first
+/// commit of a new store may have only start positions of partitions, and no records.
 const PASSES: [u32; 4] = [3, 0, 1, 7];
-/// Few batches have dead letters.
+/// Like [`PASSES`], but lower, since few batches have dead letters.
 const DEAD_LETTER_PASSES: [u32; 4] = [1, 0, 1, 2];
-/// Offsets are committed to the group once a second, and a process crashes sooner.
+/// Like [`PASSES`], but 0, since offsets are committed to the group only once a second.
 const OFFSET_COMMIT_PASSES: [u32; 4] = [0; 4];
 const SIGABRT: i32 = 6;
 
 static WORKLOAD: Workload = Workload::new(|| traffic::records(8, 1500));
 
-/// Starts a process several times, each of which crashes at the point, and then one that reads everything.
+/// Starts several processes that crash at the point, and then one that reads everything.
 fn check(point: &str) {
     let site = traffic::site(&format!("crash.{point}"), 3).set("ingest.batch_records_max", "40");
-    // Each record once, since a redelivery would hide a loss.
+    // Each record is produced once, since a redelivery would hide a loss.
     traffic::produce(&site.topics, WORKLOAD.records());
     let passes = match point.split_once('-') {
         Some(("letters", _)) => DEAD_LETTER_PASSES,

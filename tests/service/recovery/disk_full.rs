@@ -10,8 +10,7 @@ const FULL: &str = "the disk of store.path is full";
 
 static WORKLOAD: Workload = Workload::new(|| traffic::records(7, 24_000));
 
-/// Puts the store into a folder of the disk that also has the ballast. RocksDB resumes once a write buffer of 64 MiB
-/// fits.
+/// Creates a site whose store is on a small disk. RocksDB resumes once a write buffer of 64 MiB fits.
 fn site(name: &str, mib: u32) -> (Site, Disk) {
     let site =
         traffic::site(name, 3).set("store.memory", "32MiB").set("ingest.batch_records_max", "1000");
@@ -23,8 +22,8 @@ fn site(name: &str, mib: u32) -> (Site, Disk) {
 
 /// Starts a service that has read half of the events and whose disk is full.
 fn stuck(site: &Site, disk: &Disk) -> (Adtrail, Exports) {
-    let (some, rest) = WORKLOAD.records().split_at(WORKLOAD.records().len() / 2);
-    traffic::produce(&site.topics, some);
+    let (first, rest) = WORKLOAD.records().split_at(WORKLOAD.records().len() / 2);
+    traffic::produce(&site.topics, first);
     let adtrail = site.start();
     adtrail.await_caught_up();
     let before = APPS.map(|app| by_http(&adtrail, app));
@@ -56,7 +55,7 @@ fn a_shutdown_on_a_full_disk_loses_nothing() {
     let (adtrail, _) = stuck(&site, &disk);
     adtrail.signal("TERM");
     adtrail.check_ended(1, &["will be read again", "No space left"]);
-    // With no space at all the store may not open; then the log says why.
+    // Without any free space the store may not open; in that case the log says why.
     match site.try_start() {
         Err(log) => assert!(log.contains("No space left"), "{log}"),
         Ok(adtrail) => adtrail.kill9(),
@@ -70,8 +69,8 @@ fn a_shutdown_on_a_full_disk_loses_nothing() {
 fn a_process_out_of_inodes_ends_and_the_next_one_resumes() {
     let (site, disk) = site("disk_full.files", 1024);
     let site = site.impatient();
-    let (some, rest) = WORKLOAD.records().split_at(WORKLOAD.records().len() / 2);
-    traffic::produce(&site.topics, some);
+    let (first, rest) = WORKLOAD.records().split_at(WORKLOAD.records().len() / 2);
+    traffic::produce(&site.topics, first);
     let adtrail = site.start();
     adtrail.await_caught_up();
     adtrail.await_metric("adtrail_store_flushes_running", "", |running| running == 0.0);

@@ -24,13 +24,13 @@ fn check_once(site: &Site) {
     rows::by_event_id(rows::parse(&site.download(APPS[0], FROM, TO, &[])));
 }
 
-/// Starts a service for each portion of the events. The disk fails midway: a number of calls succeed, then a number of
-/// calls fail.
+/// Starts a service for each portion of the events, in which the disk fails. Each of `failures` is a number of calls that
+/// succeed, and a number of subsequent calls that fail.
 fn check_failures(name: &str, failures: &[(u64, u64)], inject: impl Fn(&Faults, u64, u64)) {
     let site = site(name);
     let faults = Faults::of(&site);
     let mut portions = traffic::portions(WORKLOAD.records(), failures.len() + 2);
-    // Some rows are in table files, so that reads reach the disk.
+    // Writes rows into table files, so that reads reach the disk.
     traffic::produce(&site.topics, portions.next().unwrap());
     site.read_all();
     for ((successes, fail), portion) in failures.iter().zip(portions.by_ref()) {
@@ -41,7 +41,7 @@ fn check_failures(name: &str, failures: &[(u64, u64)], inject: impl Fn(&Faults, 
         thread::scope(|scope| {
             // Produces in parallel, so that the disk fails while events are read.
             scope.spawn(|| {
-                portion.chunks(300).for_each(|some| traffic::produce(&site.topics, some))
+                portion.chunks(300).for_each(|chunk| traffic::produce(&site.topics, chunk))
             });
             adtrail.check_ended(1, &[NOT_COMMITTED, "Input/output error"]);
         });
@@ -57,10 +57,14 @@ fn check_failures(name: &str, failures: &[(u64, u64)], inject: impl Fn(&Faults, 
 #[test]
 fn failing_writes_end_the_process_and_lose_nothing() {
     let all = u64::MAX >> 1;
-    let some = [(0, 1), (1, all), (5, 1), (9, 1)];
-    check_failures("io.writes", &some[..length(2, some.len())], |faults, successes, fail| {
-        faults.fail(Calls::Writes, EIO, successes, fail);
-    });
+    let failures = [(0, 1), (1, all), (5, 1), (9, 1)];
+    check_failures(
+        "io.writes",
+        &failures[..length(2, failures.len())],
+        |faults, successes, fail| {
+            faults.fail(Calls::Writes, EIO, successes, fail);
+        },
+    );
 }
 
 /// A backup makes the store flush and sync everything that is committed.
@@ -146,8 +150,8 @@ fn a_read_only_disk_is_reported_and_loses_nothing() {
     let store = folder.join("store");
     let disk = Disk::at(&folder, 256);
     let site = site.set("store.path", store.to_str().unwrap());
-    let (some, rest) = WORKLOAD.records().split_at(WORKLOAD.records().len() / 2);
-    traffic::produce(&site.topics, some);
+    let (first, rest) = WORKLOAD.records().split_at(WORKLOAD.records().len() / 2);
+    traffic::produce(&site.topics, first);
     let faults = Faults::on(&site, &store);
     let adtrail = faults.start(&site);
     adtrail.await_caught_up();

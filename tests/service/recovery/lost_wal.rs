@@ -29,7 +29,7 @@ fn newest_wal(site: &Site) -> PathBuf {
     wal_files(&site.path().join("store")).max().expect("the store has a WAL")
 }
 
-/// Checks whether the service reports the loss at its start, and that the rows are the same afterwards.
+/// Starts the service, checks whether it reports a loss, and that the rows are as expected afterwards.
 #[track_caller]
 fn check(site: &Site, rows: &[u8], is_lost: bool) {
     let adtrail = site.start();
@@ -43,8 +43,8 @@ fn download(site: &Site) -> Vec<u8> {
     site.download("app-x", "2026-11-01", "2026-12-31", &[])
 }
 
-/// Runs the service until 100 more events are read and their offsets committed to the group. Returns all rows.
-fn fill(site: &Site, from: usize) -> Vec<u8> {
+/// Runs the service until 100 more events are read and their offsets are committed to the group. Returns all rows.
+fn read_more(site: &Site, from: usize) -> Vec<u8> {
     Kafka::shared().produce(&site.topics.activations, activations(from));
     let adtrail = site.start();
     adtrail.await_caught_up();
@@ -59,23 +59,23 @@ fn fill(site: &Site, from: usize) -> Vec<u8> {
 fn lost_records_are_reported_and_read_again() {
     let site = site("lost_wal", 2);
     // A store that loses nothing reports nothing.
-    let rows = fill(&site, 0);
+    let rows = read_more(&site, 0);
     check(&site, &rows, false);
 
     // Opening the store flushes its WAL into table files, so each damage needs a new WAL.
-    fill(&site, 100);
-    let rows = fill(&site, 200);
+    read_more(&site, 100);
+    let rows = read_more(&site, 200);
     flip_bit(&newest_wal(&site));
     check(&site, &rows, true);
     check(&site, &rows, false);
 
-    let rows = fill(&site, 300);
+    let rows = read_more(&site, 300);
     fs::remove_file(newest_wal(&site)).expect("the WAL is removed");
     check(&site, &rows, true);
 }
 
 /// After a kill the end of the WAL is damaged: truncated, zeroed, overwritten, or with one flipped bit.
-/// `store/tests/decisions/ledger/torn.rs` does it at many more positions.
+/// `store/tests/decisions/ledger/torn.rs` tests many more positions.
 #[test]
 fn records_in_a_torn_wal_are_read_again() {
     let kills = length(2, 6);
@@ -85,7 +85,7 @@ fn records_in_a_torn_wal_are_read_again() {
         traffic::produce(&site.topics, portion);
         let adtrail = site.start();
         adtrail.await_caught_up();
-        // More records than were produced since.
+        // More records are read than were produced since the kill.
         let read = adtrail.metric("adtrail_ingest_read_total").unwrap();
         assert!(number == 0 || read > portion.len() as f64, "nothing was lost: {read}");
         if number == kills {
@@ -131,7 +131,7 @@ fn a_missing_store_is_reported() {
     fs::rename(&store, &aside).expect("the folder is moved");
     let log = run();
     assert!(log.contains(MISSING), "{log}");
-    let line = log.lines().find(|line| line.contains(MISSING)).expect("a line with the message");
+    let line = log.lines().find(|line| line.contains(MISSING)).expect("a line has the message");
     assert!(line.contains("WARN") && line.contains("records=100") && line.contains("gone=100"));
     // With the old store back, nothing is reported.
     fs::remove_dir_all(&store).expect("the folder is removed");

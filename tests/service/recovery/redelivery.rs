@@ -1,5 +1,5 @@
 //! Redelivery changes nothing: records that are produced up to nine times, a deleted consumer group, and a store
-//! that is behind the group, also by a day in which state has expired.
+//! that is behind the group, even by a day after which state has expired.
 
 use std::fs;
 use std::path::Path;
@@ -22,12 +22,12 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn a_store_that_is_behind_reads_lost_records_again() {
+fn a_restored_store_rereads_the_records_it_lacks() {
     let site = site("redelivery.behind");
     let (store, saved) = (site.path().join("store"), site.path().join("saved"));
     let all = traffic::redelivered(WORKLOAD.records(), 9);
-    let (some, rest) = all.split_at(all.len() / 4);
-    traffic::produce(&site.topics, some);
+    let (first, rest) = all.split_at(all.len() / 4);
+    traffic::produce(&site.topics, first);
     site.read_all();
     copy(&store, &saved);
     traffic::produce(&site.topics, rest);
@@ -41,13 +41,13 @@ fn a_store_that_is_behind_reads_lost_records_again() {
 }
 
 #[test]
-fn records_redelivered_up_to_nine_times_and_a_deleted_group() {
+fn rows_are_the_same_after_nine_deliveries_and_a_deleted_group() {
     let site = site("redelivery.nine");
-    // Each record one to nine times.
+    // Each record is delivered one to nine times.
     let all = traffic::redelivered(&traffic::redelivered(WORKLOAD.records(), 10), 11);
-    let (some, rest) = all.split_at(all.len() / 2);
-    traffic::produce(&site.topics, some);
-    assert_eq!(site.read_all(), some.len() as u64);
+    let (first, rest) = all.split_at(all.len() / 2);
+    traffic::produce(&site.topics, first);
+    assert_eq!(site.read_all(), first.len() as u64);
     // Reading resumes from the store's positions, not from the group's offsets.
     Kafka::shared().delete_group(&site.group());
     traffic::produce(&site.topics, rest);
@@ -59,8 +59,8 @@ const HOUR: i64 = 3_600_000;
 /// 2025-03-10T00:00:00Z.
 const START: i64 = 1_741_564_800_000;
 
-/// Events of three days in the broker's order: topic, line and broker timestamp. Devices and ids recur within hours and
-/// after days; no event is more than an hour late.
+/// Returns events of three days, ordered by broker timestamp: topic, line and broker timestamp. Devices and ids recur
+/// within hours and after days; no event is more than an hour late.
 fn three_days() -> Vec<(usize, String, i64)> {
     const EVENTS: usize = 2_400;
     let mut rng = fastrand::Rng::with_seed(12);
@@ -68,13 +68,13 @@ fn three_days() -> Vec<(usize, String, i64)> {
         .map(|n| {
             let broker_ms = START + n * 72 * HOUR / EVENTS as i64;
             let time = broker_ms - rng.i64(0..HOUR);
-            let (device, again) = (rng.u32(..40), n - rng.i64(0..30));
+            let (device, recent) = (rng.u32(..40), n - rng.i64(0..30));
             let ids = format!(r#""ids":{{"oaid":"device-{device}"}}"#);
             let common = format!(r#""app":"app-x","time":{time},{ids}"#);
             let (topic, fields) = match rng.u8(..10) {
                 0..5 => (0, format!(r#""type":"click","click_id":"c-{n}","spreadid":7"#)),
-                5..7 => (1, format!(r#""type":"activation","event_id":"a-{again}""#)),
-                _ => (2, format!(r#""type":"effect","name":"n","event_id":"e-{again}""#)),
+                5..7 => (1, format!(r#""type":"activation","event_id":"a-{recent}""#)),
+                _ => (2, format!(r#""type":"effect","name":"n","event_id":"e-{recent}""#)),
             };
             (topic, format!("{{{fields},{common}}}"), broker_ms)
         })
@@ -84,7 +84,7 @@ fn three_days() -> Vec<(usize, String, i64)> {
 }
 
 #[test]
-fn a_store_a_day_behind_decides_the_same_despite_expired_state() {
+fn a_store_one_day_behind_makes_the_same_decisions_despite_expired_state() {
     let kafka = Kafka::shared();
     let site = Site::new(kafka, "redelivery.day", 1, ONE_CAMPAIGN)
         .set("attribution.correction_horizon", "2h")
@@ -112,19 +112,19 @@ fn a_store_a_day_behind_decides_the_same_despite_expired_state() {
     assert_eq!(site.read_all(), 800);
     produce(third);
     assert_eq!(site.read_all(), 800);
-    // The state that decided the first day has expired, otherwise this tests nothing.
+    // The state behind the decisions of the first day must have expired; otherwise this tests nothing.
     let (_, activation, broker_ms) =
-        first.iter().rfind(|(topic, ..)| *topic == 1).expect("an activation");
-    let activation: serde_json::Value = serde_json::from_str(activation).expect("JSON");
-    let id = activation["event_id"].as_str().expect("an id");
+        first.iter().rfind(|(topic, ..)| *topic == 1).expect("there is an activation");
+    let activation: serde_json::Value = serde_json::from_str(activation).expect("valid JSON");
+    let id = activation["event_id"].as_str().expect("the id is present");
     let explanation = site.run(&["explain", "--app", "app-x", "--activation", id]);
     let explanation = String::from_utf8_lossy(&explanation.stdout).into_owned();
     assert!(explanation.contains("Touches before 2025-03-11T"), "{explanation}");
     let lines: Vec<&str> = all.iter().map(|(_, line, _)| line.as_str()).collect();
     let expected = site.replay("app-x", lines.join("\n").as_bytes());
     check_same("app-x", &site.download("app-x", "2025-03-01", "2025-04-01", &[]), &expected);
-    // This click is not too late according to its old broker timestamp, but the decision that it could change is final.
-    let time = activation["time"].as_i64().expect("a number") - 1;
+    // By its old broker timestamp this click is not too late, but the decision that it could change is final.
+    let time = activation["time"].as_i64().expect("the value is a number") - 1;
     let ids = &activation["ids"];
     let click = format!(
         r#"{{"type":"click","app":"app-x","click_id":"late","spreadid":7,"time":{time},"ids":{ids}}}"#

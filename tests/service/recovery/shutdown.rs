@@ -15,7 +15,7 @@ use testbed::site::{ONE_CAMPAIGN, Site};
 use testbed::traffic::{self, FROM, TO};
 use testbed::{await_exit, eventually, from_env, http, kill};
 
-/// `run.shutdown_deadline`, and the time in which a slow machine notices the end of a process.
+/// `run.shutdown_deadline`, plus the time in which a slow machine detects the end of a process.
 const DEADLINE: Duration = Duration::from_secs(30 + 5);
 const BATCH_RECORDS: usize = 40;
 
@@ -46,7 +46,7 @@ fn stop(adtrail: Adtrail, signals: &[&str]) -> String {
     log
 }
 
-/// Starts a service and waits until it has read everything. Returns it and the number of records.
+/// Starts a service and waits until it has read everything. Returns the service and the number of records it read.
 fn read_rest(site: &Site) -> (Adtrail, u64) {
     let adtrail = site.start();
     adtrail.await_caught_up();
@@ -54,7 +54,7 @@ fn read_rest(site: &Site) -> (Adtrail, u64) {
     (adtrail, read)
 }
 
-/// Checks whether the service is still starting: it does not handle signals yet, so they end it.
+/// Checks whether the service is still starting. It does not handle signals yet, so a signal ends it.
 fn is_starting(log: &str) -> bool {
     !log.contains("adtrail runs")
 }
@@ -66,13 +66,13 @@ fn sigterm_at_random_moments_reads_nothing_again() {
     let kafka = Kafka::shared();
     let site = site(kafka, "shutdown.random", 4);
     let mut portions = traffic::portions(WORKLOAD.records(), stops + 1);
-    // Upper bound of the records that are produced and not committed.
+    // Upper bound of the number of records that are produced and not committed.
     let mut uncommitted = 0;
     for portion in portions.by_ref().take(stops) {
         thread::scope(|scope| {
             scope.spawn(|| {
-                for some in portion.chunks(20) {
-                    traffic::produce(&site.topics, some);
+                for chunk in portion.chunks(20) {
+                    traffic::produce(&site.topics, chunk);
                     thread::sleep(Duration::from_millis(20));
                 }
             });
@@ -161,10 +161,11 @@ fn sigterm_while_partitions_are_added_reads_nothing_again() {
     for (partitions, portion) in (2..).zip(portions.by_ref().take(3)) {
         let adtrail = site.start();
         thread::scope(|scope| {
-            scope
-                .spawn(|| portion.chunks(60).for_each(|some| traffic::produce(&site.topics, some)));
+            scope.spawn(|| {
+                portion.chunks(60).for_each(|chunk| traffic::produce(&site.topics, chunk))
+            });
             site.topics.all().iter().for_each(|topic| kafka.grow_topic(topic, partitions));
-            // The first change is noticed while the service runs, others at its next start.
+            // The first change is detected while the service runs, others at its next start.
             if partitions == 2 {
                 adtrail.await_log("the number of partitions has changed");
             }
@@ -195,7 +196,7 @@ fn sigterm_while_the_broker_hangs_shuts_down_cleanly() {
     let (adtrail, read) = read_rest(&site);
     assert!(before + read <= WORKLOAD.records().len() as u64, "{before} and {read}");
     WORKLOAD.check(&site, &adtrail);
-    // The same after everything is read.
+    // The shutdown is also clean after everything is read.
     kafka.pause();
     stop(adtrail, &["TERM"]);
     kafka.resume();
@@ -204,7 +205,7 @@ fn sigterm_while_the_broker_hangs_shuts_down_cleanly() {
     stop(adtrail, &["TERM"]);
 }
 
-/// Every thread that logs blocks: downloads, which log a line each, and with them all threads of the listeners.
+/// Every thread that logs blocks. Each download logs a line, so all threads of the listeners block as well.
 #[test]
 fn a_blocked_log_does_not_stop_the_shutdown() {
     let site = Site::new(Kafka::shared(), "shutdown.blocked", 1, ONE_CAMPAIGN)
@@ -305,7 +306,7 @@ fn downloads_in_progress_may_finish() {
 fn unread_downloads_are_aborted_visibly() {
     let (site, adtrail) = with_long_rows("shutdown.unread", "10s");
     let unread = begin(&adtrail);
-    // Meanwhile all records are read and committed.
+    // Records that arrive during the download are read and committed.
     let line = r#"{"app":"app-x","event_id":"last","time":"2025-03-10T12:00:00Z"}"#;
     Kafka::shared().produce(&site.topics.activations, [Message::new("app-x", line)]);
     adtrail.await_read(3_001);

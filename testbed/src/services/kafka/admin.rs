@@ -37,10 +37,13 @@ impl Kafka {
         let mut ends = TopicPartitionList::new();
         let client = self.query_client("read_committed");
         for partition in partitions(&client, topic).expect("Kafka responds") {
-            ends.add_partition_offset(topic, partition, Offset::End).expect("an offset");
+            ends.add_partition_offset(topic, partition, Offset::End).expect("the offset is valid");
         }
-        let left = wait(self.admin().delete_records(&ends, &options()));
-        left.elements().iter().for_each(|one| one.error().expect("the records are deleted"));
+        let deleted = wait(self.admin().delete_records(&ends, &options()));
+        deleted
+            .elements()
+            .iter()
+            .for_each(|partition| partition.error().expect("the records are deleted"));
     }
 
     /// Increases the number of partitions to this total.
@@ -78,17 +81,21 @@ impl Kafka {
         });
     }
 
-    /// Returns the sum of a group's committed offsets on a topic. Partitions without one count 0.
+    /// Returns the sum of a group's committed offsets on a topic. A partition without a committed offset counts 0.
     pub fn committed(&self, group: &str, topic: &str) -> i64 {
         let (_, committed) = self.committed_offsets(group, &[topic]);
         let offsets = committed.elements();
-        offsets.iter().filter_map(|one| one.offset().to_raw()).filter(|offset| *offset > 0).sum()
+        offsets
+            .iter()
+            .filter_map(|partition| partition.offset().to_raw())
+            .filter(|offset| *offset > 0)
+            .sum()
     }
 
     /// Returns whether a group has committed an offset of every partition of a topic.
     pub fn has_positions(&self, group: &str, topic: &str) -> bool {
         let (_, committed) = self.committed_offsets(group, &[topic]);
-        committed.elements().iter().all(|one| one.offset() != Offset::Invalid)
+        committed.elements().iter().all(|partition| partition.offset() != Offset::Invalid)
     }
 
     /// Returns the number of members of a group that have not timed out.
@@ -104,7 +111,7 @@ impl Kafka {
     }
 
     fn admin(&self) -> AdminClient<DefaultClientContext> {
-        self.client().create().expect("a client")
+        self.client().create().expect("the client is created")
     }
 
     /// Returns a client of the group, and the group's committed offsets.
@@ -113,7 +120,8 @@ impl Kafka {
         group: &str,
         topics: &[&str],
     ) -> (BaseConsumer, TopicPartitionList) {
-        let client: BaseConsumer = self.client().set("group.id", group).create().expect("a client");
+        let client: BaseConsumer =
+            self.client().set("group.id", group).create().expect("the client is created");
         let mut list = TopicPartitionList::new();
         for topic in topics {
             for partition in partitions(&client, topic).expect("Kafka responds") {
@@ -125,7 +133,7 @@ impl Kafka {
     }
 
     fn await_leaders(&self, name: &str, partitions: usize) {
-        let client: BaseConsumer = self.client().create().expect("a client");
+        let client: BaseConsumer = self.client().create().expect("the client is created");
         eventually("the partitions have leaders", || {
             let metadata =
                 client.fetch_metadata(Some(name), DEADLINE).map_err(|error| error.to_string())?;

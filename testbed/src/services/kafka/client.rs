@@ -17,7 +17,7 @@ use rdkafka::{ClientContext, Offset, TopicPartitionList};
 use super::Kafka;
 use crate::{DEADLINE, eventually, run_ok};
 
-/// A message to produce. Without a partition the key decides, without a time the clock.
+/// A message to produce. Without a partition, the key determines it; without a time, the client sets the current one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Message {
     pub partition: Option<i32>,
@@ -93,7 +93,8 @@ impl Kafka {
         settings.iter().for_each(|(key, value)| {
             client.set(*key, *value);
         });
-        let producer = client.create_with_context(deliveries.clone()).expect("a producer");
+        let producer =
+            client.create_with_context(deliveries.clone()).expect("the producer is created");
         Producer { producer, deliveries }
     }
 
@@ -113,7 +114,9 @@ impl Kafka {
         let mut cached = self.query_clients.lock().expect("starting a client does not panic");
         let client = cached.entry(isolation).or_insert_with(|| {
             let mut client = self.client();
-            Arc::new(client.set("isolation.level", isolation).create().expect("a client"))
+            Arc::new(
+                client.set("isolation.level", isolation).create().expect("the client is created"),
+            )
         });
         Arc::clone(client)
     }
@@ -128,14 +131,15 @@ impl Kafka {
     /// Returns the compression codecs of a topic's batches by their number in Kafka's format: 1 gzip, 2 snappy, 3
     /// lz4, 4 zstd. Reads the log files.
     pub fn codecs(&self, topic: &str) -> BTreeSet<u8> {
-        let dirs = fs::read_dir(self.dir.join("data")).expect("the broker's data directory");
-        let dirs = dirs.map(|dir| dir.expect("a directory entry").path());
+        let dirs =
+            fs::read_dir(self.dir.join("data")).expect("the broker's data directory can be read");
+        let dirs = dirs.map(|dir| dir.expect("the directory entry can be read").path());
         let is_of_topic = |dir: &PathBuf| {
             let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
             name.rsplit_once('-').is_some_and(|(name, _)| name == topic)
         };
         let logs = dirs.filter(is_of_topic).map(|dir| dir.join("00000000000000000000.log"));
-        logs.flat_map(|log| batch_codecs(&fs::read(log).expect("a log"))).collect()
+        logs.flat_map(|log| batch_codecs(&fs::read(log).expect("the log can be read"))).collect()
     }
 
     /// Returns all records of a topic, by partition and offset. Waits until committed transactions are visible to
@@ -156,16 +160,16 @@ impl Kafka {
             // Fetches without records mark the end of a partition; keep them short.
             .set("fetch.wait.max.ms", "10")
             .create()
-            .expect("a consumer");
+            .expect("the consumer is created");
         let partitions = partitions(&consumer, topic).expect("Kafka responds");
         assert!(!partitions.is_empty(), "topic {topic} does not exist");
         let mut assignment = TopicPartitionList::new();
         for &partition in &partitions {
             assignment
                 .add_partition_offset(topic, partition, Offset::Beginning)
-                .expect("an offset");
+                .expect("the offset is valid");
         }
-        consumer.assign(&assignment).expect("an assignment");
+        consumer.assign(&assignment).expect("the partitions are assigned");
         let mut records = read_to_ends(&consumer, partitions.len());
         records.sort_by_key(|record| (record.partition, record.offset));
         records
@@ -190,7 +194,7 @@ impl Producer {
             send(&self.producer, topic, &message);
         }
         self.producer.flush(DEADLINE).expect("Kafka acknowledges");
-        let failed = self.deliveries.failed.lock().expect("no callback panics");
+        let failed = self.deliveries.failed.lock().expect("the lock is not poisoned");
         assert!(failed.is_empty(), "not acknowledged: {failed:?}");
     }
 
@@ -211,7 +215,7 @@ impl Producer {
 fn batch_codecs(mut log: &[u8]) -> Vec<u8> {
     let mut codecs = Vec::new();
     while let Some(length) = log.get(8..12) {
-        let length = u32::from_be_bytes(length.try_into().expect("4 bytes")) as usize;
+        let length = u32::from_be_bytes(length.try_into().expect("the slice has 4 bytes")) as usize;
         let Some(batch) = log.get(..12 + length).filter(|_| length > 0) else { break };
         codecs.push(batch[22] & 7);
         log = &log[12 + length..];
@@ -300,7 +304,7 @@ impl ProducerContext for Deliveries {
 
     fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
         if let Err((error, _)) = result {
-            self.failed.lock().expect("no test panics while holding it").push(error.to_string());
+            self.failed.lock().expect("the lock is not poisoned").push(error.to_string());
         }
     }
 }

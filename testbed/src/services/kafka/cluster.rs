@@ -45,7 +45,7 @@ impl Cluster {
 
     /// Returns the node that leads a partition.
     pub fn leader(&self, topic: &str, partition: i32) -> usize {
-        let client: BaseConsumer = self.kafka().client().create().expect("a client");
+        let client: BaseConsumer = self.kafka().client().create().expect("the client is created");
         eventually("the partition has a leader", || {
             let metadata =
                 client.fetch_metadata(Some(topic), DEADLINE).map_err(|e| e.to_string())?;
@@ -65,9 +65,9 @@ impl Cluster {
     /// Restarts a node, and waits until all its replicas are in sync.
     pub fn restart(&mut self, node: usize) {
         self.0[node].restart();
-        let client: BaseConsumer = self.kafka().client().create().expect("a client");
-        // All topics, including Kafka's own and those for dead letters: otherwise a dying leader may have no
-        // successor.
+        let client: BaseConsumer = self.kafka().client().create().expect("the client is created");
+        // Check all topics, including internal and dead-letter topics: otherwise a leader that is killed later may have
+        // no successor.
         eventually("all replicas are in sync", || {
             let metadata = client.fetch_metadata(None, DEADLINE).map_err(|e| e.to_string())?;
             let is_whole = |partition: &MetadataPartition| partition.isr().len() == NODES;
@@ -82,7 +82,7 @@ impl Cluster {
     }
 
     fn await_brokers(&self) -> Result<(), String> {
-        let client: BaseConsumer = self.kafka().client().create().expect("a client");
+        let client: BaseConsumer = self.kafka().client().create().expect("the client is created");
         eventually("all brokers have joined", || {
             let logs: Vec<String> = self.0.iter().map(Kafka::log).collect();
             if let Some(log) = logs.into_iter().find(|log| log.contains("already in use")) {

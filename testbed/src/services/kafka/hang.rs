@@ -20,17 +20,17 @@ impl Kafka {
 
     /// Alternately suspends and resumes the broker for these durations, until the result is dropped.
     pub fn slow(&self, suspended: Duration, running: Duration) -> Slow {
-        let (pid, is_over) = (self.pid(), Arc::new(AtomicBool::new(false)));
-        let is_stopped = Arc::clone(&is_over);
+        let (pid, is_dropped) = (self.pid(), Arc::new(AtomicBool::new(false)));
+        let ends = Arc::clone(&is_dropped);
         let thread = thread::spawn(move || {
-            while !is_stopped.load(Ordering::Relaxed) {
+            while !ends.load(Ordering::Relaxed) {
                 kill(pid, "STOP");
                 thread::sleep(suspended);
                 kill(pid, "CONT");
                 thread::sleep(running);
             }
         });
-        Slow { is_over, thread: Some(thread) }
+        Slow { is_dropped, thread: Some(thread) }
     }
 
     fn pid(&self) -> u32 {
@@ -41,13 +41,13 @@ impl Kafka {
 /// A slow broker. Dropping this makes it fast again.
 #[derive(Debug)]
 pub struct Slow {
-    is_over: Arc<AtomicBool>,
+    is_dropped: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Drop for Slow {
     fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
+        self.is_dropped.store(true, Ordering::Relaxed);
         // A panic of the thread was already reported.
         let _ = self.thread.take().map(JoinHandle::join);
     }

@@ -126,7 +126,8 @@ allow.everyone.if.no.acl.found=true
 
     /// Creates the formatted directory of a broker that is not running yet.
     fn format(settings: impl Fn(&Path) -> String, brokers: String, users: &[String]) -> Self {
-        let dir = TempDir::with_prefix("adtrail-kafka-").expect("a temporary directory");
+        let dir =
+            TempDir::with_prefix("adtrail-kafka-").expect("the temporary directory is created");
         let (settings, file) = (settings(dir.path()), dir.path().join("server.properties"));
         fs::write(&file, &settings).expect("the file is written");
         storage::format(&file, &settings, users);
@@ -154,7 +155,7 @@ allow.everyone.if.no.acl.found=true
 
     /// Waits until this broker, or another one of its cluster, responds. Returns the log if a port is taken.
     fn await_response(&self) -> Result<(), String> {
-        let client: BaseConsumer = self.client().create().expect("a client");
+        let client: BaseConsumer = self.client().create().expect("the client is created");
         eventually("Kafka responds", || {
             let log = self.log();
             if log.contains("Address already in use") {

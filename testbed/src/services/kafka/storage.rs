@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use super::{CLUSTER_ID, jars, java};
 use crate::run_ok;
 
-/// Formats the directory that `log.dirs` names in these settings, which are also in the file.
+/// Formats the directory that `log.dirs` of these settings names. `file` has the same settings.
 pub fn format(file: &Path, settings: &str, users: &[String]) {
     // SCRAM users are records in the log, so they cannot be copied.
     if !users.is_empty() {
@@ -21,15 +21,17 @@ pub fn format(file: &Path, settings: &str, users: &[String]) {
         make_template(&template, settings);
     }
     fs::create_dir_all(&data).expect("the directory is created");
-    for entry in fs::read_dir(&template).expect("the formatted directory") {
-        let entry = entry.expect("a directory entry");
+    for entry in fs::read_dir(&template).expect("the formatted directory can be read") {
+        let entry = entry.expect("the directory entry can be read");
         fs::copy(entry.path(), data.join(entry.file_name())).expect("the file is copied");
     }
 }
 
-/// The result depends only on the node id and the cluster id, because all brokers here have fixed voters.
+/// Creates the template of a node. Its content depends only on the node id and the cluster id, because all brokers here
+/// have fixed voters.
 fn make_template(template: &Path, settings: &str) {
-    let own = TempDir::with_prefix_in("formatting-", jars()).expect("a directory in the cache");
+    let own = TempDir::with_prefix_in("formatting-", jars())
+        .expect("a directory in the cache is created");
     let data = own.path().join("data");
     let set = |line: &str| match line.starts_with("log.dirs=") {
         true => format!("log.dirs={}\n", data.display()),

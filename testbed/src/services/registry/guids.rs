@@ -14,8 +14,8 @@ const PREFIX: [u8; 12] = *b"adtrail-test";
 
 /// Starts a proxy for the registry at this address, which runs until the process ends. Returns its port.
 pub fn start_proxy(registry: String) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let port = listener.local_addr().expect("a bound listener").port();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let port = listener.local_addr().expect("the listener is bound").port();
     thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
             let registry = registry.clone();

@@ -70,7 +70,8 @@ impl Registry {
     }
 
     fn try_start() -> Result<Self, String> {
-        let dir = TempDir::with_prefix("adtrail-registry-").expect("a temporary directory");
+        let dir =
+            TempDir::with_prefix("adtrail-registry-").expect("the temporary directory is created");
         let port = free_port();
         let guids_port = guids::start_proxy(format!("127.0.0.1:{port}"));
         // Kept, because the child guard removes it, which also works for a registry in a `static`.
@@ -165,9 +166,12 @@ impl Registry {
         );
         let reply = reply.expect("the registry responds");
         assert_eq!(reply.status, 200, "{}", reply.text());
-        let response: Value = serde_json::from_slice(&reply.body).expect("a JSON response");
-        let id = response["id"].as_u64().and_then(|id| u32::try_from(id).ok()).expect("an id");
-        let guid = response["guid"].as_str().and_then(guids::parse).expect("a GUID");
+        let response: Value = serde_json::from_slice(&reply.body).expect("the response is JSON");
+        let id = response["id"]
+            .as_u64()
+            .and_then(|id| u32::try_from(id).ok())
+            .expect("the id is present");
+        let guid = response["guid"].as_str().and_then(guids::parse).expect("the GUID is valid");
         Registered { id, guid }
     }
 
