@@ -1,6 +1,6 @@
 //! Compares the export with ClickHouse, DuckDB and PostgreSQL: all systems write the rows of one of ten apps to a
-//! file, with the same 30 columns and the same bytes. Then measures the export over HTTP, small exports and the time to the
-//! first byte.
+//! file, with the same 30 columns and the same bytes. Then measures the export over HTTP, small exports and the time
+//! to the first byte.
 //!
 //! `ADTRAIL_BENCH_ROWS` sets the number of rows (10,000,000), a tenth of which is exported; `ADTRAIL_BENCH_ROUNDS` the
 //! number of rounds, in which the systems take turns (5).

@@ -24,8 +24,8 @@ fn prometheus_scrapes_and_promtool_checks_metrics() {
     assert!(check_metrics("# TYPE a counter\na 1\n").contains("_total"));
 }
 
-/// What a server answers that sends just this.
-fn answered(sent: &'static str) -> http::Reply {
+/// Returns the reply of a server that sends exactly these bytes.
+fn reply_of(sent: &'static str) -> http::Reply {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let server = thread::spawn(move || {
@@ -39,10 +39,10 @@ fn answered(sent: &'static str) -> http::Reply {
 }
 
 #[test]
-fn truncated_replies_are_noticed_and_trailers_are_read() {
+fn truncated_replies_are_detected_and_trailers_are_read() {
     #[track_caller]
     fn check(sent: &'static str, body: &str, is_whole: bool) {
-        let reply = answered(sent);
+        let reply = reply_of(sent);
         assert_eq!((reply.text().as_str(), reply.is_whole), (body, is_whole), "{sent:?}");
     }
     check("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab", "ab", true);
@@ -54,6 +54,6 @@ fn truncated_replies_are_noticed_and_trailers_are_read() {
     check(chunked("2\r\nab\r\n0\r\nAdtrail-Rows: 1\r\n"), "ab", false);
     check(chunked("2\r\nab\r\n"), "ab", false);
     check(chunked("3\r\nab"), "ab", false);
-    let reply = answered(chunked("0\r\nAdtrail-Rows: 7\r\n\r\n"));
+    let reply = reply_of(chunked("0\r\nAdtrail-Rows: 7\r\n\r\n"));
     assert_eq!(reply.trailer("adtrail-rows"), Some("7"));
 }

@@ -1,5 +1,5 @@
-//! The alerts of deploy/alerts.yml fire on a real Prometheus when their problem occurs, and not before. `promtool`
-//! tests how long each waits; here `for` is removed and minutes are seconds.
+//! The alerts of deploy/alerts.yml fire on a real Prometheus when their problem occurs, and not before. Here `for` is
+//! removed and minutes are seconds; `promtool` tests the real durations.
 
 use std::path::Path;
 use std::thread;
@@ -33,7 +33,7 @@ struct Fixture {
     site: Site,
 }
 
-/// Returns a site with topics of its own.
+/// Creates a site with topics that no other test uses.
 fn site(kafka: &Kafka, name: &str, settings: &str) -> Site {
     let settings = format!("{ONE_CAMPAIGN}{settings}");
     Site::new(kafka, &format!("alerts.{name}"), 1, &settings)
@@ -86,13 +86,12 @@ impl Fixture {
         Kafka::shared().produce(&self.site.topics.activations, messages);
     }
 
-    /// Waits until these alerts fire. Others may fire only if they are in `with`, or in [`BUSY`]: on a busy machine a
-    /// scrape may take longer than a second.
+    /// Waits until these alerts fire. Other alerts may fire only if they are in `allowed` or [`BUSY`].
     #[track_caller]
-    fn await_alerts(&self, expected: &[&str], with: &[&str]) {
+    fn await_alerts(&self, expected: &[&str], allowed: &[&str]) {
         eventually("the alerts fire", || {
             let firing = self.prometheus.firing();
-            let known = || expected.iter().chain(with).chain(&BUSY);
+            let known = || expected.iter().chain(allowed).chain(&BUSY);
             let is_known = |name: &String| known().any(|known| known == name);
             assert!(firing.iter().all(is_known), "{firing:?}");
             let is_all = expected.iter().all(|name| firing.contains(*name));
@@ -109,26 +108,27 @@ impl Fixture {
     }
 }
 
+/// Alerts that may fire on a busy machine, where a scrape may take longer than a second.
 const BUSY: [&str; 2] = ["AdtrailDown", "AdtrailStuck"];
 
 /// Alerts of a service that waits: it lags behind, and commits nothing.
 const WAITING: [&str; 2] = ["AdtrailBehind", "AdtrailStuck"];
 
-/// A counter that is above 0 in the first scrape has not increased, and the alert fires all the same.
+/// The alert fires even if the counter is already above 0 in the first scrape, and does not increase.
 #[test]
-fn dead_letters_and_a_paused_partition() {
+fn dead_letters_and_a_paused_partition_raise_alerts() {
     let kafka = Kafka::shared();
     let site = site(kafka, "bad", "[ingest]\nbad_records_max = 2\n");
     let fixture = start(kafka, site, Some(invalid()));
     fixture.await_alerts(&["AdtrailDeadLetters"], &[]);
-    // Too many of them pause their partition.
+    // Too many dead letters pause their partition.
     fixture.produce((0..9).map(|_| invalid()));
     let alerts = ["AdtrailDeadLetters", "AdtrailPartitionStopped"];
     fixture.await_alerts(&[&alerts[..], &WAITING].concat(), &[]);
 }
 
 #[test]
-fn a_missing_schema() {
+fn a_missing_schema_raises_alerts() {
     let kafka = Kafka::shared();
     let settings = format!("[registry]\nurls = [\"http://127.0.0.1:{}\"]\n", free_port());
     let fixture = healthy(kafka, site(kafka, "schema", &settings));
@@ -137,7 +137,7 @@ fn a_missing_schema() {
 }
 
 #[test]
-fn a_broker_that_is_gone_and_a_killed_service() {
+fn a_killed_broker_and_a_killed_service_raise_alerts() {
     let mut kafka = Kafka::start();
     let fixture = healthy(&kafka, site(&kafka, "gone", ""));
     kafka.kill9();
@@ -149,7 +149,7 @@ fn a_broker_that_is_gone_and_a_killed_service() {
 }
 
 #[test]
-fn a_full_disk() {
+fn a_full_disk_raises_alerts() {
     let kafka = Kafka::shared();
     let site = site(kafka, "full", "");
     let folder = site.path().join("disk");
@@ -158,7 +158,7 @@ fn a_full_disk() {
     let site = site.set("store.path", store.to_str().unwrap()).set("store.memory", "32MiB");
     let fixture = healthy(kafka, site);
     full.fill();
-    // More than fits into the preallocated space of the WAL.
+    // More data than fits into the preallocated space of the WAL.
     let agent = "x".repeat(2_000);
     fixture.produce((100..20_000).map(|number| event_of(number, &agent)));
     fixture.await_alerts(&[&["AdtrailDiskFull"][..], &WAITING].concat(), &["AdtrailStoreStalls"]);

@@ -1,5 +1,5 @@
-//! Brokers that are killed, slow or hanging, one of three or the only one, under load and while adtrail itself is down:
-//! nothing is lost, no row exists twice, and ingest resumes by itself.
+//! Brokers that are killed, slow or hanging: the only one or one of three, under load and while adtrail is down.
+//! Nothing is lost, no row exists twice, and ingest resumes without a restart.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,8 +24,8 @@ fn site(kafka: &Kafka, name: &str) -> Site {
 
 /// Produces 100 records at a time, acknowledged by all in-sync replicas.
 fn produce(producer: &Producer, topics: &Topics, records: &[Record]) {
-    for some in records.chunks(100) {
-        producer.produce_all(some.iter().map(|record| (record.topic(topics), record.message())));
+    for chunk in records.chunks(100) {
+        producer.produce_all(chunk.iter().map(|record| (record.topic(topics), record.message())));
     }
 }
 
@@ -34,9 +34,9 @@ fn busy_partition(cluster: &Cluster, topic: &str) -> i32 {
     cluster.kafka().consume_all(topic)[0].partition
 }
 
-/// Slow because three JVMs start, and one of them again.
+/// Slow because three JVMs start, and one of them restarts.
 #[test]
-fn partition_leaders_killed_in_turn() {
+fn killing_partition_leaders_in_turn_loses_nothing() {
     let kills = length(2, 3);
     let mut cluster = Cluster::start();
     let site = site(cluster.kafka(), "brokers.leaders");
@@ -54,14 +54,14 @@ fn partition_leaders_killed_in_turn() {
             leader
         });
         produced += portion.len() as u64;
-        // Two brokers remain: every acknowledged record is read, once.
+        // Two brokers remain: every acknowledged record is read exactly once.
         adtrail.await_read(produced);
-        // The last one is not restarted.
+        // The last killed broker is not restarted.
         if number + 1 < kills {
             cluster.restart(leader);
         }
     }
-    // The same while adtrail is down.
+    // Further records are produced while adtrail is down.
     adtrail.kill9();
     let rest = portions.next().unwrap();
     produce(&producer, &site.topics, rest);
@@ -73,7 +73,7 @@ fn partition_leaders_killed_in_turn() {
 
 /// Slow because a JVM starts several times.
 #[test]
-fn the_only_broker_killed_under_load() {
+fn killing_the_only_broker_under_load_loses_nothing() {
     let (kills, kills_while_down) = length((2, 1), (3, 2));
     let mut kafka = Kafka::start();
     let site = site(&kafka, "brokers.killed");
@@ -92,7 +92,7 @@ fn the_only_broker_killed_under_load() {
         produced += portion.len() as u64;
         adtrail.await_read(produced);
     }
-    // The same while adtrail is down.
+    // Further records are produced while adtrail is down.
     adtrail.kill9();
     let mut rest = 0;
     for portion in portions {
@@ -106,7 +106,7 @@ fn the_only_broker_killed_under_load() {
     WORKLOAD.check(&site, &adtrail);
 }
 
-/// Time for which a broker hangs; a minute and more in manual runs.
+/// Returns the time for which a broker hangs: a minute and more in manual runs.
 fn outage() -> Duration {
     Duration::from_secs(from_env("ADTRAIL_TEST_OUTAGE_S", 5))
 }
@@ -123,7 +123,7 @@ fn await_outage(kafka: &Kafka, adtrail: &Adtrail) {
     adtrail.await_readiness(200, "");
 }
 
-/// A broker counts as hanging after fifteen seconds without a response; this happens twice here.
+/// A broker counts as hanging after fifteen seconds without a response, which happens twice here.
 #[test]
 fn ingest_resumes_after_a_slow_or_hanging_broker() {
     let kafka = Kafka::start_to_hang();

@@ -7,7 +7,7 @@ use testbed::site::Site;
 use testbed::traffic::{self, Family, Record};
 use testbed::{eventually, rows};
 
-/// One third of the records is read in time, one third is deleted before.
+/// One third of the records is read in time, one third is deleted unread.
 static WORKLOAD: Workload = Workload::new(|| traffic::records(13, 1500));
 
 fn site(kafka: &Kafka, name: &str) -> Site {
@@ -34,8 +34,9 @@ fn delete_unread(kafka: &Kafka, site: &Site) {
     produce(kafka, site, 2);
 }
 
-/// Checks that the process ends, and that its log names a topic, the stored position, and the topic's offsets. The
-/// numbers count the workload's records: read, deleted up to, produced.
+/// Checks that the process ends, and that its log names a topic, the stored position, and the topic's offsets. `read`,
+/// `deleted` and `end` are the numbers of the workload's records that are read, deleted (read ones included), and
+/// produced.
 #[track_caller]
 fn check_reported(site: &Site, adtrail: Adtrail, [read, deleted, end]: [usize; 3]) {
     let parts = ["the stored position is not in the topic any more", "start with a new store"];
@@ -60,7 +61,7 @@ fn records_deleted_while_stopped_are_reported() {
     let site = site(kafka, "deleted.stopped");
     started(kafka, &site).stop();
     delete_unread(kafka, &site);
-    // Every start reports it.
+    // Every start reports the loss.
     for _ in 0..2 {
         check_reported(&site, site.spawn(), [500, 1000, 1500]);
         check_equal(&by_command(&site), &exports::replayed(&WORKLOAD.records()[..500]));
@@ -99,7 +100,7 @@ fn records_deleted_while_paused_are_reported() {
     let site = site(&kafka, "deleted.paused");
     let adtrail = started(&kafka, &site);
     adtrail.signal("STOP");
-    // Otherwise the broker would still answer a pending fetch with the second third.
+    // Restarts the broker, which would otherwise respond to a pending fetch with the second third.
     kafka.kill9();
     kafka.restart();
     delete_unread(&kafka, &site);

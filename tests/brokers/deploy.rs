@@ -1,8 +1,7 @@
-//! The deployment files agree with each other: paths, ports, and the broker's settings, with which a real Kafka is
-//! started. The containers themselves are not run.
+//! The deployment files are consistent: their paths and ports match, and a real Kafka starts with the broker's
+//! settings. The containers themselves are not run.
 //!
-//! The files are read line by line, as far as the checks need; `docker compose config` and promtool check whether they
-//! are valid YAML.
+//! The tests read the files line by line; `docker compose config` and promtool check whether they are valid YAML.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -28,13 +27,13 @@ fn text<'a>(config: &'a toml::Table, section: &str, key: &str) -> &'a str {
     value.and_then(|value| value.as_str()).unwrap_or_else(|| panic!("no {section}.{key}"))
 }
 
-/// Values of `key: value` lines, at any depth.
+/// Returns the values of `key: value` lines, at any depth.
 fn values<'a>(text: &'a str, key: &str) -> Vec<&'a str> {
     let lines = text.lines().map(str::trim);
     lines.filter_map(|line| line.strip_prefix(key)?.strip_prefix(": ")).collect()
 }
 
-/// `- FROM:TO` of the compose file, without `:ro`.
+/// Returns the `- FROM:TO` lines of the compose file, without `:ro`.
 fn mounts(compose: &str) -> Vec<(&str, &str)> {
     let items = compose.lines().filter_map(|line| line.trim().strip_prefix("- "));
     items.filter_map(|item| item.trim_end_matches(":ro").split_once(":/")).collect()
@@ -84,7 +83,7 @@ fn the_image_uses_the_mounted_settings_and_the_volume() {
     assert!(store.starts_with(volume), "{} is lost with the container", store.display());
 }
 
-/// The strings of a one-line list, `["a", "b"]`.
+/// Returns the strings of a one-line list, `["a", "b"]`.
 fn strings(list: &str) -> Vec<String> {
     list.split('"').skip(1).step_by(2).map(str::to_owned).collect()
 }
@@ -102,7 +101,7 @@ fn ports_match_the_settings() {
     let ports = [export, admin].map(|address| address.rsplit_once(':').unwrap().1).join(" ");
     assert!(read("Dockerfile").contains(&format!("\nEXPOSE {ports}\n")), "not exposed: {ports}");
 
-    // All use the host's network without a password, so they may only listen on the loopback interface.
+    // All listeners use the host's network without a password, so they may only listen on the loopback interface.
     for listen in [brokers, export, admin] {
         assert!(listen.starts_with("127.0.0.1:"), "{listen}");
     }
@@ -129,7 +128,7 @@ fn created_topics_match_the_settings() {
     assert_eq!(created, expected.iter().map(String::as_str).collect());
 }
 
-/// Cargo reads the manifest of every member, also of those that the image does not need.
+/// Cargo reads the manifest of every member, even if the image does not need it.
 #[test]
 fn the_docker_context_has_every_workspace_member() {
     let (manifest, copied) = (read("Cargo.toml"), read(".dockerignore"));
@@ -176,14 +175,14 @@ fn a_real_kafka_runs_on_the_settings_of_compose() {
     assert_eq!(kafka.consume_all("deploy").len(), 1);
 }
 
-/// An alert on a metric that does not exist never fires, and promtool accepts any name.
+/// An alert on a metric that does not exist never fires, and promtool does not detect it.
 #[test]
 fn alerts_name_existing_metrics() {
     let alerts = read("deploy/alerts.yml");
     let is_name_char = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut names = BTreeSet::new();
     for alert in alerts.split("- alert: ").skip(1) {
-        // One line or several, up to the next key.
+        // The expression has one or more lines, up to the next key.
         let expression = alert.split_once("expr: ").unwrap().1;
         let expression = expression.split("\n        labels:").next().unwrap();
         let expression = expression.split("\n        for:").next().unwrap();

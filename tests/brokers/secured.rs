@@ -12,7 +12,7 @@ fn site(name: &str, brokers: &str, librdkafka: &str) -> Site {
     Site::on(Topics::of(name), brokers.to_owned(), &settings)
 }
 
-/// Settings of TLS; `client` is the name of the client's own certificate.
+/// Returns settings of TLS; `client` is the name of the client's certificate.
 fn tls(authority: &str, client: Option<&str>) -> String {
     let file = |name: &str| Secured::shared().file(name).display().to_string();
     let mut text = format!("security.protocol = 'SSL'\nssl.ca.location = '{}'\n", file(authority));
@@ -32,7 +32,7 @@ const WARNINGS: [&str; 3] = [
     "the watermarks of the partitions cannot be fetched",
 ];
 
-/// Checks events, dead letters and commands: consumer, producers and admin client can authenticate.
+/// Checks events, dead letters and commands, so that consumer, producers and admin client authenticate.
 #[track_caller]
 fn check_works(site: &Site) {
     for topic in site.topics.all() {
@@ -61,7 +61,7 @@ fn check_works(site: &Site) {
 
 /// Checks that `/readyz` and the log give the reason, and that the log has no password.
 #[track_caller]
-fn check_refused(site: &Site, reason: &str) {
+fn check_connection_refused(site: &Site, reason: &str) {
     let mut adtrail = site.spawn();
     adtrail.await_readiness(503, reason);
     adtrail.await_line(&["kafka refuses the connection", reason]);
@@ -115,18 +115,27 @@ fn wrong_passwords_and_certificates_are_refused() {
         "security.protocol = 'SASL_PLAINTEXT'\nsasl.mechanism = 'PLAIN'\n\
          sasl.username = '{USER}'\nsasl.password = 'wr0ng'\n"
     );
-    check_refused(&site("secured.plain", &broker.sasl, &plain), "Authentication failed");
+    check_connection_refused(&site("secured.plain", &broker.sasl, &plain), "Authentication failed");
     let scram = tls("ca.pem", None).replace("'SSL'", "'SASL_SSL'")
         + &format!(
             "sasl.mechanism = 'SCRAM-SHA-512'\nsasl.username = '{USER}'\n\
              sasl.password = {{ file = '{}' }}\n",
             file.display()
         );
-    check_refused(&site("secured.scram", &broker.sasl_tls, &scram), "uthentication failed");
+    check_connection_refused(
+        &site("secured.scram", &broker.sasl_tls, &scram),
+        "uthentication failed",
+    );
     let other = tls("other-ca.pem", Some("client"));
-    check_refused(&site("secured.tls.ca", &broker.tls, &other), "certificate verify failed");
+    check_connection_refused(
+        &site("secured.tls.ca", &broker.tls, &other),
+        "certificate verify failed",
+    );
     let no_certificate = tls("ca.pem", None);
-    check_refused(&site("secured.tls.no-certificate", &broker.tls, &no_certificate), "SSL alert");
+    check_connection_refused(
+        &site("secured.tls.no-certificate", &broker.tls, &no_certificate),
+        "SSL alert",
+    );
     // To a plaintext client the broker only closes the connection, without a reason.
     let open = site("secured.tls.open", &broker.tls, "security.protocol = 'PLAINTEXT'\n");
     let adtrail = open.spawn();

@@ -1,4 +1,4 @@
-//! `adtrail conformance`: the suite on the real binary, and on broken engines.
+//! `adtrail conformance`: runs the suite on adtrail and on broken engines.
 
 use std::fs;
 use std::path::Path;
@@ -65,7 +65,7 @@ struct Script {
 }
 
 impl Script {
-    /// The lines may call adtrail's own engine as `replay "$@"`.
+    /// Creates an engine from lines of shell, which may call adtrail's engine as `replay "$@"`.
     fn new(lines: &str) -> Self {
         let dir = TempDir::with_prefix("adtrail-engine-").unwrap();
         let binary = binary();
@@ -87,11 +87,11 @@ const CHAIN: &str = "6-effects/case-37-effect-before-activation-arrives";
 /// Checks that the script fails this case, with these parts in its line.
 #[track_caller]
 fn check_caught(script: &str, case: &str, parts: &[&str]) {
-    check_caught_within("60", script, case, parts);
+    check_caught_with_timeout("60", script, case, parts);
 }
 
 #[track_caller]
-fn check_caught_within(timeout_seconds: &str, script: &str, case: &str, parts: &[&str]) {
+fn check_caught_with_timeout(timeout_seconds: &str, script: &str, case: &str, parts: &[&str]) {
     let args = ["--timeout", timeout_seconds, "--case", case];
     let lines = check(&Script::new(script).run(&args), 1);
     let [line, summary] = &lines[..] else { panic!("{lines:#?}") };
@@ -118,10 +118,10 @@ fn broken_engines_are_caught() {
     effect("true", &["no file at --out", "without output"]);
     effect(r#"echo "$ADTRAIL_CONFORMANCE_CASE"; exit 1"#, &[EFFECT]);
     // An engine that ignores clicks after the first activation depends on the order of arrival.
-    let blind = r#"sed -n '/"activation"/{p;q};p' "$5" > "$5.seen"
+    let order_dependent = r#"sed -n '/"activation"/{p;q};p' "$5" > "$5.seen"
         replay "$1" "$2" "$3" "$4" "$5.seen""#;
     let parts = ["a: click_id: expected \"c1\", found \"\"", "[given, given-twice]"];
-    check_caught(blind, CHAIN, &parts);
+    check_caught(order_dependent, CHAIN, &parts);
     // A difference in a column that no case names.
     let script = r#"replay "$@" && sed -i "s/,pid,/,$ADTRAIL_CONFORMANCE_ORDER,/" "$4""#;
     effect(script, &["[reversed] line 1 differs from that in order given"]);
@@ -138,11 +138,11 @@ fn an_engine_that_hangs_is_killed() {
         "[reversed] timed out after 1s, without output",
         "[given, given-twice, reversed-then-given] timed out after 1s, with output: waiting",
     ];
-    check_caught_within("1", script, EFFECT, &parts);
+    check_caught_with_timeout("1", script, EFFECT, &parts);
 }
 
 #[test]
-fn settings_of_the_callers_environment_are_ignored() {
+fn settings_in_the_callers_environment_are_ignored() {
     let mut command = adtrail();
     command.env("ADTRAIL__ATTRIBUTION__CLICK_WINDOW", "1s");
     let script = Script::new(r#"replay "$@""#);

@@ -9,13 +9,13 @@ use tempfile::TempDir;
 use testbed::adtrail::adtrail;
 use testbed::{Captured, await_exit, check_exit, eventually, http, kill, run};
 
-/// Lets one demo run at a time: two that look for free ports at the same time could find the same ones.
-fn alone() -> MutexGuard<'static, ()> {
+/// Lets one demo run at a time: two demos that search for free ports at the same time could choose the same ones.
+fn lock_demo() -> MutexGuard<'static, ()> {
     static DEMO: Mutex<()> = Mutex::new(());
     DEMO.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the command, with a temporary folder of its own.
+/// Returns the command with a separate temporary folder.
 fn demo(temporary: &TempDir) -> Command {
     let mut command = adtrail();
     command.arg("demo").env("TMPDIR", temporary.path());
@@ -24,13 +24,13 @@ fn demo(temporary: &TempDir) -> Command {
 
 #[track_caller]
 fn assert_empty(temporary: &TempDir) {
-    let left = fs::read_dir(temporary).map(Iterator::collect::<Vec<_>>);
-    assert!(left.as_ref().is_ok_and(Vec::is_empty), "{left:?}");
+    let entries = fs::read_dir(temporary).map(Iterator::collect::<Vec<_>>);
+    assert!(entries.as_ref().is_ok_and(Vec::is_empty), "{entries:?}");
 }
 
 #[test]
-fn once_shows_rows_and_leaves_nothing_behind() {
-    let _alone = alone();
+fn demo_once_shows_rows_and_leaves_nothing_behind() {
+    let _lock = lock_demo();
     let temporary = TempDir::new().unwrap();
     let output = run(demo(&temporary).arg("--once"), b"");
     let log = check_exit(&output, 0, &["attributing events"]);
@@ -52,7 +52,7 @@ fn once_shows_rows_and_leaves_nothing_behind() {
 
 #[test]
 fn the_demo_serves_until_it_is_interrupted() {
-    let _alone = alone();
+    let _lock = lock_demo();
     let temporary = TempDir::new().unwrap();
     // The port is in use, by this listener or by another process.
     let _listener = TcpListener::bind("127.0.0.1:8080");
@@ -67,8 +67,8 @@ fn the_demo_serves_until_it_is_interrupted() {
         let ended = child.try_wait().unwrap();
         if ended.is_none() && shown.text().contains("Ctrl-C") { Ok(()) } else { Err(log.text()) }
     });
-    let said = "127.0.0.1:8080 is in use, so the demo listens on";
-    assert!(log.text().contains(said), "{}", log.text());
+    let notice = "127.0.0.1:8080 is in use, so the demo listens on";
+    assert!(log.text().contains(notice), "{}", log.text());
 
     let url = |label: &str| {
         let shown = shown.text();

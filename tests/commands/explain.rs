@@ -1,4 +1,4 @@
-//! `adtrail explain`, and the output that its documentation shows.
+//! `adtrail explain`, and the output in its documentation.
 
 use std::fs;
 use std::path::Path;
@@ -46,7 +46,7 @@ fn the_documentation_shows_the_real_output() {
 }
 
 #[test]
-fn json_has_the_same_decision() {
+fn json_has_the_decision_of_the_text() {
     let json = json_of("two-clicks");
     assert_eq!(json["decision"]["click_id"], "c-late");
     assert_eq!(json["decision"]["channel"], "toutiao");
@@ -62,7 +62,7 @@ fn json_has_the_same_decision() {
     assert_eq!(json_of("came-back")["last_install"]["event_id"], "two-clicks");
 }
 
-/// Returns the explanation of activation `a` after events that arrive one by one, as text and as JSON.
+/// Returns the explanation of activation `a`, as text and as JSON, after events that are attributed one by one.
 fn explained_one_by_one(events: &[Value]) -> (String, Value) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("events.ndjson");
@@ -99,12 +99,12 @@ fn check_change(events: &[Value], before: &str, cause: &str) {
     let expected = format!("  Before: {before}.\n  Caused by {cause}. (section 7)\n\n");
     assert!(change.starts_with(&expected), "{text}");
     let [change] = &json["changed_by"].as_array().unwrap()[..] else { panic!("{json}") };
-    assert_eq!(change["again"], cause.ends_with(AGAIN), "{json}");
+    assert_eq!(change["again"], cause.ends_with(REDELIVERED), "{json}");
     assert!(cause.contains(change["time"].as_str().unwrap()), "{json}");
     assert_eq!(json["changed_by_more"], false);
 }
 
-const AGAIN: &str = ", known before and now with an earlier time or other content";
+const REDELIVERED: &str = ", known before and now with an earlier time or other content";
 
 #[test]
 fn causes_of_a_changed_decision_are_named() {
@@ -120,15 +120,15 @@ fn causes_of_a_changed_decision_are_named() {
     let organic = "install, organic";
     check_change(&[a(), click("c", &day_9)], organic, &format!("click c of {day_9}"));
     // The winner is redelivered with an earlier time.
-    let again = [click("c1", &day_8), click("c2", &day_9), a(), click("c2", &day_7)];
-    check_change(&again, &by("c2", &day_9), &format!("click c2 of {day_7}{AGAIN}"));
-    // The activation itself is redelivered: earlier, and later with the time at which the installation began.
+    let redelivered = [click("c1", &day_8), click("c2", &day_9), a(), click("c2", &day_7)];
+    check_change(&redelivered, &by("c2", &day_9), &format!("click c2 of {day_7}{REDELIVERED}"));
+    // The activation itself is redelivered: with an earlier time, then with the time at which the installation began.
     let earlier = [click("c1", &day_2), a(), activation("a", &day_8)];
-    let itself = format!("this activation of {day_8}{AGAIN}");
+    let itself = format!("this activation of {day_8}{REDELIVERED}");
     check_change(&earlier, organic, &itself);
     let just_before = activation("a", "2026-03-10T11:59:59.999Z");
     let begun = with(just_before, json!({"install_begin_time": day_8}));
-    let itself = format!("this activation of 2026-03-10T11:59:59.999Z{AGAIN}");
+    let itself = format!("this activation of 2026-03-10T11:59:59.999Z{REDELIVERED}");
     check_change(&[click("c1", &day_9), a(), begun], &by("c1", &day_9), &itself);
     // An earlier activation, which changes only the class.
     let installs = [activation("i1", &day_2), a(), activation("i0", &day_1)];
@@ -153,7 +153,7 @@ fn control_characters_in_an_id_are_escaped() {
 }
 
 #[test]
-fn an_id_without_an_activation_is_named() {
+fn an_id_without_an_activation_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let events = folder.path().join("events.ndjson");
     let text = [

@@ -72,7 +72,7 @@ fn all_events() -> String {
 }
 
 #[test]
-fn a_file_gives_the_rows_of_all_apps_by_pid_or_of_one() {
+fn rows_of_all_apps_are_sorted_by_pid_or_one_app_is_selected() {
     let site = site();
     let file = site.write("events.ndjson", all_events());
     let output = site.run(&["replay", &file]);
@@ -124,8 +124,8 @@ fn a_truncated_compressed_file_is_named_and_gives_no_rows() {
     check_refused(&run(&mut site.command(&["replay", "-"]), cut), 1, &[problem]);
 }
 
-/// Runs a command with standard error on a terminal, by `script` of util-linux, with `input` as standard input and
-/// `out` as standard output. Returns what the terminal received.
+/// Runs a command with its standard error on a terminal (using `script` of util-linux), and with the files `input` and
+/// `out` as standard input and output. Returns the output of the terminal.
 fn on_a_terminal(site: &Site, args: &[&str]) -> String {
     let line = shell_line(&site.command(args));
     let line = format!("stty cols 200; {line} <input >out");
@@ -160,9 +160,9 @@ fn progress_is_shown_on_a_terminal_only() {
     assert!(piped.contains("0 events") && !piped.contains(" of "), "{piped:?}");
 }
 
-/// Bad lines are logged with number and code up to a limit, and counted; all others are attributed.
+/// Bad lines are counted, and logged with number and code up to a limit.
 #[test]
-fn bad_lines_are_logged_and_the_others_attributed() {
+fn bad_lines_are_logged_and_all_other_lines_attributed() {
     let site = site();
     let unknown = r#"{"type":"activation","app":"app-q","event_id":"secret-1","time":1}"#;
     let text = format!("{unknown}\n{}\n{}", all_events(), "[]\n".repeat(5000));
@@ -194,7 +194,7 @@ fn unreadable_and_unwritable_files_are_named() {
 fn input_files_are_never_overwritten() {
     let site = site();
     let events = site.write("events.ndjson", CLICK);
-    // Settings that are found in the working directory.
+    // The settings file that is found in the working directory.
     let folder = site.path().join("folder");
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("adtrail.toml"), SETTINGS).unwrap();
@@ -206,7 +206,7 @@ fn input_files_are_never_overwritten() {
         &["--out", "adtrail.toml"],
         &["--out", "link/adtrail.toml"],
         &["--diff", "adtrail.toml", "--out", "rows.csv", "--totals", &events],
-        // The same file, which does not exist yet.
+        // Both outputs are one file, which does not exist yet.
         &["--diff", "adtrail.toml", "--out", "rows.csv", "--totals", "link/rows.csv"],
     ] {
         let mut command = adtrail();

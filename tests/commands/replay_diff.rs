@@ -1,4 +1,4 @@
-//! `adtrail replay --diff`: the rows that other settings would decide differently.
+//! `adtrail replay --diff`: the rows whose decisions differ under other settings.
 
 use std::fs;
 use std::process::Output;
@@ -49,9 +49,9 @@ fn purchase(device: u32, time: i64) -> String {
     )
 }
 
-/// Device 1 has clicked campaign 7 within the hour, device 2 two days before, device 3 campaign 8 two days before
-/// without buying, and device 4 nothing. All activations are in one millisecond, in which the rows of an event may have
-/// different positions on the two sides.
+/// Device 1 clicked campaign 7 half an hour before its activation, device 2 two days before. Device 3 clicked
+/// campaign 8 two days before and buys nothing; device 4 clicked nothing. All activations are in one millisecond, in
+/// which the row of an event may have different positions in the two stores.
 fn events() -> String {
     let mut lines = vec![
         click(1, 7, NOON - HOUR / 2),
@@ -67,7 +67,7 @@ fn site() -> Site {
     Site::on(Topics::of("replay-diff"), "127.0.0.1:1".into(), APPS)
 }
 
-/// Compares the site's settings with others over these events.
+/// Runs `replay --diff` with the site's settings and these others on the events.
 fn diff(site: &Site, other: &str, events: &str, more: &[&str]) -> Output {
     let other = site.write("other.toml", other);
     let file = site.write("events.ndjson", events);
@@ -135,7 +135,7 @@ fn equal_settings_give_only_the_header() {
     let output = diff(&site, APPS, &events(), &[]);
     assert_eq!(check_exit(&output, 0, &[]), "0 of 7 rows are decided differently\n");
     assert_eq!(String::from_utf8(output.stdout).unwrap(), HEADER);
-    // --set applies to both sides.
+    // --set applies to both configurations.
     let output = diff(&site, APPS, &events(), &["--set", "attribution.click_window=1d"]);
     check_rows(&output, ["event_id"], &[]);
 }
@@ -143,11 +143,11 @@ fn equal_settings_give_only_the_header() {
 const IDS: [&str; 6] =
     ["app", "event_id", "old_status", "new_status", "old_spreadid", "new_spreadid"];
 
-/// Apps are matched by key, not by pid. The columns of the side without the app are empty.
+/// Apps are matched by key, not by pid. The columns of the configuration without the app are empty.
 #[test]
-fn an_app_may_be_configured_on_one_side_only() {
+fn an_app_may_be_missing_in_one_configuration() {
     let site = site();
-    // Here app-y has the pid that app-x has on the other side.
+    // In the other settings app-y has the pid of app-x.
     let other = "[[apps]]\npid = 1\nkey = \"app-y\"\n[[apps]]\npid = 2\nkey = \"app-x\"\n";
     let events = [activation(1, NOON), activation(1, NOON).replace("app-x", "app-y")].join("\n");
     let output = diff(&site, other, &events, &[]);
@@ -157,7 +157,7 @@ fn an_app_may_be_configured_on_one_side_only() {
     let none = "[[apps]]\npid = 1\nkey = \"app-z\"\n";
     let output = diff(&site, none, &activation(1, NOON), &[]);
     check_rows(&output, IDS, &[["app-x", "a-1", "organic", "", "0", ""]]);
-    // A line of an app that neither side knows.
+    // A line of an app that neither configuration has.
     let unknown = activation(1, NOON).replace("app-x", "app-q");
     let output = diff(&site, none, &format!("{unknown}\n{}", activation(1, NOON)), &[]);
     check_exit(&output, 1, &["unknown_app", "skipped 1 line"]);
@@ -182,8 +182,8 @@ fn invalid_options_are_named() {
     check_refused(diff(&site, "", &events(), &[]), &["other.toml: no app is configured"]);
     check_refused(diff(&site, "apps = ", &events(), &[]), &["other.toml:1: not TOML"]);
     check_refused(diff(&site, APPS, &events(), &["--app", "app-q"]), &["--app", "app-q"]);
-    let one = ["--out", "rows.csv", "--totals", "rows.csv"];
-    check_refused(diff(&site, APPS, &events(), &one), &["--totals", "rows.csv"]);
+    let same_file = ["--out", "rows.csv", "--totals", "rows.csv"];
+    check_refused(diff(&site, APPS, &events(), &same_file), &["--totals", "rows.csv"]);
     check_refused(site.run(&["replay", "--diff", "absent.toml", &file]), &["absent.toml"]);
     check_refused(site.run(&["replay", "--totals", "t.csv", &file]), &["--diff"]);
 }

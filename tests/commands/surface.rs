@@ -11,7 +11,7 @@ use clap::CommandFactory;
 use testbed::adtrail::adtrail;
 
 #[test]
-fn public_names_are_those_of_surface_txt() {
+fn surface_txt_lists_all_public_names() {
     let sections = [
         ("commands", commands()),
         ("exit codes", exit_codes()),
@@ -81,7 +81,7 @@ fn exit_codes() -> Vec<String> {
     ]
 }
 
-/// All keys of the example; a test of `config` checks that it is complete.
+/// Returns all keys of the example. A test of `config` checks that the example is complete.
 fn settings() -> Vec<String> {
     let example = fs::read_to_string("config/example.toml").expect("the example can be read");
     let is_setting =
@@ -122,13 +122,13 @@ fn metrics() -> Vec<String> {
 }
 
 fn collect_metrics(folder: &Path, names: &mut BTreeSet<String>) {
-    for entry in fs::read_dir(folder).expect("a folder of the checkout") {
+    for entry in fs::read_dir(folder).expect("the folder can be read") {
         let path = entry.expect("the directory entry can be read").path();
         if path.is_dir() {
             collect_metrics(&path, names);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let code = fs::read_to_string(&path).expect("the source file can be read");
-            // A crate and a quantity, so the cookie `adtrail_token` is not one.
+            // A metric has a crate and a quantity, so the cookie `adtrail_token` is not a metric.
             let is_metric = |text: &&str| {
                 text.starts_with("adtrail_")
                     && text.bytes().filter(|byte| *byte == b'_').count() > 1

@@ -1,6 +1,7 @@
 //! Faults of a real HBase of six processes while two workers attribute and exports are read: servers are killed and
 //! stopped, regions are moved, split and merged, and responses are lost. In the end each row exists once. Some faults
-//! are part of every run; `ADTRAIL_HBASE_FAULTS=all` adds the others, and `=faults-meta*20` repeats one of them 20 times.
+//! are part of every run; `ADTRAIL_HBASE_FAULTS=all` adds the others, and `=faults-meta*20` repeats one of them 20
+//! times.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};

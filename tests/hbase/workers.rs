@@ -33,8 +33,8 @@ fn site_with_timeout(name: &str, session_timeout_ms: &str) -> Site {
         .set("kafka.librdkafka.heartbeat.interval.ms", "500")
 }
 
-/// A worker stalls with uncommitted batches. Another worker takes over its partitions and reads them to the end; then the
-/// stalled worker continues its writes.
+/// A worker stalls with uncommitted batches. Another worker takes over its partitions and reads them to the end; then
+/// the stalled worker continues its writes.
 #[test]
 fn a_stalled_worker_that_lost_its_partitions_does_not_change_rows() {
     let site = site_with_timeout("hbase-still", SHORT_MS)

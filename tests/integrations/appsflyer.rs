@@ -1,4 +1,4 @@
-//! A stock Singer tap for AppsFlyer, with only its host changed, reads a month.
+//! An unmodified Singer tap for AppsFlyer, with only its host changed, reads a month of reports.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -33,14 +33,14 @@ const SECOND: u64 = 1_000;
 const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
-/// Days that have events, the last being yesterday.
+/// Number of days with events; the last one is yesterday.
 const DAYS: u64 = 29;
-/// Devices of a day; every third is organic.
+/// Number of devices per day; every third is organic.
 const DEVICES: u64 = 30;
 
 /// Returns the first day, in ms since 1970: the tap reads up to 30 days, and nothing older than 90 days.
 fn first_day() -> u64 {
-    // Fixed for the whole test.
+    // Computed once, so that it does not change at midnight.
     static FIRST_DAY: LazyLock<u64> = LazyLock::new(|| {
         let now = jiff::Timestamp::now().as_millisecond().cast_unsigned();
         now / DAY * DAY - DAYS * DAY
@@ -48,7 +48,7 @@ fn first_day() -> u64 {
     *FIRST_DAY
 }
 
-/// The events of a device, and the records that the tap should read.
+/// A device with its events and the records that the tap should read.
 struct Device {
     number: u64,
     begin: u64,
@@ -200,7 +200,7 @@ fn records(messages: &[Value]) -> BTreeMap<String, Vec<Value>> {
     streams
 }
 
-/// Reads a report by its header.
+/// Reads a report by the columns of its header.
 fn by_header(adtrail: &Adtrail, report: &str, token: &str) -> Vec<Value> {
     let script =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/integrations/appsflyer/by_header.py");
@@ -218,7 +218,7 @@ fn by_header(adtrail: &Adtrail, report: &str, token: &str) -> Vec<Value> {
 }
 
 #[test]
-fn the_stock_tap_reads_a_month() {
+fn an_unmodified_tap_reads_a_month() {
     let kafka = Kafka::shared();
     let mut site = Site::new(kafka, "appsflyer.tap", 1, SETTINGS);
     let (token, entry) = site.new_token(&["--app", "app-x"]);

@@ -1,4 +1,4 @@
-//! Avro through a real Kafka and a real registry, beside JSON on the same topics: both are attributed alike, and
+//! Avro and JSON on the same topics, with a real Kafka and a real registry: both are attributed in the same way, and
 //! undecodable records become dead letters.
 
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ use testbed::registry::{Registered, Registry};
 use testbed::site::{ONE_CAMPAIGN, Site};
 use testbed::{eventually, rows};
 
-/// Returns the time of all events: old rows and records would have expired.
+/// Returns the time of all events: now, since old rows and records would have expired.
 fn now_ms() -> i64 {
     static NOW: LazyLock<Timestamp> = LazyLock::new(Timestamp::now);
     NOW.as_millisecond()
@@ -93,7 +93,7 @@ fn json_framed_with_its_schema_id_is_read_as_json() {
     service.await_read(4);
     let expected = (0..3).map(|number| (format!("a-{number}"), "organic".to_owned()));
     assert_eq!(statuses(&download(&site)), expected.collect::<Vec<_>>());
-    let letters = eventually("the dead letter is there", || {
+    let letters = eventually("the dead letter exists", || {
         let letters = kafka.consume_all(&format!("{topic}.dlq"));
         if letters.len() == 1 { Ok(letters) } else { Err(letters.len()) }
     });
@@ -131,7 +131,7 @@ fn undecodable_records_become_dead_letters_unchanged() {
     let service = site.start();
     service.await_read(10);
     assert_eq!(statuses(&download(&site)), [("a-0".to_owned(), "organic".to_owned())]);
-    let letters = eventually("all dead letters are there", || {
+    let letters = eventually("all dead letters exist", || {
         let letters = kafka.consume_all(&format!("{topic}.dlq"));
         if letters.len() == bad.len() { Ok(letters) } else { Err(letters.len()) }
     });
@@ -149,10 +149,10 @@ fn a_partition_with_too_many_bad_records_is_paused_and_others_are_read() {
     let settings = format!("[ingest]\nbad_records_max = 3\n{ONE_CAMPAIGN}");
     let mut site = Site::new(kafka, "too-many-bad", 2, &settings);
     let topic = site.topics.all()[1].to_owned();
-    let of =
+    let on =
         |partition, value: String| Message { partition: Some(partition), ..message(value.into()) };
-    let unknown = |number| of(0, activation(number).to_string().replace("app-x", "app-q"));
-    let good = |partition, number| of(partition, activation(number).to_string());
+    let unknown = |number| on(0, activation(number).to_string().replace("app-x", "app-q"));
+    let good = |partition, number| on(partition, activation(number).to_string());
     let first = [good(0, 0)].into_iter().chain((1..6).map(unknown)).chain([good(0, 6)]);
     kafka.produce(&topic, first.chain([good(1, 7)]));
     let service = site.start();
@@ -190,11 +190,11 @@ fn a_topic_can_be_unframed_avro_with_a_schema_file() {
     assert_eq!(statuses(&download(&site)).len(), 1);
     drop(service);
     site.change(&settings.replace("activation.avsc", "absent.avsc"));
-    let refused = site.try_start().expect_err("no such schema");
+    let refused = site.try_start().expect_err("the schema file is missing");
     assert!(refused.contains("kafka.formats.activations"), "{refused}");
     let checked = site.run(&["check-config"]);
     assert_eq!(checked.status.code(), Some(2));
     site.change("[kafka.formats]\nclicks = \"avro\"");
-    let refused = site.try_start().expect_err("no registry");
+    let refused = site.try_start().expect_err("no registry is configured");
     assert!(refused.contains("kafka.formats.clicks: avro needs a registry"), "{refused}");
 }

@@ -40,7 +40,7 @@ fn device(n: u64) -> String {
     format!("{n:08x}-1111-4222-8333-444444444444")
 }
 
-/// Produces a click, an install and a purchase of ten devices in each app. Returns the number of events.
+/// Produces a click, an install and a purchase for each of ten devices per app. Returns the number of events.
 fn produce(kafka: &Kafka, site: &Site) -> u64 {
     let mut produced = 0;
     for app in ["app-x", "app-y"] {
@@ -99,7 +99,7 @@ impl Served {
     }
 }
 
-/// `SCHEMATHESIS_EXAMPLES` is the number of examples per operation; `SCHEMATHESIS_SEED` changes them.
+/// `SCHEMATHESIS_EXAMPLES` is the number of examples per operation, `SCHEMATHESIS_SEED` the seed of their generator.
 #[test]
 fn every_response_matches_the_document() {
     let served = Served::start("openapi.schemathesis");

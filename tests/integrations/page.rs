@@ -1,4 +1,4 @@
-//! The web page in a real browser: Debian's Chromium, driven by a script through the tasks of users.
+//! The web page in a real browser: a script drives Debian's Chromium through the tasks of users.
 
 use std::path::Path;
 use std::process::Command;
@@ -35,7 +35,7 @@ const LONG_ID_CHARS: usize = 3_000;
 
 /// Days with events, up to yesterday.
 const DAYS: i64 = 12;
-/// Installs of a day: every other one has a click, and each is followed by a purchase.
+/// Number of installs per day. Every other one has a click, and each has a purchase.
 const INSTALLS: i64 = 6;
 
 /// Runs the tasks in a browser.
@@ -66,7 +66,7 @@ fn today() -> Date {
     now.date()
 }
 
-/// Returns noon of a day, in milliseconds: the same date in all zones of the tests.
+/// Returns noon of a day, in milliseconds. It is on the same date in all time zones of the tests.
 fn noon(day: Date) -> i64 {
     let noon = day.at(12, 0, 0, 0).to_zoned(TimeZone::UTC).unwrap();
     noon.timestamp().as_millisecond()
@@ -125,7 +125,7 @@ fn long(day: Date) -> (Value, String) {
     (facts, settings)
 }
 
-/// Produces a click, an install and an event of that app.
+/// Produces a click, an install and an event of the app with long names.
 fn produce_long(kafka: &Kafka, site: &Site, long: &Value, day: Date) {
     let message = |event: &Value| Message::new("app-long", event.to_string()).at(noon(day));
     let (id, ids) = (long["id"].as_str().unwrap(), json!({"oaid": long["device"]}));

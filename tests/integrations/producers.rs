@@ -1,4 +1,4 @@
-//! The example producers, each run by the command in its first lines, against a real Kafka and a real registry: their
+//! The example producers against a real Kafka and a real registry, each run with the command in its first lines: their
 //! events are attributed.
 
 use std::fs;
@@ -13,7 +13,7 @@ use testbed::registry::Registry;
 use testbed::site::{ONE_CAMPAIGN, Site};
 use testbed::{cache_dir, rows, run_ok};
 
-/// Copies the examples and the schemas, with the packages that they import.
+/// Copies the examples and the schemas, and links the packages that the examples import.
 fn examples() -> TempDir {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let dir = TempDir::with_prefix("adtrail-examples-").expect("a temporary folder is created");
@@ -42,7 +42,7 @@ fn commands(file: &Path) -> Vec<String> {
     text.lines().take(8).filter_map(after_sign).collect()
 }
 
-/// Lays out the jars of the testbed's Kafka as its tarball does.
+/// Links the jars of the testbed's Kafka in the layout of its tarball.
 fn kafka_home(dir: &Path) -> PathBuf {
     let home = dir.join("kafka");
     fs::create_dir_all(&home).expect("the folder is created");
@@ -84,7 +84,7 @@ fn check(name: &str, file: &str, command: &str, event_id: &str, schema: &str) {
     for topic in [&site.topics.clicks, &site.topics.activations] {
         let shown = run_ok(&mut site.command(&["peek", topic]), b"");
         let shown: Value = serde_json::from_slice(&shown).expect("the output is one line of JSON");
-        let found = shown["schema"].as_str().expect("the schema is valid");
+        let found = shown["schema"].as_str().expect("the schema is a string");
         assert!(found.starts_with(schema), "{topic}: {found}");
         assert_eq!(shown["key"], "app-x", "{shown}");
     }
@@ -121,7 +121,7 @@ fn javascript_sends_avro_by_guid() {
     check("producers-js-guid", "avro.mjs", "node avro.mjs --header", "js-a-1", "avro guid ");
 }
 
-/// The documentation shows every example, and the tests install the version that the example names.
+/// The tests install the version that the Python example names.
 #[test]
 fn the_documentation_shows_every_example() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

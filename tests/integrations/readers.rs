@@ -1,4 +1,4 @@
-//! One export, read by common readers of CSV: each sees the values that were sent.
+//! One export, read by common CSV readers: each reads the values that were sent.
 
 use std::fs;
 use std::path::Path;
@@ -112,7 +112,7 @@ fn save(site: &Site, file: &Path, more: &[&str]) {
 }
 
 #[test]
-fn every_reader_sees_the_values_that_were_sent() {
+fn every_reader_reads_the_values_that_were_sent() {
     let kafka = Kafka::shared();
     let site =
         Site::new(kafka, "readers", 1, ONE_CAMPAIGN).set("attribution.correction_horizon", "off");

@@ -15,7 +15,7 @@ use testbed::registry::Registry as RealRegistry;
 
 const DEADLINE: Duration = testbed::DEADLINE;
 
-/// Starts a client of the registry at a URL, with a folder for cached schemas.
+/// Starts a client of the registry at this URL, with a folder for cached schemas.
 fn client(url: &str, folder: &tempfile::TempDir) -> Registry<Value> {
     let text = format!("[registry]\nurls = [{url:?}]\ncache = {:?}\n", folder.path());
     let settings = config::parse(&text).unwrap().registry.unwrap();
@@ -88,7 +88,7 @@ fn unknown_and_foreign_schemas_are_unusable() {
 
 /// A wrong URL in the settings must not cause dead letters.
 #[test]
-fn a_path_without_a_registry_is_not_an_answer() {
+fn records_wait_if_the_url_is_not_a_registry() {
     let (real, folder) = (RealRegistry::shared(), tempfile::tempdir().unwrap());
     let url = real.url().replace("/apis/ccompat/v7", "");
     check_waiting(&client(&url, &folder), SchemaKey::Id(1), RegistryOutcome::Refused);

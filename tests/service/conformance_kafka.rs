@@ -1,8 +1,8 @@
 //! The conformance suite through everything that runs in production: Kafka, the service, RocksDB, HTTP.
 //!
 //! `adtrail conformance` runs twice, each time with a line of shell as its engine. The first engine saves the settings
-//! and events of each case. Each case is then run through Kafka, and its rows are saved. The second engine returns
-//! those rows. So cases are read and rows are judged by the same code as for any other engine.
+//! and events of each case. Then each case runs through Kafka, and its rows are saved. The second engine returns the
+//! saved rows. Thus the code that reads cases and judges rows is the same as for any other engine.
 //!
 //! Every fourth case of the contract's table runs unless `CONFORMANCE_KAFKA` selects others: names as for `--case`, or
 //! `all`.
@@ -26,7 +26,7 @@ const SUITE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/conformance");
 fn contract_cases_hold_through_kafka() {
     let selected = selected();
     let folder = TempDir::with_prefix("adtrail-conformance-").unwrap();
-    // This run passes no case, since it has no rows.
+    // This run passes no case, since its engine writes no rows.
     conformance(folder.path(), r#"mkdir -p "$run" && cp "$2" "$5" "$run""#, &selected);
     let runs = runs(folder.path());
     let cases = runs.len() / 2;
@@ -86,7 +86,7 @@ fn conformance(folder: &Path, engine: &str, selected: &[String]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// One service on topics of its own.
+/// One service with separate topics.
 struct Run {
     /// The case's folder.
     case: PathBuf,
@@ -109,7 +109,7 @@ fn runs(folder: &Path) -> Vec<Run> {
     in_sections(folder).into_iter().flat_map(runs_of_case).collect()
 }
 
-/// Runs all on threads. A run that panics prints its name, and leaves no rows to be judged.
+/// Runs all on threads. A run that panics prints its name and saves no rows.
 fn run_all(runs: Vec<Run>) {
     let producer = &Kafka::shared().producer();
     // More threads than cores, since a run mostly waits.
@@ -130,7 +130,7 @@ fn run_all(runs: Vec<Run>) {
     });
 }
 
-/// 2030: later than every event, so that none is in the future, whatever this machine's clock is.
+/// 2030, later than every event, so that no event is in the future, whatever this machine's clock is.
 const BROKER_MS: i64 = 1_893_456_000_000;
 
 /// Settings of a topic that accepts and retains messages with that timestamp.
@@ -138,7 +138,7 @@ const TOPIC_SETTINGS: [(&str, &str); 2] =
     [("message.timestamp.after.max.ms", "9223372036854775807"), ("retention.ms", "-1")];
 
 impl Run {
-    /// `number` is unique among the runs.
+    /// Runs the case in both orders and saves the rows. `number` is unique among the runs.
     fn run(&self, number: usize, producer: &Producer) {
         let kafka = Kafka::shared();
         let site = self.site(kafka, &format!("conformance.{number}"));
@@ -165,7 +165,7 @@ impl Run {
         kafka.delete_topics(topics.as_flattened());
     }
 
-    /// A site with the case's settings, except that no event is too late or expires.
+    /// Creates a site with the case's settings, except that no event is too late or expires.
     fn site(&self, kafka: &Kafka, name: &str) -> Site {
         let topics = Topics::of(name);
         for topic in topics.all() {

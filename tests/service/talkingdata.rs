@@ -1,9 +1,9 @@
-//! TalkingData's clicks end to end: a stock producer, a real Kafka, the service and HTTP, over the embedded store and
-//! over a real HBase.
+//! TalkingData's clicks end to end: kcat, a real Kafka, the service and HTTP, over the embedded store and over a real
+//! HBase.
 //!
 //! The sample of the AdTracking data set of 2017 has 100,000 clicks, 227 of which led to an install. It has no device
 //! ids, so a click and its install match by address, model and operating system. The project may not redistribute the
-//! data: `make test` runs this test if the file is present, and says so if it is not.
+//! data: `make test` runs this test if the file is present, and otherwise prints that it did not run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -105,7 +105,7 @@ fn settings(campaigns: &Campaigns) -> String {
     text
 }
 
-/// The events to produce, a line each with its key, in kcat's format.
+/// The events to produce, one per line with its key, in kcat's format.
 struct Lines {
     clicks: String,
     activations: String,
@@ -194,17 +194,17 @@ fn every_activation_is_credited_to_its_own_click() {
 fn check_credit(csv: &[u8], sample: &[Sample], campaigns: &Campaigns) {
     let found = rows::by_event_id(rows::parse(csv));
     assert_eq!(found.len(), ACTIVATIONS);
-    let mut right = 0;
+    let mut credited = 0;
     for (line, number) in sample.iter().zip(1..) {
         if line.attributed_time.is_empty() {
             continue;
         }
         let row = &found[&format!("a-{number}")];
         check_row(row, line, number, campaigns[&(line.app, line.channel)]);
-        right += 1;
+        credited += 1;
     }
-    println!("credited to their own click's channel: {right} of {ACTIVATIONS}");
-    assert_eq!(right, ACTIVATIONS);
+    println!("credited to their own click's channel: {credited} of {ACTIVATIONS}");
+    assert_eq!(credited, ACTIVATIONS);
 }
 
 #[track_caller]

@@ -3,7 +3,9 @@
 use fastrand::Rng;
 use testbed::traffic::Family;
 
-use crate::traffic::{APPS, Becomes, GUESSING, HOUR_MS, MINUTE_MS, START_MS, Sent, Traffic, mixed};
+use crate::traffic::{
+    APPS, Becomes, HOUR_MS, MINUTE_MS, PROBABILISTIC, START_MS, Sent, Traffic, mixed,
+};
 
 const ACTIVATES_MS: u64 = 10 * MINUTE_MS;
 const PAYS_MS: u64 = 20 * MINUTE_MS;
@@ -18,7 +20,7 @@ const PAYS_LAST_MS: u64 = REINSTALLS_MS + 20 * MINUTE_MS;
 
 pub type Stage = fn(&Device, &mut Vec<Sent>);
 
-/// The stages of a device, each with its delay after the first.
+/// The stages of a device, each with its delay after the first stage.
 pub const STAGES: [(u64, Stage); 9] = [
     (0, Device::clicks),
     (ACTIVATES_MS, Device::activates),
@@ -44,8 +46,8 @@ pub struct Device {
     touches: u64,
     activates: bool,
     effects: usize,
-    /// 0 to 99: selects what else the device does.
-    fate: u32,
+    /// 0 to 99: selects special behaviour of the device.
+    variant: u32,
 }
 
 impl Device {
@@ -61,7 +63,7 @@ impl Device {
         Self {
             seed,
             app,
-            has_id: app != GUESSING || rng.u32(..10) > 0,
+            has_id: app != PROBABILISTIC || rng.u32(..10) > 0,
             began_ms: at(0),
             activation_ms,
             effects_ms: [PAYS_MS, PAYS_AGAIN_MS].map(|ms| at(ms) - rng.u64(..MINUTE_MS)),
@@ -70,7 +72,7 @@ impl Device {
             touches: rng.u64(1..=3),
             activates: rng.u32(..100) < 60,
             effects: rng.usize(..=2),
-            fate: rng.u32(..100),
+            variant: rng.u32(..100),
         }
     }
 
@@ -87,7 +89,7 @@ impl Device {
         }
         let line = self.activation("a", self.activation_ms, "second");
         sent.push(self.sent(Family::Activation, line, Becomes::Fact));
-        if self.fate < 5 {
+        if self.variant < 5 {
             let line = self.activation("d", self.activation_ms + 30_000, "second");
             sent.push(self.sent(Family::Activation, line, Becomes::Fact));
         }
@@ -100,44 +102,44 @@ impl Device {
         }
     }
 
-    /// Sends some events again, one of them with other content.
+    /// Sends some events again; one variant changes the content of the activation.
     fn repeats(&self, sent: &mut Vec<Sent>) {
-        if self.began_ms < START_MS || !(5..15).contains(&self.fate) {
+        if self.began_ms < START_MS || !(5..15).contains(&self.variant) {
             return;
         }
         sent.push(self.sent(Family::Touch, self.touch(0, self.began_ms), Becomes::Repeat));
         if self.activates {
             // "first" sorts before "second", so it becomes the canonical content.
-            let content = if self.fate == 5 { "first" } else { "second" };
+            let content = if self.variant == 5 { "first" } else { "second" };
             let line = self.activation("a", self.activation_ms, content);
             sent.push(self.sent(Family::Activation, line, Becomes::Repeat));
         }
     }
 
-    /// Sends a click late that is before the activation and gets its credit.
+    /// Sends a late click from before the activation. It gets the credit.
     fn clicks_late(&self, sent: &mut Vec<Sent>) {
-        if (15..25).contains(&self.fate) {
+        if (15..25).contains(&self.variant) {
             let line = self.touch(9, self.activation_ms - 1_000);
             sent.push(self.sent(Family::Touch, line, Becomes::Fact));
         }
     }
 
     fn clicks_too_late(&self, sent: &mut Vec<Sent>) {
-        if self.fate == 25 {
+        if self.variant == 25 {
             let line = self.touch(8, self.began_ms);
             sent.push(self.sent(Family::Touch, line, Becomes::DeadLetter));
         }
     }
 
     fn reinstalls(&self, sent: &mut Vec<Sent>) {
-        if self.activates && (26..30).contains(&self.fate) {
+        if self.activates && (26..30).contains(&self.variant) {
             let line = self.activation("r", self.reinstall_ms, "second");
             sent.push(self.sent(Family::Activation, line, Becomes::Fact));
         }
     }
 
     fn pays_after_reinstall(&self, sent: &mut Vec<Sent>) {
-        if self.activates && (26..30).contains(&self.fate) {
+        if self.activates && (26..30).contains(&self.variant) {
             let line = self.effect("er", self.reinstall_effect_ms);
             sent.push(self.sent(Family::Effect, line, Becomes::Fact));
         }

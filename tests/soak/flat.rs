@@ -1,7 +1,7 @@
-//! Detects growth: the median of all slopes between two samples of the second half of a run. The first half is for
-//! warming up.
+//! Detects growth, as the median of all slopes between two samples in the second half of a run. The first half is the
+//! warm-up.
 
-/// Growth that is allowed within the second half: a fraction of the mean, or an absolute value if that is larger.
+/// Allowed growth within the second half: the larger of a fraction of the mean and an absolute value.
 #[derive(Debug, Clone, Copy)]
 pub struct Tolerance {
     pub fraction: f64,
@@ -19,7 +19,7 @@ pub struct Trend {
 }
 
 impl Trend {
-    /// Computes the trend of samples at equal distances.
+    /// Computes the trend of samples at equal intervals.
     pub fn of(samples: &[f64]) -> Self {
         let half = &samples[samples.len() / 2..];
         let last = half.len().saturating_sub(1) as f64;
@@ -63,7 +63,7 @@ mod tests {
         check(|at| 100.0 + at / 9.0, true);
         check(|at| 100.0 + at / 7.0, false);
         check(|at| 200.0 - at, true);
-        // Warms up, and is flat afterwards.
+        // Warms up, then stays flat.
         check(|at| at.min(90.0), true);
         // Fluctuates, as by compactions.
         check(|at| 100.0 + 2.0 * (at % 20.0), true);

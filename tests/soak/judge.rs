@@ -19,23 +19,23 @@ pub struct Compared {
     pub bytes: u64,
 }
 
-/// Checks that every record was counted as what it was produced as.
+/// Checks that every record was counted with the outcome for which it was produced.
 pub fn check_counters(adtrail: &Adtrail, load: &Load<'_>, topics: &Topics) {
     let scrape = adtrail.metrics();
     for (topic, produced) in topics.all().into_iter().zip(load.produced) {
-        let of = |name: &str| {
+        let count = |name: &str| {
             let label = format!("topic=\"{topic}\"");
             let value = testbed::adtrail::sum(&scrape, name, &label);
             value.expect("the topic has a series") as u64
         };
         let counted = Counts {
-            facts: of("adtrail_attribution_accepted_total"),
-            repeats: of("adtrail_attribution_redelivered_total"),
-            dead_letters: of("adtrail_ingest_dead_lettered_total"),
-            empty: of("adtrail_ingest_empty_total"),
+            facts: count("adtrail_attribution_accepted_total"),
+            repeats: count("adtrail_attribution_redelivered_total"),
+            dead_letters: count("adtrail_ingest_dead_lettered_total"),
+            empty: count("adtrail_ingest_empty_total"),
         };
         assert_eq!(counted, produced, "{topic}");
-        assert_eq!(of("adtrail_ingest_late_records_total"), 0, "{topic}");
+        assert_eq!(count("adtrail_ingest_late_records_total"), 0, "{topic}");
     }
 }
 
@@ -45,7 +45,7 @@ pub fn consumed_until_ms(adtrail: &Adtrail) -> u64 {
     (until.expect("all partitions have records") * 1e3) as u64
 }
 
-/// Compares all retained rows, over HTTP and by the command, with those of `adtrail replay`, byte for byte.
+/// Compares all retained rows, downloaded over HTTP and by the command, with those of `adtrail replay`, byte for byte.
 pub fn compare(
     (site, adtrail): (&Site, &Adtrail),
     traffic: &Traffic,
@@ -101,7 +101,7 @@ fn write_files(site: &Site, traffic: &Traffic, ticks: std::ops::Range<u64>) {
     files.iter_mut().for_each(|file| file.flush().unwrap());
 }
 
-/// Returns the header line and the rows from a time on, which are in order of time.
+/// Returns the header line and the rows from this time on. Rows are in order of time.
 fn replayed(site: &Site, app: &str, from: &str) -> Vec<u8> {
     let path = file(site, app);
     let csv = run_ok(&mut site.command(&["replay", "--app", app, path.to_str().unwrap()]), b"");
@@ -115,7 +115,7 @@ fn replayed(site: &Site, app: &str, from: &str) -> Vec<u8> {
     [names.as_bytes(), b"\n", &rows.as_bytes()[skipped..]].concat()
 }
 
-/// Verifies a store after the service has stopped. Returns how many entries each check has looked at.
+/// Verifies a store after the service has stopped. Returns the number of entries of each check.
 pub fn verified(site: &Site) -> Vec<(String, u64)> {
     let printed = String::from_utf8(run_ok(&mut site.command(&["verify"]), b"")).unwrap();
     let line = |line: &str| {

@@ -1,4 +1,4 @@
-//! Produces the traffic: as fast as it is consumed, to measure the full rate, and then steadily.
+//! Produces the traffic: first as fast as it is consumed, to measure the full rate, then steadily.
 
 use std::time::{Duration, Instant};
 
@@ -9,9 +9,9 @@ use testbed::site::{Site, Topics};
 
 /// Interval between two ticks of a steady load.
 pub const TICK: Duration = Duration::from_millis(100);
-/// Records that may wait while the full rate is measured.
-const WAITING_MAX: f64 = 100_000.0;
-/// Devices of a tick while the full rate is measured.
+/// Maximum number of unread records while the full rate is measured.
+const UNREAD_MAX: f64 = 100_000.0;
+/// Number of devices per tick while the full rate is measured.
 const DEVICES: u64 = 1_000;
 
 /// Counts of a topic's records.
@@ -44,14 +44,14 @@ pub struct Load<'k> {
     producer: &'k Producer,
     /// Counts of each family.
     pub produced: [Counts; 3],
-    /// Maximal delay of a tick.
-    pub late: Duration,
+    /// Maximum delay of a tick.
+    pub delay_max: Duration,
 }
 
 impl<'k> Load<'k> {
     pub fn new(traffic: Traffic, topics: &Topics, producer: &'k Producer) -> Self {
-        let (topics, produced, late) = (topics.clone(), Default::default(), Duration::ZERO);
-        Self { traffic, topics, producer, produced, late }
+        let (topics, produced, delay_max) = (topics.clone(), Default::default(), Duration::ZERO);
+        Self { traffic, topics, producer, produced, delay_max }
     }
 
     /// Produces the records of a tick. Returns when they are acknowledged, so that records are in Kafka in the order of
@@ -71,7 +71,7 @@ impl<'k> Load<'k> {
     pub fn await_due(&mut self, tick: u64, started: Instant) {
         let due = TICK * u32::try_from(tick).expect("the tick fits into u32");
         let passed = started.elapsed();
-        self.late = self.late.max(passed.saturating_sub(due));
+        self.delay_max = self.delay_max.max(passed.saturating_sub(due));
         std::thread::sleep(due.saturating_sub(passed));
     }
 
@@ -89,9 +89,9 @@ pub fn records_per_device(traffic: &Traffic) -> f64 {
         / DEVICES as f64
 }
 
-/// Measures how many records per second are produced, stored by Kafka and committed on this machine, all at the same
-/// time. The service that consumes them is not the one of the soak.
-pub fn full_rate(kafka: &Kafka, site: &Site, traffic: &Traffic, lasting: Duration) -> f64 {
+/// Measures how many records per second this machine can produce, store in Kafka and commit, all at the same time. A
+/// separate service consumes them.
+pub fn full_rate(kafka: &Kafka, site: &Site, traffic: &Traffic, duration: Duration) -> f64 {
     let producer = kafka.producer();
     let traffic = Traffic { devices: DEVICES, ..traffic.clone() };
     let mut load = Load::new(traffic, &site.topics, &producer);
@@ -99,14 +99,14 @@ pub fn full_rate(kafka: &Kafka, site: &Site, traffic: &Traffic, lasting: Duratio
     let read = |adtrail: &Adtrail| adtrail.metric("adtrail_ingest_read_total").unwrap_or(0.0);
     let started = Instant::now();
     let (mut tick, mut warm) = (0, None);
-    while started.elapsed() < lasting {
-        if load.all() as f64 - read(&adtrail) > WAITING_MAX {
+    while started.elapsed() < duration {
+        if load.all() as f64 - read(&adtrail) > UNREAD_MAX {
             std::thread::sleep(Duration::from_millis(20));
         } else {
             load.produce(tick);
             tick += 1;
         }
-        if warm.is_none() && started.elapsed() > lasting / 4 {
+        if warm.is_none() && started.elapsed() > duration / 4 {
             warm = Some((Instant::now(), read(&adtrail)));
         }
     }

@@ -1,6 +1,6 @@
 //! A long run at half of the machine's full rate: memory, descriptors, threads and disk do not grow while state and
-//! rows expire, every event is soon exported, and in the end the exports equal those of `adtrail replay`. Run by `make
-//! soak`; `ADTRAIL_SOAK_MINUTES` is the duration (30), `ADTRAIL_SOAK_SEED` the seed of the traffic (1).
+//! rows expire, every event is soon exported, and in the end the exports equal the output of `adtrail replay`. Run by
+//! `make soak`; `ADTRAIL_SOAK_MINUTES` is the duration (30), `ADTRAIL_SOAK_SEED` the seed of the traffic (1).
 #![cfg(test)]
 
 mod device;
@@ -29,7 +29,7 @@ use watch::{Sample, Watch};
 
 const PARTITIONS: i32 = 3;
 const RETENTION_MS: u64 = 24 * HOUR_MS;
-/// Shorter runs only try the soak itself: they have not warmed up by their middle.
+/// Minimum duration of a run whose growth is judged: shorter ones have not warmed up by their middle.
 const JUDGED_MINUTES: u64 = 10;
 
 /// Short windows, so that state and rows expire many times.
@@ -68,7 +68,7 @@ fn settings() -> String {
 }
 
 fn site(kafka: &Kafka, name: &str) -> Site {
-    // Little memory, so that caches are full before the second half.
+    // Small caches, so that they are full before the second half.
     Site::new(kafka, name, PARTITIONS, &settings())
         .set("store.retention", "24h")
         .set("store.memory", "128MiB")
@@ -88,7 +88,7 @@ fn nothing_grows_and_nothing_is_lost() {
     let minutes = from_env("ADTRAIL_SOAK_MINUTES", 30);
     let kafka = Kafka::start();
     let ticks = minutes * 60 * 1000 / TICK.as_millis() as u64;
-    // Ten times the retention in half an hour, and at least three times.
+    // Ten retention periods in half an hour, and at least three in a shorter run.
     let step_ms = HOUR_MS * (8 * minutes).max(72) / ticks;
     let mut traffic = Traffic { seed: from_env("ADTRAIL_SOAK_SEED", 1), step_ms, devices: 0 };
     let measured = Duration::from_secs((4 * minutes).clamp(15, 60));
@@ -99,7 +99,7 @@ fn nothing_grows_and_nothing_is_lost() {
 
     let site = site(&kafka, "soak");
     for topic in site.topics.all() {
-        // Retention by bytes, since all records have old timestamps.
+        // Retention is by bytes, since all records have old timestamps.
         kafka.set_topic(topic, &[("retention.bytes", "268435456"), ("segment.bytes", "67108864")]);
     }
     let producer = kafka.producer();

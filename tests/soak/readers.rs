@@ -11,10 +11,10 @@ use testbed::DEADLINE;
 use testbed::adtrail::Adtrail;
 
 /// Precision of the time at which a marker is visible.
-const POLL_EVERY: Duration = Duration::from_millis(10);
-const DOWNLOAD_EVERY: Duration = Duration::from_secs(3);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+const DOWNLOAD_INTERVAL: Duration = Duration::from_secs(3);
 
-/// Returns for each marker the time from before it was produced until it was exported. Ends when the sender is dropped.
+/// Returns, for each marker, the time from its production to its export. Ends when the sender is dropped.
 pub fn await_markers(adtrail: &Adtrail, markers: &Receiver<(Marker, Instant)>) -> Vec<Duration> {
     let (mut awaited, mut took) = (Vec::new(), Vec::new());
     loop {
@@ -29,7 +29,7 @@ pub fn await_markers(adtrail: &Adtrail, markers: &Receiver<(Marker, Instant)>) -
             assert!(is_shown || produced.elapsed() < DEADLINE, "{marker:?} is not shown");
             !is_shown
         });
-        std::thread::sleep(POLL_EVERY);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -70,14 +70,14 @@ pub fn download(
         all.files += 1;
         all.rows += check_once(&reply.body);
         let since = Instant::now();
-        while since.elapsed() < DOWNLOAD_EVERY && !is_over() {
+        while since.elapsed() < DOWNLOAD_INTERVAL && !is_over() {
             std::thread::sleep(Duration::from_millis(50));
         }
     }
     all
 }
 
-/// Checks that all rows are of different events. Returns their number.
+/// Checks that no event has two rows. Returns their number.
 #[track_caller]
 fn check_once(csv: &[u8]) -> u64 {
     let mut reader = csv::Reader::from_reader(csv);
@@ -86,7 +86,7 @@ fn check_once(csv: &[u8]) -> u64 {
     let (kind, id) = (column("event_type"), column("event_id"));
     let mut seen = HashSet::new();
     for row in reader.into_records() {
-        let row = row.expect("a row with all columns");
+        let row = row.expect("the row has all columns");
         let event = (row[kind].to_owned(), row[id].to_owned());
         assert!(seen.insert(event.clone()), "two rows of {event:?}");
     }

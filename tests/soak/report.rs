@@ -60,7 +60,7 @@ impl fmt::Display for Report<'_> {
             "| load | {rate:.0} records/s; the machine's full rate is {:.0} |",
             self.full_rate
         )?;
-        writeln!(out, "| maximal delay of a tick | {} ms |", self.load.late.as_millis())?;
+        writeln!(out, "| maximum delay of a tick | {} ms |", self.load.delay_max.as_millis())?;
         writeln!(out, "| records | {} |", self.load.all())?;
         writeln!(out, "| events, each accepted once | {} |", all(|counts| counts.facts))?;
         writeln!(out, "| redelivered events | {} |", all(|counts| counts.repeats))?;

@@ -1,8 +1,7 @@
-//! The traffic of the soak: in every tick some devices start, which click, activate and pay later, each in its own way.
-//! All of it is a function of the seed, so that any part can be generated again.
+//! The traffic of the soak. In every tick some devices start, and later click, activate and pay, each in a different
+//! way. The seed determines the traffic, so that any part can be generated again.
 //!
-//! Time passes by ticks and not by the clock. Records have the timestamps of their ticks, as if the broker had received
-//! them then, so that days pass in half an hour.
+//! Time is counted in ticks. Broker timestamps of records are those of their ticks, so that days pass in half an hour.
 
 use fastrand::Rng;
 use testbed::kafka::Message;
@@ -12,8 +11,8 @@ use crate::device::{Device, STAGES, oaid};
 
 /// Apps of different size; the first has half of the traffic. Each of three partitions has at least one of them.
 pub const APPS: [&str; 5] = ["app-0", "app-1", "app-2", "app-3", "app-4"];
-/// Index of the app that matches by address, and has devices without ids.
-pub const GUESSING: usize = 1;
+/// Index of the app with probabilistic matching, which has devices without ids.
+pub const PROBABILISTIC: usize = 1;
 /// The app of the markers.
 pub const MARKED: &str = APPS[0];
 
@@ -22,8 +21,8 @@ pub const START_MS: u64 = 1_741_564_800_000;
 pub const MINUTE_MS: u64 = 60_000;
 pub const HOUR_MS: u64 = 60 * MINUTE_MS;
 
-/// No row of this traffic depends on an event that is older than the row by more than this: the longest chain is an
-/// effect after a reinstall, which is 13 hours after the install.
+/// Maximum age of an event on which a row of this traffic depends: the longest chain is an effect after a reinstall,
+/// which is 13 hours after the install.
 pub const MEMORY_MS: u64 = 26 * HOUR_MS;
 
 /// Every fifth tick has a marker.
@@ -63,7 +62,8 @@ impl Sent {
         Message { value, ..Message::new(APPS[self.app], "") }.at(time_ms.cast_signed())
     }
 
-    /// True if `adtrail replay` reads it too. Events that are too late are left out, since replay would accept them.
+    /// True if `adtrail replay` gets the record, too. It does not get events that are too late, since it would accept
+    /// them.
     pub fn is_replayed(&self) -> bool {
         matches!(self.becomes, Becomes::Fact | Becomes::Repeat)
     }
@@ -107,7 +107,7 @@ impl Traffic {
     }
 }
 
-/// An activation whose export is awaited, alone in its millisecond except for other events of its tick.
+/// An activation whose export is awaited. Only other events of its tick are in the same millisecond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Marker {
     pub tick: u64,
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn every_event_is_a_fact_once_and_a_repeat_comes_after_it() {
+    fn every_event_is_first_a_fact_and_then_only_a_repeat() {
         let mut seen = BTreeSet::new();
         let mut kinds = BTreeMap::new();
         for sent in day() {

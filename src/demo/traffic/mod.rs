@@ -1,8 +1,9 @@
 //! Generated traffic: realistic, and always the same for the same plan.
 //!
 //! The generator is pure: time and seed are arguments, so that both the demo and tests can use it. [`Traffic`] yields
-//! messages in the order in which a broker receives them. That is not the order of event times: some messages are late,
-//! some are redelivered, and a few are invalid. [`catalogue`] has the apps and campaigns, `journey` the events of one device.
+//! messages in the order in which a broker receives them. That is not the order of event times: some messages are
+//! late, some are redelivered, and a few are invalid. [`catalogue`] has the apps and campaigns, `journey` the events
+//! of one device.
 
 pub mod catalogue;
 mod device;

@@ -112,7 +112,7 @@ impl Faults {
         self.write(8, &[0; 4]);
     }
 
-    /// How many calls have failed since the start.
+    /// Returns the number of calls that have failed since the start.
     pub fn failed(&self) -> u64 {
         let mut count = [0; 8];
         self.shared.read_exact_at(&mut count, 32).expect("the file can be read");

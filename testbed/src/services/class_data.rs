@@ -18,8 +18,8 @@ impl Archive {
         self.0.exists()
     }
 
-    /// Returns the JVM option that uses the archive or, if there is none, enables [`Archive::make`]. A JVM of another version ignores
-    /// the archive.
+    /// Returns the JVM option that uses the archive or, if there is none, enables [`Archive::make`]. A JVM of another
+    /// version ignores the archive.
     pub fn option(&self) -> String {
         match self.exists() {
             true => format!("-XX:SharedArchiveFile={}", self.0.display()),

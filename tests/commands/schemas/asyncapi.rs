@@ -1,4 +1,4 @@
-//! The AsyncAPI document, read by AsyncAPI's own parser.
+//! The AsyncAPI document, read by AsyncAPI's parser.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -35,7 +35,7 @@ fn the_asyncapi_document_is_valid_and_matches_the_settings_and_schemas() {
     let channels = document["channels"].as_object().expect("the document has channels");
     assert_eq!(channels.len(), 6);
     let published = |path: String| -> Value {
-        let text = fs::read_to_string(in_project(&path)).expect("the schema is valid");
+        let text = fs::read_to_string(in_project(&path)).expect("the schema can be read");
         serde_json::from_str(&text).expect("valid JSON")
     };
     for (family, name) in FAMILIES.into_iter().zip(["clicks", "activations", "effects"]) {

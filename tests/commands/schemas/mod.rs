@@ -1,4 +1,4 @@
-//! The published JSON Schemas: a validator in Python accepts and refuses the same events as `adtrail replay`.
+//! The published JSON Schemas: a validator in Python accepts the same events as `adtrail replay`.
 
 mod asyncapi;
 
@@ -12,7 +12,7 @@ use testbed::{cache_dir, run, run_ok};
 
 const FAMILIES: [&str; 3] = ["click", "activation", "effect"];
 
-/// Number of bad lines that `adtrail replay` logs.
+/// Maximum number of bad lines that `adtrail replay` logs.
 const LOGGED_MAX: usize = 20;
 
 fn in_project(path: &str) -> PathBuf {
@@ -28,7 +28,7 @@ const RFC3339: &str = "2026-03-10T12:00:00Z";
 /// Stands for several fields: a click with empty values in all fields that identify a device.
 const EMPTY_IDS: &str = "click_id, ids, ip";
 
-/// An event with every field of its family.
+/// Returns an event with every field of its family.
 fn full(family: &str) -> Value {
     let mut event = json!({"type": family, "app": "app-x", "time": 1_773_144_000_000_u64,
         "ids": {"oaid": "o-1"}, "ip": "203.0.113.9", "ua": "u", "device_model": "m",
@@ -61,7 +61,7 @@ fn values() -> Vec<Value> {
 #[derive(Debug)]
 struct Case {
     family: usize,
-    /// Field that differs from [`full`], and its value; the field is missing if that is `None`.
+    /// Field that differs from [`full`], and its value; `None` if the field is missing.
     field: String,
     value: Option<Value>,
     event: Value,
@@ -95,18 +95,18 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// Returns whether adtrail accepts an event on which schema and adtrail are known to differ.
+/// Returns whether adtrail accepts an event for which schema and adtrail are known to differ; `None` for other events.
 fn difference(case: &Case) -> Option<bool> {
     let (family, text) = (FAMILIES[case.family], case.value.as_ref().and_then(Value::as_str));
     let float = case.value.as_ref().filter(|value| value.is_f64()).and_then(Value::as_f64);
     match (case.field.as_str(), text, float) {
-        // Optional on a topic, which implies the type; required in a file.
+        // Optional on a topic, which implies the type, but required in a file.
         ("type", None, None) if case.value.is_none() => Some(false),
         // In a file, the event is an activation.
         ("type", Some("activation"), _) if family != "activation" => Some(true),
-        // The settings decide which apps exist.
+        // The existing apps are those of the settings.
         ("app", Some(key), _) if !key.is_empty() => Some(false),
-        // Formats are not asserted.
+        // The validator does not check formats.
         ("install_begin_time", Some(""), _) => None,
         ("time" | "install_begin_time", Some(text), _) => (text != RFC3339).then_some(false),
         // In JSON Schema 1.0 is an integer.
@@ -114,9 +114,9 @@ fn difference(case: &Case) -> Option<bool> {
         ("lookback_ms", _, Some(1e300)) => Some(false),
         // JSON Schema does not see exponents.
         ("revenue", _, Some(1e300)) => Some(false),
-        // Read as absent, which producers should not rely on.
+        // adtrail treats an empty text as a missing field, but producers should not rely on that.
         ("lookback_ms" | "ids" | "params" | "props", Some(""), _) => Some(true),
-        // One of them is required, and must not be empty.
+        // One of these fields is required, and must not be empty.
         (EMPTY_IDS, ..) => Some(false),
         _ => None,
     }
@@ -132,7 +132,7 @@ fn by_schema(cases: &[Case]) -> Vec<bool> {
 }
 
 /// Returns the events that `adtrail replay` logs as bad lines; it logs at most [`LOGGED_MAX`].
-fn refused_by_replay<'c>(site: &Site, cases: &[&'c Case]) -> Vec<&'c Case> {
+fn rejected_by_replay<'c>(site: &Site, cases: &[&'c Case]) -> Vec<&'c Case> {
     let lines: String = cases.iter().map(|case| format!("{}\n", case.event)).collect();
     fs::write(site.path().join("events"), lines).expect("the file is written");
     let output = run(&mut site.command(&["replay", "events"]), b"");
@@ -141,9 +141,9 @@ fn refused_by_replay<'c>(site: &Site, cases: &[&'c Case]) -> Vec<&'c Case> {
         let (number, _) = line.split_once(" events:")?.1.split_once(':')?;
         number.parse::<usize>().ok()
     };
-    let refused: Vec<_> = stderr.lines().filter_map(number).map(|line| cases[line - 1]).collect();
-    assert_eq!(output.status.code(), Some(i32::from(!refused.is_empty())), "{stderr}");
-    refused
+    let rejected: Vec<_> = stderr.lines().filter_map(number).map(|line| cases[line - 1]).collect();
+    assert_eq!(output.status.code(), Some(i32::from(!rejected.is_empty())), "{stderr}");
+    rejected
 }
 
 #[test]
@@ -160,15 +160,15 @@ fn adtrail_accepts_the_events_that_the_json_schemas_accept() {
     }
     assert!(good.len() > 100 && bad.len() > 100, "{} good, {} bad", good.len(), bad.len());
     let site = Site::on(Topics::of("schemas"), "127.0.0.1:1".into(), ONE_CAMPAIGN);
-    let refused = refused_by_replay(&site, &good);
-    assert!(refused.is_empty(), "the schema accepts events that adtrail refuses: {refused:#?}");
+    let rejected = rejected_by_replay(&site, &good);
+    assert!(rejected.is_empty(), "the schema accepts events that adtrail rejects: {rejected:#?}");
     for chunk in bad.chunks(LOGGED_MAX) {
-        let refused = refused_by_replay(&site, chunk);
-        let is_refused = |case: &&&Case| refused.iter().any(|other| std::ptr::eq(*other, **case));
-        let accepted: Vec<_> = chunk.iter().filter(|case| !is_refused(case)).collect();
+        let rejected = rejected_by_replay(&site, chunk);
+        let is_rejected = |case: &&&Case| rejected.iter().any(|other| std::ptr::eq(*other, **case));
+        let accepted: Vec<_> = chunk.iter().filter(|case| !is_rejected(case)).collect();
         assert!(
             accepted.is_empty(),
-            "adtrail accepts events that the schema refuses: {accepted:#?}"
+            "adtrail accepts events that the schema rejects: {accepted:#?}"
         );
     }
 }

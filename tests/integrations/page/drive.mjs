@@ -46,7 +46,7 @@ const all = {
     assert.equal((await texts(page, '#preview tbody tr')).length, 50);
     assert.equal((await texts(page, '#preview thead th')).length, 50);
     assert.ok((await texts(page, '#preview tbody td')).some((cell) => cell.includes('+08:00') || /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$/.test(cell)));
-    // Only some columns, in the format for programs.
+    // Selected columns only, in the format for programs.
     await page.getByLabel('Selected columns').check();
     const ticked = page.locator('.tick input:checked');
     while (await ticked.count()) await ticked.first().uncheck();
@@ -96,7 +96,7 @@ const all = {
       sums.push(file.sha256);
     }
     assert.equal(sums[0], sums[1]);
-    // After a change of the form the button downloads what the form says.
+    // After a change of the form the button downloads the changed export.
     await page.getByLabel('Installs').check();
     await has(page, '#changed', 'The form has changed');
     const file = await saved(page, () => button.click());
@@ -116,7 +116,7 @@ const all = {
     await end();
   },
 
-  // The same without JavaScript.
+  // Download without JavaScript.
   async plain(browser) {
     const { page, end } = await open(browser, base, { javaScriptEnabled: false });
     await page.goto(`${base}/?app=app-x`);
@@ -182,7 +182,7 @@ const all = {
     await end();
   },
 
-  // Very long names and ids make no page wider than the screen, and are readable in full.
+  // Very long names and ids make no page wider than the screen, and are completely readable.
   async long(browser) {
     for (const width of [1280, 375]) {
       const { page, end } = await open(browser, base, { viewport: { width, height: 740 } });

@@ -55,7 +55,7 @@ fn unpacked(encoding: &str, body: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn curl_exits_with_18_when_the_store_fails_midway() {
+fn curl_exits_with_18_if_the_store_fails_midway() {
     let kafka = Kafka::shared();
     let site = Site::new(kafka, "truncated", 1, ONE_CAMPAIGN);
     let message = |n: u64| {
@@ -94,7 +94,7 @@ fn curl_exits_with_18_when_the_store_fails_midway() {
         assert_eq!((&export["state"], &export["sha256"]), (&json!("failed"), &Value::Null));
         let rows = export["rows"].as_u64().unwrap();
         assert!((1..ROWS).contains(&rows), "{export}");
-        // The body is a prefix of the bytes sent; the last ones may not have arrived.
+        // The body is a prefix of the bytes sent, because the last bytes may not have arrived.
         let body = unpacked(encoding, &received.body);
         let lines = body.iter().filter(|byte| **byte == b'\n').count() as u64;
         assert!(lines > 1 && lines <= rows + 1, "{encoding}: {lines} of {rows}");

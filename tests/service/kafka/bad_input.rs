@@ -33,7 +33,8 @@ struct Case {
     message: &'static str,
 }
 
-/// Returns a case for each error code and topic, and values that are not text. `ingest/src/decode/tests.rs` has the others.
+/// Returns a case for each error code and topic, and values that are not text. `ingest/src/decode/tests.rs` has the
+/// others.
 #[rustfmt::skip]
 fn cases() -> Vec<Case> {
     let case = |topic, value: &str, code, message| Case { topic, value: value.into(), code, message };

@@ -1,6 +1,6 @@
 //! Several workers in one consumer group over a shared store: they join and leave under load, crash between any two
-//! writes, and stall until other workers have taken over their partitions. The store is the HBase ledger over a model in memory, with
-//! delays between its steps; Kafka and the group are real.
+//! writes, and stall until other workers have taken over their partitions. The store is the HBase ledger over a model
+//! in memory, with delays between its steps; Kafka and the group are real.
 
 #[allow(dead_code, reason = "other tests use the rest of it")]
 #[path = "../../../store/tests/support/cells.rs"]

@@ -101,8 +101,8 @@ impl Fixture {
         Some((until - NOON_MS as f64 / 1e3) / 60.0)
     }
 
-    /// Checks that neither completeness nor the low watermark is later than the transaction, whose first record is a minute
-    /// after noon.
+    /// Checks that neither completeness nor the low watermark is later than the transaction, whose first record is a
+    /// minute after noon.
     #[track_caller]
     fn check_held_back(&self, opened: Timestamp) {
         let (complete, consumed) = (self.complete_until(), self.consumed_until());

@@ -99,8 +99,8 @@ fn bytes_in(folder: &Path) -> u64 {
     bytes.sum()
 }
 
-/// Takes two backups while these records are produced repeatedly, the second one after further records are read. Returns
-/// the lines of the backups and the number of records produced.
+/// Takes two backups while these records are produced repeatedly, the second one after further records are read.
+/// Returns the lines of the backups and the number of records produced.
 fn back_up_twice(site: &Site, adtrail: &Adtrail, records: &[Record]) -> ([Value; 2], u64) {
     let is_done = AtomicBool::new(false);
     thread::scope(|scope| {

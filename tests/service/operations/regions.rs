@@ -1,5 +1,5 @@
-//! Regions as operators see them, and an app whose fanout changes while the service is repeatedly killed: exports depend
-//! only on the events.
+//! Regions as operators see them, and an app whose fanout changes while the service is repeatedly killed: exports
+//! depend only on the events.
 
 use serde_json::Value;
 use testbed::adtrail::Adtrail;

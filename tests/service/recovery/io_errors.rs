@@ -24,8 +24,8 @@ fn check_once(site: &Site) {
     rows::by_event_id(rows::parse(&site.download(APPS[0], FROM, TO, &[])));
 }
 
-/// Starts a service for each portion of the events, in which the disk fails. Each of `failures` is a number of calls that
-/// succeed, and a number of subsequent calls that fail.
+/// Starts a service for each portion of the events, in which the disk fails. Each of `failures` is a number of calls
+/// that succeed, and a number of subsequent calls that fail.
 fn check_failures(name: &str, failures: &[(u64, u64)], inject: impl Fn(&Faults, u64, u64)) {
     let site = site(name);
     let faults = Faults::of(&site);
