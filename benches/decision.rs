@@ -123,7 +123,7 @@ const SCENARIOS: [Scenario; 8] = [
 ];
 
 fn main() {
-    let folder = tempfile::tempdir().expect("the temporary folder is created");
+    let folder = tempfile::tempdir().expect("the folder is created");
     let mut config = config::parse(SETTINGS).expect("the settings are valid");
     config.store = config.store.keeping_all(folder.path().join("store"));
     let store = Embedded::open(&config.store, &config.policy).expect("the store opens");

@@ -64,7 +64,7 @@ fn avro() -> Vec<u8> {
     let json: Value = serde_json::from_str(CLICK).expect("valid JSON");
     let schema: Value = serde_json::from_str(SCHEMA).expect("valid JSON");
     let mut datum = Vec::new();
-    for field in schema["fields"].as_array().expect("the schema has fields") {
+    for field in schema["fields"].as_array().expect("fields are a list") {
         let value = &json[field["name"].as_str().expect("the name is a string")];
         if field["type"].is_array() {
             long(&mut datum, i64::from(!value.is_null()));
@@ -77,13 +77,13 @@ fn avro() -> Vec<u8> {
                 long(&mut datum, members.len() as i64);
                 for (key, value) in members {
                     text(&mut datum, key);
-                    text(&mut datum, value.as_str().expect("the value is a string"));
+                    text(&mut datum, value.as_str().expect("it is a string"));
                 }
                 long(&mut datum, 0);
             }
             Value::Null if field["type"]["type"] == "map" => long(&mut datum, 0),
             Value::Null => {}
-            value => text(&mut datum, value.as_str().expect("the value is a string")),
+            value => text(&mut datum, value.as_str().expect("it is a string")),
         }
     }
     datum

@@ -31,7 +31,7 @@ fn wait_for_compactions() {
 
 fn main() {
     let total = count("ADTRAIL_BENCH_ROWS", 10_000_000);
-    let folder = tempfile::tempdir().expect("the temporary folder is created");
+    let folder = tempfile::tempdir().expect("the folder is created");
     let mut config = config::parse(APP).expect("the settings are valid");
     config.store = config.store.keeping_all(folder.path().join("store"));
     let mut store = Embedded::open(&config.store, &config.policy).expect("the store opens");

@@ -43,7 +43,7 @@ fn main() {
     let total = count("ADTRAIL_BENCH_ROWS", 10_000_000);
     let rounds = count("ADTRAIL_BENCH_ROUNDS", 5);
     install();
-    let folder = tempfile::tempdir().expect("the temporary folder is created");
+    let folder = tempfile::tempdir().expect("the folder is created");
     let config = settings(folder.path());
     let mut store = Embedded::open(&config.store, &config.policy).expect("the store opens");
     fill(&mut store, total, |number| 1 + (number % u64::from(APPS)) as u32);

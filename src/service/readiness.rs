@@ -19,7 +19,7 @@ pub fn check(health: &Health) -> Result<(), String> {
     } else if health.are_dead_letters_waiting() {
         Err("dead letters are not acknowledged, reading waits for them".to_owned())
     } else if health.is_assigned() {
-        Err("events wait for a schema, and the schema registry does not answer".to_owned())
+        Err("events wait for a schema, and the schema registry does not respond".to_owned())
     } else {
         Err("no partitions are assigned yet".to_owned())
     }

@@ -16,11 +16,10 @@ pub fn schema(text: &str) -> Value {
 
 /// Encodes an event with a schema. Missing fields are null or empty.
 pub fn avro(schema: &Value, event: &Value) -> Vec<u8> {
-    let fields = schema["fields"].as_array().expect("the schema has fields").iter().map(|field| {
+    let fields = schema["fields"].as_array().expect("fields are a list").iter().map(|field| {
         let name = field["name"].as_str().expect("the name is a string");
-        let text = |value: &Value| {
-            Datum::String(value.as_str().expect("the value is a string").to_owned())
-        };
+        let text =
+            |value: &Value| Datum::String(value.as_str().expect("it is a string").to_owned());
         let datum = match (&field["type"], &event[name]) {
             (Value::Array(_), Value::Null) => Datum::Union(0, Box::new(Datum::Null)),
             (Value::Array(_), value) => Datum::Union(1, Box::new(text(value))),

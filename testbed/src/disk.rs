@@ -27,7 +27,7 @@ pub fn damage_tables(store: &Path, bytes_min: u64) {
 pub fn wal_files(store: &Path) -> impl Iterator<Item = PathBuf> {
     let files = fs::read_dir(store)
         .expect("the store can be read")
-        .map(|file| file.expect("the directory entry can be read").path());
+        .map(|file| file.expect("the entry can be read").path());
     files.filter(|file| file.extension().is_some_and(|extension| extension == "log"))
 }
 

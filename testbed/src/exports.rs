@@ -118,7 +118,7 @@ pub fn check_conserved(scrape: &str, exports: &Exports) {
                     labels.split_once(&format!("{name}=\"")).expect("the series has this label");
                 rest.split('"').next().unwrap_or_default().to_owned()
             };
-            ((label("event_type"), label("status")), value.parse().expect("the value is a number"))
+            ((label("event_type"), label("status")), value.parse().expect("it is a number"))
         })
         .filter(|(_, rows)| *rows > 0.0)
         .collect();

@@ -69,7 +69,7 @@ fn socket_dir() -> TempDir {
     const PATH_MAX: usize = 90;
     let base = std::env::temp_dir();
     let base = if base.as_os_str().as_bytes().len() > PATH_MAX { "/tmp".into() } else { base };
-    TempDir::with_prefix_in("testbed-", base).expect("the temporary directory is created")
+    TempDir::with_prefix_in("testbed-", base).expect("the directory is created")
 }
 
 /// Forwards a signal to the command, so that it ends before its services. A terminal sends SIGINT to both by itself.

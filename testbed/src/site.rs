@@ -79,8 +79,7 @@ impl Site {
 
     /// Like [`Site::new`], without creating the topics.
     pub fn on(topics: Topics, brokers: String, more_settings: &str) -> Self {
-        let dir =
-            TempDir::with_prefix("adtrail-site-").expect("the temporary directory is created");
+        let dir = TempDir::with_prefix("adtrail-site-").expect("the directory is created");
         let more_settings = more_settings.to_owned();
         let (flags, is_impatient) = (Vec::new(), false);
         let site = Self { dir, brokers, topics, more_settings, flags, is_impatient };

@@ -123,7 +123,7 @@ fn metrics() -> Vec<String> {
 
 fn collect_metrics(folder: &Path, names: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).expect("the folder can be read") {
-        let path = entry.expect("the directory entry can be read").path();
+        let path = entry.expect("the entry can be read").path();
         if path.is_dir() {
             collect_metrics(&path, names);
         } else if path.extension().is_some_and(|extension| extension == "rs") {

@@ -223,7 +223,7 @@ fn responses_are_lost(_: &mut Fixture, _: &str, faults: &Faults) {
     let lost = eventually("responses are lost, a few at a time", || {
         let lost = faults.failed();
         if lost >= next {
-            faults.fail(Calls::Answers, ECONNRESET, 10, 3);
+            faults.fail(Calls::Responses, ECONNRESET, 10, 3);
             next = lost + 3;
         }
         thread::sleep(Duration::from_millis(200));
@@ -247,7 +247,7 @@ fn tables_are_disabled(fixture: &mut Fixture, name: &str, _: &Faults) {
 const ALWAYS: [(&str, Fault); 3] = [
     ("faults-server", a_server_is_killed),
     ("faults-regions", regions_move_split_and_merge),
-    ("faults-answers", responses_are_lost),
+    ("faults-responses", responses_are_lost),
 ];
 /// Faults of a run with `ADTRAIL_HBASE_FAULTS=all`.
 const ON_REQUEST: [(&str, Fault); 5] = [
@@ -265,7 +265,7 @@ fn each_row_exists_once_after_any_fault_of_hbase() {
     if let Some((name, rounds)) = selected.split_once('*') {
         let all: Vec<_> = ALWAYS.iter().chain(&ON_REQUEST).collect();
         let (_, fault) = all.iter().find(|(known, _)| *known == name).expect("the fault exists");
-        for round in 0..rounds.parse::<u32>().expect("the value is a number") {
+        for round in 0..rounds.parse::<u32>().expect("it is a number") {
             println!("{name} {round}");
             fixture.check_as(&format!("{name}-{round}"), *fault);
         }

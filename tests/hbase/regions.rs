@@ -12,7 +12,7 @@ fn regions_json(site: &Site) -> Value {
 }
 
 fn regions(shown: &Value) -> &[Value] {
-    shown["regions"].as_array().expect("the value is an array")
+    shown["regions"].as_array().expect("it is an array")
 }
 
 #[track_caller]
@@ -50,15 +50,14 @@ fn regions_their_skew_and_a_split_are_shown() {
         let all: u64 = regions(&shown).iter().map(written).sum();
         if all > 300 { Ok(shown) } else { Err(format!("{shown}")) }
     });
-    let written_skew = before["skew"]["written"].as_f64().expect("the value is a number");
+    let written_skew = before["skew"]["written"].as_f64().expect("it is a number");
     // Three apps are in three of eight partitions.
     assert!(written_skew > 8.0 / 3.0 - 0.1, "{before}");
     assert!((written_skew - skew(&before, "write_requests")).abs() < 0.01, "{before}");
     // Split the largest region.
     let largest = regions(&before).iter().max_by_key(|region| region["write_requests"].as_u64());
-    let partition = largest.expect("there is a region")["partition"]
-        .as_u64()
-        .expect("the value is a number") as u16;
+    let partition =
+        largest.expect("there is a region")["partition"].as_u64().expect("it is a number") as u16;
     let row = middle(partition);
     with_client(async |client| {
         let admin = client.admin();

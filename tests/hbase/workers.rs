@@ -98,8 +98,8 @@ fn unique(count: usize) -> Vec<Record> {
         };
         let ids = json!({"caid": format!("caid-{device}")});
         let mut event = json!({"app": app, "time": time_ms, "ids": ids});
-        let members = event.as_object_mut().expect("the value is an object");
-        members.extend(fields.as_object().expect("the value is an object").clone());
+        let members = event.as_object_mut().expect("it is an object");
+        members.extend(fields.as_object().expect("it is an object").clone());
         Record { family, app: app.to_owned(), line: event.to_string(), is_bad: false }
     };
     let bad = || Record {

@@ -105,8 +105,8 @@ impl Device {
             "is_primary_attribution": false, "is_receipt_validated": false, "wifi": false,
         });
         let mut add = |more: Value| {
-            let more = more.as_object().expect("the value is an object").clone();
-            record.as_object_mut().expect("the value is an object").extend(more);
+            let more = more.as_object().expect("it is an object").clone();
+            record.as_object_mut().expect("it is an object").extend(more);
         };
         if self.is_attributed() {
             add(json!({

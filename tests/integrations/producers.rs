@@ -16,7 +16,7 @@ use testbed::{cache_dir, rows, run_ok};
 /// Copies the examples and the schemas, and links the packages that the examples import.
 fn examples() -> TempDir {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let dir = TempDir::with_prefix("adtrail-examples-").expect("a temporary folder is created");
+    let dir = TempDir::with_prefix("adtrail-examples-").expect("the folder is created");
     for folder in ["examples/producers", "schemas/avro"] {
         let copy = dir.path().join(folder);
         fs::create_dir_all(&copy).expect("the folder is created");

@@ -1,4 +1,4 @@
-//! An outage of a real registry under load.
+//! An outage of a real registry under load: records with uncached schemas wait, and nothing is lost.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,15 +14,16 @@ use testbed::rows::{self, Row};
 use testbed::site::{ONE_CAMPAIGN, Site};
 use testbed::{SetOnDrop, eventually, from_env, length};
 
-/// Number of installs that are sent at once, and the interval.
-const AT_ONCE: usize = 20;
-const EVERY: Duration = Duration::from_millis(50);
+/// Number of installs that are sent at a time.
+const BATCH_INSTALLS: usize = 20;
+/// Interval between these batches.
+const BATCH_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Returns the schema with another field, as schemas evolve.
-fn grown(schema: &Value) -> Value {
+/// Returns the schema with an added field, as schemas evolve.
+fn with_added_field(schema: &Value) -> Value {
     let mut grown = schema.clone();
     let added = json!({"name": "added", "type": ["null", "string"], "default": null});
-    grown["fields"].as_array_mut().expect("the schema has fields").push(added);
+    grown["fields"].as_array_mut().expect("fields are a list").push(added);
     grown
 }
 
@@ -40,7 +41,7 @@ impl Subject {
     }
 }
 
-/// A click and its activation, an hour ago.
+/// Returns a click and its activation, an hour ago.
 fn install(number: usize) -> [Value; 2] {
     let time = Timestamp::now().as_millisecond() - 3_600_000;
     let ids = json!({"oaid": format!("o-{number}")});
@@ -51,21 +52,21 @@ fn install(number: usize) -> [Value; 2] {
     [click, activation]
 }
 
-/// Odd numbers are sent to one partition of each topic, even numbers to the other.
+/// Checks whether a number is odd: odd numbers are sent to one partition of each topic, even numbers to the other.
 fn is_odd(number: usize) -> bool {
     number % 2 == 1
 }
 
-/// Some events of both partitions are JSON, but not the first ones of a portion.
+/// Checks whether an event is JSON. In both partitions some events are, but not the first ones of a batch.
 fn is_json(number: usize) -> bool {
     number % 10 >= 8
 }
 
 /// Sends installs until `is_over`, each a click and an activation, mostly in Avro.
 struct Load {
-    /// Schemas of clicks and activations that are cached before the outage.
+    /// Schemas of clicks and activations; they are cached before the outage.
     old: [Subject; 2],
-    /// Schemas of odd numbers once `has_grown` is set: they are not cached before the outage.
+    /// Schemas of odd numbers once `has_grown` is set; they are not cached before the outage.
     new: [Subject; 2],
     has_grown: AtomicBool,
     is_over: AtomicBool,
@@ -75,7 +76,7 @@ struct Load {
 impl Load {
     fn of(registry: &Registry) -> Self {
         let [clicks, installs] = [schema(CLICK), schema(ACTIVATION)];
-        let new = [grown(&clicks), grown(&installs)];
+        let new = [with_added_field(&clicks), with_added_field(&installs)];
         let register = |[clicks, installs]: [Value; 2]| {
             [("load-clicks", clicks), ("load-installs", installs)]
                 .map(|(subject, schema)| Subject::register(registry, subject, schema))
@@ -95,14 +96,14 @@ impl Load {
         let mut sent = 0;
         while !self.is_over.load(Ordering::SeqCst) {
             let has_grown = self.has_grown.load(Ordering::SeqCst);
-            let messages = (sent..sent + AT_ONCE).flat_map(|number| {
+            let messages = (sent..sent + BATCH_INSTALLS).flat_map(|number| {
                 let [click, activation] = self.messages(number, has_grown);
                 [(clicks, click), (activations, activation)]
             });
             producer.produce_all(messages);
-            sent += AT_ONCE;
+            sent += BATCH_INSTALLS;
             self.sent.store(sent, Ordering::SeqCst);
-            thread::sleep(EVERY);
+            thread::sleep(BATCH_INTERVAL);
         }
         sent
     }
@@ -121,15 +122,15 @@ impl Load {
         })
     }
 
-    /// Switches to the new schemas. Returns a number from which on every odd one is behind a record with a new schema.
+    /// Switches to the new schemas. Returns a number after which every odd number is behind a record with a new schema.
     fn grow(&self) -> usize {
         self.has_grown.store(true, Ordering::SeqCst);
-        // The portion that is being sent may still use the old schemas.
-        self.sent.load(Ordering::SeqCst) + AT_ONCE
+        // The batch that is being sent may still use the old schemas.
+        self.sent.load(Ordering::SeqCst) + BATCH_INSTALLS
     }
 }
 
-/// Duration of the outage; a minute and more in manual runs.
+/// Returns the duration of the outage: a minute and more in manual runs.
 fn outage() -> Duration {
     Duration::from_secs(from_env("ADTRAIL_TEST_OUTAGE_S", length(1, 5)))
 }
@@ -138,11 +139,10 @@ fn rows(site: &Site) -> Vec<Row> {
     rows::parse(&site.download("app-x", "2000-01-01", "2100-01-01", &[]))
 }
 
-/// Checks that the partition with JSON and cached schemas is read, and nothing behind a record that waits for its
-/// schema.
+/// Checks that the partition with JSON and cached schemas is read, but no record behind one that waits for its schema.
 #[track_caller]
 fn check_even_numbers_are_read(site: &Site, grown: usize) {
-    let number = |row: &Row| row["event_id"][2..].parse::<usize>().expect("the value is a number");
+    let number = |row: &Row| row["event_id"][2..].parse::<usize>().expect("it is a number");
     let shown = eventually("events in JSON are read", || {
         let shown: BTreeSet<usize> = rows(site).iter().map(number).collect();
         match shown.range(grown..).any(|number| is_json(*number)) {
@@ -155,7 +155,7 @@ fn check_even_numbers_are_read(site: &Site, grown: usize) {
 }
 
 #[test]
-fn a_registry_outage_under_load() {
+fn a_registry_outage_under_load_loses_nothing() {
     let mut registry = Registry::start();
     let load = Load::of(&registry);
     let settings = format!("[registry]\nurls = [{:?}]\n{ONE_CAMPAIGN}", registry.url());
@@ -166,7 +166,7 @@ fn a_registry_outage_under_load() {
     let sent = thread::scope(|scope| {
         let end = SetOnDrop(&load.is_over);
         let sending = scope.spawn(|| load.send(site.topics.all()));
-        // The first schemas are known.
+        // The first schemas are cached.
         let found = "outcome=\"found\"";
         service.await_metric("adtrail_registry_requests_total", found, |count| count >= 2.0);
         registry.stop();
@@ -176,7 +176,7 @@ fn a_registry_outage_under_load() {
         await_paused(2.0);
         check_even_numbers_are_read(&site, grown);
         thread::sleep(outage().saturating_sub(since.elapsed()));
-        service.await_readiness(503, "the schema registry does not answer");
+        service.await_readiness(503, "the schema registry does not respond");
         assert_eq!(service.metric_of(paused, schema), Some(2.0));
         registry.restart();
         await_paused(0.0);

@@ -78,7 +78,7 @@ impl Device {
     pub fn channel_ids(&self, form: IdForm) -> Ids {
         let Some((mut kind, mut value)) = self.ad_id.clone() else { return Ids::new() };
         let md5 = hex(&Md5::digest(&value));
-        // Of the system ids, only that of Android is the same for every app, so channels know no other.
+        // The only system id that channels know is that of Android, because it is the same for every app.
         if form == IdForm::System && self.os == "android" {
             (kind, value) = self.system_id.clone();
         }

@@ -33,7 +33,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WRITES = 1, SYNCS = 2, READS = 4, NAMES = 8, ANSWERS = 16 };
+enum { WRITES = 1, SYNCS = 2, READS = 4, NAMES = 8, RESPONSES = 16 };
 
 struct control {
   volatile int64_t ahead_ms;
@@ -184,7 +184,7 @@ static int is_of_ports(int fd) {
 /* The received data is dropped, and the connection fails. */
 ssize_t recv(int fd, void *bytes, size_t count, int flags) {
   ssize_t received = syscall(SYS_recvfrom, fd, bytes, count, flags, NULL, NULL);
-  if (received <= 0 || (control->calls & ANSWERS) == 0) return received;
+  if (received <= 0 || (control->calls & RESPONSES) == 0) return received;
   return is_of_ports(fd) && is_due() ? -1 : received;
 }
 

@@ -22,7 +22,7 @@ pub enum Calls {
     Syncs = 2,
     Reads = 4,
     /// Received data of the given servers: a request is executed, but its response is lost.
-    Answers = 16,
+    Responses = 16,
 }
 
 /// Controls the faults of the processes that are started with it.

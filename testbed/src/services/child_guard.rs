@@ -1,8 +1,7 @@
 //! A child process that cannot outlive the test run and leaves no files behind.
 //!
-//! A `static` is never dropped, and the test run itself may be killed. So a shell guards the process: it waits for
-//! a line of input. If the pipe is closed instead, for whatever reason, it kills the process and removes its
-//! directory.
+//! A `static` is never dropped, and the test run itself may be killed. Therefore a shell guards the process. It waits for a
+//! line of input; if the pipe is closed instead, for any reason, it kills the process and removes its directory.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -38,7 +37,7 @@ impl ChildGuard {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            // A process group of its own: Ctrl-C ends this process, and then the shell cleans up.
+            // A separate process group: Ctrl-C ends only the test run, after which the shell cleans up.
             .process_group(0)
             .spawn()
             .expect("the shell starts");

@@ -1,4 +1,4 @@
-//! A real HBase, shared with the tests of `hbase-client`, and sites whose store is in it.
+//! A real HBase, started by the code that the tests of `hbase-client` use, and sites whose store is in it.
 
 use super::kafka::Kafka;
 use super::{child_guard, class_data, maven, shared};
@@ -18,7 +18,7 @@ mod site;
 use self::cluster as hbase;
 use bed::eventually;
 
-/// A site on the shared Kafka whose store is in the shared HBase, with its tables created.
+/// Creates a site on the shared Kafka whose store is in the shared HBase, and its tables.
 pub fn with_tables(name: &str, partitions: i32, more_settings: &str) -> Site {
     let site = on(&cluster::HBase::shared().servers(), name, partitions, more_settings);
     run_ok(&mut site.command(&["hbase", "init"]), b"");

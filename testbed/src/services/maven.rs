@@ -18,7 +18,7 @@ pub fn resolve(name: &str, pom: &str, goal: &[&str]) -> PathBuf {
         return dir;
     }
     fs::create_dir_all(cache_dir()).expect("the cache directory is created");
-    // One process at a time, because tests that start together all find the directory missing.
+    // Only one process may run the goal: tests that start together all find the directory missing.
     let lock =
         File::create(cache_dir().join(format!("{name}.lock"))).expect("the lock file is created");
     flock(&lock, FlockOperation::LockExclusive).expect("the lock is acquired");
@@ -27,8 +27,7 @@ pub fn resolve(name: &str, pom: &str, goal: &[&str]) -> PathBuf {
     }
     // Built in a temporary directory and renamed, so that an interrupted run leaves no partial result.
     let prefix = format!("{name}-");
-    let temporary =
-        TempDir::with_prefix_in(prefix, cache_dir()).expect("a directory in the cache is created");
+    let temporary = TempDir::with_prefix_in(prefix, cache_dir()).expect("the directory is created");
     fs::write(temporary.path().join("pom.xml"), pom).expect("the file is written");
     run_ok(Command::new("mvn").current_dir(temporary.path()).args(["-B", "-q"]).args(goal), b"");
     let _ = fs::remove_dir_all(&dir);

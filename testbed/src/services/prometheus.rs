@@ -28,12 +28,14 @@ impl Prometheus {
     /// Like [`Prometheus::start`], with a job name, and with alerting rules that are evaluated every second.
     pub fn start_with(targets: &[&str], job: &str, rules: &str) -> Self {
         let port = free_port();
-        let dir = TempDir::with_prefix("adtrail-prometheus-")
-            .expect("the temporary directory is created")
-            .keep();
-        let own = format!("127.0.0.1:{port}");
-        let targets: Vec<String> =
-            targets.iter().chain([&own.as_str()]).map(|target| format!("\"{target}\"")).collect();
+        let dir =
+            TempDir::with_prefix("adtrail-prometheus-").expect("the directory is created").keep();
+        let address = format!("127.0.0.1:{port}");
+        let targets: Vec<String> = targets
+            .iter()
+            .chain([&address.as_str()])
+            .map(|target| format!("\"{target}\""))
+            .collect();
         let config = format!(
             "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: [rules.yml]\nscrape_configs:\n  - job_name: {job}\n    static_configs: [{{targets: [{}]}}]\n",
             targets.join(", ")
@@ -44,10 +46,10 @@ impl Prometheus {
         command
             .arg(format!("--config.file={}", dir.join("prometheus.yml").display()))
             .arg(format!("--storage.tsdb.path={}", dir.join("data").display()))
-            .arg(format!("--web.listen-address={own}"));
+            .arg(format!("--web.listen-address={address}"));
         let started = Instant::now();
         let running = ChildGuard::spawn(&dir, &command);
-        eventually("prometheus is ready", || match http::get(&own, "/-/ready") {
+        eventually("prometheus is ready", || match http::get(&address, "/-/ready") {
             Ok(reply) if reply.status == 200 => Ok(()),
             _ => Err(fs::read_to_string(dir.join("log")).unwrap_or_default()),
         });
@@ -71,7 +73,7 @@ impl Prometheus {
     pub fn firing(&self) -> BTreeSet<String> {
         let address = format!("127.0.0.1:{}", self.port);
         let reply = http::get(&address, "/api/v1/alerts").expect("Prometheus responds");
-        let response: Value = serde_json::from_slice(&reply.body).expect("the response is JSON");
+        let response: Value = serde_json::from_slice(&reply.body).expect("valid JSON");
         let alerts = response["data"]["alerts"].as_array().expect("the response has alerts").iter();
         let firing = alerts.filter(|alert| alert["state"] == "firing");
         firing

@@ -14,7 +14,7 @@ use super::{FAMILIES, in_project};
 
 /// Returns the document with all references resolved.
 fn asyncapi(file: &Path) -> Value {
-    let dir = TempDir::with_prefix("adtrail-asyncapi-").expect("a temporary folder is created");
+    let dir = TempDir::with_prefix("adtrail-asyncapi-").expect("the folder is created");
     let packages = cache_dir().join("asyncapi/node_modules");
     assert!(packages.is_dir(), "no {packages:?}: scripts/install --tests installs it");
     symlink(packages, dir.path().join("node_modules")).expect("the link is created");

@@ -41,8 +41,8 @@ fn full(family: &str) -> Value {
         _ => json!({"event_id": "e-1", "name": "buy", "app_version": "1", "props": {"p": "x"},
             "revenue": "9.99", "currency": "CNY"}),
     };
-    let fields = fields.as_object().expect("the value is an object").clone();
-    event.as_object_mut().expect("the value is an object").extend(fields);
+    let fields = fields.as_object().expect("it is an object").clone();
+    event.as_object_mut().expect("it is an object").extend(fields);
     event
 }
 
@@ -54,7 +54,7 @@ fn values() -> Vec<Value> {
         "impression", "activation", "effect", [], ["x"], {}, {"a": "b"}, {"a": ""}, {"a": null},
         {"a": 1}, {"a": {"b": "c"}}, {"a": ["b"]}
     ]);
-    values.as_array().expect("the value is an array").clone()
+    values.as_array().expect("it is an array").clone()
 }
 
 /// An event to be validated.
@@ -71,11 +71,11 @@ fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for (family, name) in FAMILIES.into_iter().enumerate() {
         let full = full(name);
-        let fields = full.as_object().expect("the value is an object").keys().map(String::as_str);
+        let fields = full.as_object().expect("it is an object").keys().map(String::as_str);
         for field in fields.chain(["unknown"]) {
             for value in values().into_iter().map(Some).chain([None]) {
                 let mut event = full.clone();
-                let members = event.as_object_mut().expect("the value is an object");
+                let members = event.as_object_mut().expect("it is an object");
                 match &value {
                     Some(value) => drop(members.insert(field.to_owned(), value.clone())),
                     None => drop(members.remove(field)),

@@ -21,8 +21,8 @@ fn regions(site: &Site) -> Value {
 }
 
 fn sum(regions: &Value, figure: &str) -> u64 {
-    let regions = regions["regions"].as_array().expect("the value is an array");
-    regions.iter().map(|region| region[figure].as_u64().expect("the value is a number")).sum()
+    let regions = regions["regions"].as_array().expect("it is an array");
+    regions.iter().map(|region| region[figure].as_u64().expect("it is a number")).sum()
 }
 
 #[test]

@@ -118,7 +118,7 @@ fn repeated_kills_lose_nothing() {
 /// Checks that a closed store exports exactly what `replay` makes of the records before its positions. Returns whether
 /// Kafka has further records.
 fn check_store_matches_positions(site: &Site) -> bool {
-    let copy = tempfile::tempdir().expect("a temporary folder is created");
+    let copy = tempfile::tempdir().expect("the folder is created");
     let store = site.path().join("store");
     run_ok(Command::new("cp").arg("-a").arg(&store).arg(copy.path()), b"");
     let file = site.write_all_settings();

@@ -124,7 +124,7 @@ fn a_store_one_day_behind_makes_the_same_decisions_despite_expired_state() {
     let expected = site.replay("app-x", lines.join("\n").as_bytes());
     check_same("app-x", &site.download("app-x", "2025-03-01", "2025-04-01", &[]), &expected);
     // By its old broker timestamp this click is not too late, but the decision that it could change is final.
-    let time = activation["time"].as_i64().expect("the value is a number") - 1;
+    let time = activation["time"].as_i64().expect("it is a number") - 1;
     let ids = &activation["ids"];
     let click = format!(
         r#"{{"type":"click","app":"app-x","click_id":"late","spreadid":7,"time":{time},"ids":{ids}}}"#

@@ -133,7 +133,7 @@ impl Kafka {
     pub fn codecs(&self, topic: &str) -> BTreeSet<u8> {
         let dirs =
             fs::read_dir(self.dir.join("data")).expect("the broker's data directory can be read");
-        let dirs = dirs.map(|dir| dir.expect("the directory entry can be read").path());
+        let dirs = dirs.map(|dir| dir.expect("the entry can be read").path());
         let is_of_topic = |dir: &PathBuf| {
             let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
             name.rsplit_once('-').is_some_and(|(name, _)| name == topic)

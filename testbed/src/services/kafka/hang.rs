@@ -21,9 +21,9 @@ impl Kafka {
     /// Alternately suspends and resumes the broker for these durations, until the result is dropped.
     pub fn slow(&self, suspended: Duration, running: Duration) -> Slow {
         let (pid, is_dropped) = (self.pid(), Arc::new(AtomicBool::new(false)));
-        let ends = Arc::clone(&is_dropped);
+        let is_over = Arc::clone(&is_dropped);
         let thread = thread::spawn(move || {
-            while !ends.load(Ordering::Relaxed) {
+            while !is_over.load(Ordering::Relaxed) {
                 kill(pid, "STOP");
                 thread::sleep(suspended);
                 kill(pid, "CONT");

@@ -126,8 +126,7 @@ allow.everyone.if.no.acl.found=true
 
     /// Creates the formatted directory of a broker that is not running yet.
     fn format(settings: impl Fn(&Path) -> String, brokers: String, users: &[String]) -> Self {
-        let dir =
-            TempDir::with_prefix("adtrail-kafka-").expect("the temporary directory is created");
+        let dir = TempDir::with_prefix("adtrail-kafka-").expect("the directory is created");
         let (settings, file) = (settings(dir.path()), dir.path().join("server.properties"));
         fs::write(&file, &settings).expect("the file is written");
         storage::format(&file, &settings, users);

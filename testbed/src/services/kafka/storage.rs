@@ -22,7 +22,7 @@ pub fn format(file: &Path, settings: &str, users: &[String]) {
     }
     fs::create_dir_all(&data).expect("the directory is created");
     for entry in fs::read_dir(&template).expect("the formatted directory can be read") {
-        let entry = entry.expect("the directory entry can be read");
+        let entry = entry.expect("the entry can be read");
         fs::copy(entry.path(), data.join(entry.file_name())).expect("the file is copied");
     }
 }
@@ -30,8 +30,7 @@ pub fn format(file: &Path, settings: &str, users: &[String]) {
 /// Creates the template of a node. Its content depends only on the node id and the cluster id, because all brokers here
 /// have fixed voters.
 fn make_template(template: &Path, settings: &str) {
-    let own = TempDir::with_prefix_in("formatting-", jars())
-        .expect("a directory in the cache is created");
+    let own = TempDir::with_prefix_in("formatting-", jars()).expect("the directory is created");
     let data = own.path().join("data");
     let set = |line: &str| match line.starts_with("log.dirs=") {
         true => format!("log.dirs={}\n", data.display()),

@@ -70,8 +70,7 @@ impl Registry {
     }
 
     fn try_start() -> Result<Self, String> {
-        let dir =
-            TempDir::with_prefix("adtrail-registry-").expect("the temporary directory is created");
+        let dir = TempDir::with_prefix("adtrail-registry-").expect("the directory is created");
         let port = free_port();
         let guids_port = guids::start_proxy(format!("127.0.0.1:{port}"));
         // Kept, because the child guard removes it, which also works for a registry in a `static`.
@@ -166,7 +165,7 @@ impl Registry {
         );
         let reply = reply.expect("the registry responds");
         assert_eq!(reply.status, 200, "{}", reply.text());
-        let response: Value = serde_json::from_slice(&reply.body).expect("the response is JSON");
+        let response: Value = serde_json::from_slice(&reply.body).expect("valid JSON");
         let id = response["id"]
             .as_u64()
             .and_then(|id| u32::try_from(id).ok())
