@@ -15,8 +15,8 @@ use support::cells::Conflicts;
 use support::disk::{Restart, rows_on_disk};
 use support::race::{Side, race};
 use support::random::{self, Facts, Rules};
+use support::row_text::RowText;
 use support::run::{LedgerUnderTest, assert_same_rows, process, worker_after};
-use support::show::RowText;
 
 use crate::support;
 

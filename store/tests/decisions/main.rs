@@ -7,7 +7,7 @@ mod support;
 mod contract;
 mod convergence;
 mod expiry;
-mod held;
+mod expiry_floor;
 #[macro_use]
 mod ledger;
 mod on_hbase;

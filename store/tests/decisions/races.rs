@@ -13,9 +13,9 @@ use support::cells::{
 };
 use support::facts::{A, DAY, Draft, HOUR, MINUTE, a_plus, activation, click, effect, identified};
 use support::race::{Side, model_after, race, race_from};
+use support::row_text::{RowText, row_texts};
 use support::rules::{rules, rules_with};
 use support::run::{LedgerUnderTest, assert_same_rows, worker_after};
-use support::show::{RowText, row_texts};
 
 use crate::support;
 

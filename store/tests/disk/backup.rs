@@ -10,12 +10,12 @@ use adtrail_store::embedded::{Embedded, open_for_reading};
 use adtrail_store::maintenance::backup::{Amount, Archive, Manifest, StoredFile, Target};
 use attribution::ledger::{Ledger, Progress};
 use support::facts::{A, HOUR, a_plus, activation, click, effect, identified};
+use support::row_text::RowText;
 use support::rules::rules;
 use support::run::{open, position, read, settings, worker_after};
-use support::show::RowText;
 use tempfile::TempDir;
 
-use super::verify::bed::Raw;
+use super::verify::fixture::Raw;
 use crate::support;
 
 /// A folder with a store, backups and restored stores.
@@ -307,7 +307,7 @@ fn a_restore_requires_an_empty_directory() {
     fixture.restore(1, "occupied").expect("an empty folder is accepted");
 }
 
-/// `cut_off.rs` shows that a half-restored store does not open.
+/// `interrupted.rs` shows that a half-restored store does not open.
 #[test]
 fn a_restore_locks_its_directory_and_removes_it_on_failure() {
     let fixture = Fixture::new();

@@ -11,7 +11,7 @@ use adtrail_store::maintenance::copy_store::Source;
 use adtrail_store::maintenance::verify::{Options, repair, verify};
 use rocksdb::Options as TableOptions;
 
-use super::verify::bed::{Fixture, Raw};
+use super::verify::fixture::{Fixture, Raw};
 
 /// The files of a directory with their modification times and contents.
 fn files(store: &Path) -> BTreeMap<PathBuf, (SystemTime, Vec<u8>)> {

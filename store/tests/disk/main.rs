@@ -5,6 +5,6 @@
 mod support;
 
 mod backup;
-mod cut_off;
+mod interrupted;
 mod layouts;
 mod verify;

@@ -10,10 +10,10 @@ use attribution::rules::policy::{AppPolicy, Campaign, Policy};
 use attribution::worker::{Batch, Worker};
 use tempfile::TempDir;
 
-use super::dying::CrashingOnCommit;
+use super::crashing_on_commit::CrashingOnCommit;
+use super::row_text::RowText;
 use super::rules;
 use super::run::{open, rows_of};
-use super::show::RowText;
 
 /// Runs per store; then a new store is opened.
 const RUNS: u32 = 4_000;

@@ -20,8 +20,8 @@ use hbase_client::Client;
 use testbed::hbase::cluster::HBase;
 
 use super::disk::{fact_in, pid_in, policy_in};
+use super::row_text::{RowText, row_texts};
 use super::rules::{X, Y};
-use super::show::{RowText, row_texts};
 
 const PARTITIONS: u16 = 8;
 

@@ -4,14 +4,14 @@
 #![cfg(test)]
 
 pub mod cells;
+pub mod crashing_on_commit;
 pub mod disk;
-pub mod dying;
 pub mod facts;
 pub mod hbase;
 pub mod race;
 pub mod random;
 pub mod reference;
+pub mod row_text;
 pub mod rules;
 pub mod run;
-pub mod show;
 pub mod traffic;

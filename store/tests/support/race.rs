@@ -13,7 +13,7 @@ use attribution::rules::policy::Policy;
 use attribution::worker::{Batch, BatchReport, MessageCounts, Worker};
 
 use super::cells::{Conflicts, HookedClient, Model, Operation, Step, StepClient, ledger};
-use super::show::{RowText, row_texts};
+use super::row_text::{RowText, row_texts};
 
 /// How a race ended.
 pub struct Outcome {

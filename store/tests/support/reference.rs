@@ -12,7 +12,7 @@ use attribution::rules::policy::{AppPolicy, DAY_MS, HOUR_MS, Policy, ReinstallEf
 
 use super::rules::app_key;
 
-/// The decisions about all facts in the form of [`super::show::RowText::decision`], sorted.
+/// The decisions about all facts in the form of [`super::row_text::RowText::decision`], sorted.
 pub fn decisions(policy: &Policy, facts: &[Fact]) -> Vec<String> {
     let mut decisions = Vec::new();
     for app in policy.apps() {

@@ -18,8 +18,8 @@ use tempfile::TempDir;
 
 use super::disk::{Restart, rows_on_disk};
 use super::hbase::rows_on_hbase;
+use super::row_text::{RowText, row_text};
 use super::rules;
-use super::show::{RowText, row_text};
 
 /// A ledger whose rows tests can read.
 pub trait LedgerUnderTest: Ledger<Error = StoreError> {

@@ -10,8 +10,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::facts::{DAY, HOUR, MINUTE, SECOND, a_plus, activation, click, effect, impression};
+use super::row_text::RowText;
 use super::rules::X;
-use super::show::RowText;
 
 /// A message and its broker timestamp.
 #[derive(Debug, Clone)]

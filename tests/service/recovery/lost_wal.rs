@@ -75,7 +75,7 @@ fn lost_records_are_reported_and_read_again() {
 }
 
 /// After a kill the end of the WAL is damaged: truncated, zeroed, overwritten, or with one flipped bit.
-/// `store/tests/decisions/ledger/torn.rs` tests many more positions.
+/// `store/tests/decisions/ledger/damaged_log.rs` tests many more positions.
 #[test]
 fn records_in_a_torn_wal_are_read_again() {
     let kills = length(2, 6);

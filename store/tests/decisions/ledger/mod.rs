@@ -33,20 +33,20 @@ macro_rules! suite {
     };
 }
 
+mod aggregates;
 mod damage;
+mod damaged_log;
 mod directory;
-mod engine;
+mod engine_stats;
 mod facts;
-mod given;
+mod fixtures;
 mod model;
 mod reading;
+mod reclaim_space;
 mod regions;
-mod row_figures;
 mod rows;
-mod space;
 mod timeline;
-mod torn;
 
-pub use given::*;
+pub use fixtures::*;
 
 use crate::support;

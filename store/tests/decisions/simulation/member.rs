@@ -3,7 +3,7 @@
 use attribution::ledger::{Position, Progress};
 use attribution::worker::{Batch, BatchReport};
 
-use super::judge::{self, Verdict};
+use super::invariants::{self, Verdict};
 use super::world::{SESSION_TIMEOUT, WorkerState, World};
 
 /// The result of a worker's poll.
@@ -126,7 +126,12 @@ impl World<'_> {
         }
         for position in positions {
             let (log, next) = (self.broker.log_of(position), position.next_offset as usize);
-            judge::check_durable(self.plan, &mut self.model, &mut self.broker.logs[log], next)?;
+            invariants::check_durable(
+                self.plan,
+                &mut self.model,
+                &mut self.broker.logs[log],
+                next,
+            )?;
             if is_outdated && self.plan.odds.is_fenced {
                 self.stats.count("positions refused");
                 continue;

@@ -3,16 +3,16 @@
 //!
 //! A failing seed is printed with the command that repeats it; CONTRIBUTING.md explains how to run many seeds.
 
-mod alone;
 mod broker;
-mod judge;
+mod crashing_ledger;
+mod faulty_client;
+mod invariants;
 mod member;
-mod mortal;
 mod plan;
-mod seat;
+mod scheduler;
 mod shared;
-mod table;
-mod tally;
+mod single_worker;
+mod stats;
 mod world;
 
 use std::ops::Range;
@@ -21,9 +21,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use fastrand::Rng;
-use judge::Verdict;
+use invariants::Verdict;
 use plan::{Kind, Plan};
-use tally::{Stats, Trace};
+use stats::{Stats, Trace};
 
 /// The default number of seeds.
 const SEEDS: u64 = 300;
@@ -41,7 +41,7 @@ fn simulate(seed: u64, is_printed: bool) -> Run {
     let (plan, broker) = Plan::new(seed, &mut rng);
     let trace = Trace::new(is_printed);
     let (verdict, mut stats, trace) = match plan.kind {
-        Kind::Single | Kind::Expiring => alone::run(&plan, broker, rng, trace),
+        Kind::Single | Kind::Expiring => single_worker::run(&plan, broker, rng, trace),
         Kind::Shared { workers } => shared::run(&plan, workers, broker, rng, trace),
     };
     stats.add("messages produced", plan.messages as u64);

@@ -7,12 +7,12 @@ use attribution::worker::Worker;
 use fastrand::Rng;
 
 use super::broker::Broker;
-use super::judge::{self, Verdict};
+use super::faulty_client::FaultyClient;
+use super::invariants::{self, Verdict};
 use super::member::Poll;
 use super::plan::Plan;
-use super::seat::FaultyClient;
-use super::table::Scheduler;
-use super::tally::{Stats, Trace};
+use super::scheduler::Scheduler;
+use super::stats::{Stats, Trace};
 use super::world::World;
 use crate::support::cells::ledger;
 
@@ -46,7 +46,7 @@ pub fn run(
 }
 
 fn judge(plan: &Plan, world: &World<'_>) -> Verdict {
-    judge::judge(plan, &world.model)?;
+    invariants::judge(plan, &world.model)?;
     if world.stats.of("crashes") + world.stats.of("responses lost") == 0 {
         world.counted.judge(plan, &world.model)?;
     }

@@ -6,9 +6,9 @@ use attribution::ledger::Position;
 use fastrand::Rng;
 
 use super::broker::Broker;
-use super::judge::{ReportTotals, Verdict};
+use super::invariants::{ReportTotals, Verdict};
 use super::plan::Plan;
-use super::tally::{Stats, Trace};
+use super::stats::{Stats, Trace};
 use crate::support::cells::Model;
 
 /// A run with more steps counts as hanging.

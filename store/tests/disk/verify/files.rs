@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use adtrail_store::embedded::open_for_reading;
 use adtrail_store::maintenance::verify::{Check, Problem};
 
-use super::bed::{Case, Fixture, Raw};
+use super::fixture::{Case, Fixture, Raw};
 use super::support::run::read;
 
 /// The files of a store with matching names.

@@ -1,10 +1,10 @@
 //! Injected damage: `verify` finds and names it, and `repair` restores all derived data.
 
-mod altered;
-pub mod bed;
+mod altered_facts;
 mod files;
-mod kept;
+pub mod fixture;
+mod metadata;
 mod tables;
-mod whole;
+mod undamaged;
 
 use crate::support;

@@ -10,7 +10,7 @@ use attribution::facts::event::{Family, SpreadId};
 use attribution::ledger::record::{ActivationRecord, FactRecord, RowMeta};
 use attribution::rules::row::{EventType, Status};
 
-use super::bed::{Damage, Entry, Raw, check_made_whole, check_repaired};
+use super::fixture::{Damage, Entry, Raw, check_made_whole, check_repaired};
 use super::support::rules::X;
 
 /// The newest matching row, which can still be decided again.

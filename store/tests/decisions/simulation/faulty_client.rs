@@ -5,8 +5,8 @@ use adtrail_store::hbase::ledger::cells::Table;
 use attribution::facts::event::Family;
 use attribution::ledger::Position;
 
-use super::judge::Verdict;
-use super::table::Scheduler;
+use super::invariants::Verdict;
+use super::scheduler::Scheduler;
 use super::world::{Access, Fault, World};
 use crate::support::cells::{Model, Operation, Step, StepClient};
 

@@ -7,7 +7,7 @@ use adtrail_store::maintenance::verify::Problem;
 use attribution::facts::event::Pid;
 use attribution::ledger::Facts as _;
 
-use super::bed::{Case, DAYS, Fixture, Raw};
+use super::fixture::{Case, DAYS, Fixture, Raw};
 use super::support::facts::{DAY, a_plus};
 use super::support::rules::X;
 

@@ -14,9 +14,9 @@ use adtrail_store::embedded::{Embedded, open_for_reading};
 use adtrail_store::maintenance::backup::{Archive, Target};
 use adtrail_store::maintenance::verify::{Options, verify};
 use support::facts::{A, HOUR, a_plus, activation, click, identified};
+use support::row_text::RowText;
 use support::rules::rules;
 use support::run::{open, read, settings, worker_after};
-use support::show::RowText;
 use tempfile::TempDir;
 use testbed::faults;
 
@@ -37,7 +37,7 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Self {
-        let fixture = Self { dir: TempDir::with_prefix("adtrail-cut-off-").expect("a folder") };
+        let fixture = Self { dir: TempDir::with_prefix("adtrail-interrupted-").expect("a folder") };
         faults::compile(&fixture.path("faults.so"));
         fixture
     }
@@ -60,7 +60,7 @@ impl Fixture {
         put(16, &calls.to_le_bytes());
         put(24, &1_u64.to_le_bytes());
         let child = Command::new(env::current_exe().expect("this program"))
-            .args(["--exact", "cut_off::child", "--nocapture"])
+            .args(["--exact", "interrupted::child", "--nocapture"])
             .env("LD_PRELOAD", self.path("faults.so"))
             .env("FAULTS", control)
             .env("FAULTS_DIR", self.store())

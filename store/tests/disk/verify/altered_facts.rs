@@ -9,7 +9,7 @@ use attribution::facts::match_keys;
 use attribution::ledger::record::FactRecord;
 use attribution::rules::row::{EventType, seq};
 
-use super::bed::{Case, Fixture, Raw, check_left, check_made_whole};
+use super::fixture::{Case, Fixture, Raw, check_left, check_made_whole};
 use super::tables::{credited, records};
 
 /// Checks that `problem` is found, and that a repair neither changes the export nor calls the store whole.

@@ -2,7 +2,7 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::judge::Verdict;
+use super::invariants::Verdict;
 use super::world::World;
 
 /// Passes the turn between the threads of the workers.

@@ -17,9 +17,9 @@ use tempfile::TempDir;
 use super::support::facts::{
     DAY, Draft, HOUR, MINUTE, a_plus, activation, click, effect, identified, impression,
 };
+use super::support::row_text::RowText;
 use super::support::rules::rules;
 use super::support::run::{LedgerUnderTest, open, position, read, settings};
-use super::support::show::RowText;
 
 /// Batches written after the store was reopened; all of them are only in the log.
 const BATCHES: usize = 40;

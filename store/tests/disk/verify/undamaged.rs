@@ -6,8 +6,8 @@ use adtrail_store::maintenance::verify::{Check, Options, Problem};
 use attribution::ledger::Ledger as _;
 use attribution::rules::policy::HOUR_MS;
 
-use super::bed::{Case, Fixture};
 use super::files::{files, flip};
+use super::fixture::{Case, Fixture};
 use super::support::rules::rules_with;
 
 #[test]

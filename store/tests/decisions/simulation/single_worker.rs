@@ -8,10 +8,10 @@ use attribution::worker::{Batch, BatchReport, Worker};
 use fastrand::Rng;
 
 use super::broker::Broker;
-use super::judge::{self, ReportTotals, Verdict};
-use super::mortal::{Crash, CrashingLedger};
+use super::crashing_ledger::{Crash, CrashingLedger};
+use super::invariants::{self, ReportTotals, Verdict};
 use super::plan::{Kind, Plan};
-use super::tally::{Stats, Trace};
+use super::stats::{Stats, Trace};
 use crate::support::traffic;
 
 /// The number of commits that a power failure can lose.
@@ -80,7 +80,7 @@ impl Machine<'_> {
                 self.process(until)?;
                 self.inject_fault()?;
             } else if self.broker.unproduced.is_empty() {
-                judge::judge(self.plan, &self.disk.memory)?;
+                invariants::judge(self.plan, &self.disk.memory)?;
                 if !self.is_report_lost {
                     self.disk.counted.judge(self.plan, &self.disk.memory)?;
                 }
@@ -173,7 +173,12 @@ impl Machine<'_> {
         self.check_durable()?;
         if self.rng.u8(0..8) == 0 {
             let Self { plan, disk, broker, .. } = self;
-            judge::judge_prefix(&plan.policy, &disk.memory, &broker.logs, &disk.durable_until)?;
+            invariants::judge_prefix(
+                &plan.policy,
+                &disk.memory,
+                &broker.logs,
+                &disk.durable_until,
+            )?;
         }
         Ok(())
     }
@@ -234,7 +239,7 @@ impl Machine<'_> {
         for (index, next) in self.next.iter().enumerate() {
             let log = &mut self.broker.logs[index];
             log.durable_until = self.disk.durable_until[index];
-            judge::check_durable(self.plan, &mut self.disk.memory, log, *next)?;
+            invariants::check_durable(self.plan, &mut self.disk.memory, log, *next)?;
             self.disk.durable_until[index] = log.durable_until;
         }
         Ok(())

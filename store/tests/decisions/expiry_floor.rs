@@ -16,9 +16,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 use support::facts::{DAY, Draft, HOUR, MINUTE, a_plus, activation, click, effect, identified};
+use support::row_text::RowText;
 use support::rules::{WIDE, X, rules_with};
 use support::run::{read, settings};
-use support::show::RowText;
 use support::traffic::{self, Message, until};
 use tempfile::TempDir;
 

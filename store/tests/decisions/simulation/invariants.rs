@@ -20,8 +20,8 @@ use super::broker::Log;
 use super::plan::{Kind, Plan};
 use crate::support::cells::Model;
 use crate::support::reference::decisions;
+use crate::support::row_text::{RowText, row_texts};
 use crate::support::run::{LedgerUnderTest, worker_after};
-use crate::support::show::{RowText, row_texts};
 use crate::support::traffic::decided;
 
 /// `Err` describes the violated invariant.
