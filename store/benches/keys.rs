@@ -24,7 +24,7 @@ fn main() {
     entries_by_key(rows);
 }
 
-/// An event made from its number: ten per second, of one large app and many small ones.
+/// An event generated from its number: ten per second, of one large app and many small ones.
 struct Event {
     number: u64,
     pid: u32,
@@ -76,7 +76,7 @@ struct Layout {
     filter: Option<usize>,
 }
 
-fn binary(parts: [&[u8]; 4], out: &mut Vec<u8>) {
+fn concat_into(parts: [&[u8]; 4], out: &mut Vec<u8>) {
     out.clear();
     parts.iter().for_each(|part| out.extend_from_slice(part));
 }
@@ -86,7 +86,7 @@ fn u48(number: u64) -> [u8; 6] {
     [a, b, c, d, e, f]
 }
 
-/// Campaign and seq.
+/// Returns the end of a row key: campaign and seq.
 fn tail(event: &Event) -> [u8; 12] {
     let mut tail = [0; 12];
     tail[3] = (event.number % 20) as u8;
@@ -103,7 +103,7 @@ const LAYOUTS: [Layout; 6] = [
         name: "partition, pid, time, campaign, hash: ours",
         key: |e, out| {
             let head = [&e.partition().to_be_bytes()[..], &e.pid.to_be_bytes()].concat();
-            binary([&head, &u48(e.ms), &tail(e), &[]], out);
+            concat_into([&head, &u48(e.ms), &tail(e), &[]], out);
         },
         ranges: |pid, from, to| {
             let at =
@@ -118,7 +118,7 @@ const LAYOUTS: [Layout; 6] = [
             let (partition, campaign) = (e.partition(), e.number % 20);
             let text =
                 format!("{partition:05}-{:010}-{:013}-{campaign:010}-{:016x}", e.pid, e.ms, e.seq);
-            binary([text.as_bytes(), &[], &[], &[]], out);
+            concat_into([text.as_bytes(), &[], &[], &[]], out);
         },
         ranges: |pid, from, to| {
             let at = |ms| format!("{:05}-{pid:010}-{ms:013}", partition_of(pid)).into_bytes();
@@ -131,7 +131,7 @@ const LAYOUTS: [Layout; 6] = [
         key: |e, out| {
             let salt = (e.seq % PARTITIONS) as u16;
             let head = [&salt.to_be_bytes()[..], &e.pid.to_be_bytes()].concat();
-            binary([&head, &u48(e.ms), &tail(e), &[]], out);
+            concat_into([&head, &u48(e.ms), &tail(e), &[]], out);
         },
         ranges: |pid, from, to| {
             let at = |salt: u64, ms| {
@@ -145,7 +145,7 @@ const LAYOUTS: [Layout; 6] = [
         name: "newest first: time reversed",
         key: |e, out| {
             let head = [&e.partition().to_be_bytes()[..], &e.pid.to_be_bytes()].concat();
-            binary([&head, &u48((1 << 48) - 1 - e.ms), &tail(e), &[]], out);
+            concat_into([&head, &u48((1 << 48) - 1 - e.ms), &tail(e), &[]], out);
         },
         ranges: |pid, from, to| {
             let at = |ms: u64| {
@@ -158,7 +158,7 @@ const LAYOUTS: [Layout; 6] = [
     },
     Layout {
         name: "time first: all apps by time",
-        key: |e, out| binary([&u48(e.ms), &e.pid.to_be_bytes(), &tail(e), &[]], out),
+        key: |e, out| concat_into([&u48(e.ms), &e.pid.to_be_bytes(), &tail(e), &[]], out),
         ranges: |_, from, to| vec![(u48(from).to_vec(), u48(to).to_vec())],
         filter: Some(6),
     },
@@ -166,7 +166,7 @@ const LAYOUTS: [Layout; 6] = [
         name: "hash of the event, 16 bytes",
         key: |e, out| {
             let hash = xxh3_128(&e.number.to_be_bytes()).to_be_bytes();
-            binary([&hash, &e.pid.to_be_bytes(), &u48(e.ms), &[]], out);
+            concat_into([&hash, &e.pid.to_be_bytes(), &u48(e.ms), &[]], out);
         },
         ranges: |_, _, _| vec![(vec![], vec![0xff; 32])],
         filter: Some(16),
@@ -183,8 +183,8 @@ fn rows_by_key(rows: u64) {
         "key", "bytes", "disk B/row", "rows/CPU-s", "export µs/row", "an hour, ms"
     );
     for layout in LAYOUTS {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let db = DB::open(&options(32 * 1024, None), folder.path()).expect("a RocksDB");
+        let folder = tempfile::tempdir().expect("the temporary folder is created");
+        let db = DB::open(&options(32 * 1024, None), folder.path()).expect("RocksDB opens");
         let (mut key, mut value) = (Vec::new(), Vec::new());
         let start = process_cpu();
         for first in (0..rows).step_by(BATCH as usize) {
@@ -195,7 +195,7 @@ fn rows_by_key(rows: u64) {
                 event.value(&mut value);
                 batch.put(&key, &value);
             }
-            db.write(batch).expect("a write");
+            db.write(batch).expect("the write succeeds");
         }
         db.compact_range::<&[u8], &[u8]>(None, None);
         let writing = process_cpu() - start;
@@ -216,20 +216,21 @@ fn rows_by_key(rows: u64) {
     }
 }
 
-/// The rows that a scan finds, and its CPU seconds: the average of `repeats` scans, the best of three rounds.
+/// Returns the number of rows that a scan finds, and its CPU seconds: the average of `repeats` scans, in the best of
+/// three rounds.
 fn scans(db: &DB, layout: &Layout, to_ms: u64, repeats: u32) -> (u64, f64) {
-    let mut least = f64::INFINITY;
+    let mut best = f64::INFINITY;
     let mut found = 0;
     for _ in 0..3 {
         let start = thread_cpu();
         // A single short scan is too fast to measure.
         (0..repeats).for_each(|_| found = scan(db, layout, to_ms));
-        least = least.min((thread_cpu() - start) / f64::from(repeats));
+        best = best.min((thread_cpu() - start) / f64::from(repeats));
     }
-    (found, least)
+    (found, best)
 }
 
-/// The rows of the first app up to a time.
+/// Counts the rows of the first app before `to_ms`.
 fn scan(db: &DB, layout: &Layout, to_ms: u64) -> u64 {
     let mut found = 0;
     for (first, end) in (layout.ranges)(0, START_MS, to_ms) {
@@ -261,7 +262,7 @@ const INDEXES: [Index; 3] = [
         name: "hash u64, pid, time reversed, tag: ours",
         key: |id, ms, tag, out| {
             let hash = xxh3_64(id.as_bytes()).to_be_bytes();
-            binary([&hash, &[0, 0, 0, 1], &u48((1 << 48) - 1 - ms), &u48(tag)], out);
+            concat_into([&hash, &[0, 0, 0, 1], &u48((1 << 48) - 1 - ms), &u48(tag)], out);
         },
         prefix: 12,
         is_reversed: true,
@@ -270,7 +271,7 @@ const INDEXES: [Index; 3] = [
         name: "the same with time ascending",
         key: |id, ms, tag, out| {
             let hash = xxh3_64(id.as_bytes()).to_be_bytes();
-            binary([&hash, &[0, 0, 0, 1], &u48(ms), &u48(tag)], out);
+            concat_into([&hash, &[0, 0, 0, 1], &u48(ms), &u48(tag)], out);
         },
         prefix: 12,
         is_reversed: false,
@@ -278,7 +279,7 @@ const INDEXES: [Index; 3] = [
     Index {
         name: "the id itself, pid, time reversed, tag",
         key: |id, ms, tag, out| {
-            binary([id.as_bytes(), &[0, 0, 0, 1], &u48((1 << 48) - 1 - ms), &u48(tag)], out);
+            concat_into([id.as_bytes(), &[0, 0, 0, 1], &u48((1 << 48) - 1 - ms), &u48(tag)], out);
         },
         prefix: 40,
         is_reversed: true,
@@ -298,8 +299,9 @@ fn entries_by_key(entries: u64) {
         "key", "bytes", "disk B/row", "rows/CPU-s", "found, µs", "none, µs"
     );
     for index in INDEXES {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let db = DB::open(&options(8 * 1024, Some(index.prefix)), folder.path()).expect("RocksDB");
+        let folder = tempfile::tempdir().expect("the temporary folder is created");
+        let db =
+            DB::open(&options(8 * 1024, Some(index.prefix)), folder.path()).expect("RocksDB opens");
         let mut key = Vec::new();
         let start = process_cpu();
         for first in (0..entries).step_by(BATCH as usize) {
@@ -309,7 +311,7 @@ fn entries_by_key(entries: u64) {
                 (index.key)(&device(number % (entries / 3)), START_MS + number, tag, &mut key);
                 batch.put(&key, tag.to_be_bytes());
             }
-            db.write(batch).expect("a write");
+            db.write(batch).expect("the write succeeds");
         }
         db.compact_range::<&[u8], &[u8]>(None, None);
         let writing = process_cpu() - start;
@@ -329,7 +331,7 @@ fn entries_by_key(entries: u64) {
     }
 }
 
-/// CPU microseconds of a lookup of random devices with numbers at or above `from`.
+/// Returns the CPU microseconds per lookup of random devices with numbers from `from` on.
 fn look_up(db: &DB, index: &Index, from: u64, entries: u64) -> f64 {
     const LOOKUPS: u64 = 100_000;
     let mut key = Vec::new();
@@ -354,7 +356,7 @@ fn look_up(db: &DB, index: &Index, from: u64, entries: u64) -> f64 {
     (thread_cpu() - start) * 1e6 / LOOKUPS as f64
 }
 
-/// The options of the store, see `store/src/embedded/open/options.rs`.
+/// Returns the options of the store, see `store/src/embedded/open/options.rs`.
 fn options(block_bytes: usize, prefix: Option<usize>) -> Options {
     let mut blocks = BlockBasedOptions::default();
     blocks.set_block_cache(&Cache::new_lru_cache(512 << 20));
@@ -376,11 +378,11 @@ fn options(block_bytes: usize, prefix: Option<usize>) -> Options {
 }
 
 fn disk_bytes(db: &DB) -> u64 {
-    let files = db.live_files().expect("the files");
+    let files = db.live_files().expect("RocksDB lists its files");
     files.iter().map(|file| file.size as u64).sum()
 }
 
-/// CPU seconds used by all threads of this process.
+/// Returns the CPU seconds used by all threads of this process.
 fn process_cpu() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after_name = stat.rsplit(')').next().unwrap_or_default();
@@ -390,7 +392,7 @@ fn process_cpu() -> f64 {
     (ticks(11) + ticks(12)) / 100.0
 }
 
-/// CPU seconds used by this thread.
+/// Returns the CPU seconds used by this thread.
 fn thread_cpu() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos = text.split_whitespace().next().and_then(|text| text.parse::<f64>().ok());

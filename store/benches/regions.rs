@@ -34,7 +34,7 @@ fn main() {
 }
 
 fn measure(rows: usize, fanout: u16) {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = tempfile::tempdir().expect("the temporary folder is created");
     let mut text = String::new();
     for pid in 0..APPS {
         text += &format!("[[apps]]\npid = {pid}\nkey = \"app-{pid}\"\n");
@@ -45,15 +45,15 @@ fn measure(rows: usize, fanout: u16) {
     let mut config = config::parse(&text).expect("the settings are valid");
     config.store.path = folder.path().join("store");
     config.store.retention_ms = None;
-    let mut store = Embedded::open(&config.store, &config.policy).expect("a store");
+    let mut store = Embedded::open(&config.store, &config.policy).expect("the store opens");
     fill(&mut store, rows, |number| match number.is_multiple_of(10) {
         true => 1 + (number / 10 % 9) as u32,
         false => 0,
     });
     store.compact();
     let reader = store.reader();
-    let app = config.policy.app_by_key("app-0").expect("the app");
-    let (mut least, mut found) = (f64::INFINITY, 0);
+    let app = config.policy.app_by_key("app-0").expect("the app is configured");
+    let (mut best, mut found) = (f64::INFINITY, 0);
     for _ in 0..3 {
         found = 0;
         let start = thread_cpu();
@@ -61,21 +61,23 @@ fn measure(rows: usize, fanout: u16) {
             found += u64::from(!value.is_empty());
             ControlFlow::Continue(())
         };
-        reader.scan_rows(app, EventTime::default(), EventTime::END, visit).expect("a scan");
-        least = least.min(thread_cpu() - start);
+        reader
+            .scan_rows(app, EventTime::default(), EventTime::END, visit)
+            .expect("the scan succeeds");
+        best = best.min(thread_cpu() - start);
     }
-    let regions = reader.regions().expect("the regions of an embedded store");
+    let regions = reader.regions().expect("an embedded store has regions");
     println!(
         "{fanout:>6} {:>8} {:>12.1} {:>14.1} {:>16.2} {:>14.0}",
         regions.iter().len(),
         regions.skew(|region| region.figures.bytes as f64),
         regions.skew(|region| region.writes.total as f64),
-        least,
-        found as f64 / least
+        best,
+        found as f64 / best
     );
 }
 
-/// CPU seconds used by this thread.
+/// Returns the CPU seconds used by this thread.
 fn thread_cpu() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos = text.split_whitespace().next().and_then(|text| text.parse::<f64>().ok());

@@ -28,7 +28,7 @@ pub fn settings(memory: &str) -> String {
     text
 }
 
-/// Click `number` of `total`: about 440 bytes as JSON.
+/// Returns click `number` of `total`: about 440 bytes as JSON.
 pub fn click(number: u64, total: u64) -> Touch {
     let device = device_of(number, total);
     let id = format!("c-{number:016x}{:016x}", mixed(number));
@@ -48,7 +48,7 @@ pub fn click(number: u64, total: u64) -> Touch {
     }
 }
 
-/// Consecutive clicks are of different devices, so that they are not adjacent in the store.
+/// Returns the device of a click. Consecutive clicks have different devices, so they are not adjacent in the store.
 fn device_of(number: u64, total: u64) -> u64 {
     number % devices(total)
 }
@@ -57,7 +57,7 @@ pub fn devices(touches: u64) -> u64 {
     (touches / TOUCHES_PER_DEVICE).max(1)
 }
 
-/// Event `number` of those with rows: each activation is followed by its three effects.
+/// Returns event `number` of those with rows: each activation is followed by its three effects.
 pub fn event(number: u64) -> Fact {
     let (activation, effect) = (number / 4, number % 4);
     let pid = Pid((mixed(activation) % APPS) as u32 + 1);
@@ -105,10 +105,10 @@ fn handset(device: u64) -> Device {
 }
 
 pub fn time(number: u64) -> EventTime {
-    EventTime::from_millis((START_MS + number * STEP_MS) as i64).expect("a time")
+    EventTime::from_millis((START_MS + number * STEP_MS) as i64).expect("the time is in range")
 }
 
-/// A bijection, so that ids are distinct.
+/// Mixes the bits of a number, bijectively, so that ids are distinct.
 fn mixed(number: u64) -> u64 {
     let mixed = (number ^ number >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ mixed >> 29).wrapping_mul(0xd6e8_feb8_6659_fd93)

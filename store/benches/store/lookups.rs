@@ -1,4 +1,4 @@
-//! Lookups of the newest touch of a device, as for an activation.
+//! Lookups of the newest touch of a device, which a worker does for each activation.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -19,9 +19,9 @@ use rustix::fs::{Advice, fadvise};
 use crate::facts;
 use crate::settle;
 
-/// Microseconds to the index entry, and to the touch itself, of random devices, with all files in the page cache. The
-/// first result is of repeated lookups, whose blocks are in the store's cache; the second of the first lookups of the
-/// same devices.
+/// Returns the times in microseconds to find the index entry, and the touch itself, of random devices, with all files
+/// in the page cache: first for repeated lookups, whose blocks are in the store's cache, then for the first lookups of
+/// the same devices.
 pub fn warm(
     reader: &mut Reader,
     config: &Config,
@@ -43,10 +43,11 @@ pub fn warm(
     [look_up_all(&devices), first]
 }
 
-/// Microseconds to the index entry, with the store's files dropped from the page cache before each lookup. The store is
-/// reopened and does as many lookups first, so its own cache has filters and indexes, but few data blocks.
+/// Returns the times in microseconds to find the index entry, with the store's files dropped from the page cache before
+/// each lookup. The store is reopened and warmed with `count` lookups, so its own cache has filters and indexes, but
+/// few data blocks.
 pub fn cold(config: &Config, total: u64, count: u64) -> Vec<f64> {
-    let store = Embedded::open(&config.store, &config.policy).expect("the store");
+    let store = Embedded::open(&config.store, &config.policy).expect("the store opens");
     settle(&store);
     let mut reader = store.reader();
     let mut cold = |_| {
@@ -59,16 +60,16 @@ pub fn cold(config: &Config, total: u64, count: u64) -> Vec<f64> {
     (0..count).map(cold).collect()
 }
 
-/// Microseconds of a read of 4 KiB at a random offset of the store's files, without the store, and with or without the
-/// page cache. Returns a single 0 if the store has no files.
+/// Returns the times in microseconds to read 4 KiB at random offsets of the store's files, bypassing the store, with a
+/// warm or cold page cache. Returns a single 0 if the store has no files.
 pub fn raw(folder: &Path, count: u64, is_cold: bool) -> Vec<f64> {
     let mut block = [0; 4096];
     let files: Vec<File> = folder
         .read_dir()
-        .expect("the store's folder")
+        .expect("the folder is readable")
         .flatten()
-        .filter(|file| file.path().extension().is_some_and(|end| end == "sst"))
-        .map(|file| File::open(file.path()).expect("a file"))
+        .filter(|file| file.path().extension().is_some_and(|extension| extension == "sst"))
+        .map(|file| File::open(file.path()).expect("the file opens"))
         .collect();
     if files.is_empty() {
         return vec![0.0];
@@ -78,15 +79,16 @@ pub fn raw(folder: &Path, count: u64, is_cold: bool) -> Vec<f64> {
             drop_page_cache(folder);
         }
         let file = &files[fastrand::usize(0..files.len())];
-        let blocks = file.metadata().expect("the length of the file").len() / block.len() as u64;
+        let blocks = file.metadata().expect("the file has metadata").len() / block.len() as u64;
         let offset = fastrand::u64(0..blocks.max(1)) * block.len() as u64;
         let started = Instant::now();
-        file.read_at(&mut block, offset).expect("a read");
+        file.read_at(&mut block, offset).expect("the read succeeds");
         started.elapsed().as_nanos() as f64 / 1e3
     };
     (0..count).map(read).collect()
 }
 
+/// Returns the times in microseconds to find the index entry of a device, and its newest touch.
 fn look_up(reader: &mut Reader, policy: &Policy, device: u64) -> (f64, f64) {
     // All touches of a device have the same index key.
     let touch = facts::click(device, u64::MAX);
@@ -97,27 +99,31 @@ fn look_up(reader: &mut Reader, policy: &Policy, device: u64) -> (f64, f64) {
     let scan = Scan { family, key, pid, oldest, newest, after: None, limit: 1 };
     assert!(policy.app(pid).is_some());
     let started = Instant::now();
-    let found = reader.scan(&[scan]).expect("a scan");
-    let index = started.elapsed().as_nanos() as f64 / 1e3;
+    let found = reader.scan(&[scan]).expect("the scan succeeds");
+    let index_us = started.elapsed().as_nanos() as f64 / 1e3;
     let entry = found[0][0];
-    let record = reader.records(&[entry.fact]).expect("a record").pop().flatten();
-    let whole = started.elapsed().as_nanos() as f64 / 1e3;
-    assert_eq!(record.map(|record| record.time()), Some(entry.time), "the touch of the entry");
-    (index, whole)
+    let record = reader.records(&[entry.fact]).expect("the lookup succeeds").pop().flatten();
+    let total_us = started.elapsed().as_nanos() as f64 / 1e3;
+    assert_eq!(
+        record.map(|record| record.time()),
+        Some(entry.time),
+        "the record is not that of the entry"
+    );
+    (index_us, total_us)
 }
 
 /// Reads all files, as the kernel may have evicted their pages since they were written.
 fn load_page_cache(folder: &Path) {
-    for file in folder.read_dir().expect("the store's folder").flatten() {
+    for file in folder.read_dir().expect("the folder is readable").flatten() {
         if let Ok(mut file) = File::open(file.path()) {
-            std::io::copy(&mut file, &mut std::io::sink()).expect("a file can be read");
+            std::io::copy(&mut file, &mut std::io::sink()).expect("the file is readable");
         }
     }
 }
 
-/// Drops the files from the page cache. This has no effect on pages that are not on disk yet; those of tables are.
+/// Drops the files from the page cache. Pages that are not on disk yet stay; those of tables are on disk.
 fn drop_page_cache(folder: &Path) {
-    for file in folder.read_dir().expect("the store's folder").flatten() {
+    for file in folder.read_dir().expect("the folder is readable").flatten() {
         if let Ok(file) = File::open(file.path()) {
             fadvise(file, 0, None, Advice::DontNeed).expect("the pages are dropped");
         }

@@ -35,7 +35,7 @@ fn main() {
     if let Some(folder) = std::env::var_os(crash::FOLDER) {
         crash::write_until_killed(Path::new(&folder));
     }
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = tempfile::tempdir().expect("the temporary folder is created");
     let rows = count("ADTRAIL_BENCH_STORE_ROWS", 4_000_000);
     let touches = count("ADTRAIL_BENCH_STORE_TOUCHES", 5_000_000);
     if touches > 0 {
@@ -46,7 +46,7 @@ fn main() {
     }
 }
 
-/// The default settings, with the store in a folder and without retention.
+/// Returns the default settings, with the store at `path` and without retention.
 fn settings(path: &Path) -> Config {
     let memory = std::env::var("ADTRAIL_BENCH_STORE_MEMORY").unwrap_or("448MiB".into());
     let mut config = config::parse(&facts::settings(&memory)).expect("the settings are valid");
@@ -59,7 +59,7 @@ fn settings(path: &Path) -> Config {
 fn settle(store: &Embedded) -> Figures {
     loop {
         std::thread::sleep(Duration::from_millis(300));
-        let figures = store.engine().figures().expect("figures");
+        let figures = store.engine().figures().expect("the statistics are readable");
         let pending: u64 = figures.tables.iter().map(|table| table.compaction_pending_bytes).sum();
         if figures.compactions_running + figures.flushes_running + pending == 0 {
             return figures;
@@ -67,7 +67,7 @@ fn settle(store: &Embedded) -> Figures {
     }
 }
 
-/// Bytes written to disk, including the log, per committed byte.
+/// Returns the bytes written to disk, including the log, per committed byte.
 fn write_amplification(figures: &Figures) -> f64 {
     let written =
         figures.wal_written_bytes + figures.flush_written_bytes + figures.compaction_written_bytes;
@@ -78,18 +78,18 @@ fn disk_bytes(figures: &Figures) -> u64 {
     figures.tables.iter().map(|table| table.disk_bytes).sum()
 }
 
-/// The percentiles of the values; 0.5 is the median.
+/// Returns percentiles of the values; 0.5 is the median.
 fn percentiles<const N: usize>(values: &mut [f64], shares: [f64; N]) -> [f64; N] {
     values.sort_by(f64::total_cmp);
     shares.map(|share| values[((values.len() - 1) as f64 * share) as usize])
 }
 
-/// CPU seconds used by this thread.
+/// Returns the CPU seconds used by this thread.
 fn thread_seconds() -> f64 {
     run_seconds(Path::new("/proc/thread-self"))
 }
 
-/// CPU seconds used by a thread, with nanosecond resolution.
+/// Returns the CPU seconds used by a thread, with nanosecond resolution.
 fn run_seconds(thread: &Path) -> f64 {
     let text = std::fs::read_to_string(thread.join("schedstat")).unwrap_or_default();
     let nanos: f64 =

@@ -5,8 +5,8 @@ use std::path::Path;
 use adtrail_store::embedded::Embedded;
 use attribution::worker::{Batch, Worker};
 
-use crate::bare::{Bare, Kind};
-use crate::timed::{Commit, Spent, Timed};
+use crate::bare::{BareDb, Kind};
+use crate::timed::{Commit, TimeSpent, TimedLedger};
 use crate::{
     BATCH, disk_bytes, facts, percentiles, run_seconds, settings, settle, thread_seconds,
     write_amplification,
@@ -28,12 +28,12 @@ struct Cost {
 pub fn run(folder: &Path, total: usize) {
     let path = folder.join("rows");
     let config = settings(&path);
-    let store = Embedded::open(&config.store, &config.policy).expect("a store");
+    let store = Embedded::open(&config.store, &config.policy).expect("the store opens");
     let bare = |kind: Kind| {
-        Bare::open(&folder.join(format!("{kind:?}")), &path, config.store.memory_bytes, kind)
+        BareDb::open(&folder.join(format!("{kind:?}")), &path, config.store.memory_bytes, kind)
     };
     let mut bares = KINDS.map(bare);
-    let ledger = Timed::new(store, &config.policy, config.store.partitions);
+    let ledger = TimedLedger::new(store, &config.policy, config.store.partitions);
     let mut worker = Worker::new(ledger, config.policy.clone());
     println!(
         "{total} rows in batches of {BATCH}: rows/s of the bare engine and of the store, then CPU in"
@@ -109,13 +109,13 @@ fn summary(rounds: &[[Cost; 4]]) {
 }
 
 /// Writes `count` events. Returns the cost of the store, without that of the worker, and the commits.
-fn store_round(worker: &mut Worker<Timed>, first: u64, count: usize) -> (Cost, Vec<Commit>) {
+fn store_round(worker: &mut Worker<TimedLedger>, first: u64, count: usize) -> (Cost, Vec<Commit>) {
     worker.ledger_mut().commits = Some(Vec::new());
     let before = worker.ledger().writing;
     let background = background_seconds();
     for first in (first..first + count as u64).step_by(BATCH) {
         let facts = (first..first + BATCH as u64).map(facts::event).collect();
-        worker.process(Batch { facts, ..Batch::default() }).expect("a commit");
+        worker.process(Batch { facts, ..Batch::default() }).expect("the commit succeeds");
     }
     settle(&worker.ledger().store);
     let background = background_seconds() - background;
@@ -123,20 +123,20 @@ fn store_round(worker: &mut Worker<Timed>, first: u64, count: usize) -> (Cost, V
     (cost, worker.ledger_mut().commits.take().unwrap_or_default())
 }
 
-fn bare_round(bare: &mut Bare, commits: &[Commit]) -> Cost {
+fn bare_round(bare: &mut BareDb, commits: &[Commit]) -> Cost {
     let (before, background) = (bare.writing, background_seconds());
     bare.write(commits);
     bare.settle();
     cost(before, bare.writing, background_seconds() - background)
 }
 
-fn cost(before: Spent, after: Spent, background: f64) -> Cost {
+fn cost(before: TimeSpent, after: TimeSpent, background: f64) -> Cost {
     Cost { wall: after.wall - before.wall, cpu: after.cpu - before.cpu + background }
 }
 
-/// CPU seconds of all threads except this one: those of the engine, which never exit.
+/// Returns the CPU seconds of all threads except this one: those of the engine, which never exit.
 fn background_seconds() -> f64 {
-    let threads = std::fs::read_dir("/proc/self/task").expect("the threads").flatten();
+    let threads = std::fs::read_dir("/proc/self/task").expect("/proc is readable").flatten();
     let all: f64 = threads.map(|thread| run_seconds(&thread.path())).sum();
     all - thread_seconds()
 }

@@ -1,4 +1,4 @@
-//! A ledger that measures the time spent in the store, and can keep what is committed.
+//! A ledger that measures the time spent in the store, and can collect the commits.
 
 use std::time::Instant;
 
@@ -16,11 +16,11 @@ use attribution::rules::policy::Policy;
 
 use crate::thread_seconds;
 
-pub struct Timed {
+pub struct TimedLedger {
     pub store: Embedded,
-    pub writing: Spent,
-    pub reading: Spent,
-    /// The commits, if they are to be kept.
+    pub writing: TimeSpent,
+    pub reading: TimeSpent,
+    /// The commits so far; `None` if they are not collected.
     pub commits: Option<Vec<Commit>>,
     /// The partition of each app, by pid.
     partitions: Vec<u16>,
@@ -37,15 +37,15 @@ pub struct Commit {
     pub facts: [Vec<Entry>; 3],
 }
 
-/// In seconds.
+/// Time spent in calls, in seconds.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct Spent {
+pub struct TimeSpent {
     pub wall: f64,
     /// CPU seconds of the calling thread.
     pub cpu: f64,
 }
 
-impl Spent {
+impl TimeSpent {
     pub fn time<T>(&mut self, act: impl FnOnce() -> T) -> T {
         let (wall, cpu) = (Instant::now(), thread_seconds());
         let outcome = act();
@@ -55,7 +55,7 @@ impl Spent {
     }
 }
 
-impl Timed {
+impl TimedLedger {
     pub fn new(store: Embedded, policy: &Policy, partitions: u16) -> Self {
         let mut by_pid =
             vec![0; 1 + policy.apps().map(|app| app.pid.0).max().unwrap_or(0) as usize];
@@ -66,7 +66,7 @@ impl Timed {
         Self { store, writing, reading, commits: None, partitions: by_pid }
     }
 
-    fn keep_index(&mut self, facts: &[FactWrite]) {
+    fn collect_index_entries(&mut self, facts: &[FactWrite]) {
         let Some(commits) = &mut self.commits else { return };
         let mut commit = Commit::default();
         for fact in facts {
@@ -80,7 +80,7 @@ impl Timed {
         commits.push(commit);
     }
 
-    fn keep_decisions(&mut self, decisions: &[DecisionWrite]) {
+    fn collect_decisions(&mut self, decisions: &[DecisionWrite]) {
         let Some(commit) = self.commits.as_mut().and_then(|commits| commits.last_mut()) else {
             return;
         };
@@ -102,7 +102,7 @@ impl Timed {
     }
 }
 
-impl Facts for Timed {
+impl Facts for TimedLedger {
     type Error = StoreError;
 
     fn records(&mut self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
@@ -122,7 +122,7 @@ impl Facts for Timed {
     }
 }
 
-impl Ledger for Timed {
+impl Ledger for TimedLedger {
     fn positions(&mut self) -> Result<Vec<Position>, StoreError> {
         self.store.positions()
     }
@@ -132,7 +132,7 @@ impl Ledger for Timed {
     }
 
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {
-        self.keep_index(&facts);
+        self.collect_index_entries(&facts);
         self.writing.time(|| self.store.record(facts))
     }
 
@@ -141,7 +141,7 @@ impl Ledger for Timed {
         decisions: Vec<DecisionWrite>,
         progress: &Progress,
     ) -> Result<Vec<FactKey>, StoreError> {
-        self.keep_decisions(&decisions);
+        self.collect_decisions(&decisions);
         self.writing.time(|| self.store.commit(decisions, progress))
     }
 }

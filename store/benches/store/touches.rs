@@ -20,7 +20,7 @@ use crate::percentiles;
 use crate::settings;
 use crate::settle;
 use crate::support::{cpu_seconds, memory_mib};
-use crate::timed::Timed;
+use crate::timed::TimedLedger;
 use crate::write_amplification;
 
 /// Small enough for the blocks to stay in the cache.
@@ -29,7 +29,7 @@ const COLD_LOOKUPS: u64 = 1_000;
 
 pub fn run(path: &Path, total: usize) {
     let config = settings(path);
-    let store = Embedded::open(&config.store, &config.policy).expect("a store");
+    let store = Embedded::open(&config.store, &config.policy).expect("the store opens");
     println!("{total} clicks of {} devices, batches of {BATCH}", facts::devices(total as u64));
     println!(
         "p50-p99: time of a commit in the store; then microseconds to the newest touch, to its index"
@@ -51,7 +51,7 @@ pub fn run(path: &Path, total: usize) {
         "RSS MiB"
     );
     let mut worker = Worker::new(
-        Timed::new(store, &config.policy, config.store.partitions),
+        TimedLedger::new(store, &config.policy, config.store.partitions),
         config.policy.clone(),
     );
     let mut written = 0;
@@ -73,19 +73,24 @@ pub fn run(path: &Path, total: usize) {
     println!();
 }
 
-/// Row counts at which lookups are measured.
+/// Returns the click counts at which lookups are measured.
 fn checkpoints(total: usize) -> [usize; 4] {
     [total / 50, total / 5, total / 2, total].map(|count| count.next_multiple_of(BATCH))
 }
 
 /// Writes the clicks between two checkpoints, measures lookups and prints a line.
-fn line(worker: &mut Worker<Timed>, config: &Config, (from, to): (usize, usize), total: usize) {
+fn line(
+    worker: &mut Worker<TimedLedger>,
+    config: &Config,
+    (from, to): (usize, usize),
+    total: usize,
+) {
     let pid = std::process::id();
     let (started, cpu) = (Instant::now(), cpu_seconds(pid));
     let mut commits = Vec::new();
     for first in (from..to).step_by(BATCH) {
         let before = worker.ledger().writing.wall;
-        worker.process(batch(first as u64, total as u64)).expect("a commit");
+        worker.process(batch(first as u64, total as u64)).expect("the commit succeeds");
         commits.push((worker.ledger().writing.wall - before) * 1e3);
     }
     let wall = started.elapsed().as_secs_f64();
@@ -114,7 +119,7 @@ fn line(worker: &mut Worker<Timed>, config: &Config, (from, to): (usize, usize),
     assert!(cache <= figures.cache_capacity_bytes as f64 / MIB * 1.25, "{cache} MiB in the cache");
 }
 
-/// A batch of clicks from number `first` of `total`, with the position after it.
+/// Returns a batch of clicks from number `first` of `total`, with the position after it.
 pub fn batch(first: u64, total: u64) -> Batch {
     let numbers = first..first + BATCH as u64;
     let next_offset = numbers.end as i64;

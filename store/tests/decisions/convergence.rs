@@ -26,14 +26,14 @@ fn config(cases: u32) -> Config {
     Config { cases, failure_persistence: None, ..Config::default() }
 }
 
-/// The rows after processing all facts, sorted, in one batch.
+/// Returns the rows after processing all facts, sorted, in one batch.
 fn expected(policy: &Arc<Policy>, facts: &[Fact]) -> Vec<RowText> {
     let mut facts = facts.to_vec();
     facts.sort();
     worker_after(Memory::default(), policy, vec![facts]).ledger().row_texts()
 }
 
-/// A batch.
+/// A batch, and the restart before it.
 #[derive(Debug, Clone)]
 struct Delivery {
     restart: Restart,
@@ -41,7 +41,7 @@ struct Delivery {
     facts: Vec<usize>,
 }
 
-/// Each fact at least once, in any order, in batches of any size.
+/// Generates batches of any size that contain each fact at least once, in any order.
 fn deliveries(facts: usize) -> impl Strategy<Value = Vec<Delivery>> {
     let restart = select(vec![
         Restart::No,
@@ -72,7 +72,7 @@ fn deliveries(facts: usize) -> impl Strategy<Value = Vec<Delivery>> {
     })
 }
 
-fn delivered(facts_max: usize) -> impl Strategy<Value = (Facts, Vec<Delivery>)> {
+fn facts_and_deliveries(facts_max: usize) -> impl Strategy<Value = (Facts, Vec<Delivery>)> {
     random::facts(facts_max).prop_flat_map(|facts| (Just(facts.clone()), deliveries(facts.0.len())))
 }
 
@@ -86,7 +86,7 @@ proptest! {
     #[test]
     fn in_memory_the_rows_are_those_of_one_sorted_batch(
         Rules(_, policy) in random::policies(),
-        (Facts(facts), deliveries) in delivered(40),
+        (Facts(facts), deliveries) in facts_and_deliveries(40),
     ) {
         let mut worker = Worker::new(Memory::default(), Arc::clone(&policy));
         for delivery in &deliveries {
@@ -108,7 +108,7 @@ proptest! {
     #[test]
     fn on_disk_the_rows_are_those_of_one_sorted_batch(
         Rules(_, policy) in random::policies(),
-        (Facts(facts), deliveries) in delivered(25),
+        (Facts(facts), deliveries) in facts_and_deliveries(25),
     ) {
         let batches: Vec<_> = deliveries
             .iter()
@@ -126,7 +126,7 @@ fn two_workers_on_one_store_write_the_same_rows() {
     let side = || select(vec![Side::Left, Side::Right]);
     let strategy = (
         random::policies(),
-        delivered(25).prop_flat_map(|(facts, deliveries)| {
+        facts_and_deliveries(25).prop_flat_map(|(facts, deliveries)| {
             let sides = vec(side(), deliveries.len());
             (Just(facts), Just(deliveries), sides)
         }),
@@ -135,11 +135,11 @@ fn two_workers_on_one_store_write_the_same_rows() {
     let conflicts = std::cell::Cell::new(Conflicts::default());
     let run = |(Rules(_, policy), (Facts(facts), deliveries, sides), turns): RaceInput| {
         let batches = [Side::Left, Side::Right].map(|side| {
-            let of_side = deliveries.iter().zip(&sides).filter(|(_, of)| **of == side);
+            let of_side = deliveries.iter().zip(&sides).filter(|(_, receiver)| **receiver == side);
             of_side.map(|(delivery, _)| pick(&facts, delivery)).collect::<Vec<_>>()
         });
         let outcome = race(&policy, batches, &turns);
-        assert_same_rows(&outcome.rows, &expected(&policy, &facts), "of two workers");
+        assert_same_rows(&outcome.rows, &expected(&policy, &facts), "two workers");
         let Conflicts { facts, decisions } = conflicts.get();
         conflicts.set(Conflicts {
             facts: facts + outcome.conflicts.facts,

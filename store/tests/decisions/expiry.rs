@@ -1,4 +1,4 @@
-//! Facts that no decision can depend on any more expire, and no decision changes.
+//! Facts expire once no decision can depend on them, and no decision changes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,12 +21,13 @@ use support::reference::decisions;
 use support::rules::{X, rules_with};
 use support::run::{LedgerUnderTest, on_disk, open, settings};
 use support::traffic::{
-    Message, click_limit, consumed, decided, lateness, partitions, traffic, until,
+    Message, click_limit, lateness, low_watermark, partitions, sorted_decisions, traffic,
+    watermark_at,
 };
 
 use crate::support;
 
-/// Processes a batch after which everything is consumed up to a time.
+/// Processes a batch; `until` is the low watermark after it.
 fn process_until(
     worker: &mut Worker<Embedded>,
     facts: Vec<Draft>,
@@ -50,12 +51,12 @@ fn check(worker: &Worker<Embedded>, expected: &[&str]) {
     assert_eq!(rows, expected);
 }
 
-/// The number of entries of a table, read with RocksDB directly.
+/// Returns the number of entries of a table, read with RocksDB directly.
 fn entries(path: &Path, table: &str) -> usize {
-    let tables = DB::list_cf(&Options::default(), path).expect("a RocksDB");
+    let tables = DB::list_cf(&Options::default(), path).expect("RocksDB lists the tables");
     let tables = DB::open_cf_for_read_only(&Options::default(), path, tables, false);
-    let db = tables.expect("a RocksDB");
-    db.iterator_cf(db.cf_handle(table).expect("a table"), IteratorMode::Start).count()
+    let db = tables.expect("RocksDB opens");
+    db.iterator_cf(db.cf_handle(table).expect("the table exists"), IteratorMode::Start).count()
 }
 
 fn on_disk_with(change: impl FnOnce(&mut AppPolicy)) -> (Worker<Embedded>, tempfile::TempDir) {
@@ -92,7 +93,7 @@ fn expired_facts_are_deleted_from_disk() {
     // A record, index entries for the id and for IP and user agent, and a marker for the day of the latter.
     assert_eq!(first, [4 * 4, 4, 2, 2]);
     let full = first[0];
-    assert_eq!(after(a_plus(7 * DAY + 15 * MINUTE + 2), vec![]), first, "the last millisecond");
+    assert_eq!(after(a_plus(7 * DAY + 15 * MINUTE + 2), vec![]), first, "a fact expired too early");
     let [touches, activations, effects, events] = after(a_plus(7 * DAY + 15 * MINUTE + 3), vec![]);
     assert_eq!((touches, activations, effects, events), (full, first[1], 1, 2));
     // The touches with a lookback stay, with their markers.
@@ -101,7 +102,7 @@ fn expired_facts_are_deleted_from_disk() {
     assert_eq!(activations, first[1]);
     assert_eq!(after(a_plus(100 * DAY), vec![])[0], 0);
     assert_eq!(after(a_plus(490 * DAY), vec![]), [0, first[1], 1, 2]);
-    assert_eq!(after(a_plus(500 * DAY), vec![]), [0, 1, 1, 2], "rows and records are kept");
+    assert_eq!(after(a_plus(500 * DAY), vec![]), [0, 1, 1, 2], "rows or records have expired");
 }
 
 #[test]
@@ -129,16 +130,17 @@ fn without_a_horizon_facts_are_kept_as_long_as_rows() {
     assert_eq!(entries(dir.path(), "touches"), 0);
 }
 
-/// A store that keeps rows for `days` days.
+/// Returns a store that keeps rows for `days` days.
 fn with_retention(days: u64, policy: Arc<Policy>) -> (Worker<Embedded>, tempfile::TempDir) {
-    let dir = tempfile::TempDir::with_prefix("adtrail-store-").expect("a temporary folder");
+    let dir =
+        tempfile::TempDir::with_prefix("adtrail-store-").expect("the temporary folder is created");
     let mut settings = settings(dir.path());
     settings.retention_ms = Some(days * DAY_MS);
     let store = Embedded::open(&settings, &policy).expect("the store opens");
     (Worker::new(store, policy), dir)
 }
 
-/// Otherwise one id would have two rows.
+/// If it were not recognised, one id would have two rows.
 #[test]
 fn a_redelivered_event_is_recognised_as_long_as_its_row_is_kept() {
     let (mut worker, dir) = on_disk_with(without_click_limit);
@@ -171,7 +173,7 @@ fn records_of_events_expire_with_their_rows() {
 }
 
 #[test]
-fn a_redelivered_click_is_a_new_touch_once_it_has_expired() {
+fn a_click_redelivered_after_its_expiry_is_a_new_touch() {
     let (mut worker, dir) = on_disk_with(without_click_limit);
     let again = a_plus(38 * DAY);
     process_until(
@@ -226,7 +228,11 @@ fn the_install_chain_continues_from_the_oldest_kept_activation() {
     process_until(&mut worker, vec![activation("a", A)], a_plus(0));
     process_until(&mut worker, vec![activation("b", a_plus(80 * DAY))], a_plus(kept + 1));
     worker.ledger().compact();
-    assert_eq!(entries(dir.path(), "activations"), 3, "only the record of the first is left");
+    assert_eq!(
+        entries(dir.path(), "activations"),
+        3,
+        "of the first activation, more than the record is left"
+    );
     // 91 days after the expired install: b stays its reinstall and does not become an install.
     process_until(&mut worker, vec![activation("c", a_plus(91 * DAY))], a_plus(kept + 1));
     check(&worker, &["a: install organic", "b: reinstall unattributed", "c: install organic"]);
@@ -252,7 +258,7 @@ fn facts_out_of_order_do_not_change_final_decisions() {
     process_until(&mut worker, vec![], a_plus(40 * DAY));
     worker.ledger().compact();
     let record = fact_key(Family::Touch, X, "c2");
-    assert_eq!(worker.ledger_mut().records(&[record]).expect("records"), [None]);
+    assert_eq!(worker.ledger_mut().records(&[record]).expect("the lookup succeeds"), [None]);
     process_until(&mut worker, vec![click("c1", a_plus(-2 * HOUR))], a_plus(40 * DAY));
     check(&worker, &rows);
     // An older activation of the device is classified and does not change the later ones.
@@ -262,27 +268,27 @@ fn facts_out_of_order_do_not_change_final_decisions() {
     check(&worker, &[&["0: install organic"], &rows[..]].concat());
 }
 
-/// Reads the partitions in turns, some far ahead of others, with the low watermark after each batch. `between` may
-/// replace the worker between batches.
+/// Reads the partitions in turns, some far ahead of others, with the low watermark after each batch.
+/// `after_batch` may replace the worker.
 fn read_all<L: LedgerUnderTest>(
     mut worker: Worker<L>,
     partitions: &[Vec<Message>],
     turns: &[Turn],
-    between: impl Fn(Worker<L>, u8) -> Worker<L>,
+    after_batch: impl Fn(Worker<L>, u8) -> Worker<L>,
 ) -> Worker<L> {
     let mut next = [0; 6];
     let mut facts = Vec::new();
-    for Turn { partition, count, ends_batch, act } in turns.iter().cycle() {
+    for Turn { partition, count, ends_batch, action } in turns.iter().cycle() {
         let is_open = |partition: &usize| next[*partition] < partitions[*partition].len();
         let Some(partition) = (*partition..6).chain(0..6).find(is_open) else { break };
         let (messages, next_of) = (&partitions[partition], &mut next[partition]);
         let end = messages.len().min(*next_of + count);
         facts.extend(messages[*next_of..end].iter().map(|message| message.fact.clone()));
         *next_of = end;
-        let is_over = partitions.iter().zip(next).all(|(messages, next)| next == messages.len());
-        if is_over || *ends_batch {
-            process(&mut worker, std::mem::take(&mut facts), consumed(partitions, &next));
-            worker = between(worker, *act);
+        let is_last = partitions.iter().zip(next).all(|(messages, next)| next == messages.len());
+        if is_last || *ends_batch {
+            process(&mut worker, std::mem::take(&mut facts), low_watermark(partitions, &next));
+            worker = after_batch(worker, *action);
         }
     }
     worker
@@ -294,24 +300,24 @@ struct Turn {
     partition: usize,
     count: usize,
     ends_batch: bool,
-    /// Selects what `between` does after the batch.
-    act: u8,
+    /// Selects what `after_batch` does.
+    action: u8,
 }
 
 fn turns() -> impl Strategy<Value = Vec<Turn>> {
     let turn = (0..6usize, 1..30usize, any::<bool>(), 0..12u8);
-    let turn = turn.prop_map(|(partition, count, ends_batch, act)| Turn {
+    let turn = turn.prop_map(|(partition, count, ends_batch, action)| Turn {
         partition,
         count,
         ends_batch,
-        act,
+        action,
     });
     vec(turn, 30..60)
 }
 
 /// Reads the messages one by one in broker time order, with the greatest possible low watermark, so that state expires
 /// as early as it may.
-fn read_in_step<L: LedgerUnderTest>(
+fn read_in_broker_order<L: LedgerUnderTest>(
     mut worker: Worker<L>,
     partitions: Vec<Vec<Message>>,
 ) -> Worker<L> {
@@ -319,7 +325,7 @@ fn read_in_step<L: LedgerUnderTest>(
     messages.sort_by_key(|message| message.broker_ms);
     for index in 0..messages.len() {
         let next = messages.get(index + 1).map(|next| next.broker_ms);
-        process(&mut worker, vec![messages[index].fact.clone()], until(next));
+        process(&mut worker, vec![messages[index].fact.clone()], watermark_at(next));
     }
     worker
 }
@@ -337,10 +343,10 @@ proptest! {
         let policy = click_limit(is_limited);
         let worker = Worker::new(Memory::with_expiry(&policy), Arc::clone(&policy));
         let worker = read_all(worker, &partitions(&facts, &lateness), &turns, |worker, _| worker);
-        prop_assert_eq!(decided(worker.ledger().row_texts()), decisions(&policy, &facts));
+        prop_assert_eq!(sorted_decisions(worker.ledger().row_texts()), decisions(&policy, &facts));
         let worker = Worker::new(Memory::with_expiry(&policy), Arc::clone(&policy));
-        let worker = read_in_step(worker, partitions(&facts, &lateness));
-        prop_assert_eq!(decided(worker.ledger().row_texts()), decisions(&policy, &facts));
+        let worker = read_in_broker_order(worker, partitions(&facts, &lateness));
+        prop_assert_eq!(sorted_decisions(worker.ledger().row_texts()), decisions(&policy, &facts));
     }
 }
 
@@ -360,7 +366,7 @@ proptest! {
         let policy = click_limit(false);
         let (store, dir) = on_disk(&policy);
         let worker = Worker::new(store, Arc::clone(&policy));
-        let between = |worker: Worker<Embedded>, act| match act {
+        let after_batch = |worker: Worker<Embedded>, action| match action {
             0 => {
                 drop(worker);
                 Worker::new(open(dir.path(), &policy), Arc::clone(&policy))
@@ -371,7 +377,7 @@ proptest! {
             }
             _ => worker,
         };
-        let worker = read_all(worker, &partitions(&facts, &lateness), &turns, between);
-        prop_assert_eq!(decided(worker.ledger().row_texts()), decisions(&policy, &facts));
+        let worker = read_all(worker, &partitions(&facts, &lateness), &turns, after_batch);
+        prop_assert_eq!(sorted_decisions(worker.ledger().row_texts()), decisions(&policy, &facts));
     }
 }

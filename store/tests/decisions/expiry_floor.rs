@@ -1,4 +1,4 @@
-//! Expired state stays expired: settings that keep state for longer bring nothing back, with or without compactions.
+//! Expired state stays expired: longer settings do not revive it, with or without compactions.
 
 use std::sync::Arc;
 
@@ -19,12 +19,12 @@ use support::facts::{DAY, Draft, HOUR, MINUTE, a_plus, activation, click, effect
 use support::row_text::RowText;
 use support::rules::{WIDE, X, rules_with};
 use support::run::{read, settings};
-use support::traffic::{self, Message, until};
+use support::traffic::{self, Message, watermark_at};
 use tempfile::TempDir;
 
 use crate::support;
 
-/// Day `day`, counted from 1,000 days before A, so that all times are in the past.
+/// Returns the start of a day. Day 0 is 1,000 days before A, so that all times are in the past.
 fn day(day: i64) -> EventTime {
     at(day * DAY)
 }
@@ -33,26 +33,26 @@ fn at(ms: i64) -> EventTime {
     a_plus(ms - 1_000 * DAY)
 }
 
-/// A correction horizon of 7 days and click windows of 7 and 30 days: touches are kept for 37 days.
-fn short(app: &mut AppPolicy) {
+/// Keeps touches for 37 days: click windows of up to 30 days, and a correction horizon of 7 days.
+fn keep_37_days(app: &mut AppPolicy) {
     app.fraud.clicks_per_device_max = 0;
     app.effect_window_ms = 0;
 }
 
 fn without_horizon(app: &mut AppPolicy) {
-    short(app);
+    keep_37_days(app);
     app.correction_horizon_ms = None;
 }
 
-fn horizon(days: u64) -> impl Fn(&mut AppPolicy) {
+fn with_horizon(days: u64) -> impl Fn(&mut AppPolicy) {
     move |app| {
-        short(app);
+        keep_37_days(app);
         app.correction_horizon_ms = Some(days * DAY_MS);
     }
 }
 
-/// A click with a window of 30 days.
-fn wide(id: &str, time: EventTime) -> Draft {
+/// Returns a click with a window of 30 days.
+fn wide_click(id: &str, time: EventTime) -> Draft {
     click(id, time).campaign(WIDE)
 }
 
@@ -66,10 +66,10 @@ struct Fixture {
 
 impl Fixture {
     fn new(compacts: bool, retention_days: Option<u64>) -> Self {
-        let dir = TempDir::with_prefix("adtrail-store-").expect("a temporary folder");
+        let dir = TempDir::with_prefix("adtrail-store-").expect("the temporary folder is created");
         let mut settings = settings(&dir.path().join("store"));
         settings.retention_ms = retention_days.map(|days| days * DAY_MS);
-        Self { dir, settings, policy: rules_with(short), compacts }
+        Self { dir, settings, policy: rules_with(keep_37_days), compacts }
     }
 
     fn set(&mut self, change: impl Fn(&mut AppPolicy)) {
@@ -80,7 +80,7 @@ impl Fixture {
         Embedded::open(&self.settings, &self.policy).expect("the store opens")
     }
 
-    /// Opens the store, processes a batch after which everything is consumed up to a time, and closes it.
+    /// Opens the store, processes a batch with the low watermark `until`, and closes it.
     fn process_until(&self, facts: Vec<Draft>, until: EventTime) {
         self.process(identified(facts), Some(until));
     }
@@ -132,30 +132,30 @@ impl Fixture {
     }
 }
 
-/// Checks the rows after `act`, with and without compactions.
+/// Checks the rows after `scenario`, with and without compactions.
 #[track_caller]
-fn check(retention_days: Option<u64>, act: impl Fn(&mut Fixture), expected: &[&str]) {
+fn check(retention_days: Option<u64>, scenario: impl Fn(&mut Fixture), expected: &[&str]) {
     for compacts in [false, true] {
         let mut fixture = Fixture::new(compacts, retention_days);
-        act(&mut fixture);
+        scenario(&mut fixture);
         assert_eq!(fixture.rows(), expected, "compacts: {compacts}");
         fixture.check_whole();
     }
 }
 
-/// Leaves state that has expired under the first settings: a click, and an effect of which only the id is kept.
+/// Creates state that has expired under the first settings: a click, and an effect of which only the id remains.
 fn expire_state(fixture: &Fixture) {
-    fixture.process_until(vec![wide("c", day(0)), effect("e", day(0))], day(0));
+    fixture.process_until(vec![wide_click("c", day(0)), effect("e", day(0))], day(0));
     fixture.process_until(Vec::new(), day(38));
     fixture.check_whole();
 }
 
-/// The rows of the effect and of an activation that the expired click, were it kept, would be credited with.
+/// The rows of the effect, and of an activation that a revived click would be credited with.
 const NOT_REVIVED: [&str; 2] = ["e: orphan", "a: install organic"];
 
 #[track_caller]
 fn check_lengthened(change: impl Fn(&mut AppPolicy)) {
-    let act = |fixture: &mut Fixture| {
+    let scenario = |fixture: &mut Fixture| {
         expire_state(fixture);
         fixture.set(&change);
         fixture.check_whole();
@@ -163,30 +163,30 @@ fn check_lengthened(change: impl Fn(&mut AppPolicy)) {
         fixture.check_whole();
         fixture.process_until(vec![activation("a", day(29))], day(38));
     };
-    check(None, act, &NOT_REVIVED);
+    check(None, scenario, &NOT_REVIVED);
 }
 
 #[test]
 fn longer_settings_do_not_revive_expired_state() {
-    check_lengthened(horizon(30));
+    check_lengthened(with_horizon(30));
     check_lengthened(without_horizon);
     check_lengthened(|app| {
-        short(app);
+        keep_37_days(app);
         app.windows.click_ms = 60 * DAY_MS;
         app.effect_window_ms = 60 * DAY_MS;
     });
     check_lengthened(|app| {
-        short(app);
+        keep_37_days(app);
         app.fraud.clicks_per_device_max = 50;
     });
 }
 
 #[test]
 fn without_a_horizon_a_longer_retention_does_not_revive_expired_state() {
-    let act = |fixture: &mut Fixture| {
+    let scenario = |fixture: &mut Fixture| {
         fixture.set(without_horizon);
         fixture.process_until(
-            vec![wide("c", day(0)), activation("b", day(0)).only("imei", "1")],
+            vec![wide_click("c", day(0)), activation("b", day(0)).only("imei", "1")],
             day(0),
         );
         fixture.process_until(Vec::new(), day(131));
@@ -198,7 +198,7 @@ fn without_a_horizon_a_longer_retention_does_not_revive_expired_state() {
     };
     for compacts in [false, true] {
         let mut fixture = Fixture::new(compacts, Some(100));
-        act(&mut fixture);
+        scenario(&mut fixture);
         fixture.check_whole();
         let rows = fixture.rows();
         assert!(rows.contains(&"a: install organic".to_owned()), "{compacts}: {rows:?}");
@@ -211,25 +211,25 @@ fn without_a_horizon_a_longer_retention_does_not_revive_expired_state() {
 /// A shorter horizon is written to disk before anything can expire by it, even if it was set for one start only.
 #[test]
 fn a_horizon_that_was_shorter_for_one_start_has_a_lasting_effect() {
-    let act = |fixture: &mut Fixture| {
-        fixture.process_until(vec![wide("c", day(0)), effect("e", day(0))], day(35));
-        fixture.set(horizon(1));
+    let scenario = |fixture: &mut Fixture| {
+        fixture.process_until(vec![wide_click("c", day(0)), effect("e", day(0))], day(35));
+        fixture.set(with_horizon(1));
         fixture.restart();
-        fixture.set(short);
+        fixture.set(keep_37_days);
         fixture.check_whole();
         fixture.process_until(vec![activation("a", day(29))], day(35));
         let floors = fixture.retained_floors();
         assert_eq!(floors[0].settings, ["correction_horizon"]);
         assert_eq!(floors[0].ends, Some(day(41)));
     };
-    check(None, act, &NOT_REVIVED);
+    check(None, scenario, &NOT_REVIVED);
 }
 
-/// The click that was credited has expired, and an earlier activation would make this one a reinstall.
+/// The credited click has expired, and an earlier activation would turn `a` into a reinstall.
 #[test]
 fn decisions_stay_after_their_state_has_expired() {
-    let act = |fixture: &mut Fixture| {
-        let c = wide("c", at(-HOUR));
+    let scenario = |fixture: &mut Fixture| {
+        let c = wide_click("c", at(-HOUR));
         fixture.process_until(vec![c, activation("a", day(0)), effect("e", day(0))], day(0));
         fixture.process_until(Vec::new(), day(38));
         fixture.set(without_horizon);
@@ -242,18 +242,18 @@ fn decisions_stay_after_their_state_has_expired() {
         "e: install attributed c (click by oaid) of a",
         "a: install attributed c (click by oaid)",
     ];
-    check(None, act, &rows);
+    check(None, scenario, &rows);
 }
 
 #[test]
 fn state_that_has_not_expired_is_kept_for_longer() {
-    let act = |fixture: &mut Fixture| {
-        fixture.process_until(vec![wide("c", day(0))], day(36));
-        fixture.set(horizon(30));
+    let scenario = |fixture: &mut Fixture| {
+        fixture.process_until(vec![wide_click("c", day(0))], day(36));
+        fixture.set(with_horizon(30));
         fixture.process_until(Vec::new(), day(58));
         fixture.process_until(vec![activation("a", day(29))], day(58));
     };
-    check(None, act, &["a: install attributed c (click by oaid)"]);
+    check(None, scenario, &["a: install attributed c (click by oaid)"]);
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn no_floor_remains_once_the_settings_have_passed_it() {
         let mut fixture = Fixture::new(compacts, None);
         expire_state(&fixture);
         assert_eq!(fixture.retained_floors(), []);
-        fixture.set(horizon(10));
+        fixture.set(with_horizon(10));
         let [floor] = &fixture.retained_floors()[..] else { panic!("no floor is retained") };
         assert_eq!((floor.pid, &floor.settings[..]), (X, &["correction_horizon"][..]));
         let ten_minutes = 10 * MINUTE;
@@ -273,7 +273,7 @@ fn no_floor_remains_once_the_settings_have_passed_it() {
         fixture.process_until(Vec::new(), day(41));
         assert_eq!(fixture.retained_floors(), []);
         // Unchanged settings do not create another floor.
-        fixture.process_until(vec![wide("c2", day(2))], day(41));
+        fixture.process_until(vec![wide_click("c2", day(2))], day(41));
         fixture.process_until(vec![activation("a", day(31))], day(41));
         assert_eq!(fixture.rows(), ["e: orphan", "a: install attributed c2 (click by oaid)"]);
         fixture.check_whole();
@@ -284,7 +284,7 @@ fn no_floor_remains_once_the_settings_have_passed_it() {
 fn an_explanation_shows_the_expiry_floor() {
     for compacts in [false, true] {
         let mut fixture = Fixture::new(compacts, None);
-        fixture.process_until(vec![wide("c", at(-HOUR)), activation("a", day(0))], day(38));
+        fixture.process_until(vec![wide_click("c", at(-HOUR)), activation("a", day(0))], day(38));
         fixture.set(without_horizon);
         for is_restarted in [false, true] {
             if is_restarted {
@@ -292,7 +292,8 @@ fn an_explanation_shows_the_expiry_floor() {
             }
             let mut reader = open_for_reading(&fixture.settings).expect("the store opens");
             let explanation = collect::explain(&mut reader, &fixture.policy, X, "a");
-            let explanation = explanation.expect("the store can be read").expect("an activation");
+            let explanation =
+                explanation.expect("the store can be read").expect("the activation exists");
             let expired_before = explanation.expired_before;
             assert_eq!(expired_before, Some(at(DAY - 10 * MINUTE)), "{compacts} {is_restarted}");
         }
@@ -307,10 +308,10 @@ fn a_copied_store_does_not_revive_expired_state() {
         fixture.set(without_horizon);
         let copy = settings(&fixture.dir.path().join("copy"));
         {
-            let source = Source::open(&fixture.settings).expect("a store");
-            let mut target = Target::open(&copy).expect("an empty folder");
-            target.fill(&source, |_| ()).expect("a copy");
-            target.finish(&[], &fixture.policy).expect("a store");
+            let source = Source::open(&fixture.settings).expect("the source opens");
+            let mut target = Target::open(&copy).expect("the target folder is empty");
+            target.fill(&source, |_| ()).expect("the copy succeeds");
+            target.finish(&[], &fixture.policy).expect("the copy is completed");
         }
         fixture.settings = copy;
         fixture.process_until(vec![activation("a", day(29))], day(38));
@@ -321,7 +322,7 @@ fn a_copied_store_does_not_revive_expired_state() {
     }
 }
 
-/// A policy with windows and horizons that depend on a number.
+/// Returns a policy with windows and horizons that depend on a number.
 fn policy_of(number: u8) -> Arc<Policy> {
     let times = |number: u8| [1, 3, 12][usize::from(number % 3)] * HOUR_MS;
     traffic::short_windows(|app| {
@@ -333,7 +334,7 @@ fn policy_of(number: u8) -> Arc<Policy> {
     })
 }
 
-/// Processes the messages in order, switching between settings after each number of messages.
+/// Processes the messages in order; each entry of `settings` applies to a number of messages.
 fn process_under(fixture: &mut Fixture, messages: &[Message], settings: &[(usize, u8)]) {
     let mut rest = messages;
     for (count, number) in settings.iter().cycle() {
@@ -345,7 +346,7 @@ fn process_under(fixture: &mut Fixture, messages: &[Message], settings: &[(usize
         fixture.policy = policy_of(*number);
         let facts = batch.iter().map(|message| message.fact.clone()).collect();
         let next = rest.first().or(batch.last()).map(|message| message.broker_ms);
-        fixture.process(facts, until(next));
+        fixture.process(facts, watermark_at(next));
     }
 }
 

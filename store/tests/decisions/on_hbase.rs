@@ -40,7 +40,7 @@ const ROW_BYTES: usize = 2_000;
 const PID: Pid = Pid(1);
 const TIME_MS: i64 = 1_773_144_000_000;
 
-/// A put of a long row of event `seq` at `ms`.
+/// Returns a put of a long row of event `seq` at `ms`.
 fn put((seq, ms): (u64, i64), spreadid: u32, revision: u32) -> Put {
     let (event_time, spreadid) = (millis(ms), SpreadId(spreadid));
     let key = RowKey { partition: 0, pid: PID, event_time, spreadid, seq };
@@ -69,11 +69,11 @@ fn correct(cluster: &mut Cluster) {
     cluster.delete(Table::Events, deletions).expect("HBase works");
 }
 
-/// Splits the region in the middle of the millisecond, which closes its scanners.
+/// Splits the region between two rows of one millisecond. The split closes its scanners.
 fn split_region(cluster: &Cluster) {
     let admin = cluster.client().admin();
     let table = tables::name(cluster.prefix(), Table::Events);
-    let regions = cluster.wait(admin.regions(&table)).expect("the regions");
+    let regions = cluster.wait(admin.regions(&table)).expect("HBase works");
     let middle = put((EVENTS / 2, TIME_MS), 5, 1).row;
     cluster.wait(admin.split(&regions[0], middle)).expect("the region is split");
 }
@@ -81,13 +81,15 @@ fn split_region(cluster: &Cluster) {
 /// Runs all cases of the contract in another process of this program, so that they share the tables.
 #[test]
 fn the_contract_holds() {
-    let mut cases = Command::new(env::current_exe().expect("this program's path"));
+    let mut cases = Command::new(env::current_exe().expect("the path of this program is known"));
     cases.args(["contract::", "--test-threads=4"]).env(ON_HBASE, "1");
     let output = testbed::run(&mut cases, b"");
     let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{stdout}");
     let passed = stdout.split("test result: ok. ").nth(1).and_then(|rest| rest.split(' ').next());
-    let passed: u32 = passed.and_then(|passed| passed.parse().ok()).expect("a count of tests");
+    let passed: u32 = passed
+        .and_then(|passed| passed.parse().ok())
+        .expect("the output has the number of passed tests");
     assert!(passed > 150, "{stdout}");
 }
 
@@ -98,12 +100,12 @@ fn rows_that_move_behind_a_lost_scanner_are_shown_once() {
     all.push(put((0, TIME_MS - 1), 5, 1));
     cluster.put(Table::Events, all).expect("HBase works");
     let times = (EventTime::default(), EventTime::MAX);
-    let mut rows = SharedRows::open(&cluster, PID, 0..1, times, None).expect("a scan");
+    let mut rows = SharedRows::open(&cluster, PID, 0..1, times, None).expect("the scan succeeds");
     correct(&mut cluster);
     split_region(&cluster);
     let mut shown = vec![Vec::new(); EVENTS as usize];
     rows.advance();
-    while let Some((key, _)) = rows.current().expect("a scan") {
+    while let Some((key, _)) = rows.current().expect("the scan succeeds") {
         shown[key.seq as usize].push(key.spreadid.0);
         rows.advance();
     }
@@ -136,8 +138,8 @@ fn all_columns_of_fact_records_are_copied() {
     for at in [at, at.minus(5_000)] {
         new_worker(&store, &policy).process(activations(at)).expect("HBase works");
     }
-    let source = Source::open(&from.0).expect("a store");
-    let mut target = Target::open(&to.0).expect("an empty store");
+    let source = Source::open(&from.0).expect("the source opens");
+    let mut target = Target::open(&to.0).expect("the target store is empty");
     target.fill(&source, |_| {}).expect("the store is copied");
     target.finish(&[], &policy).expect("the copy is completed");
     let rows = |hbase: &config::HBase| {
@@ -147,7 +149,8 @@ fn all_columns_of_fact_records_are_copied() {
     };
     let source_rows = rows(&from.1);
     let pending_deletions = |columns: &Columns| {
-        let value = &columns.iter().find(|(column, _)| column == VALUE).expect("a record").1;
+        let value =
+            &columns.iter().find(|(column, _)| column == VALUE).expect("the record exists").1;
         decode(Family::Activation, X, value).expect("a valid record").1.len()
     };
     let is_complete = |row: &Columns| row.len() == 2 && pending_deletions(row) == 1;
@@ -155,10 +158,10 @@ fn all_columns_of_fact_records_are_copied() {
     assert_eq!(rows(&to.1), source_rows);
 }
 
-/// Partition and time of each event's row.
+/// Returns partition and time of each event's row.
 fn locations(store: &Shared) -> BTreeMap<String, (u16, EventTime)> {
     let policy = rules();
-    let app = policy.app(X).expect("an app");
+    let app = policy.app(X).expect("the app is configured");
     let mut locations = BTreeMap::new();
     let visit = |key: &RowKey, value: &[u8]| {
         let row = RowView::decode(value).expect("a valid row");
@@ -208,7 +211,7 @@ fn an_event_stays_in_its_partition_when_the_fanout_changes() {
     process(&store, activations('a', at));
     let single = locations(&store);
     assert_eq!((single.len(), partitions(&single).len()), (16, 1));
-    // With a fanout over all partitions, the earlier events are decided again, with an earlier time.
+    // Under a fanout over all partitions, earlier messages replace the events, which get new decisions.
     let store = open(Some(8));
     process(&store, clicks('a'));
     process(&store, activations('a', at.minus(500)));
@@ -218,7 +221,7 @@ fn an_event_stays_in_its_partition_when_the_fanout_changes() {
     let earlier = single.iter().filter(|(id, (_, time))| spread[*id].1 < *time).count();
     assert_eq!((spread.len(), earlier), (32, 16), "{spread:?}");
     assert!(partitions(&spread).len() > 4, "{spread:?}");
-    // Then without a fanout again.
+    // Finally without a fanout again.
     let store = open(None);
     process(&store, clicks('b'));
     process(&store, activations('d', at));
@@ -226,18 +229,18 @@ fn an_event_stays_in_its_partition_when_the_fanout_changes() {
     assert_eq!((moved(&spread, &after), after.len()), (0, 48));
 }
 
-/// A new worker on the store with these settings.
+/// Returns a new worker on the store with these settings.
 fn new_worker(store: &Shared, policy: &Arc<Policy>) -> Worker<SharedLedger<Cluster>> {
     Worker::new(store.ledger(policy).expect("HBase works"), Arc::clone(policy))
 }
 
-/// The time `ms` before now.
+/// Returns the time `ms` before now.
 fn ago(ms: i64) -> EventTime {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is after 1970");
     millis(now.as_millis() as i64 - ms)
 }
 
-/// A policy with this correction horizon.
+/// Returns a policy with this correction horizon.
 fn with_horizon(days: Option<u64>) -> Arc<Policy> {
     rules_with(|app| {
         app.fraud.clicks_per_device_max = 0;
@@ -257,8 +260,8 @@ fn expired_state_stays_expired_for_all_workers() {
         worker.process(batch).expect("HBase works")
     };
     let mut worker = new_worker(&store, &with_horizon(None));
-    // A campaign of the app has a window of 30 days: with a horizon of 7 days, and 30 days for lagging workers, all of
-    // this has expired.
+    // A campaign of the app has a window of 30 days: with a horizon of 7 days, and 30 days for lagging workers, all
+    // of its touches have expired.
     let old = |id| click(id, ago(70 * DAY)).campaign(WIDE).only("oaid", id);
     process(&mut worker, vec![old("c1"), old("c2")]);
     let late = |id, device| activation(id, ago(60 * DAY)).only("oaid", device);
@@ -269,7 +272,10 @@ fn expired_state_stays_expired_for_all_workers() {
     let floors = std::thread::scope(|scope| {
         let start = || new_worker(&store, &with_horizon(None)).ledger().expiry_floor(X);
         let starts: Vec<_> = (0..8).map(|_| scope.spawn(start)).collect();
-        starts.into_iter().map(|start| start.join().expect("no panic")).collect::<Vec<_>>()
+        starts
+            .into_iter()
+            .map(|start| start.join().expect("the thread does not panic"))
+            .collect::<Vec<_>>()
     });
     assert!(floors[0].touches > ago(70 * DAY), "{floors:?}");
     assert!(floors.iter().all(|floor| *floor == floors[0]), "{floors:?}");

@@ -49,7 +49,7 @@ fn check<const N: usize>(batches: [Vec<Draft>; N], meanwhile: Vec<Draft>) -> Con
 }
 
 #[test]
-fn a_late_click_and_an_effect() {
+fn a_late_click_can_race_with_an_effect() {
     check(
         [vec![activation("a", A)], vec![click("c1", a_plus(-HOUR))]],
         vec![effect("e", a_plus(MINUTE))],
@@ -57,7 +57,7 @@ fn a_late_click_and_an_effect() {
 }
 
 #[test]
-fn an_effect_and_a_late_click() {
+fn an_effect_can_race_with_a_late_click() {
     // The effect's worker has read the activation before its correction.
     let conflicts = check(
         [vec![activation("a", A)], vec![effect("e", a_plus(MINUTE))]],
@@ -67,13 +67,13 @@ fn an_effect_and_a_late_click() {
 }
 
 #[test]
-fn an_activation_and_its_effect() {
+fn an_activation_can_race_with_its_effect() {
     check([vec![activation("a", A)]], vec![effect("e", a_plus(MINUTE))]);
     check([vec![effect("e", a_plus(MINUTE))]], vec![activation("a", A)]);
 }
 
 #[test]
-fn two_late_clicks() {
+fn two_late_clicks_can_race() {
     let c1 = || vec![click("c1", a_plus(-2 * HOUR))];
     let c2 = || vec![click("c2", a_plus(-HOUR))];
     let existing = || vec![activation("a", A), effect("e", a_plus(MINUTE))];
@@ -83,7 +83,7 @@ fn two_late_clicks() {
 }
 
 #[test]
-fn a_click_and_its_earlier_message() {
+fn a_click_can_race_with_its_earlier_message() {
     // Two messages of one click; the earlier is out of its window, so nothing is credited.
     let conflicts = check(
         [
@@ -96,7 +96,7 @@ fn a_click_and_its_earlier_message() {
 }
 
 #[test]
-fn an_activation_and_its_earlier_message() {
+fn an_activation_can_race_with_its_earlier_message() {
     // The effect's device is only in the later message.
     let conflicts = check(
         [
@@ -109,7 +109,7 @@ fn an_activation_and_its_earlier_message() {
 }
 
 #[test]
-fn simultaneous_messages_of_which_the_first_and_the_least_have_one_device() {
+fn simultaneous_messages_can_race_if_the_first_and_the_least_have_the_same_device() {
     // The worker of the second message is paused after recording it, while the other worker processes the third.
     let message = |campaign, imei: &str| {
         vec![click("c1", a_plus(-HOUR)).campaign(campaign).only("imei", imei)]
@@ -122,7 +122,7 @@ fn simultaneous_messages_of_which_the_first_and_the_least_have_one_device() {
 }
 
 #[test]
-fn an_effect_and_its_earlier_message() {
+fn an_effect_can_race_with_its_earlier_message() {
     check(
         [vec![activation("a", A)], vec![effect("e", a_plus(MINUTE))]],
         vec![effect("e", a_plus(-HOUR))],
@@ -130,7 +130,7 @@ fn an_effect_and_its_earlier_message() {
 }
 
 #[test]
-fn two_activations_of_one_device() {
+fn two_activations_of_one_device_can_race() {
     let (a, b) = (|| vec![activation("a", A)], || vec![activation("b", a_plus(1))]);
     check([a()], b());
     check([b()], a());
@@ -138,7 +138,7 @@ fn two_activations_of_one_device() {
 }
 
 #[test]
-fn an_install_and_the_effect_of_its_reinstall() {
+fn an_install_can_race_with_the_effect_of_its_reinstall() {
     let existing = vec![
         activation("a", A).only("imei", "1"),
         activation("b", a_plus(DAY)).only("imei", "1").and("oaid", "x"),
@@ -149,7 +149,8 @@ fn an_install_and_the_effect_of_its_reinstall() {
     );
 }
 
-/// Checks that a process which crashes after any number of steps leaves nothing undone once its batch is redelivered.
+/// Lets a process crash after each possible number of steps. Checks that the rows are complete once its batch is
+/// redelivered.
 #[track_caller]
 fn check_redelivery(existing: Vec<Draft>, batch: Vec<Draft>) {
     let (existing, facts) = (identified(existing), identified(batch));
@@ -179,11 +180,11 @@ fn process(
 }
 
 fn rows_of(store: &Mutex<Model>) -> Vec<RowText> {
-    row_texts(&store.lock().expect("no panic").rows())
+    row_texts(&store.lock().expect("the lock is not poisoned").rows())
 }
 
 #[test]
-fn facts_replaced_before_a_crash_are_decided_on_redelivery() {
+fn facts_replaced_before_a_crash_change_decisions_on_redelivery() {
     let existing = vec![
         click("c1", a_plus(-HOUR)).only("imei", "1"),
         activation("a", A).only("imei", "1").and("oaid", "x"),
@@ -196,12 +197,12 @@ fn facts_replaced_before_a_crash_are_decided_on_redelivery() {
 }
 
 #[test]
-fn facts_recorded_before_a_crash_are_decided_on_redelivery() {
+fn facts_recorded_before_a_crash_get_decisions_on_redelivery() {
     check_redelivery(vec![], vec![click("c1", a_plus(-HOUR)), activation("a", A), effect("e", A)]);
 }
 
 #[test]
-fn effects_of_a_changed_class_are_decided_on_redelivery() {
+fn effects_of_a_changed_class_get_new_decisions_on_redelivery() {
     let existing = vec![
         click("c1", a_plus(-HOUR)).only("imei", "1"),
         click("c2", a_plus(-2 * HOUR)).only("imei", "1").retargeting(),
@@ -212,7 +213,7 @@ fn effects_of_a_changed_class_are_decided_on_redelivery() {
 }
 
 #[test]
-fn effects_of_a_late_click_are_decided_on_redelivery() {
+fn effects_of_a_late_click_get_new_decisions_on_redelivery() {
     let existing = [
         activation("a", A).only("imei", "1").and("oaid", "x"),
         effect("e", a_plus(MINUTE)).only("oaid", "x"),
@@ -229,7 +230,7 @@ fn effects_of_a_late_click_are_decided_on_redelivery() {
 }
 
 /// A process that has lost its partitions without noticing processes the same batch as their new owner, starting at any
-/// of the owner's steps, and crashes after any number of its own. Checks that the owner leaves nothing undone, as the
+/// of the owner's steps, and crashes after any number of its own. Checks that the owner completes the rows, because the
 /// batch is not redelivered.
 #[track_caller]
 fn check_beside_crashing_process(existing: Vec<Draft>, batch: Vec<Draft>) {
@@ -354,22 +355,22 @@ fn an_outdated_decision_is_not_written_after_the_reinstall_is_credited() {
     check_crash_after_pause(existing, vec![click("c1", a_plus(-HOUR)).only("imei", "1")], credited);
 }
 
-/// A cluster that executes conditional puts, but loses their responses.
-struct LosesResponses {
+/// A client whose conditional puts are executed, but whose responses are lost.
+struct LossyClient {
     model: Model,
     /// True while the worker does not know the outcome of a put.
     is_uncertain: bool,
 }
 
-impl StepClient for LosesResponses {
+impl StepClient for LossyClient {
     fn step<T>(
         &mut self,
         step: Step,
         act: impl FnOnce(&mut Model) -> T,
     ) -> Result<(T, bool), StoreError> {
-        let is_answered = step.operation != Operation::PutWhere;
-        self.is_uncertain |= !is_answered;
-        Ok((act(&mut self.model), is_answered))
+        let has_response = step.operation != Operation::PutWhere;
+        self.is_uncertain |= !has_response;
+        Ok((act(&mut self.model), has_response))
     }
 
     fn batch_complete(&mut self) {
@@ -379,7 +380,7 @@ impl StepClient for LosesResponses {
 
 #[test]
 fn lost_responses_are_resolved_within_their_batch() {
-    let client = LosesResponses { model: Model::default(), is_uncertain: false };
+    let client = LossyClient { model: Model::default(), is_uncertain: false };
     let mut worker = Worker::new(ledger(client), rules());
     let batches =
         [vec![click("c1", a_plus(-HOUR))], vec![activation("a", A), effect("e", a_plus(MINUTE))]];
@@ -388,6 +389,6 @@ fn lost_responses_are_resolved_within_their_batch() {
         worker.process(batch).expect("memory does not fail");
         assert!(!worker.ledger().cells().0.is_uncertain);
     }
-    let SteppedCells(LosesResponses { model, .. }) = worker.ledger().cells();
+    let SteppedCells(LossyClient { model, .. }) = worker.ledger().cells();
     assert_eq!(model.rows().len(), 2);
 }

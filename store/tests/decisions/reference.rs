@@ -36,7 +36,7 @@ proptest! {
         let mut worker = worker_after(Memory::default(), &policy, vec![facts.clone()]);
         for fact in facts.iter().filter(|fact| fact.family() == Family::Activation) {
             let explanation = collect::explain(worker.ledger_mut(), &policy, fact.pid(), fact.id());
-            let explanation = explanation.expect("memory does not fail").expect("an activation");
+            let explanation = explanation.expect("memory does not fail").expect("the activation exists");
             prop_assert_eq!(&explanation.recomputed, &None);
             let credit = &explanation.decision.credit;
             let ids = |wanted: Verdict| {
@@ -52,7 +52,7 @@ proptest! {
             let match_type = won.and_then(|touch| touch.found).map(|found| found.match_type);
             prop_assert_eq!(match_type, credit.touch.as_ref().map(|touch| touch.match_type));
             let next = ActivationKey::of(&explanation.activation);
-            let app = policy.app(fact.pid()).expect("a known app");
+            let app = policy.app(fact.pid()).expect("the app is configured");
             let (_, class) = InstallChain::advance(explanation.before.as_ref(), app, next);
             prop_assert_eq!(class.install_type, explanation.decision.install_type);
         }

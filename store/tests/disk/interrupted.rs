@@ -1,5 +1,5 @@
-//! Kills the creation and the restore of a store at every step: the next process continues, and never takes an
-//! incomplete store for a store.
+//! Kills the creation and the restore of a store at every step. The next process completes them, and none uses an
+//! incomplete store.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -27,7 +27,7 @@ const SIGKILL: i32 = 9;
 const TASK: &str = "ADTRAIL_TEST_WORK";
 /// Passes the child its folder.
 const FOLDER: &str = "ADTRAIL_TEST_FOLDER";
-/// Groups of calls of `faults.c` that can change the folder.
+/// The groups of calls in `faults.c` that can change the folder.
 const WRITES_AND_NAMES: u32 = 1 | 8;
 
 /// A folder with the library that kills a process after a number of calls.
@@ -37,7 +37,10 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Self {
-        let fixture = Self { dir: TempDir::with_prefix("adtrail-interrupted-").expect("a folder") };
+        let fixture = Self {
+            dir: TempDir::with_prefix("adtrail-interrupted-")
+                .expect("the temporary folder is created"),
+        };
         faults::compile(&fixture.path("faults.so"));
         fixture
     }
@@ -53,13 +56,16 @@ impl Fixture {
     /// Runs the task in a process that is killed after `calls` successful calls. Returns whether it was killed.
     fn is_killed(&self, task: &str, calls: u64) -> bool {
         let control = self.path("faults.control");
-        fs::write(&control, [0; 40]).expect("a file");
-        let shared = File::options().write(true).open(&control).expect("the file");
-        let put = |at, bytes: &[u8]| shared.write_all_at(bytes, at).expect("the file");
+        fs::write(&control, [0; 40]).expect("the file is written");
+        let shared =
+            File::options().write(true).open(&control).expect("the control file is writable");
+        let put = |at, bytes: &[u8]| {
+            shared.write_all_at(bytes, at).expect("the control file is writable")
+        };
         put(8, &WRITES_AND_NAMES.to_le_bytes());
         put(16, &calls.to_le_bytes());
         put(24, &1_u64.to_le_bytes());
-        let child = Command::new(env::current_exe().expect("this program"))
+        let child = Command::new(env::current_exe().expect("the path of this program is known"))
             .args(["--exact", "interrupted::child", "--nocapture"])
             .env("LD_PRELOAD", self.path("faults.so"))
             .env("FAULTS", control)
@@ -67,7 +73,7 @@ impl Fixture {
             .env(TASK, task)
             .env(FOLDER, self.dir.path())
             .output()
-            .expect("a process");
+            .expect("the child process starts");
         let is_killed = child.status.signal() == Some(SIGKILL);
         let stderr = String::from_utf8_lossy(&child.stderr).into_owned();
         assert!(is_killed || child.status.success(), "{}: {stderr}", child.status);
@@ -76,7 +82,7 @@ impl Fixture {
 
     fn restore(&self) -> Result<(), StoreError> {
         let archive = Archive::open(&self.path("backups"))?;
-        let manifest = archive.manifest(1)?.expect("a backup");
+        let manifest = archive.manifest(1)?.expect("backup 1 exists");
         let target = Target::new(&self.store())?;
         archive.restore(&manifest, &target, &mut |_, _| ())?;
         target.finish(|| manifest.check(&settings(&self.store())))
@@ -88,11 +94,12 @@ impl Fixture {
         let facts = identified([click("c1", a_plus(-HOUR)), activation("a", A)]);
         drop(worker_after(open(&path, &rules()), &rules(), vec![facts]));
         let store = open(&path, &rules());
-        let checkpoint = store.checkpoints().take().expect("a checkpoint");
-        let archive = Archive::create(&self.path("backups")).expect("a directory of backups");
-        let plan = archive.plan(&checkpoint).expect("a plan");
-        let moment = Moment::read(&settings(&checkpoint)).expect("a moment");
-        archive.add(plan, &moment, "now".into(), &mut |_, _| ()).expect("a backup");
+        let checkpoint = store.checkpoints().take().expect("the checkpoint is created");
+        let archive =
+            Archive::create(&self.path("backups")).expect("the folder of backups is created");
+        let plan = archive.plan(&checkpoint).expect("the checkpoint is readable");
+        let moment = Moment::read(&settings(&checkpoint)).expect("the checkpoint is readable");
+        archive.add(plan, &moment, "now".into(), &mut |_, _| ()).expect("the backup is added");
         read(&store.reader())
     }
 }
@@ -106,14 +113,15 @@ fn child() {
         open(&store, &rules());
         return;
     }
-    let archive = Archive::open(&PathBuf::from(folder).join("backups")).expect("backups");
-    let manifest = archive.manifest(1).expect("a manifest").expect("a backup");
-    let target = Target::new(&store).expect("a target");
-    archive.restore(&manifest, &target, &mut |_, _| ()).expect("all files");
-    target.finish(|| manifest.check(&settings(&store))).expect("a store");
+    let archive =
+        Archive::open(&PathBuf::from(folder).join("backups")).expect("the folder of backups opens");
+    let manifest = archive.manifest(1).expect("the manifest is readable").expect("backup 1 exists");
+    let target = Target::new(&store).expect("the target is empty");
+    archive.restore(&manifest, &target, &mut |_, _| ()).expect("the files are restored");
+    target.finish(|| manifest.check(&settings(&store))).expect("the restore is completed");
 }
 
-fn verified(path: &Path) -> Result<(), StoreError> {
+fn verify_store(path: &Path) -> Result<(), StoreError> {
     let options = Options { examples_max: 1, have_settings_changed: false };
     verify(&settings(path), &rules(), &options, &mut |_| {}).map(drop)
 }
@@ -173,9 +181,9 @@ fn an_interrupted_restore_can_be_repeated() {
             for outcome in [
                 Embedded::open(&settings(&path), &rules()).map(drop),
                 open_for_reading(&settings(&path)).map(drop),
-                verified(&path),
+                verify_store(&path),
             ] {
-                let error = outcome.expect_err("a half-restored store");
+                let error = outcome.expect_err("the store is half-restored");
                 assert!(
                     matches!(error, StoreError::IncompleteRestore { .. }),
                     "{files:?}: {error}"
@@ -185,7 +193,7 @@ fn an_interrupted_restore_can_be_repeated() {
         }
         match fixture.restore() {
             Ok(()) => {}
-            // The restore was complete.
+            // The killed restore was already complete.
             Err(StoreError::NotEmpty { .. }) => {
                 assert!(!files.is_empty() && !is_marked(&path), "{files:?}");
             }
@@ -200,7 +208,7 @@ fn an_interrupted_restore_can_be_repeated() {
     assert!(refused > 5, "{refused} of {calls}");
 }
 
-/// A file that a user has put there since is not removed.
+/// A file that a user added after the interruption is not removed.
 #[test]
 fn a_restore_does_not_delete_foreign_files() {
     let fixture = Fixture::new();
@@ -208,16 +216,16 @@ fn a_restore_does_not_delete_foreign_files() {
     let mut calls = 4..;
     while names(&fixture.store()).len() < 3 {
         clear(&fixture.store());
-        assert!(fixture.is_killed("restore", calls.next().expect("a number")));
+        assert!(fixture.is_killed("restore", calls.next().expect("the range does not end")));
     }
     let notes = fixture.path("store/notes.txt");
-    fs::write(&notes, "mine").expect("a file");
+    fs::write(&notes, "mine").expect("the file is written");
     let before = names(&fixture.store());
-    let error = fixture.restore().expect_err("an unknown file");
+    let error = fixture.restore().expect_err("a foreign file is in the folder");
     assert!(matches!(error, StoreError::NotEmpty { .. }), "{error}");
     assert_eq!(names(&fixture.store()), before);
-    fs::remove_file(notes).expect("a file");
-    fixture.restore().expect("only files of the restore");
+    fs::remove_file(notes).expect("the file is removed");
+    fixture.restore().expect("files of an interrupted restore are replaced");
 }
 
 /// One of several threads creates the store; the others fail with `InUse`.
@@ -228,7 +236,9 @@ fn concurrent_creation_makes_one_store() {
         let opened = thread::scope(|scope| {
             let open = || Embedded::open(&settings(&fixture.store()), &rules());
             let all: Vec<_> = (0..6).map(|_| scope.spawn(open)).collect();
-            all.into_iter().map(|thread| thread.join().expect("no panic")).collect::<Vec<_>>()
+            all.into_iter()
+                .map(|thread| thread.join().expect("the thread does not panic"))
+                .collect::<Vec<_>>()
         });
         assert!(opened.iter().any(Result::is_ok), "no thread created the store");
         for error in opened.into_iter().filter_map(Result::err) {

@@ -13,12 +13,17 @@ use rocksdb::Options as TableOptions;
 
 use super::verify::fixture::{Fixture, Raw};
 
-/// The files of a directory with their modification times and contents.
+/// Returns the files of a directory with their modification times and contents.
 fn files(store: &Path) -> BTreeMap<PathBuf, (SystemTime, Vec<u8>)> {
-    let paths = fs::read_dir(store).expect("a folder").map(|file| file.expect("a file").path());
+    let paths = fs::read_dir(store)
+        .expect("the folder is readable")
+        .map(|file| file.expect("the folder is readable").path());
     let file = |path: PathBuf| {
-        let written = path.metadata().and_then(|data| data.modified()).expect("a time");
-        let bytes = fs::read(&path).expect("a file");
+        let written = path
+            .metadata()
+            .and_then(|data| data.modified())
+            .expect("the file has a modification time");
+        let bytes = fs::read(&path).expect("the file is readable");
         (path, (written, bytes))
     };
     paths.map(file).collect()
@@ -64,12 +69,15 @@ fn a_store_of_another_layout_is_refused_and_not_changed() {
     fixture.check_usable();
 }
 
-/// The engine would refuse to open them with our tables, or create the missing tables.
+/// RocksDB would refuse to open such a store with our tables, or would create the missing ones.
 #[test]
-fn a_store_with_other_tables_is_refused_by_its_version() {
+fn a_store_with_other_tables_is_refused_because_of_its_version() {
     let fixture = Fixture::new();
     let layout = change_layout(&fixture, |layout| layout + 1);
-    Raw::open(fixture.path()).0.create_cf("more", &TableOptions::default()).expect("a table");
+    Raw::open(fixture.path())
+        .0
+        .create_cf("more", &TableOptions::default())
+        .expect("the table is created");
     check_refused(&fixture, (layout + 1, layout), NEWER);
     let fixture = Fixture::new();
     change_layout(&fixture, |layout| layout - 1);

@@ -1,4 +1,4 @@
-//! The store as files: opened, damaged, backed up, verified, and with other layout versions.
+//! Tests of the store's files: opening, damage, backup, verification and other layout versions.
 #![cfg(test)]
 
 #[path = "../support/mod.rs"]

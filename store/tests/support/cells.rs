@@ -39,7 +39,7 @@ pub struct Conflicts {
 
 #[derive(Debug, Clone, Default)]
 struct Row {
-    /// Time and value.
+    /// Time and value by column.
     columns: BTreeMap<Vec<u8>, (u64, Vec<u8>)>,
     /// The time up to which each column is deleted.
     deleted: BTreeMap<Vec<u8>, u64>,
@@ -60,7 +60,7 @@ impl Row {
 }
 
 impl Model {
-    /// The region servers' clock, which advances by 1 ms every [`WRITES_PER_MS`] writes.
+    /// Returns the region servers' clock, which advances by 1 ms every [`WRITES_PER_MS`] writes.
     fn now(&mut self) -> u64 {
         self.writes += 1;
         self.writes / WRITES_PER_MS
@@ -126,7 +126,7 @@ impl Model {
         Some(fact_record::decode(key.family, key.pid, &value).expect("a valid record").0)
     }
 
-    /// The rows that readers see, in key order.
+    /// Returns the rows that readers see, in key order.
     pub fn rows(&self) -> Vec<StoredRow> {
         self.rows_where(|_| true)
     }
@@ -141,7 +141,7 @@ impl Model {
             }
         }
         for rows in by_time.values_mut() {
-            keep_latest(rows).expect("valid rows");
+            keep_latest(rows).expect("the rows are valid");
         }
         by_time.into_values().flatten().collect()
     }
@@ -211,7 +211,7 @@ pub struct SteppedCells<T>(pub T);
 
 pub type Worker<T> = attribution::worker::Worker<SharedLedger<SteppedCells<T>>>;
 
-/// A ledger with a single partition.
+/// Returns a ledger with a single partition.
 pub fn ledger<T: StepClient>(client: T) -> SharedLedger<SteppedCells<T>> {
     SharedLedger::new(SteppedCells(client), [], 1)
 }
@@ -252,8 +252,8 @@ impl<T: StepClient> Cells for SteppedCells<T> {
     fn put_where(&mut self, table: Table, puts: Vec<PutWhere>) -> Result<Vec<bool>, StoreError> {
         let put = |put: PutWhere| {
             let step = Step::new(Operation::PutWhere, table, &put.row);
-            let (is_put, is_answered) = self.0.step(step, |model| model.put_where(table, put))?;
-            Ok(is_put && is_answered)
+            let (is_put, has_response) = self.0.step(step, |model| model.put_where(table, put))?;
+            Ok(is_put && has_response)
         };
         puts.into_iter().map(put).collect()
     }

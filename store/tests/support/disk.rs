@@ -15,7 +15,7 @@ use super::row_text::RowText;
 use super::rules;
 use super::run::{open, rows_of};
 
-/// Runs per store; then a new store is opened.
+/// The number of runs per store, after which a new store is opened.
 const RUNS: u32 = 4_000;
 
 thread_local! {
@@ -49,7 +49,7 @@ impl Disk {
     fn new() -> Self {
         let apps = (0..RUNS).flat_map(|run| rules::apps().map(|app| app_in(run, app)));
         let all_apps = Policy::new(apps.collect(), Vec::new());
-        let dir = TempDir::with_prefix("adtrail-store-").expect("a temporary folder");
+        let dir = TempDir::with_prefix("adtrail-store-").expect("the temporary folder is created");
         Self { store: Some(open(dir.path(), &all_apps)), all_apps, runs: 0, dir }
     }
 

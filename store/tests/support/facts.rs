@@ -31,7 +31,7 @@ impl When for EventTime {
 
 impl When for &str {
     fn time(self) -> EventTime {
-        let (date, clock) = self.split_once('T').expect("a date and a time");
+        let (date, clock) = self.split_once('T').expect("a date, T and a time");
         let date: Vec<i64> = date.split('-').map(|part| part.parse().unwrap()).collect();
         let [month, day] = date[..] else { panic!("not a date: {self}") };
         let (clock, ms) = clock.split_once('.').unwrap_or((clock, "000"));
@@ -49,16 +49,16 @@ pub fn millis(millis: i64) -> EventTime {
     EventTime::from_millis(millis).expect("a time from 1970 to 9999")
 }
 
-/// The contract's time A plus `ms`.
+/// Returns the contract's time A plus `ms`.
 pub fn a_plus(ms: i64) -> EventTime {
     millis(A.time().millis() as i64 + ms)
 }
 
-/// A fact being described; on device D by default.
+/// A fact under construction, of device D by default.
 #[derive(Debug, Clone)]
 pub struct Draft(Fact);
 
-/// A click of the campaign whose number is in its id, or of campaign 7 if the id has no digits.
+/// Returns a click of the campaign whose number is in its id, or of campaign 7 if the id has no digits.
 pub fn click(id: &str, time: impl When) -> Draft {
     touch(TouchKind::Click, id, time)
 }

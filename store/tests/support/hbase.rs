@@ -31,7 +31,7 @@ pub fn settings(prefix: &str) -> config::HBase {
     config::HBase { servers: servers.collect(), prefix, user, tls: None }
 }
 
-/// A client whose timeout suffices to create and delete tables on a busy machine.
+/// Returns a client whose timeout suffices to create and delete tables on a busy machine.
 fn admin_client(cluster: &Cluster) -> Client {
     let mut config = HBase::shared().config();
     config.operation_timeout = Duration::from_secs(300);
@@ -86,13 +86,14 @@ pub fn rows_on_hbase(policy: &Policy, batches: Vec<Vec<Fact>>) -> Vec<RowText> {
     rows.concat()
 }
 
-/// The rows of an app in export order. Checks that a scan resumed in the middle returns the same rows.
+/// Returns the rows of an app in export order. Checks that a scan resumed in the middle returns the same rows.
 fn rows_of(cluster: &Cluster, pid: Pid) -> Vec<StoredRow> {
     let read = |after| {
         let times = (EventTime::default(), EventTime::MAX);
-        let mut rows = SharedRows::open(cluster, pid, 0..PARTITIONS, times, after).expect("a scan");
+        let mut rows =
+            SharedRows::open(cluster, pid, 0..PARTITIONS, times, after).expect("the scan succeeds");
         let mut all = Vec::new();
-        while let Some((key, value)) = rows.current().expect("a scan") {
+        while let Some((key, value)) = rows.current().expect("the scan succeeds") {
             all.push((key, value.to_vec()));
             rows.advance();
         }

@@ -6,7 +6,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use adtrail_store::StoreError;
-use adtrail_store::hbase::ledger::cells::Table as Rows;
+use adtrail_store::hbase::ledger::cells::Table;
 use attribution::facts::event::{Fact, Family};
 use attribution::ledger::Progress;
 use attribution::rules::policy::Policy;
@@ -34,8 +34,8 @@ pub fn race(policy: &Arc<Policy>, batches: [Vec<Vec<Fact>>; 2], turns: &[Side]) 
     race_from((Model::default(), None), policy, batches, turns)
 }
 
-/// Like [`race`], on an existing store. With a number, the left worker's process crashes after it has put that many
-/// records of events.
+/// Like [`race`], on an existing store. If `left_crashes_after` is set, the process of the left worker crashes after it
+/// has put this number of records of events.
 pub fn race_from(
     (model, left_crashes_after): (Model, Option<usize>),
     policy: &Arc<Policy>,
@@ -75,7 +75,7 @@ pub fn race_from(
     Outcome { rows: row_texts(&model.rows()), model, conflicts, steps, counts, is_complete }
 }
 
-/// The store after a single worker has processed the batches.
+/// Returns the store after a single worker has processed the batches.
 pub fn model_after(policy: &Arc<Policy>, batches: Vec<Vec<Fact>>) -> Model {
     let model = Arc::new(Mutex::new(Model::default()));
     let client = HookedClient::new(&model, Box::new(|| Ok(())));
@@ -137,7 +137,7 @@ impl RaceClient<'_> {
 
     /// Checks whether the process crashes before this step.
     fn crashes(&mut self, step: Step) -> bool {
-        let is_event = !matches!(step.table, Rows::Facts(Family::Touch) | Rows::Events);
+        let is_event = !matches!(step.table, Table::Facts(Family::Touch) | Table::Events);
         if step.operation != Operation::PutWhere || !is_event {
             return false;
         }

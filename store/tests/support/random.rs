@@ -27,23 +27,23 @@ impl fmt::Debug for Facts {
     }
 }
 
-/// Up to `max` facts with their identities, sometimes with many facts on one device, many devices that share an id,
-/// many activations at one time, or many messages of a few facts.
+/// Generates up to `max` facts with their identities, and sometimes many facts on one device, many devices that share
+/// an id, many activations at one time, or many messages of a few facts.
 pub fn facts(max: usize) -> impl Strategy<Value = Facts> {
     let few = || vec(draft(), 1..max);
-    let and = |(mut few, crowd): (Vec<Draft>, Vec<Draft>)| {
+    let concat = |(mut few, crowd): (Vec<Draft>, Vec<Draft>)| {
         few.extend(crowd);
         few
     };
-    let crowd = (few(), vec(crowded(), 20..60)).prop_map(and);
-    let shared = (few(), vec(sharing(), 10..60)).prop_map(and);
-    let tied = (few(), vec(tied(), 20..60)).prop_map(and);
-    let disputed = (few(), vec(disputed(), 6..40)).prop_map(and);
+    let crowd = (few(), vec(crowded(), 20..60)).prop_map(concat);
+    let shared = (few(), vec(sharing(), 10..60)).prop_map(concat);
+    let tied = (few(), vec(tied(), 20..60)).prop_map(concat);
+    let disputed = (few(), vec(disputed(), 6..40)).prop_map(concat);
     prop_oneof![6 => few(), 2 => crowd, 2 => shared, 1 => tied, 2 => disputed]
         .prop_map(|drafts| Facts(identified(drafts)))
 }
 
-/// Hundreds of touches of one device and one address, within hours or days: enough to be read page by page, and few of
+/// Generates hundreds of touches of one device and one address, within hours or days: too many for one page, and few of
 /// them can be credited.
 pub fn floods() -> impl Strategy<Value = Facts> {
     let activations = vec((0..3i64, flooded_ids(), 0..4u8), 1..4).prop_map(|activations| {
@@ -131,7 +131,7 @@ fn draft() -> impl Strategy<Value = Draft> {
     })
 }
 
-/// Facts of one device within a few minutes, so that a scan of them takes several pages.
+/// Generates facts of one device within a few minutes, so that a scan of them takes several pages.
 fn crowded() -> impl Strategy<Value = Draft> {
     (0..12u8, 0..40u8, 0..4i64).prop_map(|(kind, id, ms)| {
         let time = a_plus(-HOUR + ms * MINUTE / 2);
@@ -147,7 +147,7 @@ fn crowded() -> impl Strategy<Value = Draft> {
     })
 }
 
-/// Facts of several devices that are linked by one or two shared ids, over several windows.
+/// Generates facts of several devices that are linked by one or two shared ids, over several windows.
 fn sharing() -> impl Strategy<Value = Draft> {
     let shared = vec![("imei", "1"), ("imei", "1"), ("android_id", "a"), ("mac", "")];
     let oaid = vec!["", "o0", "o1", "o2", "o3", "o4", "o5"];
@@ -170,7 +170,8 @@ fn sharing() -> impl Strategy<Value = Draft> {
     )
 }
 
-/// Activations of several devices that share ids, and their effects, at two times; more than a page of each.
+/// Generates activations of several devices that share ids, and their effects, at a few times: more than a page of
+/// each.
 fn tied() -> impl Strategy<Value = Draft> {
     let shared = vec![vec![("imei", "1")], vec![("caid", "c")], vec![("imei", "1"), ("caid", "c")]];
     let time = select(vec![-90 * DAY, 0, 0, 0, 1]).prop_map(a_plus);
@@ -187,8 +188,8 @@ fn tied() -> impl Strategy<Value = Draft> {
     })
 }
 
-/// Conflicting messages of a few facts, with the same time but other content and other devices. The canonical message
-/// is not always the one with the least device id.
+/// Generates conflicting messages of a few facts, with the same time but other content and other devices. The canonical
+/// message is not always the one with the least device id.
 fn disputed() -> impl Strategy<Value = Draft> {
     let devices = vec![("imei", "1"), ("imei", "2"), ("oaid", "3")];
     (0..6u8, 0..2u8, 1..9u32, select(devices)).prop_map(|(family, id, campaign, (kind, value))| {
@@ -247,7 +248,7 @@ fn event_id() -> impl Strategy<Value = &'static str> {
     select(vec!["", "e0", "e1", "e2", "e3", "e4", "e5"])
 }
 
-/// Milliseconds relative to A, at and next to the edges of windows.
+/// Generates times in milliseconds relative to A, at and next to the edges of windows.
 fn time() -> impl Strategy<Value = i64> {
     let day = select(vec![0, 0, 0, 0, -1, -7, -30, -90, -180, 400]);
     let hour = select(vec![0, 0, 0, -1, -2, -6, -24]);
@@ -310,7 +311,7 @@ impl fmt::Debug for Rules {
     }
 }
 
-/// Settings that together exercise every rule.
+/// Selects one of several settings that together exercise every rule.
 pub fn policies() -> impl Strategy<Value = Rules> {
     let plain = |app: &mut AppPolicy| {
         app.probabilistic = false;

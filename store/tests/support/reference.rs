@@ -12,14 +12,14 @@ use attribution::rules::policy::{AppPolicy, DAY_MS, HOUR_MS, Policy, ReinstallEf
 
 use super::rules::app_key;
 
-/// The decisions about all facts in the form of [`super::row_text::RowText::decision`], sorted.
+/// Returns the decisions about all facts in the form of [`super::row_text::RowText::decision`], sorted.
 pub fn decisions(policy: &Policy, facts: &[Fact]) -> Vec<String> {
     let mut decisions = Vec::new();
     for app in policy.apps() {
-        let world = World::new(policy, app, facts);
-        decisions.extend(world.activations.iter().map(|activation| {
-            let credit = world.credit(activation);
-            let class = world.class(activation).name;
+        let app_facts = AppFacts::new(policy, app, facts);
+        decisions.extend(app_facts.activations.iter().map(|activation| {
+            let credit = app_facts.credit(activation);
+            let class = app_facts.class(activation).name;
             line(
                 &format!(
                     "{} @{} activation {}",
@@ -32,14 +32,14 @@ pub fn decisions(policy: &Policy, facts: &[Fact]) -> Vec<String> {
                 &credit,
             )
         }));
-        decisions.extend(world.effects.iter().map(|effect| world.effect(effect)));
+        decisions.extend(app_facts.effects.iter().map(|effect| app_facts.effect(effect)));
     }
     decisions.sort();
     decisions
 }
 
 /// The canonical facts of one app.
-struct World<'a> {
+struct AppFacts<'a> {
     policy: &'a Policy,
     app: &'a AppPolicy,
     touches: Vec<&'a Touch>,
@@ -66,7 +66,7 @@ struct Candidate<'a> {
     tier: u8,
 }
 
-impl<'a> World<'a> {
+impl<'a> AppFacts<'a> {
     fn new(policy: &'a Policy, app: &'a AppPolicy, facts: &'a [Fact]) -> Self {
         let mut canonical: BTreeMap<(&str, &str), &Fact> = BTreeMap::new();
         for fact in facts.iter().filter(|fact| fact.pid() == app.pid) {
@@ -81,25 +81,27 @@ impl<'a> World<'a> {
                 *current = fact;
             }
         }
-        let mut world = Self { policy, app, touches: vec![], activations: vec![], effects: vec![] };
+        let mut app_facts =
+            Self { policy, app, touches: vec![], activations: vec![], effects: vec![] };
         for fact in canonical.into_values() {
             match fact {
-                Fact::Touch(touch) => world.touches.push(touch),
-                Fact::Activation(activation) => world.activations.push(activation),
-                Fact::Effect(effect) => world.effects.push(effect),
+                Fact::Touch(touch) => app_facts.touches.push(touch),
+                Fact::Activation(activation) => app_facts.activations.push(activation),
+                Fact::Effect(effect) => app_facts.effects.push(effect),
             }
         }
-        world.activations.sort_by_key(|activation| (activation.time, &activation.id));
-        world
+        app_facts.activations.sort_by_key(|activation| (activation.time, &activation.id));
+        app_facts
     }
 
     /// Classifies an activation (section 2 of the contract).
-    fn class(&self, of: &Activation) -> Class<'a> {
-        let shares =
-            |other: &&&Activation| other.id == of.id || shared(&other.ids, &of.ids).is_some();
+    fn class(&self, activation: &Activation) -> Class<'a> {
+        let is_in_chain = |member: &&&Activation| {
+            member.id == activation.id || shared_id_kind(&member.ids, &activation.ids).is_some()
+        };
         let mut last_install: Option<&Activation> = None;
         let mut last_non_duplicate: Option<&Activation> = None;
-        for member in self.activations.iter().filter(shares) {
+        for member in self.activations.iter().filter(is_in_chain) {
             let since = |earlier: &Activation| member.time.millis() - earlier.time.millis();
             let name = if last_non_duplicate
                 .is_some_and(|earlier| since(earlier) < self.app.duplicate_within_ms)
@@ -112,7 +114,7 @@ impl<'a> World<'a> {
             } else {
                 "reinstall"
             };
-            if member.id == of.id {
+            if member.id == activation.id {
                 return Class { name, last_install };
             }
             if name != "duplicate" {
@@ -125,7 +127,7 @@ impl<'a> World<'a> {
         panic!("an activation is in its own install chain");
     }
 
-    /// Decides the credit of an activation (sections 3, 4 and 5).
+    /// Returns the credit of an activation (sections 3, 4 and 5).
     fn credit(&self, activation: &Activation) -> Credit<'a> {
         let uncredited =
             |status, reason| Credit { status, winner: None, contributors: vec![], reason };
@@ -226,18 +228,18 @@ impl<'a> World<'a> {
 
     fn blocks(&self, ip: &str, ids: &Pairs) -> bool {
         let fraud = &self.app.fraud;
-        let ids = values(ids);
-        parsed(ip).is_some_and(|ip| fraud.block_ips.iter().any(|range| range.contains(ip)))
+        let ids = normalised_ids(ids);
+        parse_ip(ip).is_some_and(|ip| fraud.block_ips.iter().any(|range| range.contains(ip)))
             || fraud.block_devices.iter().any(|id| ids.contains(id))
     }
 
-    /// Decides an effect (section 6).
+    /// Returns the decision for an effect (section 6).
     fn effect(&self, effect: &Effect) -> String {
         let event = format!("{} @{} effect {}", self.app.pid.0, effect.time.millis(), effect.id);
         let inherited_from = self.activations.iter().copied().rfind(|activation| {
             let (time, of_effect) = (activation.time.millis(), effect.time.millis());
             self.class(activation).name != "duplicate"
-                && shared(&activation.ids, &effect.ids).is_some()
+                && shared_id_kind(&activation.ids, &effect.ids).is_some()
                 && time <= of_effect + self.app.clock_skew_ms
                 && of_effect.saturating_sub(time) <= self.app.effect_window_ms
         });
@@ -287,7 +289,7 @@ fn line(event: &str, class: &str, activation: Option<&Activation>, credit: &Cred
     )
 }
 
-/// The canonical content of a fact as the contract defines it.
+/// Returns the canonical content of a fact as the contract defines it.
 fn content(fact: &Fact) -> String {
     let (device, ids) = match fact {
         Fact::Touch(touch) => (&touch.device, &touch.ids),
@@ -345,19 +347,19 @@ fn content(fact: &Fact) -> String {
     values.join("\u{1f}")
 }
 
-fn values(received: &Pairs) -> Vec<DeviceId> {
+fn normalised_ids(received: &Pairs) -> Vec<DeviceId> {
     DeviceIds::new(received).iter().cloned().collect()
 }
 
-/// The best id kind for which both have an equal value.
-fn shared(one: &Pairs, other: &Pairs) -> Option<&'static str> {
-    let (one, other) = (values(one), values(other));
-    let kinds = one.into_iter().filter(|id| other.contains(id)).map(|id| id.kind.name());
+/// Returns the best id kind of which `a` and `b` have an equal value.
+fn shared_id_kind(a: &Pairs, b: &Pairs) -> Option<&'static str> {
+    let (a, b) = (normalised_ids(a), normalised_ids(b));
+    let kinds = a.into_iter().filter(|id| b.contains(id)).map(|id| id.kind.name());
     // `min_by_key` keeps the first of equals: oaid, gaid, idfa.
     kinds.min_by_key(|kind| KEYS.iter().position(|key| key == kind))
 }
 
-/// Best first; oaid, gaid and idfa rank equally.
+/// The match keys, best first; oaid, gaid and idfa rank equally.
 const KEYS: [&str; 11] = [
     "click_id",
     "oaid",
@@ -375,46 +377,48 @@ const KEYS: [&str; 11] = [
 fn rank(key: &str) -> usize {
     match key {
         "gaid" | "idfa" => rank("oaid"),
-        key => KEYS.len() - KEYS.iter().position(|other| *other == key).expect("a key"),
+        key => {
+            KEYS.len()
+                - KEYS.iter().position(|other| *other == key).expect("the match key is listed")
+        }
     }
 }
 
 fn by_id(touch: &Touch, activation: &Activation) -> Option<&'static str> {
     let named = device_ids::click_id(&activation.click_id);
     let is_named = named.is_some() && named == device_ids::click_id(&touch.click_id);
-    if is_named { Some("click_id") } else { shared(&touch.ids, &activation.ids) }
+    if is_named { Some("click_id") } else { shared_id_kind(&touch.ids, &activation.ids) }
 }
 
 fn probabilistic(touch: &Touch, activation: &Activation) -> Option<&'static str> {
-    let (one, other) = (values(&touch.ids), values(&activation.ids));
+    let (touch_ids, activation_ids) = (normalised_ids(&touch.ids), normalised_ids(&activation.ids));
     let has_conflicting_id = IdKind::ALL.into_iter().any(|kind| {
         let of_kind = |ids: &[DeviceId]| -> Vec<DeviceId> {
             ids.iter().filter(|id| id.kind == kind).cloned().collect()
         };
-        let (one, other) = (of_kind(&one), of_kind(&other));
+        let (a, b) = (of_kind(&touch_ids), of_kind(&activation_ids));
         // A raw value cannot be compared with an MD5 whose raw form is unknown.
         let is_raw = |id: &DeviceId| matches!(id.value, device_ids::IdValue::Raw(_));
-        let are_comparable =
-            one.iter().any(|id| other.iter().any(|another| is_raw(id) == is_raw(another)));
-        are_comparable && !one.iter().any(|id| other.contains(id))
+        let are_comparable = a.iter().any(|id| b.iter().any(|other| is_raw(id) == is_raw(other)));
+        are_comparable && !a.iter().any(|id| b.contains(id))
     });
-    let ip = parsed(&touch.device.ip)?;
-    if has_conflicting_id || parsed(&activation.device.ip) != Some(ip) || is_shared(ip) {
+    let ip = parse_ip(&touch.device.ip)?;
+    if has_conflicting_id || parse_ip(&activation.device.ip) != Some(ip) || is_shared(ip) {
         return None;
     }
-    let (one, other) = (&touch.device, &activation.device);
-    let all = |device: &Device| {
+    let (a, b) = (&touch.device, &activation.device);
+    let model_and_os = |device: &Device| {
         let parts = [&device.model, &device.os, &device.os_version].map(|part| part.to_string());
         parts.iter().all(|part| !part.is_empty()).then_some(parts)
     };
-    if all(one).is_some() && all(one) == all(other) {
+    if model_and_os(a).is_some() && model_and_os(a) == model_and_os(b) {
         Some("ip_device")
     } else {
-        (!one.ua.is_empty() && one.ua == other.ua).then_some("ip_ua")
+        (!a.ua.is_empty() && a.ua == b.ua).then_some("ip_ua")
     }
 }
 
-fn parsed(ip: &str) -> Option<IpAddr> {
+fn parse_ip(ip: &str) -> Option<IpAddr> {
     ip.trim().parse::<IpAddr>().ok().map(|ip| ip.to_canonical())
 }
 

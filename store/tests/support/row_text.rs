@@ -1,11 +1,11 @@
-//! Rows as text.
+//! Formats rows as text.
 
 use adtrail_store::layout::codec::row::{RowView, TextCell};
 use adtrail_store::layout::key::RowKey;
 use attribution::facts::event::TouchKind;
 use attribution::rules::row::Contributor;
 
-/// A row, in several degrees of detail.
+/// A row as text, in several degrees of detail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowText {
     /// Class, status and credit: `a: install attributed c1 (click by oaid)`.
@@ -18,7 +18,7 @@ pub struct RowText {
     pub whole: String,
 }
 
-/// Shows stored rows.
+/// Formats stored rows.
 pub fn row_texts(rows: &[(RowKey, Vec<u8>)]) -> Vec<RowText> {
     rows.iter()
         .map(|(key, value)| row_text(key, &RowView::decode(value).expect("a valid row")))

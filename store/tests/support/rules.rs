@@ -18,17 +18,17 @@ pub fn app_key(pid: Pid) -> &'static str {
     if pid == X { "app-x" } else { "app-y" }
 }
 
-/// Both apps, in export order.
+/// Returns both apps, in export order.
 pub fn apps() -> [AppPolicy; 2] {
     [X, Y].map(|pid| AppPolicy::new(pid, app_key(pid)))
 }
 
-/// The settings of the contract's cases.
+/// Returns the settings of the contract's cases.
 pub fn rules() -> Arc<Policy> {
     rules_with(|_| {})
 }
 
-/// The settings of the contract's cases, with changes to app X.
+/// Returns the settings of the contract's cases, with changes to app X.
 pub fn rules_with(change: impl FnOnce(&mut AppPolicy)) -> Arc<Policy> {
     let [mut x, y] = apps();
     x.probabilistic = true;

@@ -23,7 +23,7 @@ use super::rules;
 
 /// A ledger whose rows tests can read.
 pub trait LedgerUnderTest: Ledger<Error = StoreError> {
-    /// All rows in export order.
+    /// Returns all rows in export order.
     fn row_texts(&self) -> Vec<RowText>;
 }
 
@@ -51,29 +51,29 @@ impl LedgerUnderTest for Embedded {
     }
 }
 
-/// All rows of all apps.
+/// Returns all rows of all apps.
 pub fn read(reader: &Reader) -> Vec<RowText> {
     rules::apps().iter().flat_map(|app| rows_of(reader, app, app.pid)).collect()
 }
 
-/// All rows of an app, shown with the given pid. Checks that a scan newest first returns the same rows.
+/// Returns all rows of an app, with its pid replaced by `pid`. Checks that a scan newest first returns the same rows.
 pub fn rows_of(reader: &Reader, app: &AppPolicy, pid: Pid) -> Vec<RowText> {
     let view = reader.view();
     let range = (EventTime::default(), EventTime::MAX);
     let all = |mut rows: Rows<'_>| {
         let mut shown = Vec::new();
-        while let Some((key, value)) = rows.current().expect("a scan") {
+        while let Some((key, value)) = rows.current().expect("the scan succeeds") {
             let row = RowView::decode(value).expect("a valid row");
             shown.push(row_text(&RowKey { pid, ..key }, &row));
             rows.advance();
         }
         shown
     };
-    let shown = all(view.rows(app, range, None).expect("a scan"));
-    let newest_first = all(view.rows_newest_first(app, range).expect("a scan"));
+    let shown = all(view.rows(app, range, None).expect("the scan succeeds"));
+    let newest_first = all(view.rows_newest_first(app, range).expect("the scan succeeds"));
     assert!(
         shown.iter().eq(newest_first.iter().rev()),
-        "{app:?}: a scan newest first returns other rows"
+        "{app:?}: a scan newest first returns different rows"
     );
     shown
 }
@@ -95,13 +95,13 @@ pub fn open(path: &Path, policy: &Policy) -> Embedded {
     Embedded::open(&settings(path), policy).expect("the store opens")
 }
 
-/// A store in a temporary folder.
+/// Returns a store in a temporary folder.
 pub fn on_disk(policy: &Policy) -> (Embedded, TempDir) {
-    let dir = TempDir::with_prefix("adtrail-store-").expect("a temporary folder");
+    let dir = TempDir::with_prefix("adtrail-store-").expect("the temporary folder is created");
     (open(dir.path(), policy), dir)
 }
 
-/// A worker that has processed the batches.
+/// Returns a worker that has processed the batches.
 pub fn worker_after<L: LedgerUnderTest>(
     ledger: L,
     policy: &Arc<Policy>,
@@ -125,7 +125,7 @@ pub fn position(topic: &str, partition: i32, next_offset: i64) -> Position {
 /// The environment variable that makes the contract's cases run on HBase.
 pub const ON_HBASE: &str = "ADTRAIL_CONTRACT_ON_HBASE";
 
-/// The rows of the facts. Checks that they are the same for every ledger, order and batching.
+/// Returns the rows of the facts. Checks that they are the same for every ledger, order and batching.
 #[track_caller]
 pub fn rows_in_any_order(policy: &Arc<Policy>, facts: &[Fact]) -> Vec<RowText> {
     let reversed: Vec<Fact> = facts.iter().rev().cloned().collect();

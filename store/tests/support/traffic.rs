@@ -20,7 +20,7 @@ pub struct Message {
     pub broker_ms: i64,
 }
 
-/// A policy with windows of one to three hours, so that most of the state of several days expires.
+/// Returns a policy with windows of one to three hours, so that most of the state of several days expires.
 pub fn short_windows(change: impl FnOnce(&mut AppPolicy)) -> Arc<Policy> {
     let mut app = AppPolicy::new(X, "app-x");
     app.windows.click_ms = HOUR_MS;
@@ -35,7 +35,7 @@ pub fn short_windows(change: impl FnOnce(&mut AppPolicy)) -> Arc<Policy> {
     Arc::new(Policy::new(vec![app], vec![]))
 }
 
-/// Traffic of a few devices over some days; each device always has the same id.
+/// Generates traffic of a few devices over some days; each device always has the same id.
 pub fn traffic() -> impl Strategy<Value = Vec<Fact>> {
     let gaps = select(vec![
         0,
@@ -83,7 +83,7 @@ pub fn traffic() -> impl Strategy<Value = Vec<Fact>> {
     })
 }
 
-/// The facts as messages of six partitions, each in broker time order. A few are delivered twice.
+/// Distributes the facts as messages over six partitions, in the order of broker time. A few are delivered twice.
 pub fn partitions(facts: &[Fact], lateness: &Lateness) -> Vec<Vec<Message>> {
     let mut partitions = vec![Vec::new(); 6];
     for (index, (fact, (late_ms, again_ms))) in
@@ -99,22 +99,23 @@ pub fn partitions(facts: &[Fact], lateness: &Lateness) -> Vec<Vec<Message>> {
     partitions
 }
 
+/// How late each fact and, if any, its redelivery are, in ms.
 pub type Lateness = Vec<(i64, Option<i64>)>;
 
-/// Lateness up to the correction horizon, and up to a day early.
+/// Generates lateness up to the correction horizon, and events up to a day early.
 pub fn lateness() -> impl Strategy<Value = Lateness> {
     let late = select(vec![0, 0, 1, MINUTE, HOUR / 2, HOUR - 1, HOUR, -5 * MINUTE, -DAY]);
     vec((late, prop::option::weighted(0.1, select(vec![0, MINUTE, HOUR]))), 20..60)
 }
 
-pub fn decided(rows: Vec<RowText>) -> Vec<String> {
+pub fn sorted_decisions(rows: Vec<RowText>) -> Vec<String> {
     let mut decided: Vec<_> = rows.into_iter().map(|row| row.decision).collect();
     decided.sort();
     decided
 }
 
-/// The low watermark: the least consumed broker time of all partitions with unread messages.
-pub fn consumed(partitions: &[Vec<Message>], next: &[usize]) -> Option<EventTime> {
+/// Returns the low watermark: the least consumed broker time of all partitions with unread messages.
+pub fn low_watermark(partitions: &[Vec<Message>], next: &[usize]) -> Option<EventTime> {
     let last = |(messages, next): (&Vec<Message>, &usize)| {
         Some(messages.get(next.checked_sub(1)?)?.broker_ms)
     };
@@ -122,15 +123,15 @@ pub fn consumed(partitions: &[Vec<Message>], next: &[usize]) -> Option<EventTime
     let newest = all().filter_map(last).max();
     let open = all().filter(|(messages, next)| **next < messages.len());
     let least = open.map(last).min().unwrap_or(newest);
-    until(least)
+    watermark_at(least)
 }
 
-/// The broker time plus the tolerated disorder of broker timestamps.
-pub fn until(broker_ms: Option<i64>) -> Option<EventTime> {
+/// Returns the low watermark for a broker time: the time plus the tolerated disorder of broker timestamps.
+pub fn watermark_at(broker_ms: Option<i64>) -> Option<EventTime> {
     Some(EventTime::from_millis(broker_ms?)?.plus(DISORDER_MS))
 }
 
-/// Short windows, with or without a limit of two clicks per device.
+/// Returns a policy with short windows, with or without a limit of two clicks per device.
 pub fn click_limit(is_limited: bool) -> Arc<Policy> {
     short_windows(|app| app.fraud.clicks_per_device_max = if is_limited { 2 } else { 0 })
 }

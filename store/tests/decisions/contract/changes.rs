@@ -1,4 +1,4 @@
-//! What an explanation says about the facts that changed an earlier decision.
+//! The facts that an explanation names as causes of a changed decision.
 
 use attribution::explain::explanation::ChangeCause;
 use attribution::facts::event::{Family, TouchKind};
@@ -38,7 +38,7 @@ fn a_touch_replaced_by_another_message_is_listed_without_kind() {
     assert_eq!(kinds, [(None, a_plus(-8 * DAY))]);
 }
 
-/// The ids of the listed causes in the last batch, and whether there may be more causes.
+/// Returns the ids of the listed causes in the last batch, and whether there may be more causes.
 fn changed_by(batches: impl IntoIterator<Item = Vec<Draft>>) -> (Vec<String>, bool) {
     let batches = batches.into_iter().map(identified).collect();
     let explanation = explain_after(&rules(), &rules(), batches);
@@ -58,13 +58,13 @@ fn a_touch_that_matches_probabilistically_is_listed() {
 }
 
 #[test]
-fn of_many_touches_in_a_batch_three_are_listed() {
+fn at_most_three_touches_of_a_batch_are_listed() {
     let clicks = (0..9).map(|n| click(&format!("c{n}"), a_plus(-DAY + n))).collect();
     check([vec![activation("a", A)], clicks], &["c8", "c7", "c6"], true);
 }
 
 #[test]
-fn of_many_earlier_activations_three_are_listed() {
+fn at_most_three_earlier_activations_are_listed() {
     let before = (1..5).map(|n| activation(&format!("p{n}"), a_plus(-n * HOUR))).collect();
     check([vec![activation("a", A)], before], &["p1", "p2", "p3"], true);
 }
@@ -76,7 +76,8 @@ fn touches_out_of_their_windows_are_not_listed() {
     check([vec![activation("a", A)], touches.collect()], &["i1"], false);
 }
 
-/// At most sixteen touches out of their windows are examined; of the touches behind them only the winner is known.
+/// Checks the causes behind many touches: at most 16 touches outside their windows are examined; among the older ones,
+/// only the winner is known.
 #[track_caller]
 fn check_behind_many(device: impl Fn(Draft) -> Draft) {
     let many = (0..16).map(|n| impression(&format!("m{n}"), a_plus(n - 2 * HOUR)).lookback(HOUR));
@@ -86,13 +87,13 @@ fn check_behind_many(device: impl Fn(Draft) -> Draft) {
 }
 
 #[test]
-fn more_causes_may_exist_behind_many_touches() {
+fn unexamined_older_touches_count_as_possible_causes() {
     check_behind_many(|draft| draft);
     check_behind_many(with_ip_ua);
 }
 
 #[test]
-fn an_earlier_activation_that_moved_to_another_device_too_is_listed() {
+fn an_earlier_activation_that_also_moved_to_another_device_is_listed() {
     let at = |ms, device: &str| {
         let [install, again] = [("p", -HOUR), ("a", 0)];
         [install, again].map(|(id, after)| activation(id, a_plus(ms + after)).only("imei", device))

@@ -13,13 +13,13 @@ const INSTALL: &str = "01-01T00:00";
 
 /// Checks the class of an activation on device D, `after_ms` after an install on the same device.
 #[track_caller]
-fn second(after_ms: i64, expected: &str) {
-    chain(&[0, after_ms], &["install organic", expected]);
+fn check_second(after_ms: i64, expected: &str) {
+    check_classes(&[0, after_ms], &["install organic", expected]);
 }
 
-/// Checks the classes of activations of one device, at these milliseconds after the first.
+/// Checks the classes of one device's activations; `after_ms` are their times relative to the first.
 #[track_caller]
-fn chain(after_ms: &[i64], expected: &[&str]) {
+fn check_classes(after_ms: &[i64], expected: &[&str]) {
     let facts = after_ms.iter().enumerate().map(|(index, ms)| {
         activation(&format!("a{index}"), millis(INSTALL.time().millis() as i64 + ms))
     });
@@ -33,36 +33,36 @@ const DUPLICATE: &str = "duplicate duplicate";
 
 #[test]
 fn within_60_s_an_activation_is_a_duplicate() {
-    second(0, DUPLICATE);
-    second(1, DUPLICATE);
-    second(MINUTE - 1, DUPLICATE);
-    second(MINUTE, REINSTALL);
+    check_second(0, DUPLICATE);
+    check_second(1, DUPLICATE);
+    check_second(MINUTE - 1, DUPLICATE);
+    check_second(MINUTE, REINSTALL);
 }
 
 #[test]
 fn case_31_after_exactly_90_d_an_activation_is_a_reinstall() {
-    second(90 * DAY, REINSTALL);
-    second(90 * DAY + 1, "install organic");
+    check_second(90 * DAY, REINSTALL);
+    check_second(90 * DAY + 1, "install organic");
 }
 
 #[test]
-fn duplicates_are_measured_from_the_last_non_duplicate() {
-    chain(
+fn the_duplicate_window_starts_at_the_last_non_duplicate() {
+    check_classes(
         &[0, 59 * SECOND, 60 * SECOND, 119 * SECOND, 120 * SECOND],
         &["install organic", DUPLICATE, REINSTALL, DUPLICATE, REINSTALL],
     );
 }
 
 #[test]
-fn the_90_d_are_measured_from_the_last_install() {
-    chain(
+fn the_reattribution_window_starts_at_the_last_install() {
+    check_classes(
         &[0, 80 * DAY, 90 * DAY + 1, 91 * DAY, 180 * DAY + 1, 180 * DAY + 2 + MINUTE],
         &["install organic", REINSTALL, "install organic", REINSTALL, REINSTALL, "install organic"],
     );
 }
 
 #[test]
-fn at_equal_times_the_lesser_id_comes_first() {
+fn activations_at_equal_times_are_ordered_by_id() {
     let facts = [activation("b", A), activation("a", A), activation("c", A)];
     let mut found: Vec<_> = rows(facts);
     found.sort();
@@ -88,9 +88,9 @@ fn chains_require_a_directly_shared_id() {
 }
 
 #[test]
-fn an_activation_can_have_another_class_in_another_chain() {
-    // b is a duplicate, as a comes first in its chain. In c's chain, b comes first and is an install, of which c is a
-    // duplicate, although more than 60 s have passed since a.
+fn an_activation_can_have_different_classes_in_different_chains() {
+    // In its chain with a, b is a duplicate. In c's chain, b comes first and is an install, so c is a duplicate of b,
+    // although more than 60 s have passed since a.
     let facts = [
         activation("a", a_plus(0)).only("imei", "1"),
         activation("b", a_plus(30 * SECOND)).only("imei", "1").and("oaid", "x"),
@@ -119,7 +119,7 @@ fn a_duplicate_gets_no_credit() {
 }
 
 #[test]
-fn both_spans_are_settings() {
+fn the_duplicate_and_reattribution_windows_are_configurable() {
     let short = || {
         rules_with(|app| {
             app.duplicate_within_ms = 10;
@@ -182,7 +182,7 @@ fn a_reinstall_has_no_ua_contributors() {
 }
 
 #[test]
-fn classes_depend_on_many_pages_of_activations() {
+fn a_chain_of_many_pages_is_classified() {
     // One install and 300 reinstalls, then a new install 90 days after the first.
     let reinstall = |n: i64| activation(&format!("r{n:03}"), a_plus(-80 * DAY + n * 2 * MINUTE));
     let facts: Vec<_> = (0..300)

@@ -13,9 +13,9 @@ use super::{check, check_with};
 
 /// Checks the class and credit that the effect `e` inherits.
 #[track_caller]
-fn inherits(facts: impl IntoIterator<Item = Draft>, expected: &str) {
+fn check_inherited(facts: impl IntoIterator<Item = Draft>, expected: &str) {
     let rows = rows_in_any_order(&rules(), &identified(facts));
-    let row = rows.iter().find(|row| row.short.starts_with("e: ")).expect("a row of e");
+    let row = rows.iter().find(|row| row.short.starts_with("e: ")).expect("e has a row");
     assert_eq!(row.short, format!("e: {expected}"));
 }
 
@@ -36,50 +36,50 @@ fn an_effect_inherits_the_whole_credit_of_its_activation() {
 
 #[test]
 fn the_effect_of_an_organic_install_is_organic() {
-    inherits([activation("a", A), effect("e", a_plus(1))], "install organic of a");
+    check_inherited([activation("a", A), effect("e", a_plus(1))], "install organic of a");
 }
 
 #[test]
 fn case_37_an_effect_may_arrive_before_its_activation() {
     // Every case also runs in reversed order; here the given order has the effect first.
     let facts = [effect("e", a_plus(1)), activation("a", A), click("c1", a_plus(-HOUR))];
-    inherits(facts, "install attributed c1 (click by oaid) of a");
+    check_inherited(facts, "install attributed c1 (click by oaid) of a");
 }
 
 #[test]
 fn case_38_an_effect_without_an_activation_is_an_orphan() {
-    inherits([effect("e", A)], "orphan");
-    inherits([effect("e", A), activation("a", A).only("oaid", "another")], "orphan");
-    inherits([effect("e", A), activation("a", A).of_app_y()], "orphan");
+    check_inherited([effect("e", A)], "orphan");
+    check_inherited([effect("e", A), activation("a", A).only("oaid", "another")], "orphan");
+    check_inherited([effect("e", A), activation("a", A).of_app_y()], "orphan");
 }
 
 #[test]
 fn effects_match_only_by_device_id() {
     let same_ip_ua = |draft: Draft| draft.without_ids().ip("203.0.113.9").ua("agent");
-    inherits([same_ip_ua(activation("a", A)), same_ip_ua(effect("e", a_plus(1)))], "orphan");
+    check_inherited([same_ip_ua(activation("a", A)), same_ip_ua(effect("e", a_plus(1)))], "orphan");
     let hashed = effect("e", a_plus(1)).only("imei_md5", "8d3ebd3654fb46a2832296669cf1b536");
     let facts = [activation("a", A).and("imei", "868049039501257"), hashed];
-    inherits(facts, "install organic of a");
+    check_inherited(facts, "install organic of a");
 }
 
 #[test]
 fn cases_39_and_40_an_effect_may_be_5_min_before_its_activation() {
     let at = |ms| [activation("a", A), effect("e", a_plus(ms))];
-    inherits(at(-4 * MINUTE), "install organic of a");
-    inherits(at(-5 * MINUTE), "install organic of a");
-    inherits(at(-5 * MINUTE - 1), "orphan");
-    inherits(at(-6 * MINUTE), "orphan");
+    check_inherited(at(-4 * MINUTE), "install organic of a");
+    check_inherited(at(-5 * MINUTE), "install organic of a");
+    check_inherited(at(-5 * MINUTE - 1), "orphan");
+    check_inherited(at(-6 * MINUTE), "orphan");
 }
 
 #[test]
 fn an_effect_may_be_400_d_after_its_activation() {
     let at = |ms| [activation("a", A), effect("e", a_plus(ms))];
-    inherits(at(400 * DAY), "install organic of a");
-    inherits(at(400 * DAY + 1), "orphan");
+    check_inherited(at(400 * DAY), "install organic of a");
+    check_inherited(at(400 * DAY + 1), "orphan");
 }
 
 #[test]
-fn both_spans_are_settings() {
+fn the_clock_skew_and_effect_window_are_configurable() {
     let narrow = || {
         rules_with(|app| {
             app.clock_skew_ms = 0;
@@ -100,27 +100,27 @@ fn an_effect_inherits_from_the_latest_activation() {
         let retargeting = click("c1", a_plus(DAY - HOUR)).retargeting();
         [activation("a", A), retargeting, activation("b", a_plus(DAY)), effect("e", a_plus(ms))]
     };
-    inherits(facts(DAY - 5 * MINUTE - 1), "install organic of a");
-    inherits(facts(DAY - 5 * MINUTE), "reinstall attributed c1 (click by oaid) of b");
-    inherits(facts(DAY), "reinstall attributed c1 (click by oaid) of b");
+    check_inherited(facts(DAY - 5 * MINUTE - 1), "install organic of a");
+    check_inherited(facts(DAY - 5 * MINUTE), "reinstall attributed c1 (click by oaid) of b");
+    check_inherited(facts(DAY), "reinstall attributed c1 (click by oaid) of b");
 }
 
 #[test]
 fn at_equal_times_an_effect_inherits_from_the_greater_id() {
-    // They share no id, so that neither is a duplicate.
+    // The activations share no id, so neither is a duplicate.
     let facts = [
         activation("a", A).only("imei", "1"),
         activation("b", A).only("oaid", "x"),
         effect("e", a_plus(1)).only("imei", "1").and("oaid", "x"),
     ];
-    inherits(facts, "install organic of b");
+    check_inherited(facts, "install organic of b");
 }
 
 #[test]
 fn an_effect_never_inherits_from_a_duplicate() {
     let facts =
         [activation("a", A), activation("b", a_plus(30 * SECOND)), effect("e", a_plus(DAY))];
-    inherits(facts, "install organic of a");
+    check_inherited(facts, "install organic of a");
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn an_unattributed_reinstall_passes_on_the_credit_of_its_install() {
         effect("e", a_plus(2 * DAY)),
     ];
     let original = "reinstall attributed c1 (click by oaid) of b + 2 (impression by oaid)";
-    inherits(facts.clone(), original);
+    check_inherited(facts.clone(), original);
     let organic = rules_with(|app| app.reinstall_effects = ReinstallEffects::Organic);
     let rows = [
         "a: install attributed c1 (click by oaid) + 2 (impression by oaid)",
@@ -146,7 +146,7 @@ fn an_unattributed_reinstall_passes_on_the_credit_of_its_install() {
 #[test]
 fn an_unattributed_reinstall_of_an_organic_install_passes_on_organic() {
     let facts = [activation("a", A), activation("b", a_plus(DAY)), effect("e", a_plus(2 * DAY))];
-    inherits(facts, "reinstall organic of b");
+    check_inherited(facts, "reinstall organic of b");
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn the_original_install_is_the_last_of_several() {
         activation("c", a_plus(92 * DAY)),
         effect("e", a_plus(93 * DAY)),
     ];
-    inherits(facts, "reinstall attributed c2 (click by oaid) of c");
+    check_inherited(facts, "reinstall attributed c2 (click by oaid) of c");
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn an_attributed_reinstall_passes_on_its_own_credit() {
         activation("b", a_plus(DAY)),
         effect("e", a_plus(2 * DAY)),
     ];
-    inherits(facts, "reinstall attributed c2 (click by oaid) of b");
+    check_inherited(facts, "reinstall attributed c2 (click by oaid) of b");
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn an_effect_finds_its_activation_behind_many_pages() {
 }
 
 #[test]
-fn of_many_pages_of_simultaneous_activations_the_greatest_id_counts() {
+fn the_greatest_id_wins_among_many_pages_of_simultaneous_activations() {
     let policy = rules_with(|app| app.duplicate_within_ms = 0);
     let facts = (100..300).map(|n| activation(&format!("a{n}"), A)).chain([effect("e", A)]);
     let worker = worker_after(Memory::default(), &policy, vec![identified(facts)]);
@@ -213,11 +213,11 @@ fn of_many_pages_of_simultaneous_activations_the_greatest_id_counts() {
 }
 
 #[test]
-fn an_activation_behind_a_page_of_duplicates_precedes_an_older_one_by_another_id() {
+fn an_activation_behind_a_page_of_duplicates_wins_over_an_older_one_with_another_id() {
     let duplicates = (1..40).map(|n| activation(&format!("d{n}"), a_plus(n)));
     let older = activation("b", a_plus(-HOUR)).only("imei", "1");
     let effect = effect("e", a_plus(MINUTE)).and("imei", "1");
-    inherits(duplicates.chain([older, activation("a", A), effect]), "install organic of a");
+    check_inherited(duplicates.chain([older, activation("a", A), effect]), "install organic of a");
 }
 
 #[test]
@@ -262,7 +262,8 @@ fn check_details(facts: impl IntoIterator<Item = Draft>, expected: &[(&str, &str
     let rows = rows_in_any_order(&rules(), &identified(facts));
     for (id, details) in expected {
         let prefix = format!("{id}: ");
-        let row = rows.iter().find(|row| row.short.starts_with(&prefix)).expect("a row");
+        let row =
+            rows.iter().find(|row| row.short.starts_with(&prefix)).expect("the event has a row");
         assert_eq!(row.details, *details, "{}", row.short);
     }
 }
@@ -276,7 +277,7 @@ fn rows_have_details_of_touch_and_activation() {
     let details = format!("ua|604800000|s-1|x||||y, z|{begun}|huawei|");
     let facts = [touch().site("s-1"), install.clone(), effect()];
     check_details(facts, &[("a", &details), ("e", &details)]);
-    // A touch with its own lookback, an impression, and no touch.
+    // Next: a touch with its own lookback, an impression, and no touch.
     let retargeting = [touch().retargeting().lookback(2 * DAY), install.clone(), effect()];
     let details = format!("retargeting|172800000||x||||y, z|{begun}|huawei|");
     check_details(retargeting, &[("a", &details), ("e", &details)]);

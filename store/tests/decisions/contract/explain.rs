@@ -1,4 +1,4 @@
-//! What an explanation says besides the decision.
+//! The content of an explanation besides the decision.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,22 +19,30 @@ use super::support::run::worker_after;
 
 /// Explains the activation `a`.
 fn explain(facts: impl IntoIterator<Item = Draft>) -> Explanation {
-    explain_with(&rules(), facts)
+    explain_with_changed_policy(&rules(), facts)
 }
 
-/// Explains it under `policy`, after it was decided under the default settings.
-fn explain_with(policy: &Policy, facts: impl IntoIterator<Item = Draft>) -> Explanation {
+/// Explains the activation under `policy`, after its decision was made under the default settings.
+fn explain_with_changed_policy(
+    policy: &Policy,
+    facts: impl IntoIterator<Item = Draft>,
+) -> Explanation {
     explain_after(&rules(), policy, vec![identified(facts)])
 }
 
-/// Decides and explains it under `policy`.
+/// Makes and explains the decision for the activation under `policy`.
 fn explain_under(policy: &Arc<Policy>, facts: impl IntoIterator<Item = Draft>) -> Explanation {
     explain_after(policy, policy, vec![identified(facts)])
 }
 
-pub fn explain_after(then: &Arc<Policy>, now: &Policy, batches: Vec<Vec<Fact>>) -> Explanation {
-    let mut worker = worker_after(Memory::default(), then, batches);
-    let explanation = collect::explain(worker.ledger_mut(), now, X, "a");
+/// Processes the batches under `old_policy`, then explains the activation `a` under `new_policy`.
+pub fn explain_after(
+    old_policy: &Arc<Policy>,
+    new_policy: &Policy,
+    batches: Vec<Vec<Fact>>,
+) -> Explanation {
+    let mut worker = worker_after(Memory::default(), old_policy, batches);
+    let explanation = collect::explain(worker.ledger_mut(), new_policy, X, "a");
     explanation.expect("memory does not fail").expect("the activation exists")
 }
 
@@ -42,17 +50,17 @@ pub fn explain_after(then: &Arc<Policy>, now: &Policy, batches: Vec<Vec<Fact>>) 
 fn a_different_decision_under_other_settings_is_shown() {
     let facts = || [click("c1", a_plus(-2 * DAY)), activation("a", A)];
     let narrow = rules_with(|app| app.windows.click_ms = DAY as u64);
-    let explanation = explain_with(&narrow, facts());
+    let explanation = explain_with_changed_policy(&narrow, facts());
     assert_eq!(explanation.decision.credit.status, Status::Attributed);
     assert_eq!(
         explanation.recomputed.map(|recomputed| recomputed.credit.status),
         Some(Status::Organic)
     );
     let narrower = rules_with(|app| app.windows.click_ms -= 1);
-    assert_eq!(explain_with(&narrower, facts()).recomputed, None);
+    assert_eq!(explain_with_changed_policy(&narrower, facts()).recomputed, None);
 }
 
-/// Status and verdicts for a click `age_ms` before an activation that matches it only by click id.
+/// Returns status and verdicts for a click `age_ms` before an activation that matches it only by click id.
 fn click_by_click_id(policy: &Arc<Policy>, age_ms: i64) -> (Status, Vec<Verdict>) {
     let facts = [
         click("c1", a_plus(-age_ms)).without_ids(),
@@ -78,8 +86,9 @@ fn a_click_that_matches_only_by_click_id_is_listed() {
 
 #[test]
 fn a_touch_is_listed_with_the_match_that_won() {
-    let both = |draft: Draft| draft.ip("203.0.113.9").ua("agent");
-    let explanation = explain([both(click("c1", a_plus(-2 * DAY))), both(activation("a", A))]);
+    let add_ip_ua = |draft: Draft| draft.ip("203.0.113.9").ua("agent");
+    let explanation =
+        explain([add_ip_ua(click("c1", a_plus(-2 * DAY))), add_ip_ua(activation("a", A))]);
     let tiers: Vec<_> =
         explanation.considered.iter().map(|touch| touch.found.map(|found| found.tier)).collect();
     assert_eq!(tiers, [Some(Tier::ClickById)]);
@@ -153,7 +162,7 @@ fn the_runner_up_is_found_beyond_the_touches_that_the_decision_read() {
     let old = (200..300).map(|n| click(&format!("o{n}"), a_plus(-6 * DAY + n)));
     let explanation =
         explain(newer.chain(old).chain([click("c1", a_plus(-HOUR)), activation("a", A)]));
-    let index = explanation::runner_up(&explanation.considered).expect("a runner-up");
+    let index = explanation::runner_up(&explanation.considered).expect("a runner-up is listed");
     assert_eq!(&*explanation.considered[index].touch.id, "o249");
     assert!(!explanation.has_more);
 }
@@ -163,12 +172,12 @@ fn the_runner_up_is_listed_behind_many_newer_touches() {
     let impressions = (0..80).map(|n| impression(&format!("i{n}"), a_plus(-HOUR - n * SECOND)));
     let clicks = [click("c1", a_plus(-MINUTE)), click("c2", a_plus(-5 * DAY))];
     let explanation = explain(impressions.chain(clicks).chain([activation("a", A)]));
-    let index = explanation::runner_up(&explanation.considered).expect("a runner-up");
+    let index = explanation::runner_up(&explanation.considered).expect("a runner-up is listed");
     assert_eq!(&*explanation.considered[index].touch.id, "c2");
     assert_eq!(explanation.considered.len() + explanation.unlisted, 82);
 }
 
-/// The number of listed touches per verdict.
+/// Returns the number of listed touches per verdict.
 fn listed(explanation: &Explanation) -> BTreeMap<Verdict, usize> {
     let mut listed = BTreeMap::new();
     for touch in &explanation.considered {
@@ -223,7 +232,7 @@ fn rejected_clicks_of_a_device_with_many_clicks_are_listed() {
     assert_eq!(explanation.considered.len(), 50);
 }
 
-/// With `rejected` rejected clicks: whether the runner-up may be unread, and the id of the runner-up that was found.
+/// Returns, for `rejected` rejected clicks, whether the runner-up may be unread, and the id of the one found.
 fn runner_up_behind(rejected: i64) -> (bool, Option<Box<str>>) {
     let policy = rules_with(|app| {
         app.fraud.block_sites = vec!["bad".into()];
@@ -240,7 +249,7 @@ fn runner_up_behind(rejected: i64) -> (bool, Option<Box<str>>) {
 }
 
 #[test]
-fn the_runner_up_is_searched_behind_many_rejected_touches() {
+fn the_runner_up_is_searched_for_behind_many_rejected_touches() {
     assert_eq!(runner_up_behind(1_500), (false, Some("r".into())));
     assert_eq!(runner_up_behind(15_000), (false, Some("r".into())));
     // The search is limited.
@@ -259,8 +268,9 @@ fn the_runner_up_can_be_known_before_all_touches_are_read() {
 #[test]
 fn a_different_class_under_other_settings_is_shown() {
     let facts = || [activation("first", a_plus(-30 * DAY)), activation("a", A)];
-    let repeatable =
-        |change: fn(&mut AppPolicy)| explain_with(&rules_with(change), facts()).is_class_repeatable;
+    let repeatable = |change: fn(&mut AppPolicy)| {
+        explain_with_changed_policy(&rules_with(change), facts()).is_class_repeatable
+    };
     assert!(repeatable(|_| {}));
     assert!(!repeatable(|app| app.reattribution_window_ms = 29 * DAY as u64));
     assert!(!repeatable(|app| app.duplicate_within_ms = 31 * DAY as u64));

@@ -27,7 +27,7 @@ fn config(cases: u32) -> Config {
     Config { cases, failure_persistence: None, ..Config::default() }
 }
 
-/// Random facts; in half of the sets, activations with a click id have no device ids.
+/// Generates random facts. In half of the sets, activations with a click id have no device ids.
 fn facts(max: usize) -> impl Strategy<Value = Facts> {
     (random::facts(max), any::<bool>()).prop_map(|(Facts(mut facts), has_ids)| {
         for fact in &mut facts {
@@ -80,7 +80,7 @@ fn decisions(worker: &mut Worker<Memory>, policy: &Policy) -> Decisions {
     decisions.collect()
 }
 
-/// The messages of a batch that the explanation names as causes of a change.
+/// Returns those messages of a batch that the explanation names as causes of a change.
 fn named(batch: &[Fact], explanation: &Explanation, pid: Pid) -> Vec<Fact> {
     let is_named = |fact: &&Fact| {
         let id = Some(fact.id());
@@ -91,8 +91,8 @@ fn named(batch: &[Fact], explanation: &Explanation, pid: Pid) -> Vec<Fact> {
     batch.iter().filter(is_named).cloned().collect()
 }
 
-/// Checks each decision that the batch changed: its causes are facts of the batch, and processing only these causes
-/// leads to the same decision.
+/// Checks each decision that the batch changed: its causes are facts of the batch, and these alone lead to the same
+/// decision.
 fn check_causes(
     worker: &mut Worker<Memory>,
     policy: &Arc<Policy>,

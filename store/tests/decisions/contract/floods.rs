@@ -1,4 +1,4 @@
-//! More touches than are kept in memory while an activation is decided: the relevant ones must be kept.
+//! Decisions with more touches than a worker keeps in memory: it must keep the relevant ones.
 
 use adtrail_store::memory::Memory;
 use attribution::rules::policy::AppPolicy;
@@ -37,7 +37,7 @@ fn check(
     assert_eq!(rows.iter().map(|row| &*row.short).collect::<Vec<_>>(), [expected]);
 }
 
-/// Clicks of the last six days, indexed by the oaid.
+/// Returns clicks of the last six days, indexed by the oaid.
 fn flood(change: impl Fn(Draft) -> Draft) -> Vec<Draft> {
     let click =
         |number| click(&format!("f{number}"), a_plus(-HOUR - number * 4 * MINUTE)).campaign(7);
@@ -45,7 +45,7 @@ fn flood(change: impl Fn(Draft) -> Draft) -> Vec<Draft> {
 }
 
 #[test]
-fn a_click_counts_against_one_that_is_found_later_by_another_id() {
+fn a_click_counts_toward_the_limit_of_one_found_later_by_another_id() {
     let other = |id: &str, ms| click(id, a_plus(ms)).without_ids().campaign(OTHER_CHANNEL);
     let counting = by_imei(other("o1", -5 * DAY - HOUR).site("bad"));
     let facts = [flood(|click| click), vec![by_oaid(other("o2", -5 * DAY)), counting]].concat();
@@ -62,7 +62,7 @@ fn a_click_counts_against_one_that_is_found_later_by_another_id() {
 }
 
 #[test]
-fn a_click_counts_against_one_at_the_same_time_while_older_ones_are_read() {
+fn a_click_counts_toward_the_limit_of_a_simultaneous_one_while_older_ones_are_read() {
     let other = |id: &str, ms| by_oaid(click(id, a_plus(ms)).without_ids()).campaign(OTHER_CHANNEL);
     let at = -3 * DAY - 12 * HOUR;
     let counting = [other("o1", at - 20 * HOUR), other("o2", at)].map(|click| click.site("bad"));

@@ -3,7 +3,7 @@
 use attribution::facts::device_ids::hex;
 use md5::{Digest, Md5};
 
-use super::credit;
+use super::check_credit;
 use super::support::facts::{A, a_plus, activation, click};
 
 /// Checks whether a click with one id matches an activation with the other.
@@ -13,7 +13,7 @@ fn check(of_click: (&str, &str), of_activation: (&str, &str), matches: bool) {
         click("c1", "03-10T10:00").only(of_click.0, of_click.1),
         activation("a", A).only(of_activation.0, of_activation.1),
     ];
-    credit(facts, if matches { "c1" } else { "organic" });
+    check_credit(facts, if matches { "c1" } else { "organic" });
 }
 
 fn md5(text: &str) -> String {
@@ -21,7 +21,7 @@ fn md5(text: &str) -> String {
 }
 
 #[test]
-fn the_contracts_vectors_match() {
+fn the_test_vectors_of_the_contract_match() {
     let oaid = ("oaid", "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5");
     check(("oaid_md5", "83e9158a4fb54c0e1ef0b238639a23ae"), oaid, true);
     check(oaid, ("oaid_md5", "83E9158A4FB54C0E1EF0B238639A23AE"), true);
@@ -94,7 +94,7 @@ fn click_ids_are_trimmed_and_may_be_placeholders() {
             click(of_click, "03-10T10:00").without_ids(),
             activation("a", A).without_ids().click_id(of_activation),
         ];
-        credit(facts, expected);
+        check_credit(facts, expected);
     };
     check(" c1 ", "c1", "c1");
     check("c1", " c1", "c1");
@@ -105,10 +105,10 @@ fn click_ids_are_trimmed_and_may_be_placeholders() {
 
 #[test]
 fn any_of_several_ids_is_enough() {
-    let both = click("c1", "03-10T10:00").only("imei", "1").and("oaid", "x");
-    credit([both.clone(), activation("a", A).only("oaid", "x").and("imei", "2")], "c1");
-    credit([both.clone(), activation("a", A).only("imei", "1")], "c1");
-    credit([both, activation("a", A).only("oaid", "y").and("imei", "2")], "organic");
+    let two_ids = click("c1", "03-10T10:00").only("imei", "1").and("oaid", "x");
+    check_credit([two_ids.clone(), activation("a", A).only("oaid", "x").and("imei", "2")], "c1");
+    check_credit([two_ids.clone(), activation("a", A).only("imei", "1")], "c1");
+    check_credit([two_ids, activation("a", A).only("oaid", "y").and("imei", "2")], "organic");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use super::support::facts::{
 };
 use super::support::rules::rules;
 use super::support::run::{LedgerUnderTest, process, rows_in_any_order};
-use super::{check, credit};
+use super::{check, check_credit};
 
 #[test]
 fn case_27_the_same_click_id_three_times_is_one_touch_at_its_earliest_time() {
@@ -39,15 +39,15 @@ fn case_28_clicks_without_an_id_at_three_times_are_three_touches() {
 }
 
 #[test]
-fn case_29_the_same_activation_delivered_twice_is_one_row_and_counted() {
+fn case_29_an_activation_delivered_twice_is_one_row_and_counted_as_redelivered() {
     let facts = identified([activation("a", A), activation("a", A)]);
     for batches in [vec![facts.clone()], facts.iter().map(|fact| vec![fact.clone()]).collect()] {
         let mut worker = Worker::new(Memory::default(), rules());
         let reports: Vec<_> =
             batches.into_iter().map(|facts| process(&mut worker, facts)).collect();
         assert_eq!(worker.ledger().row_texts().len(), 1);
-        let count = |of: fn(&MessageCounts) -> u64| {
-            reports.iter().map(|report| of(&report.counts(Family::Activation))).sum::<u64>()
+        let count = |field: fn(&MessageCounts) -> u64| {
+            reports.iter().map(|report| field(&report.counts(Family::Activation))).sum::<u64>()
         };
         assert_eq!(count(|counts| counts.accepted), 1);
         assert_eq!(count(|counts| counts.redelivered), 1);
@@ -55,7 +55,7 @@ fn case_29_the_same_activation_delivered_twice_is_one_row_and_counted() {
     }
 }
 
-/// In either order, in one batch or two.
+/// The messages arrive in either order, in one batch or two.
 #[test]
 fn conflicting_events_with_one_id_are_counted() {
     let two = identified([activation("a", A), activation("a", A).only("oaid", "another")]);
@@ -75,14 +75,17 @@ fn conflicting_events_with_one_id_are_counted() {
 #[test]
 fn an_earlier_touch_with_the_same_id_replaces_the_later() {
     // The earlier one is out of its window, so nothing is credited.
-    credit([click("c1", "03-09T12:00"), click("c1", "03-01T12:00"), activation("a", A)], "organic");
+    check_credit(
+        [click("c1", "03-09T12:00"), click("c1", "03-01T12:00"), activation("a", A)],
+        "organic",
+    );
 }
 
 #[test]
 fn an_earlier_touch_of_another_device_replaces_the_later() {
     let other = click("c1", "03-08T12:00").only("oaid", "another");
     let facts = [click("c1", "03-09T12:00"), other, activation("a", A)];
-    credit(facts.clone(), "organic");
+    check_credit(facts.clone(), "organic");
     let b = activation("b", A).only("oaid", "another");
     let facts = facts.into_iter().chain([b]);
     let mut rows: Vec<_> =
@@ -92,14 +95,14 @@ fn an_earlier_touch_of_another_device_replaces_the_later() {
 }
 
 #[test]
-fn of_simultaneous_touches_the_lesser_content_is_the_fact() {
+fn of_simultaneous_touches_the_one_with_the_least_content_is_the_fact() {
     // "click" is less than "impression", so the click is the fact.
     let impression = impression("x", "03-10T10:00").campaign(1);
     let click = click("x", "03-10T10:00").campaign(2);
     check([impression, click, activation("a", A)], &["a: install attributed x (click by oaid)"]);
 }
 
-/// The number of index entries under all keys of the drafts.
+/// Returns the number of index entries under all keys of the drafts.
 fn entries(worker: &mut Worker<Memory>, drafts: &[Draft]) -> usize {
     let index = |fact: &Fact| match fact {
         Fact::Touch(touch) => touch_index(touch, &DeviceIds::new(&touch.ids), true),
@@ -127,11 +130,11 @@ fn entries(worker: &mut Worker<Memory>, drafts: &[Draft]) -> usize {
 #[test]
 fn replaced_messages_are_removed_from_the_index() {
     let with_ip_ua = |draft: Draft| draft.ip("203.0.113.9").ua("agent");
-    let check = |current: Draft, lesser: Draft, expected: usize| {
+    let check = |current: Draft, replacement: Draft, expected: usize| {
         let mut worker = Worker::new(Memory::default(), rules());
         process(&mut worker, identified([current.clone()]));
-        process(&mut worker, identified([lesser.clone()]));
-        assert_eq!(entries(&mut worker, &[current, lesser]), expected);
+        process(&mut worker, identified([replacement.clone()]));
+        assert_eq!(entries(&mut worker, &[current, replacement]), expected);
     };
     // One entry by device id and one by IP and user agent.
     check(with_ip_ua(click("c1", A)), with_ip_ua(click("c1", a_plus(-1))), 2);
@@ -145,7 +148,7 @@ fn replaced_messages_are_removed_from_the_index() {
 }
 
 #[test]
-fn contents_that_separators_make_equal_are_ordered() {
+fn contents_that_differ_only_by_separators_are_ordered() {
     check(
         [activation("a", A).prop("k=", "v"), activation("a", A).prop("k", "=v")],
         &["a: install organic"],

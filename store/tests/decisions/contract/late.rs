@@ -12,7 +12,7 @@ use super::support::run::{LedgerUnderTest, on_disk, process};
 
 /// Checks the rows after each batch, in memory and on disk.
 #[track_caller]
-fn after_each<const N: usize>(batches: [Vec<Draft>; N], expected: [&[&str]; N]) {
+fn check_after_each<const N: usize>(batches: [Vec<Draft>; N], expected: [&[&str]; N]) {
     let mut memory = Worker::new(Memory::default(), rules());
     let (embedded, _dir) = on_disk(&rules());
     let mut embedded = Worker::new(embedded, rules());
@@ -28,7 +28,7 @@ fn after_each<const N: usize>(batches: [Vec<Draft>; N], expected: [&[&str]; N]) 
 
 #[test]
 fn case_43_a_late_click_corrects_the_activation_and_its_effects() {
-    after_each(
+    check_after_each(
         [vec![activation("a", A), effect("e", a_plus(MINUTE))], vec![click("c1", a_plus(-HOUR))]],
         [
             &["a: install organic", "e: install organic of a"],
@@ -42,7 +42,7 @@ fn case_43_a_late_click_corrects_the_activation_and_its_effects() {
 
 #[test]
 fn case_37_a_late_activation_corrects_its_effects() {
-    after_each(
+    check_after_each(
         [vec![effect("e", a_plus(MINUTE))], vec![activation("a", A)]],
         [&["e: orphan"], &["a: install organic", "e: install organic of a"]],
     );
@@ -50,7 +50,7 @@ fn case_37_a_late_activation_corrects_its_effects() {
 
 #[test]
 fn a_late_click_of_the_original_install_corrects_the_effects_of_its_reinstall() {
-    after_each(
+    check_after_each(
         [
             vec![activation("a", A), activation("b", a_plus(DAY)), effect("e", a_plus(2 * DAY))],
             vec![click("c1", a_plus(-HOUR))],
@@ -72,7 +72,7 @@ fn a_late_click_of_the_original_install_corrects_the_effects_of_its_reinstall() 
     );
 }
 
-/// The effect does not belong to the install itself: it shares no id with it, or is too late.
+/// The effect does not match the install itself: they share no id, or the effect is too late.
 #[test]
 fn a_late_click_of_the_original_install_corrects_effects_that_match_only_the_reinstall() {
     let install = || activation("a", A).only("imei", "1");
@@ -87,14 +87,14 @@ fn a_late_click_of_the_original_install_corrects_effects_that_match_only_the_rei
         ],
     ];
     let unlinked = effect("e", a_plus(2 * DAY)).only("oaid", "x");
-    after_each([vec![install(), reinstall(DAY), unlinked], late()], rows);
+    check_after_each([vec![install(), reinstall(DAY), unlinked], late()], rows);
     let later = effect("e", a_plus(450 * DAY)).only("imei", "1");
-    after_each([vec![install(), reinstall(80 * DAY), later], late()], rows);
+    check_after_each([vec![install(), reinstall(80 * DAY), later], late()], rows);
 }
 
 #[test]
 fn a_late_first_install_makes_the_next_a_reinstall() {
-    after_each(
+    check_after_each(
         [
             vec![click("c1", a_plus(-HOUR)), activation("b", A), effect("e", a_plus(MINUTE))],
             vec![activation("a", a_plus(-DAY))],
@@ -111,7 +111,7 @@ fn a_late_first_install_makes_the_next_a_reinstall() {
 
 #[test]
 fn a_late_activation_shortly_before_makes_the_next_a_duplicate() {
-    after_each(
+    check_after_each(
         [vec![activation("b", A), effect("e", a_plus(MINUTE))], vec![activation("a", a_plus(-1))]],
         [
             &["b: install organic", "e: install organic of b"],
@@ -122,7 +122,7 @@ fn a_late_activation_shortly_before_makes_the_next_a_duplicate() {
 
 #[test]
 fn a_late_install_between_changes_which_install_is_the_original() {
-    after_each(
+    check_after_each(
         [
             vec![
                 click("c1", a_plus(-HOUR)),
@@ -130,7 +130,7 @@ fn a_late_install_between_changes_which_install_is_the_original() {
                 activation("c", a_plus(90 * DAY)),
                 effect("e", a_plus(90 * DAY + MINUTE)),
             ],
-            // In two steps: an activation within 90 d of the install would be a reinstall.
+            // This takes two steps, because an activation within 90 d of the install would be a reinstall.
             vec![activation("z", a_plus(-1)).only("imei", "1")],
             vec![activation("a", a_plus(-2 * DAY))],
         ],
@@ -159,7 +159,7 @@ fn a_late_install_between_changes_which_install_is_the_original() {
 #[test]
 fn a_correction_that_changes_the_key_deletes_the_old_row() {
     // Changes the campaign, then the time; both are part of the row key.
-    after_each(
+    check_after_each(
         [
             vec![click("c1", a_plus(-2 * HOUR)), activation("a", A)],
             vec![click("c2", a_plus(-HOUR))],

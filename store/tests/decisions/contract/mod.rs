@@ -23,7 +23,7 @@ use support::run::rows_in_any_order;
 
 use crate::support;
 
-/// Checks the short form of the facts' rows, sorted, as rows of one millisecond are ordered by a hash.
+/// Checks the short texts of the facts' rows in any order, because rows of one millisecond are ordered by a hash.
 #[track_caller]
 fn check(facts: impl IntoIterator<Item = Draft>, expected: &[&str]) {
     check_with(rules(), facts, expected);
@@ -41,14 +41,14 @@ fn check_with(policy: Arc<Policy>, facts: impl IntoIterator<Item = Draft>, expec
 
 /// Checks the credit of the activation `a`: the id of the credited click, or the status if there is none.
 #[track_caller]
-fn credit(facts: impl IntoIterator<Item = Draft>, expected: &str) {
-    credit_with(rules(), facts, expected);
+fn check_credit(facts: impl IntoIterator<Item = Draft>, expected: &str) {
+    check_credit_with(rules(), facts, expected);
 }
 
 #[track_caller]
-fn credit_with(policy: Arc<Policy>, facts: impl IntoIterator<Item = Draft>, expected: &str) {
+fn check_credit_with(policy: Arc<Policy>, facts: impl IntoIterator<Item = Draft>, expected: &str) {
     let rows = rows_in_any_order(&policy, &identified(facts));
-    let row = rows.iter().find(|row| row.short.starts_with("a: ")).expect("a row of a");
+    let row = rows.iter().find(|row| row.short.starts_with("a: ")).expect("a has a row");
     let found = match row.short.split(' ').collect::<Vec<_>>()[..] {
         [_, _, "attributed", click_id, ..] => click_id,
         [_, _, status, ..] => status,

@@ -1,4 +1,4 @@
-//! Section 4: fraud rules; the first rule that applies decides.
+//! Section 4: the fraud rules, of which the first that applies counts.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use super::support::facts::{
 };
 use super::support::rules::{OTHER_CHANNEL, rules_with};
 use super::support::run::{LedgerUnderTest, worker_after};
-use super::{check, check_with, credit, credit_with};
+use super::{check, check_credit, check_credit_with, check_with};
 
 const IP: &str = "203.0.113.9";
 
 #[test]
-fn case_21_a_click_too_shortly_before_is_rejected() {
-    credit(
+fn case_21_a_click_too_shortly_before_the_activation_is_rejected() {
+    check_credit(
         [click("c1", "03-08T00:00"), click("c2", a_plus(-3 * SECOND)), activation("a", A)],
         "c1",
     );
@@ -26,18 +26,18 @@ fn case_21_a_click_too_shortly_before_is_rejected() {
 
 #[test]
 fn a_touch_at_exactly_ctit_min_is_accepted() {
-    credit([click("c1", a_plus(-10 * SECOND)), activation("a", A)], "c1");
-    credit([click("c1", a_plus(-10 * SECOND + 1)), activation("a", A)], "organic");
-    credit([impression("c1", a_plus(-10 * SECOND + 1)), activation("a", A)], "organic");
+    check_credit([click("c1", a_plus(-10 * SECOND)), activation("a", A)], "c1");
+    check_credit([click("c1", a_plus(-10 * SECOND + 1)), activation("a", A)], "organic");
+    check_credit([impression("c1", a_plus(-10 * SECOND + 1)), activation("a", A)], "organic");
 }
 
 #[test]
 fn case_23_a_click_after_the_install_began_is_injected() {
     let a = || activation("a", A).install_begin(a_plus(-MINUTE));
-    credit([click("c1", "03-09T12:00"), click("c2", a_plus(-30 * SECOND)), a()], "c1");
-    credit([click("c2", a_plus(-MINUTE)), a()], "c2");
-    credit([click("c2", a_plus(-MINUTE + 1)), a()], "organic");
-    credit([impression("c2", a_plus(-MINUTE + 1)), a()], "organic");
+    check_credit([click("c1", "03-09T12:00"), click("c2", a_plus(-30 * SECOND)), a()], "c1");
+    check_credit([click("c2", a_plus(-MINUTE)), a()], "c2");
+    check_credit([click("c2", a_plus(-MINUTE + 1)), a()], "organic");
+    check_credit([impression("c2", a_plus(-MINUTE + 1)), a()], "organic");
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn clicks_max(max: u32) -> Arc<Policy> {
     rules_with(|app| app.fraud.clicks_per_device_max = max)
 }
 
-/// Clicks at these hours before A.
+/// Returns clicks at these hours before A.
 fn clicks(hours: &[i64]) -> Vec<Draft> {
     hours
         .iter()
@@ -65,13 +65,13 @@ fn more_clicks_than_the_limit_within_24_h_are_too_many() {
         facts.collect::<Vec<_>>()
     };
     // h1 is the third click within 24 h; with limit 2, the click before it wins.
-    credit_with(clicks_max(3), facts(&[3, 2, 1]), "h1");
-    credit_with(clicks_max(2), facts(&[3, 2, 1]), "h2");
-    credit_with(clicks_max(1), facts(&[3, 2, 1]), "h3");
-    credit_with(clicks_max(0), facts(&[3, 2, 1]), "h1");
-    // The 24 h before a click exclude their start.
-    credit_with(clicks_max(1), facts(&[25, 1]), "h1");
-    credit_with(clicks_max(1), facts(&[24, 1]), "h24");
+    check_credit_with(clicks_max(3), facts(&[3, 2, 1]), "h1");
+    check_credit_with(clicks_max(2), facts(&[3, 2, 1]), "h2");
+    check_credit_with(clicks_max(1), facts(&[3, 2, 1]), "h3");
+    check_credit_with(clicks_max(0), facts(&[3, 2, 1]), "h1");
+    // The start of the 24 h before a click is excluded.
+    check_credit_with(clicks_max(1), facts(&[25, 1]), "h1");
+    check_credit_with(clicks_max(1), facts(&[24, 1]), "h24");
 }
 
 #[test]
@@ -80,17 +80,17 @@ fn clicks_before_the_window_count_too() {
         let old = click("old", a_plus(-7 * DAY - 1)).campaign(1);
         [old, click("c1", a_plus(-7 * DAY)), activation("a", A)]
     };
-    credit_with(clicks_max(2), facts(), "c1");
-    credit_with(clicks_max(1), facts(), "organic");
+    check_credit_with(clicks_max(2), facts(), "c1");
+    check_credit_with(clicks_max(1), facts(), "organic");
 }
 
 #[test]
 fn clicks_of_another_channel_do_not_count() {
     let other = click("other", a_plus(-2 * HOUR)).campaign(OTHER_CHANNEL);
-    credit_with(clicks_max(1), [other, click("c1", a_plus(-HOUR)), activation("a", A)], "c1");
+    check_credit_with(clicks_max(1), [other, click("c1", a_plus(-HOUR)), activation("a", A)], "c1");
     let unknown = |id, ms| click(id, a_plus(ms)).campaign(4_000);
     let facts = [unknown("u", -2 * HOUR), unknown("v", -HOUR), activation("a", A)];
-    credit_with(clicks_max(1), facts, "u");
+    check_credit_with(clicks_max(1), facts, "u");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn clicks_that_match_only_probabilistically_do_not_count() {
         with_ip_ua(click("probabilistic", a_plus(-2 * HOUR)).without_ids()).campaign(1);
     let c1 = with_ip_ua(click("c1", a_plus(-HOUR)));
     let facts = [probabilistic, c1, with_ip_ua(activation("a", A))];
-    credit_with(clicks_max(1), facts, "c1");
+    check_credit_with(clicks_max(1), facts, "c1");
 }
 
 #[test]
@@ -109,8 +109,8 @@ fn impressions_are_neither_counted_nor_rejected() {
         let (i1, i2) = (impression("i1", a_plus(-3 * HOUR)), impression("i2", a_plus(-2 * HOUR)));
         vec![i1, i2, activation("a", A)]
     };
-    credit_with(clicks_max(1), facts(), "i2");
-    credit_with(clicks_max(1), facts().into_iter().chain([click("c1", a_plus(-HOUR))]), "c1");
+    check_credit_with(clicks_max(1), facts(), "i2");
+    check_credit_with(clicks_max(1), facts().into_iter().chain([click("c1", a_plus(-HOUR))]), "c1");
 }
 
 #[test]
@@ -121,8 +121,8 @@ fn a_click_by_click_id_counts() {
         click("c2", a_plus(-HOUR)).without_ids(),
         activation("a", A).click_id("c2"),
     ];
-    credit_with(clicks_max(2), facts.clone(), "c2");
-    credit_with(clicks_max(1), facts, "c1");
+    check_credit_with(clicks_max(2), facts.clone(), "c2");
+    check_credit_with(clicks_max(1), facts, "c1");
 }
 
 #[test]
@@ -146,15 +146,15 @@ fn many_pages_of_clicks_are_counted() {
 fn clicks_on_the_first_possible_day_are_counted() {
     let first = (0..40).map(|n| click(&format!("x{n}"), millis(0)).campaign(1));
     let facts = first.chain([click("c1", millis(10)), activation("a", millis(20_000))]);
-    credit_with(clicks_max(30), facts.collect::<Vec<_>>(), "organic");
+    check_credit_with(clicks_max(30), facts.collect::<Vec<_>>(), "organic");
 }
 
 fn range(ip: &str, prefix_bits: u8) -> IpRange {
-    IpRange { network: ip.parse().expect("an address"), prefix_bits }
+    IpRange { network: ip.parse().expect("a valid IP address"), prefix_bits }
 }
 
 fn block_device(app: &mut AppPolicy, setting: &str) {
-    let ids = device_ids::parse_setting(setting).expect("a device id");
+    let ids = device_ids::parse_setting(setting).expect("a valid device id");
     app.fraud.block_devices.extend(ids.iter().cloned());
 }
 
@@ -165,7 +165,7 @@ fn block_listed_touches_are_rejected() {
     let c1 = || click("c1", a_plus(-2 * HOUR));
     let c2 = || click("c2", a_plus(-HOUR));
     let check = |policy, c2: Draft, expected| {
-        credit_with(policy, [c1(), c2, activation("a", A)], expected);
+        check_credit_with(policy, [c1(), c2, activation("a", A)], expected);
     };
     check(by_ip(), c2().ip(IP), "c1");
     check(by_ip(), c2().ip("203.0.114.9"), "c2");
@@ -189,10 +189,10 @@ fn allow_listed_touches_are_always_accepted() {
         let a = activation("a", A).install_begin(a_plus(-MINUTE));
         [click("c1", a_plus(-2 * HOUR)).campaign(OTHER_CHANNEL), bad, a]
     };
-    credit_with(rules(|_| {}), facts(), "c1");
-    credit_with(rules(|app| app.fraud.allow_sites = vec!["s".into()]), facts(), "c2");
-    credit_with(rules(|app| app.fraud.allow_channels = vec!["ads".into()]), facts(), "c2");
-    credit_with(rules(|app| app.fraud.allow_channels = vec!["other".into()]), facts(), "c1");
+    check_credit_with(rules(|_| {}), facts(), "c1");
+    check_credit_with(rules(|app| app.fraud.allow_sites = vec!["s".into()]), facts(), "c2");
+    check_credit_with(rules(|app| app.fraud.allow_channels = vec!["ads".into()]), facts(), "c2");
+    check_credit_with(rules(|app| app.fraud.allow_channels = vec!["other".into()]), facts(), "c1");
 }
 
 #[test]

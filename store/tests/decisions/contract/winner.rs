@@ -7,7 +7,7 @@ use super::support::facts::{
 };
 use super::support::rules::{rules, rules_with};
 use super::support::run::{LedgerUnderTest, worker_after};
-use super::{check, check_with, credit};
+use super::{check, check_credit, check_with};
 
 const IP: &str = "203.0.113.9";
 
@@ -44,15 +44,15 @@ fn a_later_click_by_device_wins_over_an_earlier_one_by_click_id() {
         click("c2", "03-09T12:00:00.001"),
         activation("a", A).click_id("c1"),
     ];
-    credit(facts, "c2");
+    check_credit(facts, "c2");
 }
 
 #[test]
 fn case_8_at_equal_times_the_greater_click_id_wins() {
     let same = |id| click(id, "03-09T12:00");
-    credit([same("a"), same("b"), activation("a", A)], "b");
-    credit([same("b"), same("B"), same("aa"), activation("a", A)], "b");
-    credit([same("10"), same("9"), activation("a", A)], "9");
+    check_credit([same("a"), same("b"), activation("a", A)], "b");
+    check_credit([same("b"), same("B"), same("aa"), activation("a", A)], "b");
+    check_credit([same("10"), same("9"), activation("a", A)], "9");
 }
 
 #[test]
@@ -97,9 +97,9 @@ fn an_impression_by_id_wins_over_a_later_probabilistic_one() {
     check(facts, &["a: install attributed i1 (impression by oaid) + 2 (impression by ip_ua)"]);
 }
 
-/// The better key wins at equal times, although its click id is lesser.
+/// At equal times the better key wins, even against a greater click id.
 #[test]
-fn keys_rank_in_the_contracts_order() {
+fn match_keys_rank_in_the_order_of_the_contract() {
     let kinds = ["mac", "android_id", "imei", "idfv", "caid", "oaid"];
     for (worse, better) in kinds.iter().zip(&kinds[1..]) {
         let facts = [
@@ -107,7 +107,7 @@ fn keys_rank_in_the_contracts_order() {
             click("c1", "03-09T12:00").only(better, "value-2"),
             activation("a", A).only(worse, "value-1").and(better, "value-2"),
         ];
-        credit(facts, "c1");
+        check_credit(facts, "c1");
     }
 }
 
@@ -119,7 +119,7 @@ fn oaid_gaid_and_idfa_rank_equally() {
             click("c2", "03-09T12:00").only(other, "value-2"),
             activation("a", A).only(kind, "value-1").and(other, "value-2"),
         ];
-        credit(facts, "c2");
+        check_credit(facts, "c2");
     }
 }
 

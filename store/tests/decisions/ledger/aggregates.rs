@@ -1,4 +1,4 @@
-//! Compares the aggregates of rows, counts and the index of credited activations by campaign, with the rows.
+//! Compares the aggregates (counts, and the index of credited activations by campaign) with the rows.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -25,7 +25,7 @@ use super::support::rules::{X, Y, apps, rules};
 use super::support::run::settings;
 use super::write;
 
-/// A decision about an event. A later one may change everything, also the fact and its time.
+/// A decision about an event. A later one may change everything, even the fact and its time.
 #[derive(Debug, Clone, Copy)]
 struct DrawnDecision {
     number: u8,
@@ -52,7 +52,7 @@ fn drawn_decision() -> impl Strategy<Value = DrawnDecision> {
     (event, 0..6u8, 0..4u8, 0..9u8).prop_map(
         |((number, quarter, spreadid), status, install_type, fact)| DrawnDecision {
             number,
-            // Some are adjacent, the others are distributed over three days.
+            // Some quarter-hours are adjacent, the others are distributed over three days.
             quarter: if quarter < 12 { quarter } else { quarter * 7 },
             spreadid,
             status,
@@ -84,7 +84,7 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Self {
-        let dir = TempDir::with_prefix("adtrail-store-").expect("a temporary folder");
+        let dir = TempDir::with_prefix("adtrail-store-").expect("the temporary folder is created");
         let mut settings = settings(dir.path());
         settings.retention_ms = Some(96 * HOUR_MS);
         let mut fixture = Self { _dir: dir, settings, store: None, consumed_ms: START_MS };
@@ -116,7 +116,7 @@ impl Fixture {
         self.consumed_ms += hours * HOUR_MS;
         let consumed_until = Some(EventTime::default().plus(self.consumed_ms));
         let progress = Progress { consumed_until, ..Progress::default() };
-        self.store().commit(Vec::new(), &progress).expect("a commit");
+        self.store().commit(Vec::new(), &progress).expect("the commit succeeds");
     }
 
     fn decide(&mut self, drawn: &[DrawnDecision]) {
@@ -126,14 +126,14 @@ impl Fixture {
         let mut decisions = Vec::new();
         for drawn in last.into_values() {
             let key = write(event(drawn, start_ms), &[]).key;
-            let record = self.store().records(&[key]).expect("a lookup").remove(0);
+            let record = self.store().records(&[key]).expect("the lookup succeeds").remove(0);
             decisions.push(decision(drawn, start_ms, record.as_ref()));
         }
         commit(self.store(), decisions);
     }
 }
 
-/// Every third event is an activation; every fifth belongs to app Y.
+/// Returns the event of a decision. Every third is an activation; every fifth belongs to app Y.
 fn event(drawn: &DrawnDecision, start_ms: u64) -> Draft {
     let id = drawn.number.to_string();
     let offset_ms = u64::from(drawn.fact) * 99_000;
@@ -175,7 +175,7 @@ fn expected(reader: &Reader, range: (EventTime, EventTime)) -> (Counts, Credited
     let (mut counts, mut credited) = (Counts::new(), CreditedRows::new());
     for app in apps() {
         let visit = |key: &RowKey, value: &[u8]| {
-            let row = RowView::decode(value).expect("a row");
+            let row = RowView::decode(value).expect("a valid row");
             let summary_key = SummaryKey::new(key, Dimensions::of_view(&row)).encode();
             counts.entry(summary_key).or_default().add(&Totals::row(row.text(TextCell::Revenue)));
             if CreditedActivation::has(row.event_type, row.status) {
@@ -183,7 +183,7 @@ fn expected(reader: &Reader, range: (EventTime, EventTime)) -> (Counts, Credited
             }
             ControlFlow::Continue(())
         };
-        reader.scan_rows(&app, range.0, range.1, visit).expect("a scan");
+        reader.scan_rows(&app, range.0, range.1, visit).expect("the scan succeeds");
     }
     let newest_first = |key: &RowKey| (std::cmp::Reverse(key.event_time), key.seq);
     credited.values_mut().for_each(|rows| rows.sort_by_key(newest_first));
@@ -199,12 +199,13 @@ fn stored(reader: &Reader, range: (EventTime, EventTime), page: usize) -> (Count
             assert_eq!(counts.insert(key.encode(), *totals), None);
             ControlFlow::Continue(())
         })
-        .expect("counts");
+        .expect("the counts are readable");
         for spreadid in (0..3).map(SpreadId) {
             let mut rows: Vec<RowKey> = Vec::new();
             loop {
                 let after = rows.last().map(CreditedActivation::of);
-                let found = view.brought(pid, spreadid, range, after, page).expect("a page");
+                let found =
+                    view.brought(pid, spreadid, range, after, page).expect("the page is readable");
                 rows.extend(found.iter().map(|(key, _)| *key));
                 if found.len() < page {
                     break;
@@ -246,7 +247,7 @@ proptest! {
     }
 }
 
-/// The number of skipped keys, merge operands and blocks during a read, over all tables.
+/// Returns how many keys `read` skips, operands it merges and blocks it reads, over all tables.
 fn read_cost(read: impl FnOnce()) -> u64 {
     set_perf_stats(PerfStatsLevel::EnableCount);
     let mut context = PerfContext::default();
@@ -257,7 +258,7 @@ fn read_cost(read: impl FnOnce()) -> u64 {
         + context.metric(PerfMetric::BlockReadCount)
 }
 
-/// A store with `count` attributed activations that all fall under the same count.
+/// Returns a store with `count` attributed activations, which are all counted under one key.
 fn with_rows(count: u32) -> Fixture {
     let mut fixture = Fixture::new();
     let start_ms = fixture.consumed_ms;
@@ -276,7 +277,7 @@ fn with_rows(count: u32) -> Fixture {
 }
 
 #[test]
-fn the_cost_of_reading_aggregates_does_not_grow_with_the_rows() {
+fn the_cost_of_reading_aggregates_does_not_grow_with_the_number_of_rows() {
     let all = (EventTime::default(), EventTime::END);
     let read = |count: u32| {
         let mut fixture = with_rows(count);
@@ -288,11 +289,11 @@ fn the_cost_of_reading_aggregates_does_not_grow_with_the_rows() {
                 found += totals.rows;
                 ControlFlow::Continue(())
             })
-            .expect("counts");
+            .expect("the counts are readable");
             assert_eq!(found, i64::from(count));
         });
         let credited = read_cost(|| {
-            let found = view.brought(X, SpreadId(1), all, None, 10).expect("a page");
+            let found = view.brought(X, SpreadId(1), all, None, 10).expect("the page is readable");
             assert_eq!(found.len(), 10);
             let newest = found[0].0.event_time.millis();
             assert_eq!(newest, START_MS + u64::from(count) - 1);

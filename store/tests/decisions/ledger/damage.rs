@@ -28,9 +28,11 @@ fn values() -> Vec<(Vec<u8>, Decode)> {
     let (store, _dir) = on_disk(&rules());
     let mut worker = worker_after(store, &rules(), vec![facts]);
     let mut values: Vec<(Vec<u8>, Decode)> = Vec::new();
-    for (key, found) in keys.iter().zip(worker.ledger_mut().records(&keys).expect("records")) {
+    for (key, found) in
+        keys.iter().zip(worker.ledger_mut().records(&keys).expect("the lookup succeeds"))
+    {
         let mut value = Vec::new();
-        fact_record::encode(&found.expect("a record"), &mut value);
+        fact_record::encode(&found.expect("the record exists"), &mut value);
         values.push((
             value,
             match key.family {
@@ -47,7 +49,9 @@ fn values() -> Vec<(Vec<u8>, Decode)> {
         std::ops::ControlFlow::Continue(())
     };
     let reader = worker.ledger().reader();
-    reader.scan_rows(&apps()[0], EventTime::default(), EventTime::MAX, visit).expect("a scan");
+    reader
+        .scan_rows(&apps()[0], EventTime::default(), EventTime::MAX, visit)
+        .expect("the scan succeeds");
     assert_eq!(values.len(), 6);
     values
 }
@@ -55,10 +59,10 @@ fn values() -> Vec<(Vec<u8>, Decode)> {
 #[test]
 fn truncated_or_extended_values_are_errors() {
     for (mut value, decode) in values() {
-        decode(&value).expect("a valid value");
+        decode(&value).expect("the value is valid");
         assert!((0..value.len()).all(|len| decode(&value[..len]).is_err()));
         value.push(0);
-        decode(&value).expect_err("a longer value");
+        decode(&value).expect_err("the value has an extra byte");
     }
 }
 
@@ -90,21 +94,24 @@ fn damage_in_the_store_is_reported() {
     super::commit(worker.ledger_mut());
     drop(worker);
     {
-        let tables = DB::list_cf(&Options::default(), dir.path()).expect("a RocksDB");
-        let tables = DB::open_cf(&Options::default(), dir.path(), tables).expect("a RocksDB");
-        let table = |name| tables.cf_handle(name).expect("a table");
+        let tables =
+            DB::list_cf(&Options::default(), dir.path()).expect("RocksDB lists the tables");
+        let tables = DB::open_cf(&Options::default(), dir.path(), tables).expect("RocksDB opens");
+        let table = |name| tables.cf_handle(name).expect("the table exists");
         let write = touch("c", 5, &[1]);
-        tables.put_cf(table("touches"), key::record(&write.key), b"\x01nonsense").expect("a write");
+        tables
+            .put_cf(table("touches"), key::record(&write.key), b"\x01nonsense")
+            .expect("the write succeeds");
         let entry = key::index(write.index[0], &write.key, write.record.time());
-        tables.put_cf(table("touches"), entry, b"short").expect("a write");
-        tables.put_cf(table("offsets"), b"clicks", b"1").expect("a write");
+        tables.put_cf(table("touches"), entry, b"short").expect("the write succeeds");
+        tables.put_cf(table("offsets"), b"clicks", b"1").expect("the write succeeds");
     }
     let mut store = open(dir.path(), &rules());
-    let damaged = |result: Result<(), StoreError>| {
-        let error = result.expect_err("a damaged store");
+    let check_corrupt = |result: Result<(), StoreError>| {
+        let error = result.expect_err("the store is damaged");
         assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
     };
-    damaged(store.records(&[touch("c", 5, &[]).key]).map(drop));
-    damaged(store.scan(&[scan(1, 9, 0)]).map(drop));
-    damaged(store.positions().map(drop));
+    check_corrupt(store.records(&[touch("c", 5, &[]).key]).map(drop));
+    check_corrupt(store.scan(&[scan(1, 9, 0)]).map(drop));
+    check_corrupt(store.positions().map(drop));
 }

@@ -1,5 +1,5 @@
 //! A store whose write-ahead log is truncated or damaged opens as it was after one of its batches: rows, facts,
-//! statistics and positions agree, and processing continues from there.
+//! statistics and positions agree, and processing continues from there. A damaged manifest is detected.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,11 +23,11 @@ use super::support::run::{LedgerUnderTest, open, position, read, settings};
 
 /// Batches written after the store was reopened; all of them are only in the log.
 const BATCHES: usize = 40;
-/// Batches written before that; reopening has flushed them to files.
+/// Batches written before; reopening the store has flushed them to files.
 const IN_FILES: usize = 8;
 
-/// The number of damages to try, each on a new copy.
-fn damages() -> u64 {
+/// Returns how often to damage a copy of the store.
+fn trials() -> u64 {
     testbed::length(20, 50)
 }
 
@@ -70,11 +70,14 @@ fn process_batch<L: LedgerUnderTest>(worker: &mut Worker<L>, number: usize) {
 }
 
 fn content<L: LedgerUnderTest>(ledger: &mut L) -> Content {
-    Content { rows: ledger.row_texts(), positions: ledger.positions().expect("positions") }
+    Content {
+        rows: ledger.row_texts(),
+        positions: ledger.positions().expect("the positions are readable"),
+    }
 }
 
 /// A store as a killed process leaves it.
-struct Written {
+struct WrittenStore {
     dir: TempDir,
     /// The expected content after each batch, according to the ledger in memory.
     contents: Vec<Content>,
@@ -82,9 +85,9 @@ struct Written {
     ends: Vec<usize>,
 }
 
-impl Written {
+impl WrittenStore {
     fn new() -> Self {
-        let dir = TempDir::with_prefix("adtrail-store-").expect("a temporary folder");
+        let dir = TempDir::with_prefix("adtrail-store-").expect("the temporary folder is created");
         let mut model = Worker::new(Memory::default(), rules());
         let mut store = Worker::new(open(dir.path(), &rules()), rules());
         for number in 0..IN_FILES {
@@ -108,10 +111,10 @@ impl Written {
         copy(self.dir.path())
     }
 
-    /// Checks that the store is as after the last batch that ends within the first `whole` bytes of the log.
+    /// Checks that the store has the content after the last batch that ends within the first `intact` bytes of the log.
     #[track_caller]
-    fn check(&self, path: &Path, whole: usize, context: &str) {
-        let last = self.ends.iter().rposition(|end| *end <= whole).expect("the beginning");
+    fn check(&self, path: &Path, intact: usize, context: &str) {
+        let last = self.ends.iter().rposition(|end| *end <= intact).expect("the first end is 0");
         let store = open(path, &rules());
         let rows: u64 = store.status_counts().values().sum();
         let mut worker = Worker::new(store, rules());
@@ -132,15 +135,15 @@ impl Written {
 }
 
 fn copy(path: &Path) -> TempDir {
-    let dir = TempDir::with_prefix("adtrail-store-").expect("a temporary folder");
-    for file in path.read_dir().expect("a folder").flatten() {
-        fs::copy(file.path(), dir.path().join(file.file_name())).expect("a copy");
+    let dir = TempDir::with_prefix("adtrail-store-").expect("the temporary folder is created");
+    for file in path.read_dir().expect("the folder is readable").flatten() {
+        fs::copy(file.path(), dir.path().join(file.file_name())).expect("the file is copied");
     }
     dir
 }
 
 fn files(path: &Path, is_wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
-    let files = path.read_dir().expect("a folder").flatten();
+    let files = path.read_dir().expect("the folder is readable").flatten();
     let named = files.filter(|file| is_wanted(&file.file_name().to_string_lossy()));
     let mut files: Vec<_> = named.map(|file| file.path()).collect();
     files.sort();
@@ -148,11 +151,11 @@ fn files(path: &Path, is_wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
 }
 
 fn newest_log(path: &Path) -> PathBuf {
-    files(path, |name| name.ends_with(".log")).pop().expect("a log")
+    files(path, |name| name.ends_with(".log")).pop().expect("the store has a log")
 }
 
 fn length(file: &Path) -> usize {
-    fs::metadata(file).expect("a file").len() as usize
+    fs::metadata(file).expect("the file exists").len() as usize
 }
 
 /// Damages the bytes from an offset on, and returns a description.
@@ -187,26 +190,26 @@ fn damage(rng: &mut Rng, bytes: &mut Vec<u8>, at: usize) -> &'static str {
 }
 
 #[test]
-fn a_torn_log_opens_as_the_store_after_one_of_its_batches() {
-    let written = Written::new();
+fn a_store_with_a_damaged_log_opens_as_it_was_after_one_of_its_batches() {
+    let written = WrittenStore::new();
     let log = newest_log(written.dir.path());
-    let whole = fs::read(&log).expect("a log");
-    assert_eq!(Some(&whole.len()), written.ends.last(), "all batches are in one log");
+    let whole = fs::read(&log).expect("the file is readable");
+    assert_eq!(Some(&whole.len()), written.ends.last(), "the batches are in several logs");
     written.check(written.copy().path(), whole.len(), "undamaged");
-    for seed in 0..damages() {
+    for seed in 0..trials() {
         let mut rng = Rng::with_seed(seed);
-        // In half of the cases near the end of a batch.
+        // Half of the offsets are near the end of a batch.
         let end = written.ends[rng.usize(1..written.ends.len())];
         let near = (end + rng.usize(..16)).saturating_sub(8).min(whole.len() - 1);
         let at = if rng.bool() { near } else { rng.usize(..whole.len()) };
         let mut bytes = whole.clone();
-        let how = damage(&mut rng, &mut bytes, at);
+        let description = damage(&mut rng, &mut bytes, at);
         // Bytes that were zero already are not damaged by zeros.
         let first_damaged = whole.iter().zip(&bytes).position(|(old, new)| old != new);
         let first_damaged = first_damaged.unwrap_or(bytes.len());
         let dir = written.copy();
-        fs::write(newest_log(dir.path()), &bytes).expect("a write");
-        let context = format!("seed {seed}: {how} at {at} of {}", whole.len());
+        fs::write(newest_log(dir.path()), &bytes).expect("the file is written");
+        let context = format!("seed {seed}: {description} at {at} of {}", whole.len());
         written.check(dir.path(), first_damaged, &context);
     }
 }
@@ -214,16 +217,17 @@ fn a_torn_log_opens_as_the_store_after_one_of_its_batches() {
 /// One flipped bit turns a record type into that of a recycled log, on which the engine loops forever.
 #[test]
 fn a_log_on_which_the_engine_would_loop_is_truncated() {
-    let written = Written::new();
+    let written = WrittenStore::new();
     for batch in [1, 7, BATCHES - 1] {
         // The record type is at offset 6 of a record.
         let at = written.ends[batch - 1];
         let dir = written.copy();
         let log = newest_log(dir.path());
-        let mut bytes = fs::read(&log).expect("a log");
+        let mut bytes = fs::read(&log).expect("the file is readable");
         bytes[at + 6] ^= 4;
-        fs::write(&log, &bytes).expect("a write");
-        let error = open_for_reading(&settings(dir.path())).map(drop).expect_err("a damaged log");
+        fs::write(&log, &bytes).expect("the file is written");
+        let error =
+            open_for_reading(&settings(dir.path())).map(drop).expect_err("the log is damaged");
         assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
         written.check(dir.path(), at, &format!("batch {batch}"));
     }
@@ -232,7 +236,7 @@ fn a_log_on_which_the_engine_would_loop_is_truncated() {
 /// If the engine opens the store with only a part of the damaged manifest, `verify` reports it.
 #[test]
 fn a_damaged_manifest_is_refused_or_found_by_verify() {
-    let dir = TempDir::with_prefix("adtrail-store-").expect("a temporary folder");
+    let dir = TempDir::with_prefix("adtrail-store-").expect("the temporary folder is created");
     let mut store = Worker::new(open(dir.path(), &rules()), rules());
     for number in 0..BATCHES {
         process_batch(&mut store, number);
@@ -243,33 +247,44 @@ fn a_damaged_manifest_is_refused_or_found_by_verify() {
     }
     let whole = content(store.ledger_mut());
     drop(store);
-    let manifest =
-        files(dir.path(), |name| name.starts_with("MANIFEST-")).pop().expect("a manifest");
-    let bytes = fs::read(&manifest).expect("a file");
+    let manifest = files(dir.path(), |name| name.starts_with("MANIFEST-"))
+        .pop()
+        .expect("the store has a manifest");
+    let bytes = fs::read(&manifest).expect("the file is readable");
     let mut refused = 0;
-    for seed in 0..damages() {
+    for seed in 0..trials() {
         let mut rng = Rng::with_seed(seed);
         let dir = copy(dir.path());
         let mut damaged = bytes.clone();
-        // In half of the cases in the last quarter.
+        // Half of the offsets are in the last quarter.
         let first = if rng.bool() { bytes.len() * 3 / 4 } else { 0 };
         let at = rng.usize(first..bytes.len());
-        let how = damage(&mut rng, &mut damaged, at);
-        fs::write(dir.path().join(manifest.file_name().expect("a name")), &damaged)
-            .expect("a write");
+        let description = damage(&mut rng, &mut damaged, at);
+        fs::write(
+            dir.path().join(manifest.file_name().expect("the path has a file name")),
+            &damaged,
+        )
+        .expect("the write succeeds");
         let rows = open_for_reading(&settings(dir.path())).map(|reader| read(&reader));
         let is_verified = is_whole(dir.path());
         let opened = Embedded::open(&settings(dir.path()), &rules());
         let found = opened.map(|mut store| content(&mut store));
         refused += u64::from(found.is_err());
-        let is_less = rows.as_ref().is_ok_and(|rows| *rows != whole.rows)
+        let is_incomplete = rows.as_ref().is_ok_and(|rows| *rows != whole.rows)
             || found.as_ref().is_ok_and(|found| *found != whole);
-        assert!(!is_less || !is_verified, "seed {seed}: {how} at {at} of {}", bytes.len());
-        if is_less {
-            println!("seed {seed}: {how} at {at} of {} is found only by verify", bytes.len());
+        assert!(
+            !is_incomplete || !is_verified,
+            "seed {seed}: {description} at {at} of {}",
+            bytes.len()
+        );
+        if is_incomplete {
+            println!(
+                "seed {seed}: {description} at {at} of {} is found only by verify",
+                bytes.len()
+            );
         }
     }
-    assert!(refused * 2 > damages(), "{refused}");
+    assert!(refused * 2 > trials(), "only {refused} are refused");
 }
 
 fn is_whole(path: &Path) -> bool {

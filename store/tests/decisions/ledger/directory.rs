@@ -15,17 +15,17 @@ use super::support::rules::rules;
 use super::support::run::{LedgerUnderTest, open, position, read, settings, worker_after};
 use super::{commit, record_facts, record_of, scan, times, touch};
 
-fn folder() -> TempDir {
-    TempDir::with_prefix("adtrail-store-").expect("a temporary folder")
+fn temp_folder() -> TempDir {
+    TempDir::with_prefix("adtrail-store-").expect("the temporary folder is created")
 }
 
-fn failure(path: &Path) -> StoreError {
+fn open_error(path: &Path) -> StoreError {
     Embedded::open(&settings(path), &rules()).expect_err("the store must not open")
 }
 
 #[test]
 fn committed_data_survives_reopening() {
-    let dir = folder();
+    let dir = temp_folder();
     let facts = identified([
         click("c1", a_plus(-HOUR)),
         activation("a", A),
@@ -39,14 +39,14 @@ fn committed_data_survives_reopening() {
     record_facts(&mut store, [touch("c", 5, &[1])]);
     let positions = vec![position("clicks", 0, 7)];
     let progress = Progress { positions, consumed_until: Some(millis(9)) };
-    store.commit(Vec::new(), &progress).expect("a commit");
+    store.commit(Vec::new(), &progress).expect("the commit succeeds");
     drop(store);
 
     let mut store = open(dir.path(), &rules());
     assert_eq!(store.row_texts(), rows);
     assert_eq!(rows.len(), 3);
     assert_eq!(store.status_counts(), counts);
-    assert_eq!(store.positions().expect("positions"), [position("clicks", 0, 7)]);
+    assert_eq!(store.positions().expect("the positions are readable"), [position("clicks", 0, 7)]);
     assert_eq!(store.consumed_until(), Some(millis(9)));
     assert_eq!(times(&mut store, scan(1, 9, 0)), [5]);
     let write = touch("c", 5, &[]);
@@ -55,7 +55,7 @@ fn committed_data_survives_reopening() {
 
 #[test]
 fn uncommitted_facts_are_lost_on_reopening() {
-    let dir = folder();
+    let dir = temp_folder();
     let mut store = open(dir.path(), &rules());
     record_facts(&mut store, [touch("c", 5, &[1])]);
     commit(&mut store);
@@ -68,7 +68,7 @@ fn uncommitted_facts_are_lost_on_reopening() {
 
 #[test]
 fn counts_follow_corrections_and_survive_reopening() {
-    let dir = folder();
+    let dir = temp_folder();
     let batches = [
         identified([activation("a", A), effect("e", a_plus(1)), effect("f", a_plus(-9 * HOUR))]),
         identified([click("c1", a_plus(-HOUR))]),
@@ -100,9 +100,9 @@ fn counts_follow_corrections_and_survive_reopening() {
 
 #[test]
 fn a_store_has_one_writer_at_a_time() {
-    let dir = folder();
+    let dir = temp_folder();
     let first = open(dir.path(), &rules());
-    let error = failure(dir.path());
+    let error = open_error(dir.path());
     assert!(matches!(error, StoreError::InUse { .. }), "{error}");
     drop(first);
     open(dir.path(), &rules());
@@ -110,19 +110,19 @@ fn a_store_has_one_writer_at_a_time() {
 
 #[test]
 fn a_directory_is_created_with_its_parents() {
-    let dir = folder();
+    let dir = temp_folder();
     open(&dir.path().join("a/b/c"), &rules());
 }
 
 #[test]
 fn the_number_of_partitions_is_fixed() {
-    let dir = folder();
+    let dir = temp_folder();
     drop(open(dir.path(), &rules()));
     let mut other = settings(dir.path());
     other.partitions = 9;
     for error in [
-        Embedded::open(&other, &rules()).map(drop).expect_err("other partitions"),
-        open_for_reading(&other).map(drop).expect_err("other partitions"),
+        Embedded::open(&other, &rules()).map(drop).expect_err("the number of partitions differs"),
+        open_for_reading(&other).map(drop).expect_err("the number of partitions differs"),
     ] {
         assert!(
             matches!(error, StoreError::WrongPartitions { found: 8, configured: 9, .. }),
@@ -132,39 +132,39 @@ fn the_number_of_partitions_is_fixed() {
     open(dir.path(), &rules());
 }
 
-/// A policy with apps of these pids, keys and previous keys.
-fn named(apps: &[(u32, &str, Option<&str>)]) -> Policy {
-    let app = rules().apps().next().expect("an app").clone();
-    let named = |(pid, key, previous_key): &(u32, &str, Option<&str>)| AppPolicy {
+/// Returns a policy with apps of these pids, keys and previous keys.
+fn policy_with(apps: &[(u32, &str, Option<&str>)]) -> Policy {
+    let app = rules().apps().next().expect("the app is configured").clone();
+    let app_with = |(pid, key, previous_key): &(u32, &str, Option<&str>)| AppPolicy {
         pid: Pid(*pid),
         key: (*key).into(),
         previous_key: previous_key.map(Into::into),
         ..app.clone()
     };
-    Policy::new(apps.iter().map(named).collect(), Vec::new())
+    Policy::new(apps.iter().map(app_with).collect(), Vec::new())
 }
 
 fn check_apps_refused(dir: &TempDir, apps: &[(u32, &str, Option<&str>)], expected: &[&str]) {
-    let policy = named(apps);
-    let reader = open_for_reading(&settings(dir.path())).expect("a store");
+    let policy = policy_with(apps);
+    let reader = open_for_reading(&settings(dir.path())).expect("the store opens");
     let opened = Embedded::open(&settings(dir.path()), &policy).map(drop);
     for error in [opened, reader.require_apps(&policy)] {
-        let error = error.expect_err("a different app").to_string();
+        let error = error.expect_err("an app has another pid or key").to_string();
         expected.iter().for_each(|part| assert!(error.contains(part), "{error}"));
     }
 }
 
 #[test]
 fn the_pid_of_an_app_cannot_change() {
-    let dir = folder();
-    drop(open(dir.path(), &named(&[(1, "app-x", None), (2, "app-y", None)])));
+    let dir = temp_folder();
+    drop(open(dir.path(), &policy_with(&[(1, "app-x", None), (2, "app-y", None)])));
     // One app is removed, another is added.
-    let known = named(&[(2, "app-y", None), (3, "app-z", None)]);
+    let known = policy_with(&[(2, "app-y", None), (3, "app-z", None)]);
     drop(open(dir.path(), &known));
     open_for_reading(&settings(dir.path()))
-        .expect("a store")
+        .expect("the store opens")
         .require_apps(&known)
-        .expect("the apps match");
+        .expect("the apps are unchanged");
     let check = |apps: &[(u32, &str, Option<&str>)], expected: &[&str]| {
         check_apps_refused(&dir, apps, expected);
     };
@@ -178,67 +178,68 @@ fn the_pid_of_an_app_cannot_change() {
 
 #[test]
 fn an_app_can_be_renamed_with_previous_key() {
-    let dir = folder();
-    drop(open(dir.path(), &named(&[(1, "app-x", None), (2, "app-y", None)])));
+    let dir = temp_folder();
+    drop(open(dir.path(), &policy_with(&[(1, "app-x", None), (2, "app-y", None)])));
     // Another app takes its previous key at the same time.
-    let renamed = named(&[(1, "app-new", Some("app-x")), (3, "app-x", None)]);
+    let renamed = policy_with(&[(1, "app-new", Some("app-x")), (3, "app-x", None)]);
     open_for_reading(&settings(dir.path()))
-        .expect("a store")
+        .expect("the store opens")
         .require_apps(&renamed)
-        .expect("a renamed app");
+        .expect("the renamed app is accepted");
     // `previous_key` may stay in the settings.
     (0..2).for_each(|_| drop(open(dir.path(), &renamed)));
     check_apps_refused(&dir, &[(1, "app-x", None)], &["pid 1", "the app \"app-new\""]);
     let swapped = [(2, "app-new", Some("app-y")), (1, "app-y", Some("app-new"))];
-    drop(open(dir.path(), &named(&swapped)));
+    drop(open(dir.path(), &policy_with(&swapped)));
     check_apps_refused(&dir, &[(1, "app-new", None)], &["pid 1", "the app \"app-y\""]);
 }
 
 #[test]
 fn a_foreign_directory_is_refused_and_unchanged() {
-    let dir = folder();
-    std::fs::write(dir.path().join("notes.txt"), "mine").expect("a file");
-    let error = failure(dir.path());
+    let dir = temp_folder();
+    std::fs::write(dir.path().join("notes.txt"), "mine").expect("the file is written");
+    let error = open_error(dir.path());
     assert!(matches!(error, StoreError::NotAStore { .. }), "{error}");
-    assert_eq!(std::fs::read_dir(dir.path()).expect("a folder").count(), 1);
+    assert_eq!(std::fs::read_dir(dir.path()).expect("the folder is readable").count(), 1);
 }
 
 #[test]
 fn a_foreign_rocksdb_is_refused_and_unchanged() {
     // A foreign table may have the name of one of ours.
     for table in ["default", "theirs", "meta"] {
-        let dir = folder();
+        let dir = temp_folder();
         let mut options = Options::default();
         options.create_if_missing(true);
         options.create_missing_column_families(true);
-        let theirs = DB::open_cf(&options, dir.path(), ["default", table]).expect("a RocksDB");
-        let family = theirs.cf_handle(table).expect("a table");
-        theirs.put_cf(family, "k", "v").expect("a write");
+        let theirs = DB::open_cf(&options, dir.path(), ["default", table]).expect("RocksDB opens");
+        let family = theirs.cf_handle(table).expect("the table exists");
+        theirs.put_cf(family, "k", "v").expect("the write succeeds");
         drop(theirs);
-        let error = failure(dir.path());
+        let error = open_error(dir.path());
         assert!(matches!(error, StoreError::NotAStore { .. }), "{table}: {error}");
-        let tables = DB::list_cf(&Options::default(), dir.path()).expect("a RocksDB");
-        assert!(!tables.contains(&"events".to_owned()), "{table}: nothing was added");
+        let tables =
+            DB::list_cf(&Options::default(), dir.path()).expect("RocksDB lists the tables");
+        assert!(!tables.contains(&"events".to_owned()), "{table}: tables were added");
     }
 }
 
 #[test]
 fn an_interrupted_creation_is_completed() {
-    let dir = folder();
+    let dir = temp_folder();
     let mut options = Options::default();
     options.create_if_missing(true);
-    drop(DB::open(&options, dir.path()).expect("a RocksDB"));
+    drop(DB::open(&options, dir.path()).expect("RocksDB opens"));
     open(dir.path(), &rules());
 }
 
 #[test]
 fn a_file_instead_of_a_directory_is_refused() {
-    let dir = folder();
+    let dir = temp_folder();
     let path = dir.path().join("file");
-    std::fs::write(&path, "").expect("a file");
-    let error = failure(&path);
+    std::fs::write(&path, "").expect("the file is written");
+    let error = open_error(&path);
     assert!(matches!(error, StoreError::Unwritable { .. }), "{error}");
-    let error = failure(&path.join("below"));
+    let error = open_error(&path.join("below"));
     assert!(matches!(error, StoreError::Unwritable { .. }), "{error}");
 }
 
@@ -246,55 +247,63 @@ fn a_file_instead_of_a_directory_is_refused() {
 /// directory without write permission.
 #[test]
 fn an_unwritable_directory_is_not_reported_as_in_use() {
-    let dir = folder();
+    let dir = temp_folder();
     drop(open(dir.path(), &rules()));
     let lock = dir.path().join("LOCK");
-    std::fs::remove_file(&lock).expect("a lock file");
-    std::fs::create_dir(&lock).expect("a folder");
-    let error = failure(dir.path());
+    std::fs::remove_file(&lock).expect("the file is removed");
+    std::fs::create_dir(&lock).expect("the folder is created");
+    let error = open_error(dir.path());
     assert!(matches!(error, StoreError::Unwritable { .. }), "{error}");
 }
 
-/// A reader beside a service, or after a crash, sees everything that was committed, or an error.
+/// A reader beside a service, or after a crash, sees either everything that was committed or an error.
 #[test]
-fn a_damaged_log_is_an_error() {
-    let dir = folder();
+fn a_damaged_log_is_reported_to_readers() {
+    let dir = temp_folder();
     let path = dir.path();
     worker_after(
         open(path, &rules()),
         &rules(),
         vec![identified([click("c1", A), activation("a", A)])],
     );
-    let files = std::fs::read_dir(path).expect("a folder").map(|file| file.expect("a file").path());
-    let is_log = |file: &std::path::PathBuf| file.extension().is_some_and(|end| end == "log");
-    let log = files.filter(is_log).max().expect("a log");
-    let whole = std::fs::read(&log).expect("a file");
-    assert_eq!(read(&open_for_reading(&settings(path)).expect("a store")).len(), 1);
-    // Each attempt takes as long as a reader retries to open a store that might be being written.
+    let files = std::fs::read_dir(path)
+        .expect("the folder is readable")
+        .map(|file| file.expect("the folder is readable").path());
+    let is_log =
+        |file: &std::path::PathBuf| file.extension().is_some_and(|extension| extension == "log");
+    let log = files.filter(is_log).max().expect("the store has a log");
+    let whole = std::fs::read(&log).expect("the file is readable");
+    assert_eq!(read(&open_for_reading(&settings(path)).expect("the store opens")).len(), 1);
+    // Each attempt is slow, because a reader retries in case the store is being written.
     for offset in (0..whole.len()).step_by(97 * testbed::length(7, 1)) {
         let mut damaged = whole.clone();
         damaged[offset] ^= 0x10;
-        std::fs::write(&log, damaged).expect("a write");
+        std::fs::write(&log, damaged).expect("the file is written");
         match open_for_reading(&settings(path)) {
             Err(error) => assert!(matches!(error, StoreError::Corrupt { .. }), "{error}"),
-            Ok(reader) => panic!("byte {offset} of {}: {} rows", whole.len(), read(&reader).len()),
+            Ok(reader) => panic!(
+                "byte {offset} of {} is damaged, but {} rows are read",
+                whole.len(),
+                read(&reader).len()
+            ),
         }
     }
     // A killed process may have written half of its last record.
-    std::fs::write(&log, &whole[..whole.len() - 3]).expect("a write");
+    std::fs::write(&log, &whole[..whole.len() - 3]).expect("the file is written");
     assert!(open_for_reading(&settings(path)).is_ok());
 }
 
 #[test]
 fn a_missing_store_cannot_be_read() {
-    let dir = folder();
-    let error = open_for_reading(&settings(&dir.path().join("none"))).expect_err("no store");
+    let dir = temp_folder();
+    let error =
+        open_for_reading(&settings(&dir.path().join("none"))).expect_err("there is no store");
     assert!(matches!(error, StoreError::Missing { .. }), "{error}");
     assert!(!dir.path().join("none").exists());
-    let error = open_for_reading(&settings(dir.path())).expect_err("no store");
+    let error = open_for_reading(&settings(dir.path())).expect_err("there is no store");
     assert!(matches!(error, StoreError::Missing { .. }), "{error}");
-    std::fs::write(dir.path().join("notes.txt"), "mine").expect("a file");
-    let error = open_for_reading(&settings(dir.path())).expect_err("no store");
+    std::fs::write(dir.path().join("notes.txt"), "mine").expect("the file is written");
+    let error = open_for_reading(&settings(dir.path())).expect_err("there is no store");
     assert!(matches!(error, StoreError::NotAStore { .. }), "{error}");
-    assert_eq!(std::fs::read_dir(dir.path()).expect("a folder").count(), 1);
+    assert_eq!(std::fs::read_dir(dir.path()).expect("the folder is readable").count(), 1);
 }

@@ -1,4 +1,4 @@
-//! The engine's statistics.
+//! Statistics of the RocksDB engine.
 
 use adtrail_store::embedded::{Embedded, Engine, Figures, TableFigures};
 use attribution::facts::event::Family;
@@ -12,15 +12,15 @@ use crate::support::run::on_disk;
 const MIB: u64 = 1 << 20;
 
 fn figures(store: &Embedded) -> Figures {
-    store.engine().figures().expect("figures")
+    store.engine().figures().expect("the statistics are readable")
 }
 
 fn table(figures: &Figures, name: &str) -> TableFigures {
-    let index = Engine::TABLES.iter().position(|table| *table == name).expect("a table");
+    let index = Engine::TABLES.iter().position(|table| *table == name).expect("the table exists");
     figures.tables[index]
 }
 
-/// A store with `count` clicks, each under its own key, counted from 0.
+/// Returns a store with `count` clicks, each under its own key, counted from 0.
 fn with_clicks(count: u64) -> (Embedded, TempDir) {
     let (mut store, dir) = on_disk(&rules());
     record_facts(&mut store, (0..count).map(|n| touch(&format!("c{n}"), 1_000, &[n])));
@@ -28,7 +28,7 @@ fn with_clicks(count: u64) -> (Embedded, TempDir) {
     (store, dir)
 }
 
-/// The number of ids that are found, of 500.
+/// Returns how many of 500 ids are found.
 fn found(store: &mut Embedded, prefix: &str) -> usize {
     let key = |n: &u32| fact_key(Family::Touch, X, &format!("{prefix}{n}"));
     (0..500).filter(|n| record_of(store, key(n)).is_some()).count()
@@ -76,7 +76,7 @@ fn hits_of_filters_and_cache_are_counted() {
     let before = figures(&store);
     assert_eq!(found(&mut store, "none"), 0);
     let missed = figures(&store);
-    // The filter is not asked for keys outside the key range of a file.
+    // The filter is not consulted for keys outside the key range of a file.
     let checks = missed.filter_checks - before.filter_checks;
     assert!((450..=500).contains(&checks), "{checks} of 500");
     let useful = missed.filter_useful - before.filter_useful;

@@ -28,7 +28,7 @@ suite! { with_hbase:
     a_deleted_entry_can_be_put_again
     a_scan_finds_only_its_family_and_app
     a_fact_is_found_under_each_of_its_keys
-    scans_are_answered_in_order
+    results_are_in_the_order_of_the_scans
     empty_requests_do_nothing
 }
 
@@ -72,7 +72,7 @@ fn records_are_returned_in_the_order_of_the_keys(ledger: &mut impl SuiteLedger) 
     let mut expected: Vec<_> = facts.iter().rev().map(|fact| Some(fact.record.clone())).collect();
     expected.push(None);
     expected.push(expected[3].clone());
-    assert_eq!(ledger.records(&keys).expect("a lookup"), expected);
+    assert_eq!(ledger.records(&keys).expect("the lookup succeeds"), expected);
 }
 
 fn a_record_can_be_replaced(ledger: &mut impl SuiteLedger) {
@@ -116,7 +116,7 @@ fn the_earliest_and_latest_times_are_found(ledger: &mut impl SuiteLedger) {
     }
 }
 
-/// All entries of a scan, read in pages.
+/// Returns all entries of a scan, read in pages.
 fn paged(ledger: &mut impl SuiteLedger, scan: Scan, limit: usize) -> Vec<IndexEntry> {
     let mut found: Vec<IndexEntry> = Vec::new();
     loop {
@@ -170,7 +170,7 @@ fn a_scan_merges_stored_and_recorded_entries(ledger: &mut impl SuiteLedger) {
     assert_eq!(times(ledger, scan(1, 9, 0)), [6, 5, 3, 2, 1, 0]);
 }
 
-/// The touch, replacing stale index entries under `keys` at `ms`.
+/// Adds to the write the deletion of its stale index entries under `keys` at `ms`.
 fn replacing(write: FactWrite, keys: &[u64], ms: i64) -> FactWrite {
     let stale = keys.iter().map(|key| (MatchKey(*key), millis(ms))).collect();
     FactWrite { stale, ..write }
@@ -200,7 +200,7 @@ fn an_entry_can_be_deleted_before_it_is_stored(ledger: &mut impl SuiteLedger) {
 }
 
 /// The content decides between messages with the same time, so the first and the third fact can have the same key. On a
-/// shared store, the entry of the second may stay: it leads to a fact that does not match.
+/// shared store, the entry of the second may remain: it leads to a fact that does not match.
 fn a_deleted_entry_can_be_put_again(ledger: &mut impl SuiteLedger) {
     record_facts(ledger, [touch("c", 5, &[1])]);
     commit(ledger);
@@ -209,7 +209,7 @@ fn a_deleted_entry_can_be_put_again(ledger: &mut impl SuiteLedger) {
     assert_eq!(times(ledger, scan(1, 9, 0)), [5]);
     commit(ledger);
     assert_eq!(times(ledger, scan(1, 9, 0)), [5]);
-    // Deleted and put by one write: it is put.
+    // If one write both deletes and puts an entry, the put wins.
     record_facts(ledger, [replacing(touch("c", 5, &[1]), &[1], 5)]);
     commit(ledger);
     assert_eq!(times(ledger, scan(1, 9, 0)), [5]);
@@ -222,7 +222,7 @@ fn a_scan_finds_only_its_family_and_app(ledger: &mut impl SuiteLedger) {
                 of_app(pid, click(&format!("c{n}"), millis(n)), &[1]),
                 of_app(pid, activation(&format!("a{n}"), millis(n)), &[1]),
                 of_app(pid, effect(&format!("e{n}"), millis(n)), &[1]),
-                // Under the keys before and after.
+                // Under the adjacent keys.
                 of_app(pid, click(&format!("b{n}"), millis(n)), &[0]),
                 of_app(pid, click(&format!("d{n}"), millis(n)), &[2]),
             ]
@@ -255,13 +255,13 @@ fn a_fact_is_found_under_each_of_its_keys(ledger: &mut impl SuiteLedger) {
     }
 }
 
-fn scans_are_answered_in_order(ledger: &mut impl SuiteLedger) {
+fn results_are_in_the_order_of_the_scans(ledger: &mut impl SuiteLedger) {
     record_facts(ledger, (0..30).map(|n| touch(&format!("c{n}"), n, &[n as u64 % 3])));
     record_facts(ledger, [write(activation("a", millis(5)), &[1])]);
     commit(ledger);
     let activations = Scan { family: Family::Activation, ..scan(1, 99, 0) };
     let scans = [scan(2, 99, 0), scan(0, 99, 0), activations, scan(7, 99, 0), scan(2, 10, 0)];
-    let found = ledger.scan(&scans).expect("scans");
+    let found = ledger.scan(&scans).expect("the scans succeed");
     let counts: Vec<_> = found.iter().map(Vec::len).collect();
     assert_eq!(counts, [10, 10, 1, 0, 3]);
     assert_eq!(found[0][0].time, millis(29));
@@ -270,9 +270,9 @@ fn scans_are_answered_in_order(ledger: &mut impl SuiteLedger) {
 }
 
 fn empty_requests_do_nothing(ledger: &mut impl SuiteLedger) {
-    assert!(ledger.records(&[]).expect("a lookup").is_empty());
-    assert!(ledger.scan(&[]).expect("scans").is_empty());
+    assert!(ledger.records(&[]).expect("the lookup succeeds").is_empty());
+    assert!(ledger.scan(&[]).expect("the scans succeed").is_empty());
     record_facts(ledger, []);
     commit(ledger);
-    assert!(ledger.positions().expect("positions").is_empty());
+    assert!(ledger.positions().expect("the positions are readable").is_empty());
 }

@@ -16,7 +16,7 @@ pub trait SuiteLedger: Ledger<Error = StoreError> {}
 
 impl<L: Ledger<Error = StoreError>> SuiteLedger for L {}
 
-/// A fact to record, indexed under the keys.
+/// Returns the write of a fact that is indexed under the keys.
 pub fn write(fact: impl Into<Fact>, keys: &[u64]) -> FactWrite {
     let fact = fact.into();
     FactWrite {
@@ -29,12 +29,12 @@ pub fn write(fact: impl Into<Fact>, keys: &[u64]) -> FactWrite {
     }
 }
 
-/// A touch at a time, indexed under the keys.
+/// Returns the write of a touch that is indexed under the keys.
 pub fn touch(id: &str, ms: i64, keys: &[u64]) -> FactWrite {
     write(super::support::facts::click(id, millis(ms)), keys)
 }
 
-/// A scan of the touches of app X under a key, from the newest to the oldest time.
+/// Returns a scan of the touches of app X under a key, with inclusive bounds.
 pub fn scan(key: u64, newest: i64, oldest: i64) -> Scan {
     Scan {
         family: Family::Touch,
@@ -47,34 +47,34 @@ pub fn scan(key: u64, newest: i64, oldest: i64) -> Scan {
     }
 }
 
-/// Records facts as a worker does: conflicting writes are looked up and recorded again.
+/// Records facts as a worker does: looks up conflicting writes and records them again.
 pub fn record_facts(ledger: &mut impl SuiteLedger, writes: impl IntoIterator<Item = FactWrite>) {
     let conflicts = ledger.record(writes.into_iter().collect()).expect("facts are recorded");
     if conflicts.is_empty() {
         return;
     }
     let keys: Vec<FactKey> = conflicts.iter().map(|write| write.key).collect();
-    ledger.lookup(&keys).expect("a lookup");
+    ledger.lookup(&keys).expect("the lookup succeeds");
     let conflicts = ledger.record(conflicts).expect("facts are recorded");
-    assert!(conflicts.is_empty(), "there is no other writer");
+    assert!(conflicts.is_empty(), "conflicts without another writer");
 }
 
 pub fn commit(ledger: &mut impl SuiteLedger) {
     let conflicts = ledger.commit(Vec::new(), &Progress::default()).expect("facts are committed");
-    assert!(conflicts.is_empty(), "there is no other writer");
+    assert!(conflicts.is_empty(), "conflicts without another writer");
 }
 
 pub fn entries(ledger: &mut impl SuiteLedger, scan: Scan) -> Vec<IndexEntry> {
-    ledger.scan(&[scan]).expect("a scan").remove(0)
+    ledger.scan(&[scan]).expect("the scan succeeds").remove(0)
 }
 
-/// The times of a scan's entries.
+/// Returns the times of a scan's entries.
 pub fn times(ledger: &mut impl SuiteLedger, scan: Scan) -> Vec<u64> {
     entries(ledger, scan).iter().map(|entry| entry.time.millis()).collect()
 }
 
 pub fn record_of(ledger: &mut impl SuiteLedger, key: FactKey) -> Option<FactRecord> {
-    ledger.records(&[key]).expect("a lookup").remove(0)
+    ledger.records(&[key]).expect("the lookup succeeds").remove(0)
 }
 
 pub fn entry(write: &FactWrite) -> IndexEntry {
@@ -85,7 +85,7 @@ pub fn end_of_time() -> i64 {
     EventTime::MAX.millis() as i64
 }
 
-/// The fact as one of this app, indexed under the keys.
+/// Returns the write of a fact of app `pid` that is indexed under the keys.
 pub fn of_app(pid: Pid, draft: Draft, keys: &[u64]) -> FactWrite {
     let draft = if pid == X { draft } else { draft.of_app_y() };
     write(draft, keys)

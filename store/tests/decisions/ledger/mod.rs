@@ -1,6 +1,6 @@
 //! One suite for all ledgers, and tests of the store on disk.
 
-/// Defines a test per function and ledger.
+/// Defines one test per function and ledger.
 macro_rules! suite {
     (with_hbase: $($test:ident)*) => {
         suite! { $($test)* }

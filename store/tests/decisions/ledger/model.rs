@@ -46,7 +46,7 @@ fn pages(ledger: &mut impl super::SuiteLedger, limit: usize, newest: i64) -> Vec
         (0..3).map(|key| Scan { limit, ..scan(key, newest, newest - 2) }).collect();
     let mut all = Vec::new();
     for _ in 0..6 {
-        let found = ledger.scan(&scans).expect("scans");
+        let found = ledger.scan(&scans).expect("the scans succeed");
         for (scan, page) in scans.iter_mut().zip(&found) {
             scan.after = page.last().copied().or(scan.after);
         }
@@ -63,8 +63,8 @@ proptest! {
     })]
 
     #[test]
-    fn both_ledgers_give_the_same_answers(steps in vec(step(), 1..25)) {
-        let dir = tempfile::TempDir::with_prefix("adtrail-store-").expect("a temporary folder");
+    fn both_ledgers_return_the_same_results(steps in vec(step(), 1..25)) {
+        let dir = tempfile::TempDir::with_prefix("adtrail-store-").expect("the temporary folder is created");
         let mut embedded = Some(open(dir.path(), &rules()));
         let mut memory = Memory::default();
         let mut indexed = Indexed::new();

@@ -16,14 +16,14 @@ use super::support::facts::{
 use super::support::rules::{apps, rules};
 use super::support::run::{LedgerUnderTest, on_disk, process, read, settings};
 
-/// The times, in milliseconds, of app X's rows in a range.
+/// Returns the times, in milliseconds, of app X's rows in a range.
 fn times(reader: &Reader, from: EventTime, to: EventTime) -> Vec<u64> {
     let mut found = Vec::new();
     let visit = |key: &adtrail_store::layout::key::RowKey, _: &[u8]| {
         found.push(key.event_time.millis());
         ControlFlow::Continue(())
     };
-    reader.scan_rows(&apps()[0], from, to, visit).expect("a scan");
+    reader.scan_rows(&apps()[0], from, to, visit).expect("the scan succeeds");
     found
 }
 
@@ -51,7 +51,7 @@ fn a_scan_can_be_stopped() {
         ControlFlow::Break(())
     };
     let reader = worker.ledger().reader();
-    reader.scan_rows(&apps()[0], millis(0), EventTime::MAX, stop).expect("a scan");
+    reader.scan_rows(&apps()[0], millis(0), EventTime::MAX, stop).expect("the scan succeeds");
     assert_eq!(seen, 1);
 }
 
@@ -76,7 +76,7 @@ fn a_scan_reads_a_snapshot() {
         }
         ControlFlow::Continue(())
     };
-    reader.scan_rows(&apps()[0], millis(0), EventTime::MAX, visit).expect("a scan");
+    reader.scan_rows(&apps()[0], millis(0), EventTime::MAX, visit).expect("the scan succeeds");
     assert_eq!(seen.len(), before.len());
     assert!(seen.iter().all(|(_, spreadid)| spreadid.0 == 0));
     let after = worker.ledger().row_texts();
@@ -111,7 +111,7 @@ fn a_reader_sees_no_gaps_while_the_log_is_flushed() {
         let writer = scope.spawn(|| {
             let mut worker = Worker::new(store, rules());
             let mut n = 0;
-            // Continues until readers were fast enough to open the store a few times.
+            // Continues until readers have opened the store a few times.
             while n < written_min || opened.load(Ordering::Relaxed) < OPENED_MIN {
                 process(
                     &mut worker,
@@ -132,7 +132,7 @@ fn a_reader_sees_no_gaps_while_the_log_is_flushed() {
             has_gaps |= found != (0..count).collect::<Vec<_>>();
             opened.fetch_add(if has_gaps { OPENED_MIN } else { 1 }, Ordering::Relaxed);
         }
-        writer.join().expect("no panic")
+        writer.join().expect("the thread does not panic")
     });
     assert!(!has_gaps, "rows are missing");
     let reader = open_for_reading(&settings(dir.path())).expect("the store opens");
@@ -143,10 +143,10 @@ const OPENED_MIN: u64 = 4;
 
 #[test]
 fn rows_past_retention_are_hidden() {
-    let dir = TempDir::with_prefix("adtrail-store-").expect("a temporary folder");
+    let dir = TempDir::with_prefix("adtrail-store-").expect("the temporary folder is created");
     let mut settings = settings(dir.path());
     settings.retention_ms = Some(10 * DAY as u64);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time after 1970");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is after 1970");
     let ago = |ms: i64| millis(now.as_millis() as i64 - ms);
     let store = Embedded::open(&settings, &rules()).expect("the store opens");
     let mut worker = Worker::new(store, rules());
@@ -166,5 +166,5 @@ fn rows_past_retention_are_hidden() {
     drop((worker, reader));
     settings.retention_ms = None;
     let store = Embedded::open(&settings, &rules()).expect("the store opens");
-    assert_eq!(store.row_texts().len(), 3, "rows past retention stay until they are compacted");
+    assert_eq!(store.row_texts().len(), 3, "rows past retention were deleted before a compaction");
 }

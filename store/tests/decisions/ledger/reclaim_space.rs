@@ -19,27 +19,28 @@ use super::support::run::settings;
 /// 120 MiB of rows, ten at each tenth of a day.
 const ROWS: i64 = 3_840;
 const ROW_BYTES: usize = 32 << 10;
-/// Most of the bytes of the expired rows; the records of their events stay.
+/// The bytes to reclaim: most of the expired rows. The records of their events remain.
 const RECLAIMED_BYTES: u64 = 80 << 20;
 const RETENTION_DAYS: u64 = 10;
 
-fn bytes(path: &Path) -> u64 {
-    let files = path.read_dir().expect("a folder").flatten();
-    let tables = files.filter(|file| file.path().extension().is_some_and(|end| end == "sst"));
+fn table_file_bytes(path: &Path) -> u64 {
+    let files = path.read_dir().expect("the folder is readable").flatten();
+    let tables =
+        files.filter(|file| file.path().extension().is_some_and(|extension| extension == "sst"));
     tables.map(|file| file.metadata().map_or(0, |data| data.len())).sum()
 }
 
-/// Commits `time` as the time up to which everything is consumed.
+/// Commits `time` as the low watermark.
 fn consume_until(store: &mut Embedded, time: EventTime) {
     let progress = Progress { consumed_until: Some(time), ..Progress::default() };
-    store.commit(Vec::new(), &progress).expect("a commit");
+    store.commit(Vec::new(), &progress).expect("the commit succeeds");
 }
 
 fn time(number: i64) -> EventTime {
     a_plus(number / 10 * DAY_MS as i64 / 10)
 }
 
-/// Time and hash of each row.
+/// Returns time and hash of each row.
 fn rows(store: &Embedded) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
     let visit = |key: &RowKey, _: &[u8]| {
@@ -47,7 +48,7 @@ fn rows(store: &Embedded) -> Vec<(u64, u64)> {
         ControlFlow::Continue(())
     };
     let range = (EventTime::default(), EventTime::MAX);
-    store.reader().scan_rows(&apps()[0], range.0, range.1, visit).expect("a scan");
+    store.reader().scan_rows(&apps()[0], range.0, range.1, visit).expect("the scan succeeds");
     found
 }
 
@@ -74,39 +75,39 @@ fn fill(store: &mut Embedded) {
 
 /// Waits until at most `bytes_max` are used.
 fn await_reclaimed(path: &Path, bytes_max: u64) {
-    let begun = Instant::now();
-    while bytes(path) > bytes_max {
-        let used = bytes(path);
-        assert!(begun.elapsed() < Duration::from_secs(120), "{used} bytes are still used");
+    let started = Instant::now();
+    while table_file_bytes(path) > bytes_max {
+        let used = table_file_bytes(path);
+        assert!(started.elapsed() < Duration::from_secs(120), "{used} bytes are still used");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
 #[test]
 fn space_is_reclaimed_and_younger_rows_are_kept() {
-    let dir = TempDir::with_prefix("adtrail-store-").expect("a temporary folder");
+    let dir = TempDir::with_prefix("adtrail-store-").expect("the temporary folder is created");
     let mut settings = settings(dir.path());
     let open =
         |settings: &config::Store| Embedded::open(settings, &rules()).expect("the store opens");
     let mut store = open(&settings);
     fill(&mut store);
     let all = rows(&store);
-    let before = bytes(dir.path());
+    let before = table_file_bytes(dir.path());
     assert!(before > 80 << 20, "{before} bytes");
     drop(store);
 
     settings.retention_ms = Some(RETENTION_DAYS * DAY_MS);
     let mut store = open(&settings);
-    let end = store.consumed_until().expect("a time");
+    let end = store.consumed_until().expect("the store has a low watermark");
     consume_until(&mut store, end);
-    // Closes the store right after reclaiming has begun; it continues when the store is reopened.
+    // Closes the store right after reclaiming has begun. Reclaiming continues when the store is reopened.
     drop(store);
     let store = open(&settings);
     await_reclaimed(dir.path(), before - RECLAIMED_BYTES);
     let expired_before_ms = (end.minus(RETENTION_DAYS * DAY_MS).millis() / HOUR_MS) * HOUR_MS;
     let kept: Vec<_> = all.into_iter().filter(|(time, _)| *time >= expired_before_ms).collect();
     assert!(kept.len() as u64 >= RETENTION_DAYS * 100);
-    assert!(rows(&store) == kept, "rows within retention are kept");
+    assert!(rows(&store) == kept, "rows within retention are lost");
     drop(store);
     assert!(rows(&open(&settings)) == kept);
 }

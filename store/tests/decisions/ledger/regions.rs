@@ -1,5 +1,5 @@
-//! Compares rows that are distributed over partitions, expire and reappear, and the statistics of their regions, with a
-//! sorted map.
+//! Compares a store with a sorted map: the rows, which are distributed over partitions, expire and reappear, and the
+//! statistics of their regions.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -64,7 +64,7 @@ struct Fixture {
 
 impl Fixture {
     fn new(partitions: u16) -> Self {
-        let dir = TempDir::with_prefix("adtrail-store-").expect("a temporary folder");
+        let dir = TempDir::with_prefix("adtrail-store-").expect("the temporary folder is created");
         let mut settings = settings(dir.path());
         settings.partitions = partitions;
         settings.region_bytes_max = 1 << 16;
@@ -93,7 +93,7 @@ impl Fixture {
         self.consumed_ms += hours * HOUR_MS;
         let consumed_until = Some(EventTime::default().plus(self.consumed_ms));
         let progress = Progress { consumed_until, ..Progress::default() };
-        self.store().commit(Vec::new(), &progress).expect("a commit");
+        self.store().commit(Vec::new(), &progress).expect("the commit succeeds");
         let expired_before_ms = self.expired_before_ms();
         self.rows.retain(|_, (time, ..)| *time >= expired_before_ms);
     }
@@ -123,7 +123,7 @@ impl Fixture {
         let mut decisions = Vec::new();
         for (number, row) in last {
             let key = write(event(number, row.0), &[]).key;
-            let record = self.store().records(&[key]).expect("a lookup").remove(0);
+            let record = self.store().records(&[key]).expect("the lookup succeeds").remove(0);
             let replaced = record.and_then(|record| record.current_row().copied());
             decisions.push(decision_write(event(number, row.0).ua(&row.2), row.1, replaced));
             self.rows.insert(number, row);
@@ -131,10 +131,11 @@ impl Fixture {
         commit(self.store(), decisions);
     }
 
-    /// The expected rows of both apps.
+    /// Returns the expected rows of both apps.
     fn expected(&self) -> [Vec<Row>; 2] {
         [0, 1].map(|app| {
-            let of_app = self.rows.iter().filter(|(number, _)| u8::from(is_of_y(**number)) == app);
+            let of_app =
+                self.rows.iter().filter(|(number, _)| u8::from(is_of_app_y(**number)) == app);
             let mut rows: Vec<Row> = of_app
                 .map(|(number, (time, spreadid, text))| {
                     (*time, *spreadid, seq(*number), format!("{number} {text}"))
@@ -146,32 +147,34 @@ impl Fixture {
     }
 }
 
-fn is_of_y(number: u8) -> bool {
+fn is_of_app_y(number: u8) -> bool {
     number.is_multiple_of(5)
 }
 
 fn event(number: u8, time_ms: u64) -> Draft {
     let draft = activation(&number.to_string(), super::support::facts::millis(time_ms as i64));
-    if is_of_y(number) { draft.of_app_y() } else { draft }
+    if is_of_app_y(number) { draft.of_app_y() } else { draft }
 }
 
 fn seq(number: u8) -> u64 {
     decision_write(event(number, 0), 0, None).row.seq
 }
 
-/// The rows of both apps, and keys and sizes of all rows.
+/// Returns the rows of both apps, and the keys and sizes of all rows.
 fn scan(reader: &Reader) -> ([Vec<Row>; 2], Vec<(Key, u64)>) {
     let mut keys = Vec::new();
     let rows = apps().map(|app| {
         let mut rows = Vec::new();
         let visit = |key: &RowKey, value: &[u8]| {
-            let row = RowView::decode(value).expect("a row");
+            let row = RowView::decode(value).expect("a valid row");
             let text = format!("{} {}", row.text(TextCell::EventId), row.text(TextCell::Ua));
             rows.push((key.event_time.millis(), key.spreadid.0, key.seq, text));
             keys.push((key.encode(), (key.encode().len() + value.len()) as u64));
             ControlFlow::Continue(())
         };
-        reader.scan_rows(&app, EventTime::default(), EventTime::END, visit).expect("a scan");
+        reader
+            .scan_rows(&app, EventTime::default(), EventTime::END, visit)
+            .expect("the scan succeeds");
         rows
     });
     (rows, keys)
@@ -182,19 +185,22 @@ fn check_newest_first(reader: &Reader, rows: &[Vec<Row>; 2]) {
     for (app, rows) in apps().iter().zip(rows) {
         let view = reader.view();
         let range = (EventTime::default(), EventTime::END);
-        let mut newest_first = view.rows_newest_first(app, range).expect("a scan");
+        let mut newest_first = view.rows_newest_first(app, range).expect("the scan succeeds");
         for row in rows.iter().rev() {
-            let (key, _) = newest_first.current().expect("a scan").expect("as many rows");
+            let (key, _) = newest_first
+                .current()
+                .expect("the scan succeeds")
+                .expect("both scans have the same number of rows");
             assert_eq!((key.event_time.millis(), key.spreadid.0, key.seq), (row.0, row.1, row.2));
             newest_first.advance();
         }
-        assert!(newest_first.current().expect("a scan").is_none());
+        assert!(newest_first.current().expect("the scan succeeds").is_none());
     }
 }
 
-/// The stored statistics of each region, and those of the rows that it contains.
+/// Returns the stored statistics of each region, and those of the rows that it contains.
 fn figures(reader: &Reader, rows: &[(Key, u64)]) -> [Vec<Figures>; 2] {
-    let regions = reader.regions().expect("regions");
+    let regions = reader.regions().expect("an embedded store has regions");
     let starts: Vec<Key> = regions.iter().map(|region| region.start).collect();
     assert!(starts.is_sorted() && starts[0] == [0; 24]);
     let mut found = vec![Figures::default(); starts.len()];
@@ -244,7 +250,8 @@ proptest! {
 
 /// Writes events of app X with these numbers, an hour apart, a kilobyte each.
 fn write_events(fixture: &mut Fixture, numbers: std::ops::Range<u8>) {
-    let events: Vec<_> = numbers.filter(|n| !is_of_y(*n)).map(|n| (n, n % 72, 1, 1_000)).collect();
+    let events: Vec<_> =
+        numbers.filter(|n| !is_of_app_y(*n)).map(|n| (n, n % 72, 1, 1_000)).collect();
     fixture.write(&events);
 }
 
@@ -252,12 +259,12 @@ fn write_events(fixture: &mut Fixture, numbers: std::ops::Range<u8>) {
 fn growing_regions_are_split_and_empty_ones_merged() {
     let mut fixture = Fixture::new(64);
     let regions = |fixture: &mut Fixture| {
-        fixture.store().reader().regions().expect("an embedded store").iter().len()
+        fixture.store().reader().regions().expect("an embedded store has regions").iter().len()
     };
     assert_eq!(regions(&mut fixture), 8, "the regions of a new store");
     write_events(&mut fixture, 0..250);
     check(&mut fixture).unwrap();
-    // 200 kB: the second region at 1 kB, the third at 8 kB, the fourth at 27 kB, then one per 64 kB.
+    // 200 kB: regions are added at 1 kB, 8 kB and 27 kB, then one per 64 kB.
     let split = regions(&mut fixture);
     assert!((11..=14).contains(&split), "{split}");
     fixture.store = None;
@@ -271,19 +278,24 @@ fn growing_regions_are_split_and_empty_ones_merged() {
 #[test]
 fn rows_of_one_hour_are_not_split() {
     let mut fixture = Fixture::new(1);
-    let events: Vec<_> = (0..250).filter(|n| !is_of_y(*n)).map(|n| (n, 1, 1, 2_900)).collect();
+    let events: Vec<_> = (0..250).filter(|n| !is_of_app_y(*n)).map(|n| (n, 1, 1, 2_900)).collect();
     fixture.write(&events);
     check(&mut fixture).unwrap();
-    assert_eq!(fixture.store().reader().regions().expect("an embedded store").iter().len(), 1);
+    assert_eq!(
+        fixture.store().reader().regions().expect("an embedded store has regions").iter().len(),
+        1
+    );
     fixture.write(&[(1, 2, 1, 2_900)]);
     assert_eq!(
-        fixture.store().reader().regions().expect("an embedded store").iter().len(),
+        fixture.store().reader().regions().expect("an embedded store has regions").iter().len(),
         1,
-        "a region that grew by less than a quarter is not split"
+        "a region was split that grew by less than a quarter"
     );
     write_events(&mut fixture, 0..250);
     check(&mut fixture).unwrap();
-    assert!(fixture.store().reader().regions().expect("an embedded store").iter().len() > 1);
+    assert!(
+        fixture.store().reader().regions().expect("an embedded store has regions").iter().len() > 1
+    );
 }
 
 #[test]
@@ -295,36 +307,37 @@ fn an_export_reads_a_snapshot_while_the_fanout_grows() {
     let before = fixture.expected();
     let reader = fixture.store().reader();
     let view = reader.view();
-    let mut rows =
-        view.rows(&apps()[0], (EventTime::default(), EventTime::END), None).expect("a scan");
+    let mut rows = view
+        .rows(&apps()[0], (EventTime::default(), EventTime::END), None)
+        .expect("the scan succeeds");
     let mut seen = Vec::new();
     let mut fanouts = Vec::new();
-    while let Some((key, _)) = rows.current().expect("a row") {
+    while let Some((key, _)) = rows.current().expect("the scan succeeds") {
         seen.push((key.event_time.millis(), key.spreadid.0, key.seq));
         rows.advance();
         if seen.len() % 50 == 0 {
             // Moves all events by an hour, some of them to other partitions.
-            let events = (0..250).filter(|n| !is_of_y(*n)).map(|n| (n, n % 72 + 1, 1, 9));
+            let events = (0..250).filter(|n| !is_of_app_y(*n)).map(|n| (n, n % 72 + 1, 1, 9));
             fixture.write(&events.collect::<Vec<_>>());
-            fanouts.push(reader.apps().expect("an embedded store")[&X].fanout_bits);
+            fanouts.push(reader.apps().expect("an embedded store lists its apps")[&X].fanout_bits);
         }
     }
     let expected: Vec<_> = before[0].iter().map(|row| (row.0, row.1, row.2)).collect();
     assert_eq!(seen, expected);
     fanouts.dedup();
-    assert!(fanouts.len() > 1, "the fanout grows during the export: {fanouts:?}");
+    assert!(fanouts.len() > 1, "the fanout does not grow during the export: {fanouts:?}");
     drop(rows);
     check(&mut fixture).unwrap();
 }
 
 #[test]
-fn the_fanout_grows_by_itself_unless_it_is_configured() {
+fn the_fanout_grows_automatically_unless_it_is_configured() {
     let mut fixture = Fixture::new(64);
     fixture.store = None;
     fixture.settings.fanout_above = Some(1);
     let fixed = AppStore { retention_ms: None, fanout: Some(2) };
     fixture.settings.apps.insert(Y, fixed);
-    // The average over a minute: 200 rows of app X are three per second, 50 rows of app Y one.
+    // Rates are averaged over a minute: 200 rows of app X are three per second, 50 rows of app Y are one.
     for _ in 0..3 {
         let events: Vec<_> = (0..=249).map(|n| (n, n % 72, 1, 10)).collect();
         fixture.write(&events);
@@ -332,18 +345,19 @@ fn the_fanout_grows_by_itself_unless_it_is_configured() {
     }
     let fanouts = |fixture: &mut Fixture| {
         [X, Y].map(|pid| {
-            fixture.store().reader().apps().expect("an embedded store")[&pid].fanout_bits
+            fixture.store().reader().apps().expect("an embedded store lists its apps")[&pid]
+                .fanout_bits
         })
     };
     let [x, y] = fanouts(&mut fixture);
-    assert!(x > 0, "app X is distributed");
+    assert!(x > 0, "app X is not distributed");
     assert_eq!(y, 1);
     fixture.store = None;
     assert_eq!(fanouts(&mut fixture), [x, y], "after reopening");
     fixture.store = None;
     fixture.settings.fanout_above = None;
     check(&mut fixture).unwrap();
-    assert_eq!(fanouts(&mut fixture), [0, 1], "one partition again, and rows elsewhere are found");
+    assert_eq!(fanouts(&mut fixture), [0, 1], "the fanout of app X remains");
 }
 
 #[test]
@@ -368,7 +382,7 @@ fn an_app_can_have_its_own_retention() {
     fixture.settings.apps.insert(Y, AppStore { retention_ms: Some(None), fanout: None });
     let events: Vec<_> = (0..=249).map(|n| (n, n % 72, 1, 10)).collect();
     fixture.write(&events);
-    let is_y = |(number, _): &(&u8, &(u64, u32, String))| is_of_y(**number);
+    let is_y = |(number, _): &(&u8, &(u64, u32, String))| is_of_app_y(**number);
     let kept: BTreeMap<_, _> =
         fixture.rows.iter().filter(is_y).map(|(number, row)| (*number, row.clone())).collect();
     fixture.advance(1_000);
@@ -384,7 +398,11 @@ fn reads_are_counted_by_region() {
     write_events(&mut fixture, 0..100);
     let reader = fixture.store().reader();
     scan(&reader);
-    let read: u64 =
-        reader.regions().expect("an embedded store").iter().map(|region| region.reads.total).sum();
+    let read: u64 = reader
+        .regions()
+        .expect("an embedded store has regions")
+        .iter()
+        .map(|region| region.reads.total)
+        .sum();
     assert_eq!(read, 80);
 }

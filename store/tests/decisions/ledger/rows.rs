@@ -28,7 +28,7 @@ fn progress(positions: &[Position]) -> Progress {
     Progress { positions: positions.to_vec(), consumed_until: None }
 }
 
-/// A decision that credits an activation or effect to a campaign.
+/// Returns a decision that credits an activation or effect to a campaign.
 pub fn decision_write(draft: Draft, spreadid: u32, replaced: Option<CurrentRow>) -> DecisionWrite {
     let fact = Fact::from(draft);
     let credit = Credit {
@@ -73,7 +73,7 @@ pub fn decision_write(draft: Draft, spreadid: u32, replaced: Option<CurrentRow>)
     DecisionWrite { key, record, row, replaced }
 }
 
-/// Two install chains: one that starts with the activation, and one that it continues.
+/// Returns two install chains: one that starts with the activation, and one that it continues.
 fn chains(activation: &Activation) -> InstallChains {
     let key = ActivationKey::of(activation);
     let earlier = ActivationKey { time: key.time.minus(1), id: "other".into() };
@@ -91,10 +91,10 @@ pub fn commit(
     let conflicts = ledger
         .commit(decisions.into_iter().collect(), &Progress::default())
         .expect("rows are committed");
-    assert!(conflicts.is_empty(), "there is no other writer");
+    assert!(conflicts.is_empty(), "conflicts without another writer");
 }
 
-/// Event id, time and campaign of all rows.
+/// Returns event id, time and campaign of all rows.
 fn rows(ledger: &impl LedgerUnderTest) -> Vec<String> {
     let shorten = |decision: &str| {
         let words: Vec<_> = decision.split(' ').collect();
@@ -140,9 +140,9 @@ fn decisions_are_read_back_with_their_records(ledger: &mut impl LedgerUnderTest)
     ];
     commit(ledger, decisions.clone());
     for decision in decisions {
-        let mut found = record_of(ledger, decision.key).expect("a record");
-        // Each ledger stores its own reference.
-        found.current_row_mut().expect("a current row").row_meta = RowMeta::default();
+        let mut found = record_of(ledger, decision.key).expect("the record exists");
+        // The row metadata differs between ledgers.
+        found.current_row_mut().expect("the event has a row").row_meta = RowMeta::default();
         assert_eq!(found, decision.record);
     }
 }
@@ -168,12 +168,12 @@ fn positions_are_read_back(ledger: &mut impl LedgerUnderTest) {
     let at = |topic: &str, partition, next| position(topic, partition, next);
     let first = [at("clicks", 0, 5), at("clicks", 11, 6), at("clicks.more", 0, 7)];
     ledger.commit(Vec::new(), &progress(&first)).expect("positions are committed");
-    let mut found = ledger.positions().expect("positions");
+    let mut found = ledger.positions().expect("the positions are readable");
     found.sort();
     assert_eq!(found, first);
     let second = [at("clicks", 11, 1 << 40), at("effects", 0, 0)];
     ledger.commit(Vec::new(), &progress(&second)).expect("positions are committed");
-    let mut found = ledger.positions().expect("positions");
+    let mut found = ledger.positions().expect("the positions are readable");
     found.sort();
     assert_eq!(
         found,
@@ -207,7 +207,7 @@ proptest! {
             let key = decision.key;
             commit(&mut memory, [decision.clone()]);
             commit(&mut embedded, [decision]);
-            // As stored, with its row reference.
+            // The current row as it was stored, with its row metadata.
             let record = record_of(&mut embedded, key);
             current_row[event] = record.and_then(|record| record.current_row().copied());
             prop_assert_eq!(memory.row_texts(), embedded.row_texts());

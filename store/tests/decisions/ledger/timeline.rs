@@ -25,11 +25,12 @@ fn ids(name: &str, value: &str) -> DeviceIds {
 /// Reads a whole timeline in pages.
 fn read(ledger: &mut impl LedgerUnderTest, ids: &DeviceIds, page: usize) -> Vec<TimelineEntry> {
     let policy = rules();
-    let app = policy.app(X).expect("the app");
+    let app = policy.app(X).expect("the app is configured");
     let mut all: Vec<TimelineEntry> = Vec::new();
     loop {
         let after = all.last().map(|found| found.entry);
-        let result = timeline(ledger, &policy, app, ids, after, page).expect("a timeline");
+        let result =
+            timeline(ledger, &policy, app, ids, after, page).expect("the timeline is readable");
         assert!(result.found.len() == page || !result.has_more);
         all.extend(result.found);
         if !result.has_more {
@@ -38,7 +39,7 @@ fn read(ledger: &mut impl LedgerUnderTest, ids: &DeviceIds, page: usize) -> Vec<
     }
 }
 
-/// All stored facts of app X with one of the ids, in the order of a timeline.
+/// Returns all stored facts of app X with one of the ids, in the order of a timeline.
 fn expected(
     ledger: &mut impl LedgerUnderTest,
     facts: &[Fact],
@@ -47,14 +48,15 @@ fn expected(
     let of_x = facts.iter().filter(|fact| fact.pid() == X);
     let keys: BTreeSet<FactKey> = of_x.map(|fact| fact_key(fact.family(), X, fact.id())).collect();
     let keys: Vec<FactKey> = keys.into_iter().collect();
-    let records = ledger.records(&keys).expect("records");
+    let records = ledger.records(&keys).expect("the lookup succeeds");
     let mut all: Vec<TimelineEntry> = keys
         .into_iter()
         .zip(records)
         .filter_map(|(fact, record)| {
             let record = record?;
-            let has = DeviceIds::new(record.ids()).iter().any(|id| ids.contains(id));
-            has.then(|| TimelineEntry { entry: IndexEntry { time: record.time(), fact }, record })
+            let shares_id = DeviceIds::new(record.ids()).iter().any(|id| ids.contains(id));
+            shares_id
+                .then(|| TimelineEntry { entry: IndexEntry { time: record.time(), fact }, record })
         })
         .collect();
     all.sort_by_key(|found| {
@@ -99,7 +101,7 @@ proptest! {
     }
 }
 
-/// Stale index entries of a replaced fact, and entries of a fact whose ids only have the same hash.
+/// The index has stale entries of a replaced fact, and entries of a fact whose id differs but has the same hash.
 #[test]
 fn index_entries_are_checked_against_the_fact() {
     let ids = ids("oaid", D);
@@ -138,6 +140,6 @@ fn replaced_and_expired_facts_are_not_in_a_timeline() {
         ..Default::default()
     };
     attribution::ledger::Ledger::commit(worker.ledger_mut(), Vec::new(), &progress)
-        .expect("a commit");
+        .expect("the commit succeeds");
     assert_eq!(times(worker.ledger_mut()), [] as [u64; 0]);
 }

@@ -49,7 +49,7 @@ impl Broker {
         self.logs.len() > before
     }
 
-    /// The index of a partition's log.
+    /// Returns the index of a partition's log, which is added if it is missing.
     pub fn find_or_add_log(&mut self, topic: Family, number: i32) -> usize {
         let is_wanted = |log: &Log| (log.topic, log.number) == (topic, number);
         self.logs.iter().position(is_wanted).unwrap_or_else(|| {
@@ -58,7 +58,7 @@ impl Broker {
         })
     }
 
-    /// The index of the log that a position belongs to.
+    /// Returns the index of the log that a position belongs to.
     pub fn log_of(&self, position: &Position) -> usize {
         let is_wanted =
             |log: &Log| log.number == position.partition && topic(log.topic) == &*position.topic;
@@ -67,7 +67,7 @@ impl Broker {
 
     pub fn position(&self, log: usize, next_offset: usize) -> Position {
         let Log { topic: family, number, .. } = self.logs[log];
-        let next_offset = i64::try_from(next_offset).expect("a small offset");
+        let next_offset = i64::try_from(next_offset).expect("the offset fits in i64");
         Position {
             topic: Arc::from(topic(family)),
             partition: number,

@@ -1,4 +1,4 @@
-//! A ledger of one process, which may crash at any call.
+//! A ledger whose process can crash at any call.
 
 use adtrail_store::StoreError;
 use adtrail_store::memory::Memory;
@@ -12,13 +12,13 @@ use attribution::rules::expiry::ExpiryFloor;
 /// When a process crashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Crash {
-    /// Instead of the call after this number of calls.
+    /// After this number of calls, instead of the next one.
     AfterCalls(u32),
     /// After a commit, before its response.
     AfterCommit,
 }
 
-/// A ledger whose process may crash at a call.
+/// A ledger in memory whose process crashes as `crash` says.
 pub struct CrashingLedger<'a> {
     pub memory: &'a mut Memory,
     /// The state after the last commit.

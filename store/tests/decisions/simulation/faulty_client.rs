@@ -5,7 +5,7 @@ use adtrail_store::hbase::ledger::cells::Table;
 use attribution::facts::event::Family;
 use attribution::ledger::Position;
 
-use super::invariants::Verdict;
+use super::invariants::CheckResult;
 use super::scheduler::Scheduler;
 use super::world::{Access, Fault, World};
 use crate::support::cells::{Model, Operation, Step, StepClient};
@@ -23,12 +23,12 @@ impl<'t, 'p> FaultyClient<'t, 'p> {
     /// Commits positions to the group.
     pub fn commit_positions(&self, positions: &[Position]) -> Result<(), StoreError> {
         let me = self.me;
-        let (verdict, _) =
-            self.act(("commits positions", 0), Access::Write, |world| -> Verdict {
+        let (result, _) =
+            self.act(("commits positions", 0), Access::Write, |world| -> CheckResult {
                 world.commit_positions(me, positions)
             })?;
-        verdict.map_err(|problem| {
-            self.scheduler.end(Err(problem));
+        result.map_err(|problem| {
+            self.scheduler.end_run(Err(problem));
             crashed()
         })
     }
@@ -42,7 +42,7 @@ impl<'t, 'p> FaultyClient<'t, 'p> {
     ) -> Result<(T, bool), StoreError> {
         let (mut world, fault) = loop {
             let mut world = self.scheduler.turn(self.me);
-            if world.end.is_some() {
+            if world.result.is_some() {
                 return Err(crashed());
             }
             match world.draw_fault(self.me, access) {

@@ -1,4 +1,4 @@
-//! The invariants that hold at every step, and those that hold in the end.
+//! The invariants that must hold at every step, and those that must hold at the end of a run.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,19 +22,19 @@ use crate::support::cells::Model;
 use crate::support::reference::decisions;
 use crate::support::row_text::{RowText, row_texts};
 use crate::support::run::{LedgerUnderTest, worker_after};
-use crate::support::traffic::decided;
+use crate::support::traffic::sorted_decisions;
 
 /// `Err` describes the violated invariant.
-pub type Verdict = Result<(), String>;
+pub type CheckResult = Result<(), String>;
 
 /// A store whose content can be checked.
-pub trait Stored {
+pub trait CheckedStore {
     /// True if other workers may be changing it at the same time.
     const SHARED: bool;
 
     fn record(&mut self, key: &FactKey) -> Lookup;
 
-    /// Revision, time and campaign of the visible rows of one event.
+    /// Returns revision, time and campaign of the visible rows of one event.
     fn rows_of(&self, pid: Pid, seq: u64) -> Vec<(u32, EventTime, SpreadId)>;
 
     fn row_texts(&self) -> Vec<RowText>;
@@ -42,7 +42,7 @@ pub trait Stored {
     fn statuses(&self) -> Vec<Status>;
 }
 
-impl Stored for Memory {
+impl CheckedStore for Memory {
     const SHARED: bool = false;
 
     fn record(&mut self, key: &FactKey) -> Lookup {
@@ -63,7 +63,7 @@ impl Stored for Memory {
     }
 }
 
-impl Stored for Model {
+impl CheckedStore for Model {
     const SHARED: bool = true;
 
     fn record(&mut self, key: &FactKey) -> Lookup {
@@ -88,33 +88,33 @@ impl Stored for Model {
 /// Checks that every message before an offset is durable as a fact and, if it is an event, as a row.
 pub fn check_durable(
     plan: &Plan,
-    stored: &mut impl Stored,
+    store: &mut impl CheckedStore,
     log: &mut Log,
     next_offset: usize,
-) -> Verdict {
+) -> CheckResult {
     for offset in log.durable_until..next_offset {
         let fact = &log.messages[offset].fact;
         let location = || format!("{:?} {} offset {offset}", log.topic, log.number);
-        check_fact_durable(plan, stored, fact).map_err(|problem| {
-            format!("a position is ahead of {}: {problem}: {fact:?}", location())
+        check_fact_durable(plan, store, fact).map_err(|problem| {
+            format!("the position has passed {}, but {problem}: {fact:?}", location())
         })?;
     }
     log.durable_until = log.durable_until.max(next_offset);
     Ok(())
 }
 
-fn check_fact_durable(plan: &Plan, stored: &mut impl Stored, fact: &Fact) -> Verdict {
+fn check_fact_durable(plan: &Plan, store: &mut impl CheckedStore, fact: &Fact) -> CheckResult {
     let key = fact_key(fact.family(), fact.pid(), fact.id());
-    let record = match stored.record(&key) {
+    let record = match store.record(&key) {
         Lookup::Found(record) | Lookup::Superseded(record, _) => record,
-        Lookup::Tombstone => return check_shown_once(stored, fact, None),
+        Lookup::Tombstone => return check_single_row(store, fact, None),
         // Touches expire without a tombstone.
         Lookup::Missing if plan.kind == Kind::Expiring && fact.family() == Family::Touch => {
             return Ok(());
         }
         Lookup::Missing => return Err("the fact is missing".into()),
     };
-    let app = plan.policy.app(fact.pid()).expect("a known app");
+    let app = plan.policy.app(fact.pid()).expect("the app is configured");
     let current = Fact::from(record.clone());
     // With expiry, facts whose decisions are final are not replaced.
     if plan.kind != Kind::Expiring
@@ -124,36 +124,36 @@ fn check_fact_durable(plan: &Plan, stored: &mut impl Stored, fact: &Fact) -> Ver
     }
     match record.current_row() {
         _ if fact.family() == Family::Touch => Ok(()),
-        Some(current_row) => check_shown_once(stored, fact, Some(current_row)),
-        None => Err("it has no decision".into()),
+        Some(current_row) => check_single_row(store, fact, Some(current_row)),
+        None => Err("the event has no decision".into()),
     }
 }
 
-/// Checks that an event has one row, which is that of the current decision. While other workers may be changing it, the
-/// row may also be of an earlier decision.
-pub fn check_shown_once<S: Stored>(
-    stored: &S,
+/// Checks that an event has one row, which is that of the current decision. In a shared store, other workers may be
+/// changing the row, so it may also be of an earlier decision.
+pub fn check_single_row<S: CheckedStore>(
+    store: &S,
     fact: &Fact,
     current_row: Option<&CurrentRow>,
-) -> Verdict {
+) -> CheckResult {
     let event_type = match fact.family() {
         Family::Touch => return Ok(()),
         Family::Activation => EventType::Activation,
         Family::Effect => EventType::Effect,
     };
-    let rows = stored.rows_of(fact.pid(), seq(event_type, fact.id()));
-    let Some(row) = rows.first() else { return Err("it has no row".into()) };
+    let rows = store.rows_of(fact.pid(), seq(event_type, fact.id()));
+    let Some(row) = rows.first() else { return Err("the event has no row".into()) };
     let expected = current_row.map(|row| (row.revision, row.event_time, row.spreadid));
     if S::SHARED {
         let is_ahead = expected.is_some_and(|expected| rows.iter().any(|row| row.0 > expected.0));
         return if is_ahead { Err(format!("a row is newer than {expected:?}")) } else { Ok(()) };
     }
     if rows.len() > 1 {
-        return Err("it has two rows".into());
+        return Err("the event has two rows".into());
     }
     match expected {
         Some(expected) if *row != expected => {
-            Err(format!("its row is {row:?} instead of {expected:?}"))
+            Err(format!("the row of the event is {row:?} instead of {expected:?}"))
         }
         _ => Ok(()),
     }
@@ -161,32 +161,32 @@ pub fn check_shown_once<S: Stored>(
 
 /// Checks that the rows are those of a single worker that processes each message once, in order, and those of the slow
 /// reference.
-pub fn judge(plan: &Plan, stored: &impl Stored) -> Verdict {
-    compare(&decided(stored.row_texts()), &decisions(&plan.policy, &plan.facts))?;
+pub fn check_final_rows(plan: &Plan, store: &impl CheckedStore) -> CheckResult {
+    compare(&sorted_decisions(store.row_texts()), &decisions(&plan.policy, &plan.facts))?;
     if plan.kind != Kind::Expiring {
         let mut facts = plan.facts.clone();
         facts.sort();
         let whole =
             |rows: Vec<RowText>| -> Vec<String> { rows.into_iter().map(|row| row.whole).collect() };
         let expected = worker_after(Memory::default(), &plan.policy, vec![facts]);
-        compare(&whole(stored.row_texts()), &whole(Stored::row_texts(expected.ledger())))?;
+        compare(&whole(store.row_texts()), &whole(CheckedStore::row_texts(expected.ledger())))?;
     }
     Ok(())
 }
 
-/// Checks that the decisions are those of the reference for the messages of each log before the offset in `until`.
-pub fn judge_prefix(
+/// Checks that the decisions are those of the reference for the messages of each log before its offset in `ends`.
+pub fn check_rows_so_far(
     policy: &Arc<Policy>,
-    stored: &impl Stored,
+    store: &impl CheckedStore,
     logs: &[Log],
-    until: &[usize],
-) -> Verdict {
-    let read = logs.iter().zip(until).flat_map(|(log, until)| &log.messages[..*until]);
+    ends: &[usize],
+) -> CheckResult {
+    let read = logs.iter().zip(ends).flat_map(|(log, end)| &log.messages[..*end]);
     let facts: Vec<Fact> = read.map(|message| message.fact.clone()).collect();
-    compare(&decided(stored.row_texts()), &decisions(policy, &facts))
+    compare(&sorted_decisions(store.row_texts()), &decisions(policy, &facts))
 }
 
-fn compare(found: &[String], expected: &[String]) -> Verdict {
+fn compare(found: &[String], expected: &[String]) -> CheckResult {
     let mut rows = 0..found.len().max(expected.len());
     let first = rows.find(|row| found.get(*row) != expected.get(*row));
     first.map_or(Ok(()), |row| {
@@ -209,7 +209,7 @@ pub struct ReportTotals {
 
 impl ReportTotals {
     /// Adds a report. Checks that every message of the batch is accepted or redelivered.
-    pub fn add(&mut self, report: &BatchReport, messages: usize) -> Verdict {
+    pub fn add(&mut self, report: &BatchReport, messages: usize) -> CheckResult {
         let (mut accepted, mut redelivered) = (0, 0);
         for family in Family::ALL {
             let counts = report.counts(family);
@@ -219,7 +219,7 @@ impl ReportTotals {
         self.accepted += accepted;
         self.redelivered += redelivered;
         for ((before, after), count) in &report.rows_written {
-            let count = i64::try_from(*count).expect("few rows");
+            let count = i64::try_from(*count).expect("the count fits in i64");
             *self.rows.entry(*after).or_default() += count;
             if let Some(before) = before {
                 *self.rows.entry(*before).or_default() -= count;
@@ -231,9 +231,9 @@ impl ReportTotals {
         })
     }
 
-    /// Checks that every fact was accepted once, and the number of rows by status. Requires that no report was lost in
-    /// a crash.
-    pub fn judge(&self, plan: &Plan, stored: &impl Stored) -> Verdict {
+    /// Checks that every fact was accepted once, and that the store has as many rows of each status as reported.
+    /// Requires that no report was lost in a crash.
+    pub fn check(&self, plan: &Plan, store: &impl CheckedStore) -> CheckResult {
         let facts: BTreeSet<_> =
             plan.facts.iter().map(|fact| (fact.family(), fact.pid(), fact.id())).collect();
         // A touch that is redelivered after it has expired is accepted again.
@@ -241,7 +241,7 @@ impl ReportTotals {
             return Err(format!("{} accepted of {} facts", self.accepted, facts.len()));
         }
         let mut rows: BTreeMap<Status, i64> = BTreeMap::new();
-        stored.statuses().into_iter().for_each(|status| *rows.entry(status).or_default() += 1);
+        store.statuses().into_iter().for_each(|status| *rows.entry(status).or_default() += 1);
         let counted: BTreeMap<_, _> =
             self.rows.iter().filter(|(_, count)| **count != 0).map(|(s, n)| (*s, *n)).collect();
         let is_same = counted == rows;

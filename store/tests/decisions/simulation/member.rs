@@ -3,7 +3,7 @@
 use attribution::ledger::{Position, Progress};
 use attribution::worker::{Batch, BatchReport};
 
-use super::invariants::{self, Verdict};
+use super::invariants::{self, CheckResult};
 use super::world::{SESSION_TIMEOUT, WorkerState, World};
 
 /// The result of a worker's poll.
@@ -15,7 +15,7 @@ pub enum Poll {
 }
 
 impl World<'_> {
-    /// A process starts and joins the group.
+    /// Starts a process, which joins the group.
     pub fn start(&mut self, me: usize) {
         self.note(me, "starts", [0, 0]);
         self.stats.count("processes");
@@ -24,8 +24,8 @@ impl World<'_> {
         self.rebalance();
     }
 
-    /// A process has crashed. The worker restarts it later, or is gone for good.
-    pub fn crashed(&mut self, me: usize) {
+    /// Handles the crash of a process. The worker restarts it later, or never.
+    pub fn on_crash(&mut self, me: usize) {
         self.note(me, "crashes", [0, 0]);
         self.stats.count("crashes");
         if self.workers[me].has_written {
@@ -41,10 +41,10 @@ impl World<'_> {
     }
 
     pub fn poll(&mut self, me: usize) -> Poll {
-        if self.end.is_some() {
+        if self.result.is_some() {
             return Poll::Over;
         }
-        self.follow_rebalance(me);
+        self.poll_rebalance(me);
         let has_more = |log: &usize| {
             let next = self.workers[me].next.get(log);
             next.is_some_and(|next| *next < self.broker.logs[*log].messages.len())
@@ -52,11 +52,11 @@ impl World<'_> {
         let mut open: Vec<usize> = (0..self.broker.logs.len()).filter(has_more).collect();
         if open.is_empty() {
             self.idle(me);
-            return if self.end.is_some() { Poll::Over } else { Poll::Nothing };
+            return if self.result.is_some() { Poll::Over } else { Poll::Nothing };
         }
         self.rng.shuffle(&mut open);
         let mut remaining = self.rng.usize(1..=self.plan.odds.batch_max);
-        let (mut facts, mut nexts) = (Vec::new(), Vec::new());
+        let (mut facts, mut next_offsets) = (Vec::new(), Vec::new());
         for log in open {
             let from = self.workers[me].next[&log];
             let messages = &self.broker.logs[log].messages[from..];
@@ -65,19 +65,19 @@ impl World<'_> {
             remaining = remaining.saturating_sub(count);
             facts.extend(messages[..count].iter().map(|message| message.fact.clone()));
             if count > 0 {
-                nexts.push((log, from + count));
+                next_offsets.push((log, from + count));
             }
         }
-        nexts.sort_unstable();
+        next_offsets.sort_unstable();
         let position = |(log, next): &(usize, usize)| self.broker.position(*log, *next);
-        let positions = nexts.iter().map(position).collect();
-        self.note(me, "takes a batch", [facts.len() as u64, nexts.len() as u64]);
-        self.workers[me].batch = (nexts, facts.len());
+        let positions = next_offsets.iter().map(position).collect();
+        self.note(me, "takes a batch", [facts.len() as u64, next_offsets.len() as u64]);
+        self.workers[me].batch = (next_offsets, facts.len());
         Poll::Batch(Batch { facts, progress: Progress { positions, consumed_until: None } })
     }
 
-    /// Rejoins the group if need be, and starts newly assigned logs at their stored positions.
-    fn follow_rebalance(&mut self, me: usize) {
+    /// Rejoins the group if necessary, and starts newly assigned logs at their stored positions.
+    fn poll_rebalance(&mut self, me: usize) {
         self.workers[me].session_ends_at = None;
         if self.broker.group.members.insert(me) {
             self.rebalance();
@@ -90,7 +90,7 @@ impl World<'_> {
         for log in 0..self.broker.logs.len() {
             if self.broker.group.is_owner(me, log) {
                 let kept = before.get(&log).filter(|_| self.plan.odds.is_cooperative).copied();
-                let next = kept.unwrap_or_else(|| self.stored(log));
+                let next = kept.unwrap_or_else(|| self.stored_offset(log));
                 self.workers[me].next.insert(log, next);
             }
         }
@@ -108,7 +108,7 @@ impl World<'_> {
             return self.produce(20);
         }
         let is_read = |world: &mut Self, log: usize| {
-            world.stored(log) == world.broker.logs[log].messages.len()
+            world.stored_offset(log) == world.broker.logs[log].messages.len()
         };
         if (0..self.broker.logs.len()).all(|log| is_read(self, log)) {
             return self.finish(Ok(()));
@@ -117,8 +117,8 @@ impl World<'_> {
         self.restart_from_stored();
     }
 
-    /// Commits a worker's positions, which may be of a former owner.
-    pub fn commit_positions(&mut self, me: usize, positions: &[Position]) -> Verdict {
+    /// Commits the positions of a worker, which may no longer own the partitions.
+    pub fn commit_positions(&mut self, me: usize, positions: &[Position]) -> CheckResult {
         let generation = self.workers[me].generation;
         let is_outdated = generation != self.broker.group.generation;
         if is_outdated {
@@ -136,21 +136,21 @@ impl World<'_> {
                 self.stats.count("positions refused");
                 continue;
             }
-            if next < self.stored(log) {
+            if next < self.stored_offset(log) {
                 self.stats.count("positions set back by a former owner");
             }
-            self.store(position);
+            self.store_position(position);
         }
         Ok(())
     }
 
-    /// Finishes a batch.
-    pub fn processed(&mut self, me: usize, report: &BatchReport) -> Verdict {
+    /// Records that a batch is processed.
+    pub fn finish_batch(&mut self, me: usize, report: &BatchReport) -> CheckResult {
         self.stats.count("batches");
         let worker = &mut self.workers[me];
-        let (nexts, messages) = std::mem::take(&mut worker.batch);
+        let (next_offsets, messages) = std::mem::take(&mut worker.batch);
         worker.has_written = false;
-        for (log, next) in nexts {
+        for (log, next) in next_offsets {
             worker.next.entry(log).and_modify(|known| *known = next);
         }
         self.stats.add("messages processed", messages as u64);

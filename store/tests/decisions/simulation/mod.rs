@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use fastrand::Rng;
-use invariants::Verdict;
+use invariants::CheckResult;
 use plan::{Kind, Plan};
 use stats::{Stats, Trace};
 
@@ -30,7 +30,7 @@ const SEEDS: u64 = 300;
 
 struct Run {
     plan: Plan,
-    verdict: Verdict,
+    result: CheckResult,
     stats: Stats,
     hash: u64,
 }
@@ -40,15 +40,15 @@ fn simulate(seed: u64, is_printed: bool) -> Run {
     let mut rng = Rng::with_seed(seed);
     let (plan, broker) = Plan::new(seed, &mut rng);
     let trace = Trace::new(is_printed);
-    let (verdict, mut stats, trace) = match plan.kind {
+    let (result, mut stats, trace) = match plan.kind {
         Kind::Single | Kind::Expiring => single_worker::run(&plan, broker, rng, trace),
         Kind::Shared { workers } => shared::run(&plan, workers, broker, rng, trace),
     };
     stats.add("messages produced", plan.messages as u64);
-    Run { hash: trace.hash(), plan, verdict, stats }
+    Run { hash: trace.hash(), plan, result, stats }
 }
 
-fn number(name: &str) -> Option<u64> {
+fn env_number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
 }
@@ -67,8 +67,8 @@ fn simulate_all(seeds: Range<u64>) -> (Stats, u64, Vec<String>) {
             let mut found = found.lock().expect("the lock is not poisoned");
             found.0.add_all(&run.stats);
             found.1 = found.1.wrapping_add(run.hash);
-            if let Err(problem) = &run.verdict {
-                found.2.push(failure(&run.plan, problem));
+            if let Err(problem) = &run.result {
+                found.2.push(describe_failure(&run.plan, problem));
             }
         }
     };
@@ -80,7 +80,7 @@ fn simulate_all(seeds: Range<u64>) -> (Stats, u64, Vec<String>) {
     found.into_inner().expect("the lock is not poisoned")
 }
 
-fn failure(plan: &Plan, problem: &str) -> String {
+fn describe_failure(plan: &Plan, problem: &str) -> String {
     let Plan { seed, kind, rules, facts, odds, .. } = plan;
     format!(
         "seed {seed}: {kind:?}, rules {rules:?}, {} facts, {odds:?}\n{problem}\nrepeat \
@@ -91,19 +91,19 @@ fn failure(plan: &Plan, problem: &str) -> String {
 
 #[test]
 fn rows_are_those_of_one_worker_despite_all_failures() {
-    if let Some(seed) = number("ADTRAIL_SIM_SEED") {
+    if let Some(seed) = env_number("ADTRAIL_SIM_SEED") {
         let run = simulate(seed, true);
         for fact in &run.plan.facts {
             eprintln!("{fact:?}");
         }
         eprintln!("{}", run.stats);
-        if let Err(problem) = &run.verdict {
-            panic!("{}", failure(&run.plan, problem));
+        if let Err(problem) = &run.result {
+            panic!("{}", describe_failure(&run.plan, problem));
         }
         return;
     }
-    let first = number("ADTRAIL_SIM_FROM").unwrap_or(0);
-    let count = number("ADTRAIL_SIM_SEEDS").unwrap_or(SEEDS);
+    let first = env_number("ADTRAIL_SIM_FROM").unwrap_or(0);
+    let count = env_number("ADTRAIL_SIM_SEEDS").unwrap_or(SEEDS);
     let start = Instant::now();
     let (stats, hash, failures) = simulate_all(first..first.saturating_add(count));
     let seconds = start.elapsed().as_secs_f64();
@@ -113,12 +113,13 @@ fn rows_are_those_of_one_worker_despite_all_failures() {
     let shown: Vec<_> = failures.iter().take(20).map(String::as_str).collect();
     assert!(failed == 0, "{failed} seeds failed\n{}", shown.join("\n\n"));
     if count >= SEEDS {
-        let missing: Vec<_> = EXPECTED_EVENTS.iter().filter(|event| stats.of(event) == 0).collect();
+        let missing: Vec<_> =
+            EXPECTED_EVENTS.iter().filter(|event| stats.count_of(event) == 0).collect();
         assert!(missing.is_empty(), "never happened: {missing:?}");
     }
 }
 
-/// Events that must happen in a few hundred seeds.
+/// Events that must occur within a few hundred seeds.
 const EXPECTED_EVENTS: &[&str] = &[
     "batches finished after losing a partition",
     "conflicting puts of decisions",
@@ -138,7 +139,7 @@ const EXPECTED_EVENTS: &[&str] = &[
 ];
 
 #[test]
-fn a_seed_is_deterministic() {
+fn the_same_seed_gives_the_same_run() {
     let hashes = |seeds: Range<u64>| -> Vec<(u64, Stats)> {
         seeds.map(|seed| simulate(seed, false)).map(|run| (run.hash, run.stats)).collect()
     };

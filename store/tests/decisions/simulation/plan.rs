@@ -40,10 +40,11 @@ pub enum Kind {
 pub struct Odds {
     /// Steps until another worker takes the turn.
     pub switch: u32,
-    /// Writes per fault. Reads have an eighth of this probability, batches of a single worker four times of it.
+    /// Writes per fault. Faults are an eighth as frequent at reads, and four times as frequent at batches of a single
+    /// worker.
     pub fault: u32,
     /// The factor by which faults are more frequent for writes of decisions.
-    pub deciding: u32,
+    pub decision_fault_factor: u32,
     /// The maximum number of faults.
     pub faults_max: u32,
     /// Steps until more messages are produced.
@@ -93,7 +94,7 @@ impl Plan {
             }
         } else {
             let Rules(name, policy) = draw(&random::policies(), &mut runner);
-            let max = *rng.choice(&[4, 12, 25, 40]).expect("some sizes");
+            let max = *rng.choice(&[4, 12, 25, 40]).expect("the list is not empty");
             let Facts(facts) = draw(&random::facts(max), &mut runner);
             (plan.rules, plan.policy, plan.facts) = (name, policy, facts);
             broker.unproduced = messages(&plan.facts, rng);
@@ -105,11 +106,11 @@ impl Plan {
 
 impl Odds {
     fn draw(rng: &mut Rng) -> Self {
-        let mut one_of = |odds: &[u32]| *rng.choice(odds).expect("some odds");
+        let mut one_of = |odds: &[u32]| *rng.choice(odds).expect("the list is not empty");
         Self {
             switch: one_of(&[1, 2, 3, 8, 30, 200]),
             fault: one_of(&[4, 12, 40, 150]),
-            deciding: one_of(&[1, 4, 20]),
+            decision_fault_factor: one_of(&[1, 4, 20]),
             faults_max: one_of(&[0, 2, 5, 12, 30]),
             produce: one_of(&[1, 20, 200]),
             batch_max: one_of(&[1, 3, 8, 30, 200]) as usize,
@@ -125,7 +126,7 @@ impl Odds {
 fn messages(facts: &[Fact], rng: &mut Rng) -> VecDeque<(Family, i32, Message)> {
     const HOUR: u64 = 3_600_000;
     let copies_max = rng.usize(1..=5);
-    let late_max = *rng.choice(&[1, HOUR, 48 * HOUR, 1 << 40]).expect("some spans");
+    let late_max = *rng.choice(&[1, HOUR, 48 * HOUR, 1 << 40]).expect("the list is not empty");
     let mut messages: Vec<(u64, Message)> = Vec::new();
     for fact in facts {
         for _ in 0..rng.usize(1..=copies_max) {

@@ -2,7 +2,7 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::invariants::Verdict;
+use super::invariants::CheckResult;
 use super::world::World;
 
 /// Passes the turn between the threads of the workers.
@@ -42,11 +42,11 @@ impl<'p> Scheduler<'p> {
         me: usize,
         mut world: MutexGuard<'t, World<'p>>,
     ) -> MutexGuard<'t, World<'p>> {
-        while world.turn != me && world.end.is_none() {
+        while world.turn != me && world.result.is_none() {
             self.turns[world.turn].notify_one();
             world = self.turns[me].wait(world).unwrap_or_else(PoisonError::into_inner);
         }
-        if world.end.is_some() {
+        if world.result.is_some() {
             self.turns.iter().for_each(Condvar::notify_one);
         }
         world
@@ -57,8 +57,8 @@ impl<'p> Scheduler<'p> {
     }
 
     /// Ends the run, unless it has ended.
-    pub fn end(&self, verdict: Verdict) {
-        self.lock().finish(verdict);
+    pub fn end_run(&self, result: CheckResult) {
+        self.lock().finish(result);
         self.turns.iter().for_each(Condvar::notify_one);
     }
 

@@ -8,7 +8,7 @@ use fastrand::Rng;
 
 use super::broker::Broker;
 use super::faulty_client::FaultyClient;
-use super::invariants::{self, Verdict};
+use super::invariants::{self, CheckResult};
 use super::member::Poll;
 use super::plan::Plan;
 use super::scheduler::Scheduler;
@@ -22,7 +22,7 @@ pub fn run(
     broker: Broker,
     rng: Rng,
     trace: Trace,
-) -> (Verdict, Stats, Trace) {
+) -> (CheckResult, Stats, Trace) {
     let scheduler = Scheduler::new(World::new(plan, workers, broker, rng, trace));
     std::thread::scope(|scope| {
         for me in 0..workers {
@@ -32,23 +32,23 @@ pub fn run(
                     catch_unwind(AssertUnwindSafe(|| run_worker(scheduler, plan, me)))
                 {
                     let text = panic.downcast_ref::<String>().map_or("", |text| text);
-                    scheduler.end(Err(format!("a worker panicked: {text}")));
+                    scheduler.end_run(Err(format!("a worker panicked: {text}")));
                 }
             });
         }
     });
     let mut world = scheduler.into_world();
-    let verdict = world.end.take().unwrap_or_else(|| Err("the run has no verdict".into()));
-    let verdict = verdict.and_then(|()| judge(plan, &world));
+    let result = world.result.take().unwrap_or_else(|| Err("the run has no result".into()));
+    let result = result.and_then(|()| check_final(plan, &world));
     world.stats.add("conflicting puts of facts", world.model.conflicts.facts as u64);
     world.stats.add("conflicting puts of decisions", world.model.conflicts.decisions as u64);
-    (verdict, world.stats, world.trace)
+    (result, world.stats, world.trace)
 }
 
-fn judge(plan: &Plan, world: &World<'_>) -> Verdict {
-    invariants::judge(plan, &world.model)?;
-    if world.stats.of("crashes") + world.stats.of("responses lost") == 0 {
-        world.counted.judge(plan, &world.model)?;
+fn check_final(plan: &Plan, world: &World<'_>) -> CheckResult {
+    invariants::check_final_rows(plan, &world.model)?;
+    if world.stats.count_of("crashes") + world.stats.count_of("responses lost") == 0 {
+        world.counted.check(plan, &world.model)?;
     }
     Ok(())
 }
@@ -65,25 +65,25 @@ fn run_worker(scheduler: &Scheduler<'_>, plan: &Plan, me: usize) {
             let batch = match poll {
                 Poll::Batch(batch) => batch,
                 Poll::Nothing => continue,
-                Poll::Over => return scheduler.end(Ok(())),
+                Poll::Over => return scheduler.end_run(Ok(())),
             };
             let positions = batch.progress.positions.clone();
             let Ok(report) = worker.process(batch) else { break };
             if FaultyClient::new(scheduler, me).commit_positions(&positions).is_err() {
                 break;
             }
-            let verdict = scheduler.lock().processed(me, &report);
-            if verdict.is_err() {
-                scheduler.end(verdict);
+            let result = scheduler.lock().finish_batch(me, &report);
+            if result.is_err() {
+                scheduler.end_run(result);
             }
         }
         let mut world = scheduler.lock();
-        let is_over = world.end.is_some();
-        world.crashed(me);
+        let is_over = world.result.is_some();
+        world.on_crash(me);
         let is_gone = world.workers[me].is_gone;
         drop(world);
         if is_over {
-            return scheduler.end(Ok(()));
+            return scheduler.end_run(Ok(()));
         }
         if is_gone {
             return scheduler.leave();

@@ -9,7 +9,7 @@ use fastrand::Rng;
 
 use super::broker::Broker;
 use super::crashing_ledger::{Crash, CrashingLedger};
-use super::invariants::{self, ReportTotals, Verdict};
+use super::invariants::{self, CheckResult, ReportTotals};
 use super::plan::{Kind, Plan};
 use super::stats::{Stats, Trace};
 use crate::support::traffic;
@@ -27,7 +27,7 @@ struct Machine<'p> {
     /// The next offset to read of each log.
     next: Vec<usize>,
     batches: u64,
-    faults_left: u32,
+    faults_remaining: u32,
     /// True if a report was lost in a crash.
     is_report_lost: bool,
     stats: Stats,
@@ -43,7 +43,7 @@ struct Disk {
     counted: ReportTotals,
 }
 
-pub fn run(plan: &Plan, broker: Broker, rng: Rng, trace: Trace) -> (Verdict, Stats, Trace) {
+pub fn run(plan: &Plan, broker: Broker, rng: Rng, trace: Trace) -> (CheckResult, Stats, Trace) {
     let memory = match plan.kind {
         Kind::Expiring => Memory::with_expiry(&plan.policy),
         _ => Memory::default(),
@@ -58,60 +58,60 @@ pub fn run(plan: &Plan, broker: Broker, rng: Rng, trace: Trace) -> (Verdict, Sta
         past: Vec::new(),
         next: Vec::new(),
         batches: 0,
-        faults_left: plan.odds.faults_max,
+        faults_remaining: plan.odds.faults_max,
         is_report_lost: false,
         stats: Stats::default(),
         trace,
     };
-    let verdict = machine.run();
-    (verdict, machine.stats, machine.trace)
+    let result = machine.run();
+    (result, machine.stats, machine.trace)
 }
 
 impl Machine<'_> {
-    fn run(&mut self) -> Verdict {
+    fn run(&mut self) -> CheckResult {
         loop {
             if !self.broker.unproduced.is_empty() && self.rng.u8(0..4) == 0 {
                 let count = self.rng.usize(1..=20);
                 self.broker.produce(count);
             }
             self.next.resize(self.broker.logs.len(), 0);
-            let until = self.draw_batch();
-            if until != self.next {
-                self.process(until)?;
+            let ends = self.draw_batch();
+            if ends != self.next {
+                self.process(ends)?;
                 self.inject_fault()?;
             } else if self.broker.unproduced.is_empty() {
-                invariants::judge(self.plan, &self.disk.memory)?;
+                invariants::check_final_rows(self.plan, &self.disk.memory)?;
                 if !self.is_report_lost {
-                    self.disk.counted.judge(self.plan, &self.disk.memory)?;
+                    self.disk.counted.check(self.plan, &self.disk.memory)?;
                 }
                 return Ok(());
             }
         }
     }
 
-    /// The end offsets of the next batch.
+    /// Draws the end offsets of the next batch.
     fn draw_batch(&mut self) -> Vec<usize> {
-        let mut until = self.next.clone();
+        let mut ends = self.next.clone();
         let mut remaining = self.rng.usize(1..=self.plan.odds.batch_max);
         let has_more = |log: &usize| self.next[*log] < self.broker.logs[*log].messages.len();
         let mut open: Vec<usize> = (0..self.next.len()).filter(has_more).collect();
         self.rng.shuffle(&mut open);
         for log in open {
-            let unread = self.broker.logs[log].messages.len() - until[log];
-            let least = usize::from(until == self.next);
+            let unread = self.broker.logs[log].messages.len() - ends[log];
+            let least = usize::from(ends == self.next);
             let count = self.rng.usize(least..=remaining.min(unread).max(least));
             remaining = remaining.saturating_sub(count);
-            until[log] += count;
+            ends[log] += count;
         }
-        until
+        ends
     }
 
-    fn process(&mut self, until: Vec<usize>) -> Verdict {
-        let batch = self.batch(&until);
+    fn process(&mut self, ends: Vec<usize>) -> CheckResult {
+        let batch = self.batch(&ends);
         let messages = batch.facts.len();
         self.stats.count("batches");
         self.batches += 1;
-        let numbers = [messages as u64, until.iter().sum::<usize>() as u64];
+        let numbers = [messages as u64, ends.iter().sum::<usize>() as u64];
         self.trace.note((self.batches, 0), "takes a batch", numbers);
         let crash = self.draw_crash();
         let before = self.disk.clone();
@@ -122,11 +122,11 @@ impl Machine<'_> {
         self.stats.add("steps", worker.ledger().calls.into());
         let durable = worker.ledger().durable.clone();
         match outcome {
-            Ok(report) => self.committed(before, until, Some((&report, messages))),
+            Ok(report) => self.finish_commit(before, ends, Some((&report, messages))),
             Err(_) if crash == Some(Crash::AfterCommit) => {
                 self.stats.count("responses lost");
                 self.is_report_lost = true;
-                self.committed(before, until, None)?;
+                self.finish_commit(before, ends, None)?;
                 self.restart()
             }
             Err(_) => {
@@ -137,30 +137,30 @@ impl Machine<'_> {
         }
     }
 
-    fn batch(&mut self, until: &[usize]) -> Batch {
+    fn batch(&mut self, ends: &[usize]) -> Batch {
         let (mut facts, mut positions) = (Vec::new(), Vec::new());
-        for (log, (from, until)) in self.next.iter().zip(until).enumerate() {
-            let messages = &self.broker.logs[log].messages[*from..*until];
+        for (log, (from, end)) in self.next.iter().zip(ends).enumerate() {
+            let messages = &self.broker.logs[log].messages[*from..*end];
             facts.extend(messages.iter().map(|message| message.fact.clone()));
             if !messages.is_empty() {
-                positions.push(self.broker.position(log, *until));
+                positions.push(self.broker.position(log, *end));
             }
         }
         let consumed_until = (self.plan.kind == Kind::Expiring)
             .then(|| {
                 let logs = self.broker.logs.iter().map(|log| log.messages.clone());
-                traffic::consumed(&logs.collect::<Vec<_>>(), until)
+                traffic::low_watermark(&logs.collect::<Vec<_>>(), ends)
             })
             .flatten();
         Batch { facts, progress: Progress { positions, consumed_until } }
     }
 
-    fn committed(
+    fn finish_commit(
         &mut self,
         before: Disk,
-        until: Vec<usize>,
+        ends: Vec<usize>,
         report: Option<(&BatchReport, usize)>,
-    ) -> Verdict {
+    ) -> CheckResult {
         self.past.push(before);
         if self.past.len() > UNSYNCED {
             self.past.remove(0);
@@ -169,11 +169,11 @@ impl Machine<'_> {
             self.stats.add("messages processed", messages as u64);
             self.disk.counted.add(report, messages)?;
         }
-        self.next = until;
+        self.next = ends;
         self.check_durable()?;
         if self.rng.u8(0..8) == 0 {
             let Self { plan, disk, broker, .. } = self;
-            invariants::judge_prefix(
+            invariants::check_rows_so_far(
                 &plan.policy,
                 &disk.memory,
                 &broker.logs,
@@ -196,13 +196,13 @@ impl Machine<'_> {
 
     fn draw_fault(&mut self) -> bool {
         let one_in = (self.plan.odds.fault / 4).max(2);
-        let has_fault = self.faults_left > 0 && self.rng.u32(0..one_in) == 0;
-        self.faults_left -= u32::from(has_fault);
+        let has_fault = self.faults_remaining > 0 && self.rng.u32(0..one_in) == 0;
+        self.faults_remaining -= u32::from(has_fault);
         has_fault
     }
 
     /// Draws a fault between two batches.
-    fn inject_fault(&mut self) -> Verdict {
+    fn inject_fault(&mut self) -> CheckResult {
         if !self.draw_fault() {
             return Ok(());
         }
@@ -223,7 +223,7 @@ impl Machine<'_> {
     }
 
     /// Starts a new process at the stored positions.
-    fn restart(&mut self) -> Verdict {
+    fn restart(&mut self) -> CheckResult {
         self.trace.note((self.batches, 0), "starts", [0, 0]);
         self.next.fill(0);
         for position in self.disk.memory.positions().expect("memory does not fail") {
@@ -234,7 +234,7 @@ impl Machine<'_> {
     }
 
     /// Checks that everything before the next offsets is durable.
-    fn check_durable(&mut self) -> Verdict {
+    fn check_durable(&mut self) -> CheckResult {
         self.disk.durable_until.resize(self.next.len(), 0);
         for (index, next) in self.next.iter().enumerate() {
             let log = &mut self.broker.logs[index];

@@ -1,4 +1,4 @@
-//! What happened in a run: as counts of events, and as one hash of all steps.
+//! The record of a run: counts of events, and one hash of all steps.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +16,7 @@ impl Stats {
         *self.0.entry(event).or_default() += times;
     }
 
-    pub fn of(&self, event: &str) -> u64 {
+    pub fn count_of(&self, event: &str) -> u64 {
         self.0.get(event).copied().unwrap_or_default()
     }
 

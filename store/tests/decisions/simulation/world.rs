@@ -6,12 +6,12 @@ use attribution::ledger::Position;
 use fastrand::Rng;
 
 use super::broker::Broker;
-use super::invariants::{ReportTotals, Verdict};
+use super::invariants::{CheckResult, ReportTotals};
 use super::plan::Plan;
 use super::stats::{Stats, Trace};
 use crate::support::cells::Model;
 
-/// A run with more steps counts as hanging.
+/// A run with more steps counts as endless.
 const STEPS_MAX: u64 = 20_000_000;
 /// The session timeout of group members, in steps.
 pub const SESSION_TIMEOUT: u64 = 300;
@@ -27,9 +27,9 @@ pub struct World<'p> {
     pub counted: ReportTotals,
     pub tick: u64,
     pub turn: usize,
-    faults_left: u32,
-    /// The outcome, once the run has ended.
-    pub end: Option<Verdict>,
+    faults_remaining: u32,
+    /// The result of the run, once it has ended.
+    pub result: Option<CheckResult>,
 }
 
 /// The state of a worker.
@@ -87,8 +87,8 @@ impl<'p> World<'p> {
             counted: ReportTotals::default(),
             tick: 0,
             turn: 0,
-            faults_left: plan.odds.faults_max,
-            end: None,
+            faults_remaining: plan.odds.faults_max,
+            result: None,
         };
         // Some workers start later.
         for worker in 1..workers {
@@ -101,8 +101,8 @@ impl<'p> World<'p> {
         self.trace.note((self.tick, worker), step, numbers);
     }
 
-    pub fn finish(&mut self, verdict: Verdict) {
-        self.end.get_or_insert(verdict);
+    pub fn finish(&mut self, result: CheckResult) {
+        self.result.get_or_insert(result);
     }
 
     /// Draws the worker that takes the next step.
@@ -172,12 +172,12 @@ impl<'p> World<'p> {
         let one_in = match access {
             Access::Read => self.plan.odds.fault * 8,
             Access::Write => self.plan.odds.fault,
-            Access::Decide => (self.plan.odds.fault / self.plan.odds.deciding).max(2),
+            Access::Decide => (self.plan.odds.fault / self.plan.odds.decision_fault_factor).max(2),
         };
-        if self.faults_left == 0 || self.rng.u32(0..one_in) != 0 {
+        if self.faults_remaining == 0 || self.rng.u32(0..one_in) != 0 {
             return Fault::Nothing;
         }
-        self.faults_left -= 1;
+        self.faults_remaining -= 1;
         match self.rng.u8(0..13) {
             0..2 => return Fault::CrashBefore,
             2..5 => return Fault::CrashAfter,
@@ -203,28 +203,28 @@ impl<'p> World<'p> {
         }
     }
 
-    /// Sets positions of `logs` logs back. If these are all logs, to the beginning, as when the group is deleted.
+    /// Sets the positions of `logs` logs back: to the beginning if these are all logs, as when the group is deleted.
     fn rewind(&mut self, logs: usize) {
         let is_all = logs == self.broker.logs.len();
         self.stats.count(if is_all { "groups deleted" } else { "positions rewound" });
         let first = if is_all { 0 } else { self.rng.usize(0..self.broker.logs.len()) };
         for log in first..first + logs {
-            let stored = self.stored(log);
+            let stored = self.stored_offset(log);
             let offset = if is_all { 0 } else { self.rng.usize(0..=stored) };
             let position = self.broker.position(log, offset);
-            self.store(&position);
+            self.store_position(&position);
         }
         self.restart_from_stored();
     }
 
-    /// The stored position of a log.
-    pub fn stored(&self, log: usize) -> usize {
+    /// Returns the stored offset of a log.
+    pub fn stored_offset(&self, log: usize) -> usize {
         let Position { topic, partition, .. } = self.broker.position(log, 0);
         let stored = self.model.positions.get(&(topic, partition));
         stored.map_or(0, |position| position.next_offset as usize)
     }
 
-    pub fn store(&mut self, position: &Position) {
+    pub fn store_position(&mut self, position: &Position) {
         self.model.store(position);
     }
 }

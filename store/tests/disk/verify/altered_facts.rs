@@ -1,5 +1,5 @@
-//! Altered or lost facts, which cannot be restored. They are found by comparison with the rows made from them, and the
-//! rows stay.
+//! Altered or lost facts cannot be restored. `verify` finds them by comparing the facts with their rows, and `repair`
+//! keeps the rows.
 
 use adtrail_store::layout::codec::fact_record;
 use adtrail_store::layout::key::{self, RowKey};
@@ -9,10 +9,10 @@ use attribution::facts::match_keys;
 use attribution::ledger::record::FactRecord;
 use attribution::rules::row::{EventType, seq};
 
-use super::fixture::{Case, Fixture, Raw, check_left, check_made_whole};
+use super::fixture::{Case, Fixture, Raw, check_made_whole, check_unrepairable};
 use super::tables::{credited, records};
 
-/// Checks that `problem` is found, and that a repair neither changes the export nor calls the store whole.
+/// Checks that `problem` is found, and that a repair neither changes the export nor reports the store as repaired.
 fn check(name: &str, problem: Problem, damage: impl FnOnce(&Raw)) -> Fixture {
     let _case = Case::new(name);
     let fixture = Fixture::new();
@@ -35,7 +35,7 @@ fn check_no_repair(fixture: &Fixture) {
 fn alter(raw: &Raw, (family, table): (Family, &str), is_newest: bool, change: fn(&mut FactRecord)) {
     let mut records = records(raw, family, table).into_iter();
     let found = if is_newest { records.next_back() } else { records.next() };
-    let (key, mut record) = found.expect("an event");
+    let (key, mut record) = found.expect("the store has such an event");
     change(&mut record);
     put(raw, table, &key, &record);
 }
@@ -46,12 +46,12 @@ fn put(raw: &Raw, table: &str, key: &[u8], record: &FactRecord) {
     raw.put(table, key, &value);
 }
 
-fn revenue(record: &mut FactRecord) {
+fn alter_revenue(record: &mut FactRecord) {
     let FactRecord::Effect(effect) = record else { panic!("not an effect") };
     effect.fact.revenue = "1000000".into();
 }
 
-fn app_version(record: &mut FactRecord) {
+fn alter_app_version(record: &mut FactRecord) {
     let FactRecord::Activation(activation) = record else { panic!("not an activation") };
     activation.fact.app_version = "another".into();
 }
@@ -60,7 +60,7 @@ fn app_version(record: &mut FactRecord) {
 fn alter_click(raw: &Raw, pid: Pid, id: &str) {
     let key = key::record(&match_keys::fact_key(Family::Touch, pid, id));
     let mut record =
-        fact_record::decode(Family::Touch, pid, &raw.get("touches", &key)).expect("a click");
+        fact_record::decode(Family::Touch, pid, &raw.get("touches", &key)).expect("a valid record");
     let FactRecord::Touch(touch) = &mut record else { panic!("not a click") };
     touch.spreadid.0 += 1;
     put(raw, "touches", &key, &record);
@@ -80,11 +80,11 @@ fn altered_events() {
     for is_newest in [true, false] {
         let effect = format!("the fact of an effect is altered, newest: {is_newest}");
         check(&effect, Problem::FactAltered, |raw| {
-            alter(raw, (Family::Effect, "effects"), is_newest, revenue);
+            alter(raw, (Family::Effect, "effects"), is_newest, alter_revenue);
         });
         let activation = format!("the fact of an activation is altered, newest: {is_newest}");
         check(&activation, Problem::FactAltered, |raw| {
-            alter(raw, (Family::Activation, "activations"), is_newest, app_version);
+            alter(raw, (Family::Activation, "activations"), is_newest, alter_app_version);
         });
     }
 }
@@ -93,7 +93,11 @@ fn altered_click() {
     let fixture = check("a click is altered", Problem::DecisionDiffers, |raw| {
         let (_, activation) = credited(raw, true);
         let touch = activation.decision.and_then(|decision| decision.credit.touch);
-        alter_click(raw, activation.fact.pid, &touch.expect("a touch").click_id);
+        alter_click(
+            raw,
+            activation.fact.pid,
+            &touch.expect("the activation is attributed to a touch").click_id,
+        );
     });
     // With `have_settings_changed`, rows are accepted as they are.
     let changed = Options { examples_max: 10, have_settings_changed: true };
@@ -107,9 +111,16 @@ fn altered_click() {
 fn altered_click_and_decision() {
     let fixture = check("a click and the decision are altered", Problem::DecisionDiffers, |raw| {
         let (key, mut activation) = credited(raw, true);
-        let credit = &mut activation.decision.as_mut().expect("a decision").credit;
-        let click = credit.touch.as_ref().expect("a touch").click_id.clone();
-        credit.touch.as_mut().expect("a touch").click_id = "c-other".into();
+        let credit =
+            &mut activation.decision.as_mut().expect("the activation has a decision").credit;
+        let click = credit
+            .touch
+            .as_ref()
+            .expect("the activation is attributed to a touch")
+            .click_id
+            .clone();
+        credit.touch.as_mut().expect("the activation is attributed to a touch").click_id =
+            "c-other".into();
         let pid = activation.fact.pid;
         put(raw, "activations", &key, &FactRecord::Activation(Box::new(activation)));
         alter_click(raw, pid, &click);
@@ -119,26 +130,29 @@ fn altered_click_and_decision() {
 
 fn lost_events() {
     let problems = [Problem::EntryToNowhere, Problem::RowWithoutFact];
-    let report = check_left("the record of an activation is deleted", &problems, |raw| {
+    let report = check_unrepairable("the record of an activation is deleted", &problems, |raw| {
         let (key, _) = credited(raw, true);
         raw.delete("activations", &key);
     });
     let named = report.examples.iter().any(|example| example.at.contains(" activation a"));
     assert!(named, "{:?}", report.examples);
-    check_left("the record of an activation is cut", &[Problem::FactUnreadable], |raw| {
+    check_unrepairable("the record of an activation is cut", &[Problem::FactUnreadable], |raw| {
         let (key, _) = credited(raw, true);
         let value = raw.get("activations", &key);
         raw.put("activations", &key, &value[..40]);
     });
 }
 
-/// The decision stays, as it is better than one without the click.
+/// The decision is kept, because a recomputed one would lack the click.
 fn lost_click() {
     let _case = Case::new("a click is lost and keeps its credit");
     let fixture = Fixture::new();
     fixture.damage(|raw| {
         let (_, record) = credited(raw, true);
-        let touch = record.decision.and_then(|decision| decision.credit.touch).expect("a touch");
+        let touch = record
+            .decision
+            .and_then(|decision| decision.credit.touch)
+            .expect("the activation is attributed to a touch");
         let click = match_keys::fact_key(Family::Touch, record.fact.pid, &touch.click_id);
         raw.get("touches", &key::record(&click));
         raw.delete("touches", &key::record(&click));
@@ -150,12 +164,13 @@ fn lost_click() {
     check_no_repair(&fixture);
 }
 
-/// Nothing is left from which the original fact could be inferred.
+/// Without its row, nothing shows that the fact is altered, so it is accepted.
 fn altered_event_without_row() {
     let problems = &[Problem::DecisionLost, Problem::RowMissing];
     check_made_whole(&[("a fact is altered and its row is deleted", problems, |raw| {
-        alter(raw, (Family::Effect, "effects"), true, revenue);
-        let (_, record) = records(raw, Family::Effect, "effects").pop().expect("an effect");
+        alter(raw, (Family::Effect, "effects"), true, alter_revenue);
+        let (_, record) =
+            records(raw, Family::Effect, "effects").pop().expect("the store has an effect");
         let seq = seq(EventType::Effect, record.id());
         let is_its_row = |key: &[u8]| RowKey::decode(key).is_some_and(|key| key.seq == seq);
         let rows = raw.entries("events").into_iter().filter(|(key, _)| is_its_row(key));

@@ -1,4 +1,4 @@
-//! Damaged files.
+//! Damaged files are found and named, and their data is not served.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,9 +9,9 @@ use adtrail_store::maintenance::verify::{Check, Problem};
 use super::fixture::{Case, Fixture, Raw};
 use super::support::run::read;
 
-/// The files of a store with matching names.
+/// Returns the files of a store with matching names.
 pub fn files(path: &Path, is_wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
-    let files = path.read_dir().expect("a folder").flatten();
+    let files = path.read_dir().expect("the folder is readable").flatten();
     let mut files: Vec<_> = files
         .filter(|file| is_wanted(&file.file_name().to_string_lossy()))
         .map(|file| file.path())
@@ -20,24 +20,24 @@ pub fn files(path: &Path, is_wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     files
 }
 
-/// The largest file of a table.
+/// Returns the largest file of a table.
 fn table_file(path: &Path, table: &str) -> PathBuf {
     let raw = Raw::open(path);
-    let files = raw.0.live_files().expect("files");
+    let files = raw.0.live_files().expect("RocksDB lists its files");
     let of_table = files.into_iter().filter(|file| file.column_family_name == table);
-    let file = of_table.max_by_key(|file| file.size).expect("a file");
+    let file = of_table.max_by_key(|file| file.size).expect("the table has a file");
     path.join(file.name.trim_start_matches('/'))
 }
 
 pub fn flip(file: &Path, at: impl FnOnce(usize) -> usize) {
-    let mut bytes = fs::read(file).expect("a file");
+    let mut bytes = fs::read(file).expect("the file is readable");
     let at = at(bytes.len());
     bytes[at] ^= 0x10;
-    fs::write(file, bytes).expect("a file");
+    fs::write(file, bytes).expect("the file is written");
 }
 
 fn name(file: &Path) -> String {
-    file.file_name().expect("a name").to_string_lossy().into_owned()
+    file.file_name().expect("the path has a file name").to_string_lossy().into_owned()
 }
 
 /// Checks that the problem is found with the name of the file, and that a repair writes nothing.
@@ -58,7 +58,7 @@ fn check(problem: Problem, table: &str, damage: impl FnOnce(&Path)) {
     assert!(!fixture.verify().is_whole());
     // Without meta, the retention of facts is unknown, so only files are checked.
     if !["touches", "meta"].contains(&table) {
-        assert!(report.checked(Check::Facts) > 500, "the other facts are checked");
+        assert!(report.checked(Check::Facts) > 500, "the other facts are not checked");
     }
 }
 
@@ -81,12 +81,14 @@ fn damaged_files_are_named() {
     }
     for table in ["events", "touches", "meta"] {
         check(Problem::FileCut, table, |file| {
-            let bytes = fs::read(file).expect("a file");
-            fs::write(file, &bytes[..bytes.len() / 2]).expect("a file");
+            let bytes = fs::read(file).expect("the file is readable");
+            fs::write(file, &bytes[..bytes.len() / 2]).expect("the file is written");
         });
     }
     for table in ["events", "activations"] {
-        check(Problem::FileMissing, table, |file| fs::remove_file(file).expect("a file"));
+        check(Problem::FileMissing, table, |file| {
+            fs::remove_file(file).expect("the file is removed")
+        });
     }
     damaged_manifest();
     damaged_or_missing_current();
@@ -94,14 +96,14 @@ fn damaged_files_are_named() {
     unreadable_rows_do_not_make_counts_wrong();
 }
 
-/// A flipped byte anywhere is found, or changes nothing that is read.
+/// A flipped bit anywhere is found, or changes nothing that is read.
 #[test]
-fn flipped_bytes_are_never_served() {
+fn flipped_bits_are_never_served() {
     let original = Fixture::original_export();
     for table in ["events", "touches"] {
         let fixture = Fixture::new();
         let file = table_file(fixture.path(), table);
-        let bytes = fs::read(&file).expect("a file");
+        let bytes = fs::read(&file).expect("the file is readable");
         let mut found = 0;
         let positions = testbed::length(8, 24);
         for position in 0..positions {
@@ -116,7 +118,7 @@ fn flipped_bytes_are_never_served() {
             if let Ok(Some(shown)) = shown {
                 assert!(shown == original, "byte {at} of {} is served", bytes.len());
             }
-            fs::write(&file, &bytes).expect("a file");
+            fs::write(&file, &bytes).expect("the file is written");
         }
         assert!(found * 2 > positions, "{table}: {found} of {positions}");
         fixture.check_whole();
@@ -137,35 +139,36 @@ fn damaged_manifest() {
 fn damaged_or_missing_current() {
     let _case = Case::new("current is damaged or missing");
     let fixture = Fixture::new();
-    fs::write(fixture.path().join("CURRENT"), "MANIFEST-999999\n").expect("a file");
+    fs::write(fixture.path().join("CURRENT"), "MANIFEST-999999\n").expect("the file is written");
     assert!(!fixture.verify().is_whole());
     let options = adtrail_store::maintenance::verify::Options {
         examples_max: 1,
         have_settings_changed: false,
     };
-    fs::remove_file(fixture.path().join("CURRENT")).expect("a file");
+    fs::remove_file(fixture.path().join("CURRENT")).expect("the file is removed");
     adtrail_store::maintenance::verify::verify(
         &fixture.settings,
         &fixture.policy,
         &options,
         &mut |_| (),
     )
-    .expect_err("not a store");
+    .expect_err("the store has no CURRENT");
 }
 
 fn log_damaged_in_the_middle() {
     let _case = Case::new("the log is damaged in the middle");
     let fixture = Fixture::new();
-    let log = files(fixture.path(), |name| name.ends_with(".log")).pop().expect("a log");
+    let log =
+        files(fixture.path(), |name| name.ends_with(".log")).pop().expect("the store has a log");
     flip(&log, |bytes| bytes / 2);
     let report = fixture.verify();
     assert!(report.found.contains_key(&Problem::LogDamaged), "{:?}", report.examples);
     assert!(report.examples[0].at.contains(&name(&log)), "{:?}", report.examples);
     assert!(fixture.repair().is_repaired());
-    assert!(fixture.verify().is_whole(), "the records before it are whole");
+    assert!(fixture.verify().is_whole(), "the records before the damage are lost");
 }
 
-/// A file's metadata is at its end: the file may not open at all, and only this file is reported.
+/// If the metadata at the end of a file is damaged, the file may not open at all. Only this file is reported.
 #[test]
 fn damaged_metadata_of_a_file_is_reported_once() {
     let all = ["touches", "cells", "events"];
@@ -173,13 +176,13 @@ fn damaged_metadata_of_a_file_is_reported_once() {
     for table in tables {
         let fixture = Fixture::new();
         let file = table_file(fixture.path(), table);
-        let bytes = fs::read(&file).expect("a file");
+        let bytes = fs::read(&file).expect("the file is readable");
         let mut found = 0;
         for from_end in (1..2_000).step_by(step).chain([9, 13, 20, 50]) {
             let _case = Case::new(format!("{table}, {from_end} from the end"));
             flip(&file, |bytes| bytes - from_end);
             let report = fixture.verify();
-            fs::write(&file, &bytes).expect("a file");
+            fs::write(&file, &bytes).expect("the file is written");
             if report.is_whole() {
                 continue;
             }

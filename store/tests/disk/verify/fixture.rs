@@ -36,13 +36,14 @@ pub struct Fixture {
 impl Fixture {
     pub fn new() -> Self {
         let template = TEMPLATE.get_or_init(|| {
-            let dir = TempDir::with_prefix("adtrail-store-").expect("a temporary folder");
+            let dir =
+                TempDir::with_prefix("adtrail-store-").expect("the temporary folder is created");
             create(dir.path());
             dir
         });
-        let dir = TempDir::with_prefix("adtrail-store-").expect("a temporary folder");
-        for file in template.path().read_dir().expect("a folder").flatten() {
-            fs::copy(file.path(), dir.path().join(file.file_name())).expect("a copy");
+        let dir = TempDir::with_prefix("adtrail-store-").expect("the temporary folder is created");
+        for file in template.path().read_dir().expect("the folder is readable").flatten() {
+            fs::copy(file.path(), dir.path().join(file.file_name())).expect("the file is copied");
         }
         Self { settings: with_fanout(dir.path()), policy: rules(), dir }
     }
@@ -70,13 +71,13 @@ impl Fixture {
             .expect("the store can be repaired")
     }
 
-    /// All rows with all columns of an export.
+    /// Returns all rows with all columns of an export.
     pub fn export(&self) -> Vec<String> {
         let reader = open_for_reading(&self.settings).expect("the store opens");
         read(&reader).into_iter().map(|row| row.whole).collect()
     }
 
-    /// The export of the undamaged store.
+    /// Returns the export of the undamaged store.
     pub fn original_export() -> &'static [String] {
         static ORIGINAL: OnceLock<Vec<String>> = OnceLock::new();
         ORIGINAL.get_or_init(|| Self::new().export())
@@ -115,7 +116,8 @@ pub struct Raw(pub DB);
 
 impl Raw {
     pub fn open(path: &Path) -> Self {
-        let names = DB::list_cf(&rocksdb::Options::default(), path).expect("a RocksDB");
+        let names =
+            DB::list_cf(&rocksdb::Options::default(), path).expect("RocksDB lists the tables");
         let tables = names.iter().map(|name| {
             let mut options = rocksdb::Options::default();
             match name.as_str() {
@@ -127,34 +129,37 @@ impl Raw {
         });
         let tables: Vec<_> = tables.collect();
         let engine = rocksdb::Options::default();
-        Self(DB::open_cf_descriptors(&engine, path, tables).expect("a RocksDB"))
+        Self(DB::open_cf_descriptors(&engine, path, tables).expect("RocksDB opens"))
     }
 
     pub fn table(&self, name: &str) -> &ColumnFamily {
-        self.0.cf_handle(name).expect("a table")
+        self.0.cf_handle(name).expect("the table exists")
     }
 
     pub fn entries(&self, table: &str) -> Vec<Entry> {
         let entries = self.0.iterator_cf(self.table(table), IteratorMode::Start);
-        entries.map(|entry| entry.expect("an entry")).collect()
+        entries.map(|entry| entry.expect("the entry is readable")).collect()
     }
 
     pub fn get(&self, table: &str, key: &[u8]) -> Vec<u8> {
-        self.0.get_cf(self.table(table), key).expect("a lookup").expect("an entry")
+        self.0
+            .get_cf(self.table(table), key)
+            .expect("the lookup succeeds")
+            .expect("the entry exists")
     }
 
     pub fn put(&self, table: &str, key: &[u8], value: &[u8]) {
-        self.0.put_cf(self.table(table), key, value).expect("a write");
+        self.0.put_cf(self.table(table), key, value).expect("the write succeeds");
     }
 
     pub fn delete(&self, table: &str, key: &[u8]) {
-        self.0.delete_cf(self.table(table), key).expect("a write");
+        self.0.delete_cf(self.table(table), key).expect("the write succeeds");
     }
 
     /// Changes the layout version and returns the previous one.
     pub fn change_layout(&self, change: impl FnOnce(u32) -> u32) -> u32 {
         let layout = self.get("meta", b"layout").try_into().map(u32::from_be_bytes);
-        let layout = layout.expect("four bytes");
+        let layout = layout.expect("the layout version has four bytes");
         self.put("meta", b"layout", &change(layout).to_be_bytes());
         layout
     }
@@ -168,26 +173,26 @@ fn with_fanout(path: &Path) -> Store {
     settings
 }
 
-/// Writes the facts of a month, up to 20 hours early; decisions older than a week are final at its end. The last day is
-/// only in the log, the day before it in files of level 0, and the rest is compacted.
+/// Writes the facts of a month, with times up to 20 hours before their day; at the end, decisions older than a week are
+/// final. The last day is only in the log, the day before it in files of level 0, and the rest is compacted.
 fn create(path: &Path) {
     // Without fanout in the first week: rows stay in their partition when the fanout grows.
     let mut without_fanout = with_fanout(path);
     without_fanout.apps.clear();
-    let mut numbers = Numbers(7);
-    feed(&without_fanout, 0..7, &mut numbers);
-    feed(&with_fanout(path), 7..DAYS - 1, &mut numbers);
+    let mut rng = Lcg(7);
+    process_days(&without_fanout, 0..7, &mut rng);
+    process_days(&with_fanout(path), 7..DAYS - 1, &mut rng);
     // Reopening the store flushes its log into files.
-    feed(&with_fanout(path), DAYS - 1..DAYS, &mut numbers);
+    process_days(&with_fanout(path), DAYS - 1..DAYS, &mut rng);
 }
 
 /// Opens the store and processes the facts of these days. Opening takes 0.1 s.
-fn feed(settings: &Store, days: Range<i64>, numbers: &mut Numbers) {
+fn process_days(settings: &Store, days: Range<i64>, rng: &mut Lcg) {
     let policy = rules();
     let store = Embedded::open(settings, &policy).expect("the store opens");
     let mut worker = Worker::new(store, policy);
     for day in days {
-        let drafts: Vec<_> = (0..150).map(|_| draft(day, numbers)).collect();
+        let drafts: Vec<_> = (0..150).map(|_| draft(day, rng)).collect();
         for facts in identified(drafts).chunks(40) {
             let progress = Progress {
                 positions: vec![position("clicks", 0, day * 1_000), position("effects", 3, day)],
@@ -199,20 +204,20 @@ fn feed(settings: &Store, days: Range<i64>, numbers: &mut Numbers) {
             worker.ledger().compact();
         }
         if day == DAYS - 1 {
-            let until = Progress { consumed_until: Some(end()), ..Progress::default() };
-            worker.ledger_mut().commit(Vec::new(), &until).expect("a commit");
+            let until = Progress { consumed_until: Some(end_of_month()), ..Progress::default() };
+            worker.ledger_mut().commit(Vec::new(), &until).expect("the commit succeeds");
         }
     }
 }
 
-fn end() -> EventTime {
+fn end_of_month() -> EventTime {
     a_plus(DAYS * DAY)
 }
 
-/// A deterministic random number generator.
-struct Numbers(u64);
+/// A linear congruential generator of random numbers.
+struct Lcg(u64);
 
-impl Numbers {
+impl Lcg {
     fn below(&mut self, end: u64) -> u64 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -220,19 +225,19 @@ impl Numbers {
     }
 }
 
-fn draft(day: i64, numbers: &mut Numbers) -> Draft {
-    let late = -(numbers.below(20) as i64) * HOUR + numbers.below(60) as i64 * MINUTE;
+fn draft(day: i64, rng: &mut Lcg) -> Draft {
+    let late = -(rng.below(20) as i64) * HOUR + rng.below(60) as i64 * MINUTE;
     let time = a_plus(day * DAY + late);
-    let id = format!("{}", numbers.below(100_000));
-    let device = numbers.below(400);
-    let draft = match numbers.below(10) {
-        0..4 => click(&format!("c{id}"), time).campaign(1 + numbers.below(9) as u32),
+    let id = format!("{}", rng.below(100_000));
+    let device = rng.below(400);
+    let draft = match rng.below(10) {
+        0..4 => click(&format!("c{id}"), time).campaign(1 + rng.below(9) as u32),
         4 => click(&format!("l{id}"), time).lookback(20 * DAY),
         5 => impression(&format!("i{id}"), time),
         6..8 => activation(&format!("a{id}"), time).prop("level", "1,\"2\""),
         _ => effect(&format!("e{id}"), time).revenue("9.99", "CNY"),
     };
-    let ids = numbers.below(4);
+    let ids = rng.below(4);
     let draft = match ids {
         0 => draft.without_ids(),
         1 => draft.only("oaid", &format!("device-{device}")),
@@ -262,7 +267,7 @@ impl Drop for Case {
     }
 }
 
-/// A damage of tables: its name, the problems that are found, and how it is done.
+/// A way to damage tables: its name, the problems that `verify` finds, and the change.
 pub type Damage = (&'static str, &'static [Problem], fn(&Raw));
 
 /// Checks that each damage is found as exactly these problems, and that a repair restores the store completely.
@@ -278,7 +283,7 @@ pub fn check_repaired(damages: &[Damage]) {
         assert!(!repaired.is_whole());
         fixture.check_whole();
         fixture.check_export();
-        // One check is usually enough, as each store is whole now.
+        // Every store is intact here, so a short run checks only the first.
         if index == 0 || testbed::length(false, true) {
             fixture.check_usable();
         }
@@ -301,7 +306,7 @@ pub fn check_made_whole(damages: &[Damage]) {
 }
 
 /// Checks that the damage is found as exactly these problems, and that it cannot be repaired.
-pub fn check_left(name: &str, problems: &[Problem], damage: impl FnOnce(&Raw)) -> Report {
+pub fn check_unrepairable(name: &str, problems: &[Problem], damage: impl FnOnce(&Raw)) -> Report {
     let _case = Case::new(name);
     let fixture = Fixture::new();
     fixture.damage(damage);
@@ -312,7 +317,7 @@ pub fn check_left(name: &str, problems: &[Problem], damage: impl FnOnce(&Raw)) -
     report
 }
 
-/// The problems found. Includes problems of counts only if some are expected.
+/// Returns the problems found. Includes problems of counts only if some are expected.
 fn found(report: &Report, expected: &[Problem]) -> Vec<Problem> {
     let is_of_counts = |problem: &Problem| problem.check() == Check::Counts;
     let has_counts = expected.iter().any(is_of_counts);

@@ -1,4 +1,4 @@
-//! Damaged metadata of a store: it cannot be opened until it is repaired, so nothing is served from it.
+//! A store with damaged metadata cannot be opened until it is repaired, so nothing is served from it.
 
 use adtrail_store::StoreError;
 use adtrail_store::embedded::{Embedded, open_for_reading};
@@ -11,8 +11,8 @@ use super::fixture::{Case, DAYS, Fixture, Raw};
 use super::support::facts::{DAY, a_plus};
 use super::support::rules::X;
 
-/// Checks that the damage is found as exactly this problem, that the store cannot be opened, and that a repair brings
-/// all rows back.
+/// Checks that the damage is found as exactly this problem, that the store cannot be opened, and that a repair restores
+/// all rows.
 fn check(name: &str, problem: Problem, damage: impl FnOnce(&Raw)) -> Fixture {
     let _case = Case::new(name);
     let fixture = Fixture::new();
@@ -35,7 +35,7 @@ fn check(name: &str, problem: Problem, damage: impl FnOnce(&Raw)) -> Fixture {
     fixture
 }
 
-/// A time in the future can also be explained by a wrong clock.
+/// Checks whether `error` is the expected one. A time in the future can also be due to a wrong clock.
 fn is_refusal(problem: Problem, error: &StoreError) -> bool {
     match error {
         StoreError::Corrupt { .. } => true,
@@ -44,16 +44,16 @@ fn is_refusal(problem: Problem, error: &StoreError) -> bool {
     }
 }
 
-fn app_name() -> Vec<u8> {
+fn app_entry_name() -> Vec<u8> {
     [&b"app/"[..], &X.0.to_be_bytes()].concat()
 }
 
 /// Changes the app's entry: first partition u16, fanout u8, greatest fanout u8, expiry time of its rows u64.
 fn alter_app(change: impl FnOnce(&mut Vec<u8>)) -> impl FnOnce(&Raw) {
     move |raw| {
-        let mut value = raw.get("meta", &app_name());
+        let mut value = raw.get("meta", &app_entry_name());
         change(&mut value);
-        raw.put("meta", &app_name(), &value);
+        raw.put("meta", &app_entry_name(), &value);
     }
 }
 
@@ -84,7 +84,7 @@ fn damaged_app_entries() {
     check("an unknown app", problem, |raw| raw.put("meta", b"app/zzzz", &[0xff; 12]));
     let fixture =
         check("an unknown app, cut", problem, |raw| raw.put("meta", b"app/zzzz", b"short"));
-    // One check is enough, as each store is whole now.
+    // The store is intact after every case, so one of them is enough.
     fixture.check_usable();
 }
 
@@ -128,7 +128,7 @@ fn damaged_consumed_until() {
             value[*at] |= 4;
             raw.put("meta", name, &value);
         });
-        let until = fixture.open().consumed_until().expect("a time");
+        let until = fixture.open().consumed_until().expect("the store has a low watermark");
         assert!(until > a_plus((DAYS - 2) * DAY) && until <= a_plus(DAYS * DAY), "{until:?}");
     }
     for value in testbed::length(&["abc"][..], &["abc", ""][..]) {
@@ -144,7 +144,7 @@ fn a_row_beyond_the_partitions_does_not_prevent_opening() {
     let fixture = Fixture::new();
     fixture.damage(|raw| {
         let (key, value) = raw.entries("events").swap_remove(0);
-        let mut key = RowKey::decode(&key).expect("a key");
+        let mut key = RowKey::decode(&key).expect("a valid row key");
         (key.partition, key.pid) = (60_000, Pid(999));
         raw.put("events", &key.encode(), &value);
     });

@@ -13,22 +13,24 @@ use attribution::rules::row::{EventType, Status};
 use super::fixture::{Damage, Entry, Raw, check_made_whole, check_repaired};
 use super::support::rules::X;
 
-/// The newest matching row, which can still be decided again.
+/// Returns the newest matching row, whose decision is not final yet.
 fn row(raw: &Raw, is_wanted: impl Fn(&RowView<'_>) -> bool) -> Entry {
     let rows = raw
         .entries("events")
         .into_iter()
         .filter(|(_, value)| is_wanted(&RowView::decode(value).expect("a valid row")));
-    rows.max_by_key(|(key, _)| RowKey::decode(key).expect("a key").event_time).expect("a row")
+    rows.max_by_key(|(key, _)| RowKey::decode(key).expect("a valid row key").event_time)
+        .expect("a row matches")
 }
 
-/// The oldest row, whose facts have expired or will expire.
+/// Returns the oldest row of a type, whose decision is final.
 fn old_row(raw: &Raw, event_type: EventType) -> Entry {
     let rows = raw
         .entries("events")
         .into_iter()
         .filter(|(_, value)| RowView::decode(value).expect("a valid row").event_type == event_type);
-    rows.min_by_key(|(key, _)| RowKey::decode(key).expect("a key").event_time).expect("a row")
+    rows.min_by_key(|(key, _)| RowKey::decode(key).expect("a valid row key").event_time)
+        .expect("a row matches")
 }
 
 fn is_credited(row: &RowView<'_>) -> bool {
@@ -47,7 +49,7 @@ pub fn records(raw: &Raw, family: Family, table: &str) -> Vec<(Box<[u8]>, FactRe
     records
 }
 
-/// The newest or the oldest credited activation.
+/// Returns the newest or the oldest credited activation.
 pub fn credited(raw: &Raw, is_newest: bool) -> (Box<[u8]>, ActivationRecord) {
     let mut records =
         records(raw, Family::Activation, "activations").into_iter().filter_map(|(key, record)| {
@@ -61,7 +63,7 @@ pub fn credited(raw: &Raw, is_newest: bool) -> (Box<[u8]>, ActivationRecord) {
             }
         });
     let found = if is_newest { records.next_back() } else { records.next() };
-    found.expect("an activation")
+    found.expect("an activation is credited")
 }
 
 fn put_activation(raw: &Raw, key: &[u8], record: FactRecord) {
@@ -70,28 +72,28 @@ fn put_activation(raw: &Raw, key: &[u8], record: FactRecord) {
     raw.put("activations", key, &value);
 }
 
-/// The newest index entry of a table that leads to a fact.
+/// Returns the newest index entry of a table that leads to a fact.
 fn index_entry(raw: &Raw, table: &str) -> Entry {
     let entries =
         raw.entries(table).into_iter().filter_map(|(key, value)| match key::decode_fact(&key)? {
             FactTableKey::Index { time, .. } if value[..8] != [0; 8] => Some((time, (key, value))),
             _ => None,
         });
-    entries.max_by_key(|(time, _)| *time).expect("an entry").1
+    entries.max_by_key(|(time, _)| *time).expect("the table has an index entry").1
 }
 
 fn delete_old_row(raw: &Raw, event_type: EventType) {
     raw.delete("events", &old_row(raw, event_type).0);
 }
 
-/// Changes the row reference in a record, by which its row would be subtracted from the counts.
+/// Changes the row metadata in a record, which identifies the counts that include the row.
 fn alter_row_meta(raw: &Raw, change: fn(&mut RowMeta)) {
     let (key, mut record) = credited(raw, true);
-    change(&mut record.current_row.as_mut().expect("a row").row_meta);
+    change(&mut record.current_row.as_mut().expect("the event has a row").row_meta);
     put_activation(raw, &key, FactRecord::Activation(Box::new(record)));
 }
 
-/// The counts still include the row, so they are right again once it is restored.
+/// The counts still include the row, so they are correct again once it is restored.
 const FINAL_ROW: &[Problem] = &[
     Problem::RowMissing,
     Problem::CellDiffers,
@@ -112,7 +114,7 @@ const ROWS: &[Damage] = &[
     }),
     ("an event has a second row, under another campaign", &[Problem::SecondRow], |raw| {
         let (key, value) = row(raw, is_credited);
-        let key = RowKey::decode(&key).expect("a key");
+        let key = RowKey::decode(&key).expect("a valid row key");
         let other = RowKey { spreadid: SpreadId(key.spreadid.0 + 1), ..key };
         raw.put("events", &other.encode(), &value);
     }),
@@ -121,7 +123,7 @@ const ROWS: &[Damage] = &[
         &[Problem::RowMissing, Problem::RowMisplaced],
         |raw| {
             let (key, value) = row(raw, is_credited);
-            let key = RowKey::decode(&key).expect("a key");
+            let key = RowKey::decode(&key).expect("a valid row key");
             let other = RowKey { partition: (key.partition + 1) % 8, ..key };
             raw.put("events", &other.encode(), &value);
             raw.delete("events", &key.encode());
@@ -136,15 +138,17 @@ const ROWS: &[Damage] = &[
             |row: &RowView<'_>| is_credited(row) && !row.text(TextCell::ClickId).is_empty();
         let (key, mut value) = row(raw, is_wanted);
         let last = value.len() - 1;
-        let at = (0..last).find(|at| value[*at..].starts_with(b"203.0.113")).expect("an address");
+        let at = (0..last)
+            .find(|at| value[*at..].starts_with(b"203.0.113"))
+            .expect("the row has the address");
         value[at] = b'1';
         raw.put("events", &key, &value);
     }),
     ("a record has another hash of its fact", &[Problem::RowDiffers], |raw| {
-        alter_row_meta(raw, |place| place.fact_hash ^= 2);
+        alter_row_meta(raw, |row_meta| row_meta.fact_hash ^= 2);
     }),
     ("a record has no install type of its row", &[Problem::RowDiffers], |raw| {
-        alter_row_meta(raw, |place| place.install_type = None);
+        alter_row_meta(raw, |row_meta| row_meta.install_type = None);
     }),
 ];
 
@@ -155,8 +159,9 @@ fn damaged_rows_are_repaired() {
 
 fn alter_decision(raw: &Raw, is_newest: bool) {
     let (key, mut record) = credited(raw, is_newest);
-    let decision = record.decision.as_mut().expect("a decision");
-    decision.credit.touch.as_mut().expect("a touch").click_id = "c-other".into();
+    let decision = record.decision.as_mut().expect("the activation has a decision");
+    decision.credit.touch.as_mut().expect("the activation is attributed to a touch").click_id =
+        "c-other".into();
     put_activation(raw, &key, FactRecord::Activation(Box::new(record)));
 }
 
@@ -200,7 +205,7 @@ fn delete_marker(raw: &Raw, table: &str) {
             FactTableKey::Index { time, .. } if *value == [0; 8] => Some((time, key)),
             _ => None,
         });
-    let (_, key) = markers.max_by_key(|(time, _)| *time).expect("a marker");
+    let (_, key) = markers.max_by_key(|(time, _)| *time).expect("the table has a marker");
     raw.delete(table, &key);
 }
 
@@ -260,17 +265,17 @@ const HOURS: &[Damage] = &[
 const QUARTERS: &[Damage] = &[
     ("a quarter-hour has one more row", &[Problem::CountDiffers], |raw| {
         let (key, value) = raw.entries("counts").swap_remove(7);
-        let mut count = Totals::decode(&value).expect("a count");
+        let mut count = Totals::decode(&value).expect("a valid count");
         count.rows += 1;
         raw.put("counts", &key, &count.encode());
     }),
     ("a quarter-hour has a little more revenue", &[Problem::CountDiffers], |raw| {
         let has_revenue =
-            |(_, value): &Entry| !Totals::decode(value).expect("a count").revenue.is_zero();
+            |(_, value): &Entry| !Totals::decode(value).expect("a valid count").revenue.is_zero();
         let mut counts = raw.entries("counts").into_iter();
-        let (key, value) = counts.find(has_revenue).expect("a purchase");
-        let mut count = Totals::decode(&value).expect("a count");
-        count.revenue.add(&Amount::parse("0.000001").expect("an amount"));
+        let (key, value) = counts.find(has_revenue).expect("some counts have revenue");
+        let mut count = Totals::decode(&value).expect("a valid count");
+        count.revenue.add(&Amount::parse("0.000001").expect("a valid amount"));
         raw.put("counts", &key, &count.encode());
     }),
     ("the count of a quarter-hour is deleted", &[Problem::CountDiffers], |raw| {
@@ -313,7 +318,7 @@ const CREDITED: &[Damage] = &[
 
 fn region(raw: &Raw) -> Entry {
     let regions = raw.entries("meta").into_iter().filter(|(name, _)| name.starts_with(b"region/"));
-    regions.max_by_key(|(_, value)| value.to_vec()).expect("a region")
+    regions.max_by_key(|(_, value)| value.to_vec()).expect("the store has a region")
 }
 
 const REGIONS: &[Damage] = &[
@@ -336,16 +341,16 @@ const REGIONS: &[Damage] = &[
     }),
 ];
 
-fn app_name() -> Vec<u8> {
+fn app_entry_name() -> Vec<u8> {
     [&b"app/"[..], &X.0.to_be_bytes()].concat()
 }
 
 const APPS_AND_POSITIONS: &[Damage] = &[
     ("the entry of an app is cut", &[Problem::AppUnreadable], |raw| {
-        raw.put("meta", &app_name(), b"x");
+        raw.put("meta", &app_entry_name(), b"x");
     }),
     ("the entry of an app is deleted", &[Problem::AppUnreadable], |raw| {
-        raw.delete("meta", &app_name());
+        raw.delete("meta", &app_entry_name());
     }),
     ("a position is cut", &[Problem::PositionUnreadable], |raw| {
         let (key, value) = raw.entries("offsets").swap_remove(0);

@@ -75,20 +75,21 @@ fn after_settings_have_changed() {
     assert!(fixture.verify_with(&changed).is_whole());
 }
 
-/// A killed process leaves half a record.
+/// A killed process may leave half a record at the end of the log.
 fn with_a_truncated_log() {
     let _case = Case::new("with a truncated log");
     let fixture = Fixture::new();
-    let log = files(fixture.path(), |name| name.ends_with(".log")).pop().expect("a log");
-    let bytes = fs::read(&log).expect("a file");
-    fs::write(&log, &bytes[..bytes.len() - 7]).expect("a file");
+    let log =
+        files(fixture.path(), |name| name.ends_with(".log")).pop().expect("the store has a log");
+    let bytes = fs::read(&log).expect("the file is readable");
+    fs::write(&log, &bytes[..bytes.len() - 7]).expect("the file is written");
     fixture.check_whole();
 }
 
 /// No data depends on these files.
 fn with_other_files_damaged_or_missing() {
     let others = ["IDENTITY", "OPTIONS-", "LOCK", "LOG"];
-    // All at once, or each by itself.
+    // A short run damages all of them at once, a long run each by itself.
     for names in others.chunks(testbed::length(4, 1)) {
         for is_removed in [true, false] {
             let _case = Case::new(format!("{names:?}, removed: {is_removed}"));
@@ -97,11 +98,11 @@ fn with_other_files_damaged_or_missing() {
                 files(fixture.path(), |name| names.iter().any(|start| name.starts_with(*start)))
             {
                 match is_removed {
-                    true => fs::remove_file(&file).expect("a file"),
-                    false if fs::metadata(&file).expect("a file").len() > 0 => {
+                    true => fs::remove_file(&file).expect("the file is removed"),
+                    false if fs::metadata(&file).expect("the file exists").len() > 0 => {
                         flip(&file, |bytes| bytes / 2);
                     }
-                    false => fs::write(&file, "x").expect("a file"),
+                    false => fs::write(&file, "x").expect("the file is written"),
                 }
             }
             fixture.check_whole();
