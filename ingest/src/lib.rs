@@ -1,10 +1,11 @@
 //! Kafka ingestion: decodes records into batches of facts; records that cannot be decoded become dead letters.
 //!
-//! One thread reads all partitions of the three topics from the positions in the store, decodes each record, and emits
-//! bounded batches of facts, each with the next offsets after it. A position passes a record only once the record is in
-//! a batch or its dead letter is acknowledged.
+//! One thread decodes the records of the three topics and emits bounded batches of facts, each with the next offsets
+//! after it. With an embedded store ([`start`]) it reads all partitions from the store's positions; with a shared store
+//! ([`join`]) it reads those that the consumer group assigns, from the group's offsets. A position passes a record only
+//! once the record is in a batch or its dead letter is acknowledged.
 //!
-//! This crate does not interpret facts, knows no store, and does not rely on Kafka's committed offsets.
+//! This crate does not interpret facts and knows no store.
 //!
 //! Start with [`start`] and `consumer`. [`decode`] turns the bytes of a record into a fact, [`registry`] fetches the
 //! Avro schemas that records name, [`mod@kafka`] wraps librdkafka, [`files`] reads events from files, [`dead_letters`]

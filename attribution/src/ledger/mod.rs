@@ -56,6 +56,7 @@ pub trait Ledger: Facts {
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, Self::Error>;
 
     /// Makes the decisions and their rows, and then the progress, durable, together with everything recorded before.
+    /// A shared store may ignore the progress, because the offsets of Kafka's group hold it.
     /// Returns the events whose decision or fact another worker has changed since their records were read; nothing
     /// is written for these.
     fn commit(

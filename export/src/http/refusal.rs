@@ -1,4 +1,4 @@
-//! Why a request is refused before any handler runs.
+//! Why the gate or the limit of downloads refuses a request.
 
 use jiff::Timestamp;
 

@@ -1,4 +1,4 @@
-//! The byte layout of all keys, drawn in `docs/format.md`.
+//! The byte layout of the keys of rows, facts and positions, specified in `docs/format.md`.
 //!
 //! Integers are big-endian, so byte order is key order.
 

@@ -25,9 +25,9 @@ pub const APP: &[u8] = b"app/";
 pub const NAMED: &[u8] = b"named/";
 pub const REGION: &[u8] = b"region/";
 /// Followed by the key of a position; the value is the fingerprint of a verified record.
-pub const FINGERPRINTS: &[u8] = b"last_read/";
-/// Like [`FINGERPRINTS`], for the last record that was read.
-pub const LAST_FINGERPRINTS: &[u8] = b"newest_read/";
+pub const VERIFIED_RECORDS: &[u8] = b"last_read/";
+/// Like [`VERIFIED_RECORDS`], for the newest record that was read.
+pub const LAST_RECORDS: &[u8] = b"newest_read/";
 
 /// Metadata that is loaded when a store is opened.
 pub struct Meta {
@@ -140,7 +140,7 @@ pub fn delete_app(batch: &mut WriteBatch, tables: &Tables, pid: Pid) {
 }
 
 pub fn put_fingerprints(batch: &mut WriteBatch, tables: &Tables, position: &Position) {
-    for (prefix, fingerprint) in [(FINGERPRINTS, position.mark), (LAST_FINGERPRINTS, position.last)]
+    for (prefix, fingerprint) in [(VERIFIED_RECORDS, position.mark), (LAST_RECORDS, position.last)]
     {
         if let Some(fingerprint) = fingerprint {
             let name = [prefix, &key::position(position)].concat();
@@ -231,8 +231,8 @@ pub fn positions(tables: &Tables) -> Result<Vec<Position>, StoreError> {
         let (key, next_offset) = entry?;
         let position = key::decode_position(&key, &next_offset);
         let mut position = position.ok_or_else(|| StoreError::corrupt("a position"))?;
-        position.mark = fingerprint(tables, FINGERPRINTS, &position)?;
-        position.last = fingerprint(tables, LAST_FINGERPRINTS, &position)?;
+        position.mark = fingerprint(tables, VERIFIED_RECORDS, &position)?;
+        position.last = fingerprint(tables, LAST_RECORDS, &position)?;
         positions.push(position);
     }
     Ok(positions)
