@@ -8,9 +8,9 @@ use attribution::rules::row::{EventType, InstallType, Status};
 use store::layout::codec::row::{RowView, TextCell};
 use store::layout::key::RowKey;
 
-use crate::format::channel::channel_name;
-use crate::format::column::{Column, ContributorPart};
-use crate::format::value::Value;
+use crate::format::columns::channel::channel_name;
+use crate::format::columns::native::{Column, ContributorPart};
+use crate::format::columns::value::Value;
 
 /// A column with its heading.
 #[derive(Debug, Clone, PartialEq, Eq)]

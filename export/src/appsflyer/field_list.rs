@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::column::{ADDITIONAL, Cell, HeadedColumn, columns};
-use crate::format::field::Field;
+use crate::format::columns::field::Field;
 
 /// Returns all fixed columns, then the requested additional ones in their order, also unknown ones.
 pub fn fields<'a>(additional: impl Iterator<Item = Cow<'a, str>>) -> Vec<Field> {

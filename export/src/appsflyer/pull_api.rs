@@ -9,7 +9,7 @@ use super::field_list;
 use super::report::{Kind, Report};
 use crate::ExportError;
 use crate::download::handler;
-use crate::format::zone::Zone;
+use crate::format::time::zone::Zone;
 use crate::http::access::Caller;
 use crate::http::extract::Segments;
 use crate::http::problem::Problem;

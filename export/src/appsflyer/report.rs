@@ -10,7 +10,7 @@ use store::layout::key::RowKey;
 
 use super::column::{ORGANIC, event_name, is_reinstall, media_source};
 use crate::ExportError;
-use crate::format::channel::UNKNOWN_CHANNEL;
+use crate::format::columns::channel::UNKNOWN_CHANNEL;
 use crate::query::filter::check_channels;
 use crate::query::parameter::{EVENT_NAME, MEDIA_SOURCE};
 

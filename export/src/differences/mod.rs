@@ -15,7 +15,7 @@ use store::layout::key::RowKey;
 use store::reader::Reader;
 
 use crate::ExportError;
-use crate::format::column::Column;
+use crate::format::columns::native::Column;
 use crate::format::csv::CsvWriter;
 use crate::format::write_rows::{Chunk, Chunks};
 use merge_rows::Walk;

@@ -10,8 +10,8 @@ use store::layout::codec::row::RowView;
 use store::layout::key::RowKey;
 
 use super::ComparedApp;
-use crate::format::cell::write_text;
-use crate::format::channel::channel_name;
+use crate::format::columns::channel::channel_name;
+use crate::format::csv::cell::write_text;
 
 const HEADER: &str = "app,spreadid,campaign,channel,old_activations,new_activations,old_effects,\
                       new_effects\n";

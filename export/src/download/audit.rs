@@ -7,7 +7,7 @@ use std::time::Duration;
 use attribution::facts::event::EventTime;
 
 use crate::download::state::State;
-use crate::format::time_zone::in_utc;
+use crate::format::time::writer::in_utc;
 use crate::query::{Dialect, ExportQuery, Format, Preset};
 
 /// Who requested which export.

@@ -13,7 +13,7 @@ use super::audit::ExportRequest;
 use super::registry::ChosenId;
 use super::stream::{self, Scan, Started};
 use crate::ExportError;
-use crate::format::time_zone::in_utc;
+use crate::format::time::writer::in_utc;
 use crate::http::access::Caller;
 use crate::http::extract::{Segments, next_page, no_parameters, parameters};
 use crate::http::problem::Problem;

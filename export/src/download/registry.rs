@@ -13,7 +13,7 @@ use super::audit::{self, ExportOutcome, ExportRequest};
 use super::checksum::Checksum;
 use crate::ExportError;
 use crate::download::state::State;
-use crate::format::time_zone::{in_utc, now};
+use crate::format::time::writer::{in_utc, now};
 use crate::format::write_rows::Chunk;
 use crate::metrics::{Active, Metrics};
 use crate::query::parameter::{EXPORT_ID, bad, expected};

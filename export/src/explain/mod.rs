@@ -19,8 +19,8 @@ use attribution::rules::row::RejectReason;
 use attribution::rules::winner::Decision;
 use serde_json::{Value, json};
 
-use crate::format::channel::channel_name;
-use crate::format::time_zone::in_utc as time;
+use crate::format::columns::channel::channel_name;
+use crate::format::time::writer::in_utc as time;
 pub use text::text;
 pub(crate) use words::span;
 

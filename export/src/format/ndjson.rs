@@ -8,9 +8,9 @@ use attribution::rules::policy::Policy;
 use store::layout::codec::row::RowView;
 use store::layout::key::RowKey;
 
-use super::time_zone::TimeWriter;
-use super::value::Value;
-use crate::format::field::Field;
+use super::columns::value::Value;
+use super::time::writer::TimeWriter;
+use crate::format::columns::field::Field;
 use crate::query::ExportQuery;
 
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use store::reader::Reader;
 
 use super::problem::Problem;
 use crate::ExportError;
-use crate::format::time_zone::in_utc;
+use crate::format::time::writer::in_utc;
 use crate::http::state::{ExportState, SCANS_MAX};
 use crate::query::ExportQuery;
 

@@ -4,8 +4,8 @@ use attribution::facts::event::EventTime;
 use jiff::civil::Date;
 
 use crate::Zone;
-pub(super) use crate::format::time_zone::date as day;
-use crate::format::time_zone::{TimeForm, TimeWriter};
+pub(super) use crate::format::time::writer::date as day;
+use crate::format::time::writer::{TimeForm, TimeWriter};
 
 /// Formats a number like `12,345`.
 pub(super) fn number(number: u64) -> String {

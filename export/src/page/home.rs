@@ -21,7 +21,7 @@ use super::respond::{self, redirect};
 use crate::download::audit::{self, ExportOutcome};
 use crate::download::state::State as DownloadState;
 use crate::explain::span;
-use crate::format::time_zone::{TimeWriter, now};
+use crate::format::time::writer::{TimeWriter, now};
 use crate::http::problem::Problem;
 use crate::http::respond::read;
 use crate::query::parameter::EXPORT_ID;

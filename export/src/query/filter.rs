@@ -15,7 +15,7 @@ use super::parameter::{
 };
 use super::raw_params::RawParams;
 use crate::ExportError;
-use crate::format::channel::{UNKNOWN_CHANNEL, channel_name};
+use crate::format::columns::channel::{UNKNOWN_CHANNEL, channel_name};
 use config::nearest::nearest;
 
 pub(crate) const TYPES: [(&str, Option<EventType>); 3] = [

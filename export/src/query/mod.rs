@@ -17,10 +17,10 @@ use attribution::rules::policy::{AppPolicy, Policy};
 use crate::ExportError;
 use crate::appsflyer::field_list;
 use crate::appsflyer::report::Report;
-use crate::format::column::Column;
-use crate::format::field::Field;
-use crate::format::time_zone::in_utc;
-use crate::format::zone::Zone;
+use crate::format::columns::field::Field;
+use crate::format::columns::native::Column;
+use crate::format::time::writer::in_utc;
+use crate::format::time::zone::Zone;
 use cursor::Cursor;
 use filter::Filter;
 use parameter::{

@@ -10,7 +10,7 @@ use super::parameter::{
 };
 use super::time_param::{FORMS, Moment};
 use crate::ExportError;
-use crate::format::zone::Zone;
+use crate::format::time::zone::Zone;
 
 /// List parameters, which may be repeated.
 #[rustfmt::skip]

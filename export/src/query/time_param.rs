@@ -4,7 +4,7 @@ use attribution::facts::event::EventTime;
 use jiff::SignedDuration;
 use jiff::civil::{Date, DateTime, Time};
 
-use crate::format::zone::Zone;
+use crate::format::time::zone::Zone;
 
 /// A parsed time parameter, whose time zone is not yet applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

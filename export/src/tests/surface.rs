@@ -3,7 +3,7 @@
 
 use crate::appsflyer::column::additional_names;
 use crate::appsflyer::field_list::fields;
-use crate::format::column::Column;
+use crate::format::columns::native::Column;
 use crate::http::router::{OPEN_PAGES, OPEN_ROUTES, PAGES, ROUTES};
 
 #[test]

@@ -12,8 +12,8 @@ use store::layout::codec::row::{RowView, TextCell};
 use store::layout::key::RowKey;
 
 use crate::ExportError;
-use crate::format::channel::channel_name;
-use crate::format::time_zone::TimeWriter;
+use crate::format::columns::channel::channel_name;
+use crate::format::time::writer::TimeWriter;
 use crate::http::extract::{Segments, next_page, parameters};
 use crate::http::problem::Problem;
 use crate::http::respond;

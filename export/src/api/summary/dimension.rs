@@ -7,8 +7,8 @@ use store::layout::summary_counts::{QUARTER_MS, SummaryKey, quarter_start};
 
 use crate::ExportError;
 use crate::Zone;
-use crate::format::channel::channel_name;
-use crate::format::time_zone::TimeWriter;
+use crate::format::columns::channel::channel_name;
+use crate::format::time::writer::TimeWriter;
 use crate::query::parameter::{BY, bad};
 
 attribution::named! {

@@ -10,8 +10,8 @@ use store::layout::summary_counts::{SummaryKey, Totals};
 use super::DayCount;
 use super::dimension::{Dimension, Value};
 use crate::ExportError;
-use crate::format::cell::write_text;
-use crate::format::time_zone::{date, in_utc};
+use crate::format::csv::cell::write_text;
+use crate::format::time::writer::{date, in_utc};
 use crate::query::ExportQuery;
 use crate::query::parameter::{BY, bad};
 

@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 use store::reader::Reader;
 
 use crate::ExportError;
-use crate::format::channel::channel_name;
-use crate::format::time_zone::TimeWriter;
-use crate::format::zone::Zone;
+use crate::format::columns::channel::channel_name;
+use crate::format::time::writer::TimeWriter;
+use crate::format::time::zone::Zone;
 use crate::http::extract::{Segments, next_page, parameters};
 use crate::http::problem::Problem;
 use crate::http::respond;

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use super::truth::{is_truth, is_unseen};
+use super::booleans::{is_truth, is_unseen};
 
 /// Maximum length of a string in a formula.
 const FORMULA_TEXT_MAX: usize = 255;

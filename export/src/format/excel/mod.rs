@@ -5,8 +5,8 @@
 //! lose their last five, `1-2` becomes a date. A text that would begin a formula gets a leading apostrophe, and one
 //! that could become a number or a date is written as `="…"`, which evaluates to the text itself: see [`guard`].
 
+mod booleans;
 mod guard;
-mod truth;
 
 use std::io::Write;
 
@@ -14,11 +14,11 @@ use attribution::rules::policy::Policy;
 use store::layout::codec::row::RowView;
 use store::layout::key::RowKey;
 
-use super::cell::write_text;
-use super::time_zone::{TimeForm, TimeWriter};
-use super::value::Value;
 use crate::appsflyer::column::is_heading;
-use crate::format::field::Field;
+use crate::format::columns::field::Field;
+use crate::format::columns::value::Value;
+use crate::format::csv::cell::write_text;
+use crate::format::time::writer::{TimeForm, TimeWriter};
 use crate::query::ExportQuery;
 use guard::guarded;
 

@@ -6,7 +6,7 @@ use attribution::facts::event::Fact;
 use serde_json::Value;
 
 use super::{Path, TEXT, at, keys, problem_types, resolve};
-use crate::format::column::Column;
+use crate::format::columns::native::Column;
 use crate::tests::bed::{Answer, Bed, DAY, MINUTE, activation, click, effect};
 
 const RANGE: &str = "from=2026-03-10&to=2026-03-10";

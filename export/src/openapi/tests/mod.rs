@@ -23,7 +23,7 @@ use crate::appsflyer::pull_api::CURRENCIES;
 use crate::appsflyer::report::Kind;
 use crate::download::state::State;
 use crate::explain::{origin_names, reason_names, verdict_names};
-use crate::format::column::Column;
+use crate::format::columns::native::Column;
 use crate::http::problem::{Problem, RETRY_AFTER_SECONDS};
 use crate::http::refusal::Refusal;
 use crate::http::router::{OPEN_ROUTES, ROUTES};

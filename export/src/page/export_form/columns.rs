@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::options::OWN;
 use super::state::Choice;
-use crate::format::column::Column;
+use crate::format::columns::native::Column;
 
 /// A group and its columns.
 #[derive(Debug, Serialize)]

@@ -10,8 +10,8 @@ use super::name_list::names;
 use super::options::{APP, CUSTOM, FILTERS, FORM, FORMS, OWN, PRESET, PRESETS, RANGE, RANGES};
 use crate::ExportError;
 use crate::Zone;
-use crate::format::column::Column;
-use crate::format::field::PROPS;
+use crate::format::columns::field::PROPS;
+use crate::format::columns::native::Column;
 use crate::page::format;
 use crate::query::parameter::{
     DIALECT, EXPORT_ID, FIELDS, FROM, TIMEZONE, TO, TYPE, parts, quoted,

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::column::Column;
+use super::native::Column;
 use crate::appsflyer::column::HeadedColumn;
 
 /// Prefix of the name of a prop.

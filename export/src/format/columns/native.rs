@@ -150,7 +150,7 @@ impl Column {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::field::Field;
+    use crate::format::columns::field::Field;
 
     const BEFORE_CONTRIBUTORS: &str = "event_type,event_name,event_time,app,pid,event_id,status,\
         install_type,spreadid,campaign,channel,match_type,touch_type,touch_time,click_id,\

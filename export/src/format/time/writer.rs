@@ -7,8 +7,8 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan};
 
-use super::cell::write_bytes;
 use super::zone::Zone;
+use crate::format::csv::cell::write_bytes;
 
 /// Contains no time.
 const EMPTY: Interval = Interval { from_ms: 0, until_ms: 0, offset_minutes: 0 };

@@ -8,8 +8,8 @@ use attribution::rules::policy::Policy;
 use store::layout::codec::row::{RowView, TextCell};
 use store::layout::key::RowKey;
 
-use super::column::{Column, ContributorPart};
-use crate::format::channel::channel_name;
+use super::native::{Column, ContributorPart};
+use crate::format::columns::channel::channel_name;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Value<'a> {

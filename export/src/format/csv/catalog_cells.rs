@@ -4,7 +4,7 @@ use attribution::facts::event::{Pid, SpreadId};
 use attribution::rules::policy::Policy;
 
 use super::cell::Cell;
-use crate::format::channel::channel_name;
+use crate::format::columns::channel::channel_name;
 
 /// Size of the cache of campaigns, indexed by spreadid modulo this.
 const CAMPAIGNS_CACHED: usize = 256;

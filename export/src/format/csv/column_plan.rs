@@ -3,9 +3,9 @@
 use store::layout::codec::row::TextCell;
 
 use super::cell::COMMAS_MAX;
-use super::column::{Column, ContributorPart};
 use crate::appsflyer::column::Cell;
-use crate::format::field::Field;
+use crate::format::columns::field::Field;
+use crate::format::columns::native::{Column, ContributorPart};
 
 /// One or more cells of a line that are written together. Most cells of most rows are empty, and testing each column
 /// for it would dominate the cost of a row.

@@ -1,21 +1,25 @@
 //! Rows as CSV: UTF-8 without a byte order mark, LF line endings, quotes only where necessary.
 
+pub(crate) mod catalog_cells;
+pub(crate) mod cell;
+pub(crate) mod column_plan;
+
 use attribution::facts::event::{Pid, TouchKind};
 use attribution::rules::policy::Policy;
 use attribution::rules::row::Contributor;
 use store::layout::codec::row::{RowView, TextCell};
 use store::layout::key::RowKey;
 
-use super::catalog_cells::{AppCells, CampaignCells};
-use super::cell::{write_bytes, write_commas, write_quoted, write_text};
-use super::column::{Column, ContributorPart};
-use super::column_plan::{Step, steps};
-use super::prop::prop;
-use super::time_zone::{TimeForm, TimeWriter};
-use super::value::Value;
-use super::zone::Zone;
-use crate::format::field::Field;
+use crate::format::columns::field::Field;
+use crate::format::columns::native::{Column, ContributorPart};
+use crate::format::columns::prop::prop;
+use crate::format::columns::value::Value;
+use crate::format::time::writer::{TimeForm, TimeWriter};
+use crate::format::time::zone::Zone;
 use crate::query::{ExportQuery, Preset};
+use catalog_cells::{AppCells, CampaignCells};
+use cell::{write_bytes, write_commas, write_quoted, write_text};
+use column_plan::{Step, steps};
 
 /// Writes rows of any app of the policy, with its current names of campaigns and channels.
 #[derive(Debug)]
