@@ -9,7 +9,7 @@ use super::report::Kind;
 use crate::ExportQuery;
 use crate::Format;
 use crate::http::state::SCANS_MAX;
-use crate::tests::bed::{self, Answer, Bed, DAY, MINUTE, activation, at, click, effect};
+use crate::tests::fixture::{self, Answer, Bed, DAY, MINUTE, activation, at, click, effect};
 
 const HOUR: u64 = 60 * MINUTE;
 const DAY_MS: u64 = 24 * HOUR;
@@ -113,7 +113,7 @@ fn bed_of(facts: Vec<Fact>) -> Bed {
     let dir = tempfile::tempdir().unwrap();
     let mut config = config::parse(SETTINGS).unwrap();
     config.store.path = dir.path().join("store");
-    let reader = bed::fill(&config, facts);
+    let reader = fixture::fill(&config, facts);
     Bed::over(dir, config, reader)
 }
 

@@ -8,8 +8,8 @@ use attribution::facts::event::{Fact, Family, Pid};
 use attribution::rules::policy::{AppPolicy, DAY_MS, IpRange, Policy};
 
 use super::{json, text};
-use crate::tests::bed::{Bed, DAY, MINUTE, activation, at, click, effect, fill, settings};
 use crate::tests::check_problem;
+use crate::tests::fixture::{Bed, DAY, MINUTE, activation, at, click, effect, fill, settings};
 
 type Change = fn(&mut AppPolicy);
 

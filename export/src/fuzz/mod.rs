@@ -1,7 +1,7 @@
 //! Fuzz targets for decoding requests and writing arbitrary rows: see `docs/fuzzing.md`. Each target takes any bytes
 //! and panics if an invariant does not hold. Unit tests run the stored inputs.
 
-mod asked;
+mod requests;
 mod rows;
 
 #[cfg(test)]
@@ -16,12 +16,12 @@ use config::Config;
 pub type Target = (&'static str, fn(&[u8]));
 
 pub const TARGETS: &[Target] = &[
-    ("query", asked::query),
-    ("short-answers", asked::short_answers),
-    ("appsflyer", asked::appsflyer),
+    ("query", requests::query),
+    ("short-answers", requests::short_answers),
+    ("appsflyer", requests::appsflyer),
     ("page", crate::page::fuzz::page),
-    ("cursor", asked::cursor),
-    ("token", asked::token),
+    ("cursor", requests::cursor),
+    ("token", requests::token),
     ("rows", rows::rows),
 ];
 

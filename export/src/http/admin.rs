@@ -62,7 +62,7 @@ mod tests {
     use tokio::runtime::Runtime;
 
     use super::*;
-    use crate::tests::bed::{self, Answer};
+    use crate::tests::fixture::{self, Answer};
 
     /// Returns the responses of a service that is not ready because of `missing`.
     fn answers(missing: Option<&str>, request_lines: &[&str]) -> Vec<Answer> {
@@ -75,7 +75,7 @@ mod tests {
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
         runtime.spawn(serve(listener, admin, std::future::pending()));
-        let answer = |line: &&str| bed::ask(address, &format!("{line} HTTP/1.1"), b"");
+        let answer = |line: &&str| fixture::ask(address, &format!("{line} HTTP/1.1"), b"");
         request_lines.iter().map(answer).collect()
     }
 

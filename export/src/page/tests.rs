@@ -7,7 +7,7 @@ use attribution::rules::policy::{AppPolicy, Campaign, Policy, Windows};
 use jiff::civil::date;
 
 use super::export_form::state::{Choice, FieldError, dates};
-use crate::tests::bed::{
+use crate::tests::fixture::{
     Answer, Bed, DAY, MINUTE, activation, at, click, effect, entry, many_activations, past, token,
 };
 

@@ -1,8 +1,8 @@
 //! The service over a real store, tested over HTTP.
 
-mod abuse;
-mod asked;
-pub(crate) mod bed;
+pub(crate) mod fixture;
+mod malformed;
+mod requests;
 mod surface;
 
 use std::io::Read;
@@ -19,7 +19,7 @@ use crate::Format;
 use crate::format::write_rows::Selection;
 use crate::http::state::SCANS_MAX;
 use crate::write_rows;
-use bed::{Answer, Bed, DAY, MINUTE, activation, click, effect, many_activations};
+use fixture::{Answer, Bed, DAY, MINUTE, activation, click, effect, many_activations};
 
 const EVENTS: &str = "/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10";
 
@@ -506,12 +506,12 @@ fn damage(store: &std::path::Path) {
 #[test]
 fn a_damaged_store_aborts_the_download() {
     let dir = tempfile::tempdir().unwrap();
-    let config = bed::settings(dir.path());
-    drop(bed::fill(&config, many_activations(30_000)));
+    let config = fixture::settings(dir.path());
+    drop(fixture::fill(&config, many_activations(30_000)));
     // Opening a store flushes its log into SST files.
-    drop(bed::fill(&config, vec![]));
+    drop(fixture::fill(&config, vec![]));
     damage(&config.store.path);
-    let reader = bed::fill(&config, vec![]);
+    let reader = fixture::fill(&config, vec![]);
     let bed = Bed::over(dir, config, reader);
 
     let answer = bed.get(EVENTS);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use attribution::facts::event::Fact;
 use serde_json::Value;
 
-use crate::tests::bed::{Bed, DAY, MINUTE, activation, click, effect};
+use crate::tests::fixture::{Bed, DAY, MINUTE, activation, click, effect};
 
 const RANGE: &str = "from=2026-03-10&to=2026-03-10";
 const ACTIVATIONS: u64 = 90;

@@ -12,8 +12,8 @@ use store::layout::decimal_sum::Amount;
 use store::reader::Reader;
 
 use super::*;
-use crate::tests::bed::{self, Bed, DAY, MINUTE, activation, click, effect, many_activations};
 use crate::tests::check_problem;
+use crate::tests::fixture::{self, Bed, DAY, MINUTE, activation, click, effect, many_activations};
 use crate::write_rows;
 
 const HOUR: u64 = 60 * MINUTE;
@@ -69,8 +69,8 @@ fn fixture() -> &'static Fixture {
     static FIXTURE: OnceLock<Fixture> = OnceLock::new();
     FIXTURE.get_or_init(|| {
         let dir = tempfile::tempdir().unwrap();
-        let config = bed::settings(dir.path());
-        let reader = bed::fill(&config, facts());
+        let config = fixture::settings(dir.path());
+        let reader = fixture::fill(&config, facts());
         Fixture { _dir: dir, reader, policy: config.policy }
     })
 }
@@ -195,8 +195,8 @@ fn rows_are_read_only_at_the_edges() {
     };
     let check = |hours: u64, from: &str, zone: &str, expected: u64| {
         let dir = tempfile::tempdir().unwrap();
-        let config = bed::settings(dir.path());
-        let reader = bed::fill(&config, rows(hours));
+        let config = fixture::settings(dir.path());
+        let reader = fixture::fill(&config, rows(hours));
         let parameters = [(FROM, from), (TO, "2026-03-12"), (TIMEZONE, zone), (BY, "day,status")];
         let query = SummaryQuery::parse(parameters).unwrap();
         let app = config.policy.app_by_key("app-x").unwrap();
@@ -214,8 +214,8 @@ fn rows_are_read_only_at_the_edges() {
 #[test]
 fn expected_rows_are_those_of_the_export() {
     let dir = tempfile::tempdir().unwrap();
-    let config = bed::settings(dir.path());
-    let reader = bed::fill(&config, many_activations(7_200));
+    let config = fixture::settings(dir.path());
+    let reader = fixture::fill(&config, many_activations(7_200));
     let app = config.policy.app_by_key("app-x").unwrap();
     let check = |from, to, more: &[(&str, &str)], expected| {
         let range = [("from", from), ("to", to)];

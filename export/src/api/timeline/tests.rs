@@ -3,7 +3,7 @@
 use attribution::facts::event::Fact;
 use serde_json::{Value, json};
 
-use crate::tests::bed::{Answer, Bed, DAY, MINUTE, activation, click, effect};
+use crate::tests::fixture::{Answer, Bed, DAY, MINUTE, activation, click, effect};
 
 const DEVICE: &str = "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5";
 /// MD5 of the lower-case id.

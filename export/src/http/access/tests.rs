@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::*;
 use crate::http::router::{PAGES, ROUTES};
-use crate::tests::bed::{
+use crate::tests::fixture::{
     Answer, Bed, DAY, MINUTE, activation, click, effect, entry, many_activations, past, token,
 };
 

@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::{Instant, advance};
 
 use super::*;
-use crate::tests::bed::{Answer, Bed};
+use crate::tests::fixture::{Answer, Bed};
 
 /// A connection to routes that respond at once or never.
 fn open() -> DuplexStream {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Path, TEXT, at, keys, problem_types, resolve};
 use crate::format::columns::native::Column;
-use crate::tests::bed::{Answer, Bed, DAY, MINUTE, activation, click, effect};
+use crate::tests::fixture::{Answer, Bed, DAY, MINUTE, activation, click, effect};
 
 const RANGE: &str = "from=2026-03-10&to=2026-03-10";
 

@@ -1,6 +1,6 @@
 //! Malformed requests of all kinds get a problem and never cause an internal error.
 
-use crate::tests::bed::{Answer, Bed, many_activations};
+use crate::tests::fixture::{Answer, Bed, many_activations};
 
 const EVENTS: &str = "/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10";
 

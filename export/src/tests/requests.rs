@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use attribution::facts::event::Fact;
 
-use super::bed::{Answer, Bed, DAY, MINUTE, activation, click, many_activations};
 use super::check_problem;
+use super::fixture::{Answer, Bed, DAY, MINUTE, activation, click, many_activations};
 
 const DAYS: &str = "from=2026-03-10&to=2026-03-10";
 /// Ends a hang; far longer than any step takes.
