@@ -14,7 +14,7 @@ use crate::ExportError;
 use crate::download::cpu_slots::CpuSlots;
 use crate::download::registry::Exports;
 use crate::metrics::Metrics;
-use crate::page::recent_lookups::Lookups;
+use crate::page::lookup::recent::Lookups;
 
 /// Concurrent scans, each on a thread of its own; far below the limit of the runtime's blocking threads.
 pub(crate) const SCANS_MAX: usize = 64;

@@ -9,7 +9,7 @@ use crate::http::access::{Caller, session};
 use crate::http::state::ExportState;
 
 #[derive(Debug, Serialize)]
-pub(super) struct Shell {
+pub(crate) struct Shell {
     pub title: String,
     /// Links to the other pages, if there is an authenticated caller.
     links: Vec<Link>,

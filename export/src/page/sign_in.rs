@@ -6,9 +6,8 @@ use axum::response::Response;
 use jiff::Timestamp;
 use minijinja::context;
 
-use super::PATHS;
+use super::http::respond::{self, redirect, value};
 use super::layout::Shell;
-use super::respond::{self, redirect, value};
 use crate::http::access::session;
 use crate::http::extract::parameters;
 use crate::http::problem::Problem;
@@ -16,6 +15,8 @@ use crate::http::refusal::Refusal;
 use crate::http::state::ExportState;
 use crate::query::parameter::EXPORT_ID;
 
+/// The pages to which signing in may redirect.
+const PATHS: [&str; 5] = ["/", "/download", "/exports", "/activations", "/devices"];
 const TOKEN: &str = "token";
 const NEXT: &str = "next";
 const DOWNLOAD: &str = "/download";

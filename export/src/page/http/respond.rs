@@ -7,10 +7,10 @@ use axum::response::{IntoResponse, Response};
 use minijinja::context;
 use serde::Serialize;
 
-use super::layout::Shell;
-use super::templates::render;
 use crate::http::access::session;
 use crate::http::problem::Problem;
+use crate::page::layout::Shell;
+use crate::page::templates::render;
 use crate::query::parameter;
 
 /// A page may load resources only from this service, and submit forms only to it.
@@ -20,7 +20,7 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'self'; scr
 const FORM_BYTES_MAX: usize = 8 << 10;
 
 /// Renders a template as a page that must not be cached.
-pub(super) fn page(
+pub(crate) fn page(
     status: StatusCode,
     template: &str,
     shell: &Shell,
@@ -44,7 +44,7 @@ pub(super) fn page(
 ///
 /// # Errors
 /// The form is from another site, too long, or malformed.
-pub(super) async fn form(request: Request) -> Result<Vec<(String, String)>, Problem> {
+pub(crate) async fn form(request: Request) -> Result<Vec<(String, String)>, Problem> {
     if !session::is_same_origin(request.headers()) {
         return Err(Problem::bad_form());
     }
@@ -54,13 +54,13 @@ pub(super) async fn form(request: Request) -> Result<Vec<(String, String)>, Prob
 }
 
 /// Returns the value of a parameter, trimmed; empty if it is missing.
-pub(super) fn value<'p>(parameters: &'p [(String, String)], name: &str) -> &'p str {
+pub(crate) fn value<'p>(parameters: &'p [(String, String)], name: &str) -> &'p str {
     let found = parameters.iter().find(|(known, _)| known == name);
     found.map_or("", |(_, value)| value.trim())
 }
 
 /// Redirects to another page.
-pub(super) fn redirect(target: &str) -> Result<Response, Problem> {
+pub(crate) fn redirect(target: &str) -> Result<Response, Problem> {
     let location = HeaderValue::try_from(target).map_err(|_| Problem::bad_form())?;
     let headers = [
         (header::LOCATION, location),

@@ -18,9 +18,9 @@ pub(super) struct Assets {
     pub icon: String,
 }
 
-const STYLE: &str = include_str!("assets/page.css");
-const SCRIPT: &str = include_str!("assets/page.js");
-const ICON: &str = include_str!("assets/icon.svg");
+const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+const ICON: &str = include_str!("icon.svg");
 
 pub(super) static ASSETS: LazyLock<Assets> = LazyLock::new(|| {
     let at = |name: &str, ending: &str, text: &str| {

@@ -5,18 +5,18 @@ use std::sync::LazyLock;
 use minijinja::{Environment, UndefinedBehavior};
 use serde::Serialize;
 
-use super::format;
 use crate::http::problem::Problem;
+use crate::page::format;
 
 const SOURCES: [(&str, &str); 8] = [
-    ("base.html", include_str!("templates/base.html")),
-    ("fields.html", include_str!("templates/fields.html")),
-    ("export.html", include_str!("templates/export.html")),
-    ("history.html", include_str!("templates/history.html")),
-    ("activation.html", include_str!("templates/activation.html")),
-    ("device.html", include_str!("templates/device.html")),
-    ("sign-in.html", include_str!("templates/sign-in.html")),
-    ("problem.html", include_str!("templates/problem.html")),
+    ("base.html", include_str!("base.html")),
+    ("fields.html", include_str!("fields.html")),
+    ("export.html", include_str!("export.html")),
+    ("history.html", include_str!("history.html")),
+    ("activation.html", include_str!("activation.html")),
+    ("device.html", include_str!("device.html")),
+    ("sign-in.html", include_str!("sign-in.html")),
+    ("problem.html", include_str!("problem.html")),
 ];
 
 /// Escapes texts, as minijinja does in every template whose name ends with `.html`.

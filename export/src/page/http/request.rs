@@ -5,13 +5,13 @@ use axum::extract::{Extension, FromRequestParts};
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
 
-use super::export_form::options::APP;
-use super::layout::Shell;
 use super::respond::value;
 use crate::http::access::Caller;
 use crate::http::extract::parameters;
 use crate::http::problem::Problem;
 use crate::http::state::ExportState;
+use crate::page::export_form::options::APP;
+use crate::page::layout::Shell;
 use crate::query::parameter::TIMEZONE;
 
 pub(crate) struct PageRequest {
@@ -35,17 +35,17 @@ impl FromRequestParts<ExportState> for PageRequest {
 }
 
 impl PageRequest {
-    pub(super) fn value(&self, name: &str) -> &str {
+    pub(crate) fn value(&self, name: &str) -> &str {
         value(&self.params, name)
     }
 
     /// Returns the apps that the caller may read.
-    pub(super) fn apps(&self) -> Vec<&AppPolicy> {
+    pub(crate) fn apps(&self) -> Vec<&AppPolicy> {
         self.caller.apps(&self.state.policy)
     }
 
     /// Returns the frame of the page at this path.
-    pub(super) fn shell(&self, title: &str, path: &str) -> Shell {
+    pub(crate) fn shell(&self, title: &str, path: &str) -> Shell {
         let shared = (self.value(APP), self.value(TIMEZONE));
         Shell::new(title, path, shared, (&self.caller, &self.headers))
     }

@@ -6,12 +6,12 @@ use axum::middleware::Next;
 use axum::response::Response;
 use minijinja::context;
 
-use super::layout::Shell;
 use super::respond::page;
-use super::sign_in;
 use crate::http::access::session;
 use crate::http::problem::Problem;
 use crate::http::state::ExportState;
+use crate::page::layout::Shell;
+use crate::page::sign_in;
 
 /// Replaces problems by pages if the client is a browser that opens a URL.
 pub(crate) async fn into_page(

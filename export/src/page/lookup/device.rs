@@ -9,18 +9,18 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use minijinja::context;
 
-use super::export_form::options::APP;
-use super::export_form::state::FieldError;
-use super::export_form::view::ZONES;
-use super::layout::choose;
-use super::recent_lookups::Lookup;
-use super::request::PageRequest;
-use super::respond::{self, redirect, value};
+use super::recent::Lookup;
 use crate::ExportError;
 use crate::api::explain::explained;
 use crate::api::timeline::{KIND, TimelineQuery, VALUE, device_ids, timeline_page};
 use crate::explain::view::view;
 use crate::http::problem::Problem;
+use crate::page::export_form::options::APP;
+use crate::page::export_form::state::FieldError;
+use crate::page::export_form::view::ZONES;
+use crate::page::http::request::PageRequest;
+use crate::page::http::respond::{self, redirect, value};
+use crate::page::layout::choose;
 use crate::query::parameter::{AFTER, TIMEZONE};
 
 const EVENT_ID: &str = "event_id";
