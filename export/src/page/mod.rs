@@ -25,5 +25,6 @@ pub(crate) use assets::asset;
 pub(crate) use history::exports;
 pub(crate) use home::{download, home};
 pub(crate) use http::problem::{into_page, reads_pages};
-pub(crate) use lookup::device::{activation, device, devices};
+pub(crate) use lookup::activation::activation;
+pub(crate) use lookup::device::{device, devices};
 pub(crate) use sign_in::{page as sign_in, sign_in as signed_in, sign_out};

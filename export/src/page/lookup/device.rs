@@ -1,4 +1,4 @@
-//! The pages of an activation's explanation and of a device's timeline.
+//! The page of a device's timeline.
 
 use std::time::Instant;
 
@@ -9,11 +9,10 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use minijinja::context;
 
+use super::no_app;
 use super::recent::Lookup;
 use crate::ExportError;
-use crate::api::explain::explained;
 use crate::api::timeline::{KIND, TimelineQuery, VALUE, device_ids, timeline_page};
-use crate::explain::view::view;
 use crate::http::problem::Problem;
 use crate::page::export_form::options::APP;
 use crate::page::export_form::state::FieldError;
@@ -23,34 +22,8 @@ use crate::page::http::respond::{self, redirect, value};
 use crate::page::layout::choose;
 use crate::query::parameter::{AFTER, TIMEZONE};
 
-const EVENT_ID: &str = "event_id";
 const LOOKUP: &str = "lookup";
 const TIMELINE_MAX: &str = "100";
-
-pub(crate) async fn activation(page_request: PageRequest) -> Result<Response, Problem> {
-    let (app, apps) = choose(&page_request.apps(), page_request.value(APP));
-    let id = page_request.value(EVENT_ID);
-    let has_id = page_request.params.iter().any(|(name, _)| name == EVENT_ID);
-    let (mut found, mut status, mut wrong) = (None, StatusCode::OK, None);
-    match app {
-        _ if !has_id => {}
-        None => (status, wrong) = (StatusCode::NOT_FOUND, no_app(&page_request)),
-        Some(_) if id.is_empty() => {
-            status = StatusCode::BAD_REQUEST;
-            wrong = Some((EVENT_ID, "Enter the event_id of an activation.".to_owned()));
-        }
-        Some(app) => {
-            found = explained(&page_request.state, app, id, view).await?.flatten();
-            if found.is_none() {
-                status = StatusCode::NOT_FOUND;
-                wrong = Some((EVENT_ID, format!("{} has no activation with this id.", app.name)));
-            }
-        }
-    }
-    let shell = page_request.shell("Activation", "/activations");
-    let page = context! { apps, event_id => id, found, wrong };
-    respond::page(status, "activation.html", &shell, page)
-}
 
 /// Starts a lookup: redirects to a URL with a handle. The id of a device is posted, so that it is in no history.
 pub(crate) async fn device(
@@ -120,8 +93,4 @@ fn zone_of(page_request: &PageRequest) -> &str {
 /// Returns the kinds of ids, each with a flag that says whether it is chosen.
 fn kinds(chosen: &str) -> Vec<(&'static str, bool)> {
     IdKind::ALL.iter().map(|kind| (kind.name(), kind.name() == chosen)).collect()
-}
-
-fn no_app(page_request: &PageRequest) -> Option<(&'static str, String)> {
-    Some((APP, format!("No app has this key: \u{201c}{}\u{201d}", page_request.value(APP))))
 }

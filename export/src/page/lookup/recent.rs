@@ -21,7 +21,7 @@ pub(super) struct Lookup {
     pub after: String,
 }
 
-/// Lookups by the id of the token: a handle is valid only for its of_token token.
+/// Lookups by the id of the token, which alone can use their handles.
 #[derive(Debug, Default)]
 pub(crate) struct Lookups(DashMap<Box<str>, VecDeque<Kept>>);
 
