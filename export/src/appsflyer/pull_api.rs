@@ -24,16 +24,9 @@ use crate::query::time_param::Moment;
 use crate::query::{Dialect, ExportQuery, Format, Preset};
 
 /// All parameters. The id of a download is removed before parsing.
+#[rustfmt::skip]
 const PARAMETERS: &[&str] = &[
-    FROM,
-    TO,
-    TIMEZONE,
-    MEDIA_SOURCE,
-    EVENT_NAME,
-    ADDITIONAL_FIELDS,
-    MAXIMUM_ROWS,
-    CURRENCY,
-    EXPORT_ID,
+    FROM, TO, TIMEZONE, MEDIA_SOURCE, EVENT_NAME, ADDITIONAL_FIELDS, MAXIMUM_ROWS, CURRENCY, EXPORT_ID,
 ];
 
 /// Allowed currencies. Amounts are always written as they were sent.

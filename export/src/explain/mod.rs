@@ -111,16 +111,6 @@ fn version(policy: &Policy) -> String {
     format!("{:016x}", policy.version())
 }
 
-/// The reasons that [`RejectReason`] does not have.
-#[cfg(test)]
-const INELIGIBLE: [Ineligible; 5] = [
-    Ineligible::NotBefore,
-    Ineligible::TooOld,
-    Ineligible::NotRetargeting,
-    Ineligible::OtherDevice,
-    Ineligible::NoMatch,
-];
-
 /// The names of all verdicts.
 #[cfg(test)]
 pub(crate) fn verdict_names() -> [&'static str; 5] {
@@ -138,7 +128,7 @@ pub(crate) fn verdict_names() -> [&'static str; 5] {
 #[cfg(test)]
 pub(crate) fn reason_names() -> Vec<&'static str> {
     let rejected = RejectReason::ALL.map(Verdict::Rejected);
-    let none = INELIGIBLE.map(Verdict::Ineligible);
+    let none = Ineligible::ALL.map(Verdict::Ineligible);
     rejected.into_iter().chain(none).filter_map(reason_name).collect()
 }
 

@@ -67,7 +67,7 @@ impl ExportState {
         Ok([of_caller, of_service.map_err(|_| ExportError::Busy { scans_max: SCANS_MAX })?])
     }
 
-    /// Counts a refusal and turns it into a problem.
+    /// Counts a refusal and converts it into a problem.
     pub(crate) fn refuse(&self, refusal: Refusal) -> Problem {
         self.metrics.refused(refusal.reason());
         refusal.into()

@@ -4,7 +4,7 @@ pub(crate) mod catalog_cells;
 pub(crate) mod cell;
 pub(crate) mod column_plan;
 
-use attribution::facts::event::{Pid, TouchKind};
+use attribution::facts::event::{EventTime, Pid, TouchKind};
 use attribution::rules::policy::Policy;
 use attribution::rules::row::Contributor;
 use store::layout::codec::row::{RowView, TextCell};
@@ -130,15 +130,9 @@ impl<'a> CsvWriter<'a> {
             Column::Channel => self.campaigns.of(key.pid, key.spreadid).channel.write(out),
             Column::MatchType => write_name(row.match_type.map_or("", |kind| kind.name()), out),
             Column::TouchType => write_name(row.touch_kind.map_or("", TouchKind::name), out),
-            Column::TouchTime => {
-                row.touch_time.into_iter().for_each(|time| self.times.write(time, out));
-            }
-            Column::ActivationTime => {
-                row.activation_time.into_iter().for_each(|time| self.times.write(time, out));
-            }
-            Column::InstallBeginTime => {
-                row.install_begin_time().into_iter().for_each(|time| self.times.write(time, out));
-            }
+            Column::TouchTime => self.time(row.touch_time, out),
+            Column::ActivationTime => self.time(row.activation_time, out),
+            Column::InstallBeginTime => self.time(row.install_begin_time(), out),
             Column::RejectReason => {
                 write_name(row.reject_reason.map_or("", |reason| reason.name()), out);
             }
@@ -148,6 +142,11 @@ impl<'a> CsvWriter<'a> {
                 }
             }
         }
+    }
+
+    #[inline]
+    fn time(&mut self, time: Option<EventTime>, out: &mut Vec<u8>) {
+        time.into_iter().for_each(|time| self.times.write(time, out));
     }
 
     fn contributor(

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use super::booleans::{is_truth, is_unseen};
+use super::booleans::{is_boolean, is_unseen};
 
 /// Maximum length of a string in a formula.
 const FORMULA_TEXT_MAX: usize = 255;
@@ -50,7 +50,7 @@ fn is_converted(text: &str) -> bool {
     let is_error = || text.trim_start_matches(is_blank).starts_with('#');
     // No word for true or false contains a digit.
     let has_digit = text.contains(char::is_numeric) || is_counted_in_chinese(text);
-    if has_digit { !is_plain(text) } else { is_error() || is_truth(text) }
+    if has_digit { !is_plain(text) } else { is_error() || is_boolean(text) }
 }
 
 /// Checks whether a text with a digit is certainly neither a number nor a date.
