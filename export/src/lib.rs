@@ -30,7 +30,6 @@ mod download;
 mod tests;
 
 use std::future::Future;
-use std::io;
 
 use tokio::net::TcpListener;
 
@@ -40,25 +39,20 @@ pub use differences::totals::{Counts, Totals, TotalsLine};
 pub use differences::{Compared, ComparedApp, write_differences};
 pub use download::checksum::Checksum;
 pub use error::ExportError;
-pub use format::columns::native::{Column, ContributorPart};
-pub use format::csv::CsvWriter;
 pub use format::time::zone::Zone;
 pub use format::write_rows::{Chunk, write_rows};
 pub use http::access::Access;
-pub use http::router::router;
+use http::router::router;
 use http::server;
-pub use metrics::{DURATION, DURATION_BUCKETS_SECONDS, Metrics};
+pub use metrics::{DURATION, DURATION_BUCKETS_SECONDS};
 pub use query::{Dialect, ExportQuery, Format, Preset};
 
 /// Serves users until `shutdown`, then until the downloads in progress have ended. The caller limits how long that
 /// may take.
-///
-/// # Errors
-/// Errors of the listener.
 pub async fn serve(
     listener: TcpListener,
     state: ExportState,
     shutdown: impl Future<Output = ()> + Send + 'static,
-) -> io::Result<()> {
-    server::serve(listener, router(state), shutdown).await
+) {
+    server::serve(listener, router(state), shutdown).await;
 }

@@ -29,16 +29,11 @@ impl Listeners {
     }
 
     /// Serves until shutdown is requested. Without `state`, only the admin listener is served.
-    pub async fn serve(
-        self,
-        state: Option<ExportState>,
-        admin: Admin,
-        shutdown: Shutdown,
-    ) -> std::io::Result<()> {
+    pub async fn serve(self, state: Option<ExportState>, admin: Admin, shutdown: Shutdown) {
         let admin = export::http::admin::serve(self.admin, admin, until_shutdown(shutdown.clone()));
         let Some((listener, state)) = self.export.zip(state) else { return admin.await };
         let export = export::serve(listener, state, until_shutdown(shutdown));
-        tokio::try_join!(export, admin).map(|_| ())
+        tokio::join!(export, admin);
     }
 }
 

@@ -11,7 +11,6 @@ pub mod region_metrics;
 mod regions;
 pub(crate) mod shutdown_deadline;
 
-use std::io;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -74,7 +73,7 @@ pub(crate) fn run_roles(
 /// The listeners and threads of a running process.
 struct Running {
     runtime: Runtime,
-    servers: tokio::task::JoinHandle<io::Result<()>>,
+    servers: tokio::task::JoinHandle<()>,
     /// `None` in a process that only exports.
     threads: Option<Threads>,
 }
@@ -109,7 +108,7 @@ impl Running {
         runtime.shutdown_timeout(timing.aborted_download_timeout);
         let uncommitted = outcome?;
         if let Ok(served) = served {
-            served.context("the listeners failed")?.context("the listeners failed")?;
+            served.context("the listeners failed")?;
         }
         match uncommitted {
             0 => tracing::info!("adtrail has stopped; everything read is committed"),

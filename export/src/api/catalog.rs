@@ -1,15 +1,25 @@
-//! The campaigns of an app, from the settings.
+//! The apps and their campaigns, from the settings.
 
 use attribution::rules::policy::Campaign;
 use axum::extract::State;
 use axum::http::Uri;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use serde::Serialize;
 
+use crate::http::access::Caller;
 use crate::http::extract::{Segments, no_parameters};
 use crate::http::problem::Problem;
 use crate::http::respond;
 use crate::http::state::ExportState;
+
+/// An entry of the list of apps.
+#[derive(Serialize)]
+struct AppEntry<'a> {
+    key: &'a str,
+    pid: u32,
+    name: &'a str,
+}
 
 /// An entry of the list of campaigns.
 #[derive(Serialize)]
@@ -17,6 +27,19 @@ struct CampaignEntry<'a> {
     spreadid: u32,
     name: &'a str,
     channel: &'a str,
+}
+
+/// Lists the apps that the caller may read, by pid.
+pub(crate) async fn apps(
+    State(state): State<ExportState>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    no_parameters(&uri)?;
+    let apps = caller.apps(&state.policy).into_iter();
+    let entries = apps.map(|app| AppEntry { key: &app.key, pid: app.pid.0, name: &app.name });
+    let entries: Vec<_> = entries.collect();
+    Ok(Json(entries).into_response())
 }
 
 /// Lists the campaigns of an app, by their number.

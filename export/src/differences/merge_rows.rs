@@ -9,7 +9,7 @@ use store::layout::key::RowKey;
 use store::reader::{Rows, View};
 
 /// Reads an app's rows a millisecond at a time, and buffers only the rows of that millisecond.
-pub struct Walk<'r> {
+pub struct MillisecondReader<'r> {
     /// `None` if this side does not have the app.
     rows: Option<Rows<'r>>,
     keys: Vec<(RowKey, Range<usize>)>,
@@ -25,8 +25,8 @@ pub struct Pair<'a> {
     pub new: Option<StoredRow<'a>>,
 }
 
-impl<'r> Walk<'r> {
-    pub fn over(view: &'r View<'_>, app: Option<&AppPolicy>) -> Result<Self, StoreError> {
+impl<'r> MillisecondReader<'r> {
+    pub fn new(view: &'r View<'_>, app: Option<&AppPolicy>) -> Result<Self, StoreError> {
         let rows = app
             .map(|app| view.rows(app, (EventTime::default(), EventTime::END), None))
             .transpose()?;
@@ -34,13 +34,13 @@ impl<'r> Walk<'r> {
     }
 
     /// Returns the event time of the next row.
-    pub fn time(&mut self) -> Result<Option<EventTime>, StoreError> {
+    pub fn next_time(&mut self) -> Result<Option<EventTime>, StoreError> {
         let Some(rows) = &mut self.rows else { return Ok(None) };
         Ok(rows.current()?.map(|(key, _)| key.event_time))
     }
 
     /// Buffers the rows of this time, in key order, and drops those buffered before.
-    pub fn gather(&mut self, time: EventTime) -> Result<(), StoreError> {
+    pub fn read(&mut self, time: EventTime) -> Result<(), StoreError> {
         self.keys.clear();
         self.values.clear();
         let Some(rows) = &mut self.rows else { return Ok(()) };
@@ -61,7 +61,7 @@ impl<'r> Walk<'r> {
 
 /// Returns all events of the millisecond: those of the old side, then those that only the new side has, each in key
 /// order.
-pub fn pairs<'a>(old: &'a Walk<'_>, new: &'a Walk<'_>) -> Vec<Pair<'a>> {
+pub fn pairs<'a>(old: &'a MillisecondReader<'_>, new: &'a MillisecondReader<'_>) -> Vec<Pair<'a>> {
     let mut by_seq: Vec<_> =
         new.keys.iter().enumerate().map(|(index, (key, _))| (key.seq, index)).collect();
     by_seq.sort_unstable();

@@ -18,7 +18,7 @@ use crate::ExportError;
 use crate::format::columns::native::Column;
 use crate::format::csv::CsvWriter;
 use crate::format::write_rows::{Chunk, Chunks};
-use merge_rows::Walk;
+use merge_rows::MillisecondReader;
 use totals::{Side, Totals};
 
 /// Columns of the event itself, which are equal: those before the decisions, and those after them.
@@ -79,12 +79,12 @@ pub fn write_differences(
     let mut totals = Totals::default();
     for app in apps {
         let (old_view, new_view) = (old.reader.view(), new.reader.view());
-        let mut old_walk = Walk::over(&old_view, app.old.as_ref())?;
-        let mut new_walk = Walk::over(&new_view, app.new.as_ref())?;
-        while let Some(time) = earliest(old_walk.time()?, new_walk.time()?) {
-            old_walk.gather(time)?;
-            new_walk.gather(time)?;
-            for pair in merge_rows::pairs(&old_walk, &new_walk) {
+        let mut old_rows = MillisecondReader::new(&old_view, app.old.as_ref())?;
+        let mut new_rows = MillisecondReader::new(&new_view, app.new.as_ref())?;
+        while let Some(time) = earliest(old_rows.next_time()?, new_rows.next_time()?) {
+            old_rows.read(time)?;
+            new_rows.read(time)?;
+            for pair in merge_rows::pairs(&old_rows, &new_rows) {
                 let old_row = pair.old.map(decode).transpose()?;
                 let new_row = pair.new.map(decode).transpose()?;
                 old_row.iter().for_each(|row| totals.count(app, Side::Old, row.0, &row.1));

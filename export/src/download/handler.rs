@@ -20,6 +20,7 @@ use crate::http::problem::Problem;
 use crate::http::respond;
 use crate::http::state::ExportState;
 use crate::query::cursor::Cursor;
+use crate::query::parameter::pairs;
 use crate::query::{ExportQuery, Format};
 
 const EXPORT_ID: HeaderName = HeaderName::from_static("adtrail-export-id");
@@ -50,8 +51,7 @@ pub(crate) async fn export(
     let (uri, is_head) = (request.uri().clone(), request.method() == Method::HEAD);
     let mut parameters = parameters(&uri)?;
     let chosen = ChosenId::take(&mut parameters)?;
-    let pairs = parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let query = parse(pairs.collect())?;
+    let query = parse(pairs(&parameters).collect())?;
     query.check(app, &state.policy)?;
     if request.version() < Version::HTTP_11 {
         return Err(Problem::http_version());

@@ -16,23 +16,12 @@ use crate::appsflyer::pull_api;
 use crate::appsflyer::report::Kind;
 use crate::http::access::session;
 use crate::query::cursor::Cursor;
-use crate::query::parameter::{FORMAT, decoded};
+use crate::query::parameter::{FORMAT, decoded, pairs};
 use crate::query::{ExportQuery, Format, Preset};
-
-type Parameters = Vec<(String, String)>;
-
-/// Decodes the query of a URL.
-pub fn parameters(query: &[u8]) -> Option<Parameters> {
-    decoded(query).ok()
-}
-
-fn pairs(parameters: &Parameters) -> impl Iterator<Item = (&str, &str)> {
-    parameters.iter().map(|(name, value)| (&**name, &**value))
-}
 
 /// Checks that the canonical texts of a query parse to the same query.
 pub fn query(input: &[u8]) {
-    let Some(params) = parameters(input) else { return };
+    let Ok(params) = decoded(input) else { return };
     for format in [Format::Csv, Format::Ndjson] {
         match ExportQuery::parse(format, pairs(&params)) {
             Ok(query) => check(&query),
@@ -91,7 +80,7 @@ fn check_error(error: &ExportError) {
 /// The first byte selects the endpoint.
 pub fn short_answers(input: &[u8]) {
     let Some((choice, query)) = input.split_first() else { return };
-    let Some(params) = parameters(query) else { return };
+    let Ok(params) = decoded(query) else { return };
     let error = match choice % 3 {
         0 => SummaryQuery::parse(pairs(&params)).err(),
         1 => TimelineQuery::parse(pairs(&params)).err(),
@@ -107,7 +96,7 @@ pub fn appsflyer(input: &[u8]) {
     let Some((choice, query)) = input.split_first() else { return };
     let names = Kind::names();
     let Ok(kind) = Kind::parse(names[usize::from(*choice) % names.len()]) else { return };
-    let Some(params) = parameters(query) else { return };
+    let Ok(params) = decoded(query) else { return };
     match pull_api::parse(kind, pairs(&params)) {
         Ok(query) => check(&query),
         Err(error) => check_error(&error),

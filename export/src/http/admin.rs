@@ -1,7 +1,6 @@
 //! The operators' listener: metrics, liveness and readiness.
 
 use std::future::Future;
-use std::io;
 use std::sync::Arc;
 
 use axum::Router;
@@ -23,15 +22,12 @@ pub struct Admin {
 }
 
 /// Serves operators until `shutdown`, then until all responses in progress are sent.
-///
-/// # Errors
-/// Errors of the listener.
 pub async fn serve(
     listener: TcpListener,
     admin: Admin,
     shutdown: impl Future<Output = ()> + Send + 'static,
-) -> io::Result<()> {
-    super::server::serve(listener, router(admin), shutdown).await
+) {
+    super::server::serve(listener, router(admin), shutdown).await;
 }
 
 /// All routes of the operators' listener.

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use super::problem::Problem;
 use crate::ExportError;
-use crate::query::parameter::{self, AFTER};
+use crate::query::parameter::{self, AFTER, pairs};
 
 /// The parameters of a path.
 pub(crate) struct Segments<T>(pub T);
@@ -28,8 +28,7 @@ pub(crate) fn next_page(
     parameters: &[(String, String)],
     cursor: &str,
 ) -> Option<(HeaderName, String)> {
-    let same = parameters.iter().filter(|(name, _)| name != AFTER);
-    let same = same.map(|(name, value)| (name.as_str(), value.as_str()));
+    let same = pairs(parameters).filter(|(name, _)| *name != AFTER);
     let query = serde_urlencoded::to_string(same.chain([(AFTER, cursor)]).collect::<Vec<_>>());
     Some((header::LINK, format!("<{}?{}>; rel=\"next\"", uri.path(), query.ok()?)))
 }

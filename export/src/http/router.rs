@@ -2,23 +2,19 @@
 
 use std::sync::Arc;
 
+use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::Uri;
 use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::{MethodRouter, get, post};
-use axum::{Extension, Json, Router};
-use serde::Serialize;
 use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
 
-use super::access::Caller;
 use super::gate;
-use super::problem::{self, Problem};
+use super::problem;
 use crate::api::{campaign_devices, catalog, explain, summary, timeline};
 use crate::appsflyer;
 use crate::download::handler::{events, exported};
-use crate::http::extract::no_parameters;
 use crate::http::state::ExportState;
 use crate::metrics::Metrics;
 use crate::openapi;
@@ -29,7 +25,7 @@ type Route = fn() -> MethodRouter<ExportState>;
 /// Routes of the API, for the router and for the test that calls all of them with another app's token. For a path
 /// with `{app}`, the gate has checked that the caller may read the app.
 pub(crate) const ROUTES: &[(&str, Route)] = &[
-    ("/v1/apps", || get(apps)),
+    ("/v1/apps", || get(catalog::apps)),
     ("/v1/apps/{app}/events.csv", || compressed(get(events))),
     ("/v1/apps/{app}/events.ndjson", || compressed(get(events))),
     ("/v1/apps/{app}/summary", || get(summary::summary)),
@@ -88,26 +84,4 @@ async fn count(State(metrics): State<Arc<Metrics>>, request: Request, next: Next
     let response = next.run(request).await;
     metrics.answered(response.status());
     response
-}
-
-/// An app as listed.
-#[derive(Serialize)]
-struct AppEntry<'a> {
-    key: &'a str,
-    pid: u32,
-    name: &'a str,
-}
-
-async fn apps(
-    State(state): State<ExportState>,
-    Extension(caller): Extension<Caller>,
-    uri: Uri,
-) -> Result<Response, Problem> {
-    no_parameters(&uri)?;
-    let apps = caller.apps(&state.policy);
-    let entries: Vec<_> = apps
-        .iter()
-        .map(|app| AppEntry { key: &app.key, pid: app.pid.0, name: &app.name })
-        .collect();
-    Ok(Json(entries).into_response())
 }

@@ -85,6 +85,11 @@ pub(crate) fn decoded(query: &[u8]) -> Result<Vec<(String, String)>, Option<Stri
     pairs.collect()
 }
 
+/// Returns the names and values as parsers take them.
+pub(crate) fn pairs(parameters: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> {
+    parameters.iter().map(|(name, value)| (&**name, &**value))
+}
+
 /// Decodes plus signs and percent escapes. Invalid escapes stay as they are.
 fn unescaped(text: &[u8]) -> Result<String, Utf8Error> {
     let text: Vec<u8> = text.iter().map(|byte| if *byte == b'+' { b' ' } else { *byte }).collect();

@@ -163,7 +163,7 @@ pub struct Bed {
     pub reader: Reader,
     pub runtime: Runtime,
     stop: Option<oneshot::Sender<()>>,
-    served: Option<tokio::task::JoinHandle<std::io::Result<()>>>,
+    served: Option<tokio::task::JoinHandle<()>>,
     _dir: TempDir,
 }
 
@@ -247,7 +247,7 @@ impl Bed {
     /// Waits until the service has stopped.
     pub fn join(&mut self) {
         let served = self.served.take().unwrap();
-        self.runtime.block_on(served).unwrap().unwrap();
+        self.runtime.block_on(served).unwrap();
     }
 }
 

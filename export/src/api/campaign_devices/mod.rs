@@ -19,7 +19,7 @@ use crate::http::problem::Problem;
 use crate::http::respond;
 use crate::http::state::ExportState;
 use crate::query::cursor::Cursor;
-use crate::query::parameter::{AFTER, FROM, LIMIT, TIMEZONE, TO, number};
+use crate::query::parameter::{AFTER, FROM, LIMIT, TIMEZONE, TO, number, pairs};
 use crate::query::raw_params::RawParams;
 use crate::query::{ExportQuery, Format};
 
@@ -47,8 +47,7 @@ pub(crate) async fn devices(
     let spreadid = number(&spreadid).ok_or_else(|| Problem::path_not_found(uri.path()))?;
     let spreadid = SpreadId(spreadid);
     let params = parameters(&uri)?;
-    let pairs = params.iter().map(|(name, value)| (&**name, &**value));
-    let (query, limit) = parse(pairs, spreadid)?;
+    let (query, limit) = parse(pairs(&params), spreadid)?;
     query.check(app, &state.policy)?;
     let (pid, selected) = (app.pid, query.clone());
     let read = respond::read(&state, app, move |reader, policy| {

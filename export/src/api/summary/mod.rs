@@ -28,7 +28,7 @@ use crate::http::problem::Problem;
 use crate::http::respond;
 use crate::http::state::ExportState;
 use crate::query::parameter::{
-    BY, CHANNEL, EVENT_NAME, FROM, INSTALL_TYPE, SPREADID, STATUS, TIMEZONE, TO, TYPE, bad,
+    BY, CHANNEL, EVENT_NAME, FROM, INSTALL_TYPE, SPREADID, STATUS, TIMEZONE, TO, TYPE, bad, pairs,
 };
 use crate::query::raw_params::RawParams;
 use crate::query::{ExportQuery, Format};
@@ -111,8 +111,7 @@ pub(crate) async fn summary(
 
 fn parse(uri: &Uri, app: &AppPolicy, policy: &Policy) -> Result<SummaryQuery, Problem> {
     let parameters = parameters(uri)?;
-    let pairs = parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let query = SummaryQuery::parse(pairs)?;
+    let query = SummaryQuery::parse(pairs(&parameters))?;
     query.rows.check(app, policy)?;
     Ok(query)
 }

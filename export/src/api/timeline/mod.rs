@@ -23,7 +23,7 @@ use crate::http::extract::{Segments, next_page, parameters};
 use crate::http::problem::Problem;
 use crate::http::respond;
 use crate::http::state::ExportState;
-use crate::query::parameter::{AFTER, LIMIT, TIMEZONE, bad};
+use crate::query::parameter::{AFTER, LIMIT, TIMEZONE, bad, pairs};
 use crate::query::raw_params::RawParams;
 use cursor::TimelineCursor;
 
@@ -47,7 +47,7 @@ pub(crate) async fn device(
     let app = respond::app(&state, key)?;
     let ids = device_ids(&kind, &value)?;
     let params = parameters(&uri)?;
-    let query = TimelineQuery::parse(params.iter().map(|(name, value)| (&**name, &**value)))?;
+    let query = TimelineQuery::parse(pairs(&params))?;
     query.check(app, &ids)?;
     let (document, next) = timeline_page(&state, app, ids, query).await?;
     let next = next.and_then(|cursor| next_page(&uri, &params, &cursor));

@@ -39,14 +39,11 @@ const HEADERS_MAX: usize = 100;
 const ACCEPT_AGAIN: Duration = Duration::from_millis(200);
 
 /// Serves until `shutdown`, then until all requests received by then are answered.
-///
-/// # Errors
-/// None at present.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
     shutdown: impl Future<Output = ()> + Send + 'static,
-) -> io::Result<()> {
+) {
     let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let (stop, stopping) = watch::channel(());
     let mut shutdown = pin!(shutdown);
@@ -70,7 +67,6 @@ pub(crate) async fn serve(
     drop((listener, stopping));
     stop.send_replace(());
     stop.closed().await;
-    Ok(())
 }
 
 async fn accept(listener: &TcpListener) -> tokio::net::TcpStream {

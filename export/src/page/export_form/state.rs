@@ -14,7 +14,7 @@ use crate::format::columns::field::PROPS;
 use crate::format::columns::native::Column;
 use crate::page::format;
 use crate::query::parameter::{
-    DIALECT, EXPORT_ID, FIELDS, FROM, TIMEZONE, TO, TYPE, parts, quoted,
+    DIALECT, EXPORT_ID, FIELDS, FROM, TIMEZONE, TO, TYPE, pairs, parts, quoted,
 };
 use crate::query::{ExportQuery, Format, parse_zone};
 
@@ -99,10 +99,7 @@ impl Choice {
         });
         let choice = Self::new(&typed.collect::<Vec<_>>());
         let choice = Self { app: app_key.into(), form: form.into(), ..choice };
-        let query = |pairs: &[(String, String)]| {
-            let pairs = pairs.iter().map(|(name, value)| (&**name, &**value));
-            ExportQuery::parse(choice.format(), pairs).ok()
-        };
+        let query = |params: &[_]| ExportQuery::parse(choice.format(), pairs(params)).ok();
         // Requests have no relative ranges, so the time does not matter.
         let same = query(&choice.parameters(EventTime::default()))? == query(&params)?;
         same.then_some(choice)
@@ -234,8 +231,7 @@ impl Choice {
         let mut parameters = parameters.to_vec();
         // Each round removes one parameter, or replaces both times.
         for _ in 0..=parameters.len() {
-            let pairs = parameters.iter().map(|(name, value)| (&**name, &**value));
-            let query = ExportQuery::parse(self.format(), pairs).and_then(|query| {
+            let query = ExportQuery::parse(self.format(), pairs(&parameters)).and_then(|query| {
                 app.map_or(Ok(()), |app| query.check(app, policy))?;
                 Ok(query)
             });
