@@ -1,5 +1,8 @@
 //! The names that scripts of users depend on: routes and columns. `surface.txt` lists them, so that a change of one
-//! shows in review. Commands, settings and metrics: `tests/commands/surface.rs`.
+//! shows in review; `ADTRAIL_WRITE_SURFACE=1` rewrites the file. Clients rely on the order of columns, too. Commands,
+//! settings and metrics: `tests/commands/surface.rs`.
+
+use std::fs;
 
 use crate::appsflyer::column::additional_names;
 use crate::appsflyer::field_list::fields;
@@ -16,10 +19,9 @@ fn routes_and_columns_are_those_of_surface_txt() {
         section("columns", Column::known().map(str::to_owned).collect()),
         section("AppsFlyer columns", appsflyer.iter().map(|field| field.name().into()).collect()),
     ];
-    let (path, text) =
-        (concat!(env!("CARGO_MANIFEST_DIR"), "/src/tests/surface.txt"), text.join("\n"));
+    let (text, path) = (text.join("\n"), "src/tests/surface.txt");
     if std::env::var_os("ADTRAIL_WRITE_SURFACE").is_some() {
-        std::fs::write(path, &text).expect("the file is writable");
+        fs::write(path, &text).unwrap();
     }
-    assert_eq!(text, std::fs::read_to_string(path).expect("the file is readable"));
+    assert_eq!(text, fs::read_to_string(path).unwrap());
 }

@@ -152,24 +152,6 @@ mod tests {
     use super::*;
     use crate::format::columns::field::Field;
 
-    const BEFORE_CONTRIBUTORS: &str = "event_type,event_name,event_time,app,pid,event_id,status,\
-        install_type,spreadid,campaign,channel,match_type,touch_type,touch_time,click_id,\
-        activation_id,activation_time,reject_reason";
-    const AFTER_CONTRIBUTORS: &str = "oaid,gaid,idfa,idfv,caid,imei,android_id,mac,ip,ua,\
-        device_model,os,os_version,app_version,revenue,currency,props";
-
-    #[test]
-    fn clients_rely_on_the_order_of_columns() {
-        let contributor = |number: u8| {
-            ["spreadid", "channel", "touch_type", "touch_time", "match_type"]
-                .map(|part| format!("contributor{number}_{part}"))
-                .join(",")
-        };
-        let contributors = [1, 2, 3].map(contributor).join(",");
-        let expected = [BEFORE_CONTRIBUTORS, &contributors, AFTER_CONTRIBUTORS].join(",");
-        assert_eq!(Column::names().collect::<Vec<_>>().join(","), expected);
-    }
-
     #[test]
     fn every_column_is_found_by_its_name() {
         for column in Column::all().chain(MORE.map(|(_, column)| column)) {
