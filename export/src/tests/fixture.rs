@@ -28,6 +28,9 @@ pub const MINUTE: u64 = 60_000;
 /// Everything that Kafka received before this event time is in the store.
 pub const COMPLETE_UNTIL: u64 = DAY + 1;
 
+/// All rows of the day.
+pub const EVENTS: &str = "/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10";
+
 const SETTINGS: &str = r#"
     [store]
     retention = "off"

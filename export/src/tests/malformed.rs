@@ -1,8 +1,10 @@
 //! Malformed requests of all kinds get a problem and never cause an internal error.
 
-use crate::tests::fixture::{Answer, Bed, many_activations};
+use serde_json::json;
 
-const EVENTS: &str = "/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10";
+use super::fixture::{Answer, Bed, EVENTS, many_activations};
+use super::{bed, check_headers, check_problem};
+use crate::ExportQuery;
 
 /// Routes that take parameters, each with its required ones.
 const TARGETS: [&str; 6] = [
@@ -188,4 +190,56 @@ fn a_modified_cursor_is_refused() {
     ] {
         refused(EVENTS, cursor);
     }
+}
+
+#[test]
+fn invalid_requests_are_problems() {
+    let bed = bed();
+    let check = |target: &str, status, kind, parameter| {
+        check_problem(&bed.get(target), status, kind, parameter);
+    };
+    check("/v1/apps/app-z/events.csv", 404, "unknown-app", None);
+    check("/v1/apps/%ff/events.csv", 404, "not-found", None);
+    check("/v1/apps/app-x/events.xlsx", 404, "not-found", None);
+    check("/v1/apps/app-x/events.csv/", 404, "not-found", None);
+    check("/v1/apps?x=1", 400, "unknown-parameter", Some("x"));
+    check("/v1/apps/app-x/events.csv?to=2026-03-10", 400, "missing-parameter", Some("from"));
+    check(&format!("{EVENTS}&to=2026-03-11"), 400, "repeated-parameter", Some("to"));
+    check(&format!("{EVENTS}&fields=nope"), 400, "bad-parameter", Some("fields"));
+    check(&format!("{EVENTS}&timezone=Mars/Base"), 400, "bad-parameter", Some("timezone"));
+    check(&format!("{EVENTS}&type=%ff"), 400, "bad-parameter", Some("type"));
+    check(&format!("{EVENTS}&preset=x"), 400, "bad-parameter", Some("preset"));
+    for name in ["status", "channel", "spreadid", "install_type", "dialect", "limit", "after"] {
+        check(&format!("{EVENTS}&{name}=x"), 400, "bad-parameter", Some(name));
+    }
+    let pull = EVENTS.replace("/v1/apps/", "/api/raw-data/export/app/");
+    let pull = pull.replace("events.csv", "installs_report/v5");
+    for address in [EVENTS, &EVENTS.replace("csv", "ndjson"), &pull] {
+        let address = format!("{address}&limt=5&export_id=f0000000000000ff");
+        let problem = bed.get(&address).json();
+        let detail = problem["detail"].as_str().or(problem["error"].as_str()).unwrap();
+        assert!(detail.contains("export_id"), "{detail}");
+    }
+    let problem = bed.get(&format!("{EVENTS}&limt=5")).json();
+    assert_eq!(problem["allowed"], json!(ExportQuery::PARAMETERS));
+    assert!(problem["allowed"].as_array().unwrap().contains(&"export_id".into()));
+    let problem = bed.get(&format!("{EVENTS}&channel=toutiao")).json();
+    let detail = "channel: no campaign of the app has this channel, the nearest is \"tou,tiao\": \
+                  \"toutiao\"";
+    assert_eq!(problem["detail"], detail);
+    let problem = bed.get(&format!("{EVENTS}&fields=chanel")).json();
+    assert_eq!(problem["allowed"].as_array().map(Vec::len), Some(62));
+}
+
+#[test]
+fn other_methods_and_versions_are_refused() {
+    let bed = bed();
+    for method in ["POST", "DELETE", "OPTIONS", "BREW"] {
+        for target in ["/", "/v1/apps", EVENTS] {
+            let answer = bed.send(&format!("{method} {target} HTTP/1.1"));
+            check_problem(&answer, 405, "method-not-allowed", None);
+            check_headers(&answer, &[("allow", Some("GET,HEAD"))]);
+        }
+    }
+    check_problem(&bed.send(&format!("GET {EVENTS} HTTP/1.0")), 505, "http-version", None);
 }

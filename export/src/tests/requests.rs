@@ -5,14 +5,13 @@ use std::time::{Duration, Instant};
 
 use attribution::facts::event::Fact;
 
-use super::check_problem;
-use super::fixture::{Answer, Bed, DAY, MINUTE, activation, click, many_activations};
+use super::fixture::{Answer, Bed, DAY, EVENTS, MINUTE, activation, click, many_activations};
+use super::{bed, check_headers, check_problem};
 
 const DAYS: &str = "from=2026-03-10&to=2026-03-10";
 /// Ends a hang; far longer than any step takes.
 const DEADLINE: Duration = Duration::from_secs(120);
 const REPORT: &str = "/api/raw-data/export/app/app-x/installs_report/v5";
-const EVENTS: &str = "/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10";
 
 /// Three installs of three devices, all credited to one campaign.
 fn credited() -> Bed {
@@ -214,4 +213,28 @@ fn only_clients_that_prefer_html_get_pages() {
     check(&["application/problem+json, text/html;q=0.5"], false);
     check(&["application/json;q=0.4, text/html;q=0.5"], true);
     check(&["text/html;q=x"], false);
+}
+
+#[test]
+fn head_has_the_headers_of_get() {
+    let bed = bed();
+    let target = format!("{EVENTS}&timezone=Asia/Shanghai");
+    let expected = [
+        ("content-type", Some("text/csv; charset=utf-8; header=present")),
+        (
+            "content-disposition",
+            Some("attachment; filename=\"app-x_2026-03-10_2026-03-10_Asia-Shanghai.csv\""),
+        ),
+        ("adtrail-range-from", Some("2026-03-09T16:00:00.000Z")),
+        ("adtrail-range-to", Some("2026-03-10T16:00:00.000Z")),
+        ("adtrail-complete-until", Some("2026-03-10T00:00:00.001Z")),
+        ("content-length", None),
+    ];
+    check_headers(&bed.get(&target), &expected);
+    let head = bed.send(&format!("HEAD {target} HTTP/1.1"));
+    assert_eq!((head.status, head.body.len()), (200, 0));
+    check_headers(&head, &expected);
+    let head = bed.send("HEAD /v1/apps/app-x/events.csv HTTP/1.1");
+    assert_eq!((head.status, head.body.len()), (400, 0));
+    check_headers(&head, &[("content-type", Some("application/problem+json"))]);
 }

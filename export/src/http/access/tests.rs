@@ -10,7 +10,8 @@ use serde_json::json;
 use super::*;
 use crate::http::router::{PAGES, ROUTES};
 use crate::tests::fixture::{
-    Answer, Bed, DAY, MINUTE, activation, click, effect, entry, many_activations, past, token,
+    Answer, Bed, DAY, EVENTS, MINUTE, activation, click, effect, entry, many_activations, past,
+    token,
 };
 
 /// The time this many seconds from now.
@@ -39,8 +40,6 @@ fn get_with(bed: &Bed, target: &str, headers: &[&str]) -> Answer {
 fn get_by(bed: &Bed, target: &str, id: &str) -> Answer {
     get_with(bed, target, &[&format!("Authorization: Bearer {}", token(id))])
 }
-
-const EVENTS: &str = "/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10";
 
 #[track_caller]
 fn check_problem(answer: &Answer, status: u16, kind: &str, detail: &str) {

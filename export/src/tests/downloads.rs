@@ -1,0 +1,193 @@
+//! Downloads to their last byte: checksum, compression, and how they are interrupted.
+
+use std::io::Read;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::fixture::{self, Answer, Bed, EVENTS, many_activations};
+use super::{bed, check_headers, check_problem};
+use crate::http::state::SCANS_MAX;
+
+/// The checksum that `sha256sum` prints.
+fn sha256(bytes: &[u8]) -> String {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&file, bytes).unwrap();
+    let sum = Command::new("sha256sum").arg(file.path()).output().unwrap();
+    String::from_utf8(sum.stdout).unwrap().split(' ').next().unwrap().into()
+}
+
+#[test]
+fn a_download_has_a_checksum() {
+    let bed = Bed::new(many_activations(30_000));
+    let answer = bed.send_with(&format!("GET {EVENTS} HTTP/1.1"), &["TE: trailers"]);
+    let sum = sha256(&answer.body);
+    let expected = [("adtrail-rows", "30000"), ("adtrail-sha256", &*sum)];
+    assert_eq!(answer.trailers, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    let id = answer.header("adtrail-export-id").unwrap();
+    let export = bed.get(&format!("/v1/exports/{id}")).json();
+    let file = "app-x_2026-03-10_2026-03-10_UTC.csv";
+    for (name, value) in [
+        ("id", json!(id)),
+        ("app", json!("app-x")),
+        ("request", json!(EVENTS)),
+        ("file", json!(file)),
+        ("state", json!("complete")),
+        ("rows", json!(30_000)),
+        ("bytes", json!(answer.body.len())),
+        ("sha256", json!(sum)),
+    ] {
+        assert_eq!(export[name], value, "{name}");
+    }
+    assert!(export["started"].as_str() <= export["ended"].as_str(), "{export}");
+
+    // Clients that do not accept trailers get none.
+    let plain = bed.get(EVENTS);
+    assert!(plain.is_ended && plain.trailers.is_empty() && plain.body == answer.body);
+    for unknown in ["0", "", "x", &id.to_uppercase(), "18446744073709551616"] {
+        let answer = bed.get(&format!("/v1/exports/{unknown}"));
+        assert_eq!(answer.status, 404, "{unknown}");
+    }
+}
+
+#[test]
+fn the_state_of_a_download_is_kept() {
+    let bed = Bed::new(many_activations(60_000));
+    let mut gone = bed.open(&format!("GET {EVENTS} HTTP/1.1"));
+    let mut head = [0; 4096];
+    gone.read_exact(&mut head).unwrap();
+    let id = Answer::parse(&head).header("adtrail-export-id").unwrap().to_owned();
+    let export = || bed.get(&format!("/v1/exports/{id}")).json();
+    assert_eq!(export()["state"], "running");
+    drop(gone);
+    let export = loop {
+        let export = export();
+        if export["state"] != "running" {
+            break export;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert_eq!((&export["state"], &export["sha256"]), (&json!("aborted"), &Value::Null));
+    assert!(export["rows"].as_u64().unwrap() < 60_000 && export["ended"].is_string(), "{export}");
+}
+
+#[test]
+fn downloads_are_compressed_on_request() {
+    let bed = Bed::new(many_activations(30_000));
+    let plain = bed.get(EVENTS);
+    check_headers(&plain, &[("content-encoding", None), ("vary", Some("accept-encoding"))]);
+    for (encoding, command) in [("gzip", ["gzip", "-d"]), ("zstd", ["zstd", "-d"])] {
+        let header = format!("Accept-Encoding: {encoding}");
+        let answer = bed.send_with(&format!("GET {EVENTS} HTTP/1.1"), &[&header, "TE: trailers"]);
+        check_headers(&answer, &[("content-encoding", Some(encoding))]);
+        assert!(answer.is_ended && answer.body.len() * 4 < plain.body.len());
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, &answer.body).unwrap();
+        let [program, option] = command;
+        let input = std::fs::File::open(file.path()).unwrap();
+        let whole = Command::new(program).arg(option).stdin(input).output().unwrap();
+        assert!(whole.stdout == plain.body, "{encoding}");
+        let sum = ("adtrail-sha256".to_owned(), sha256(&plain.body));
+        assert!(
+            answer.trailers.contains(&sum),
+            "the checksum is of the uncompressed file: {:?}",
+            answer.trailers
+        );
+    }
+}
+
+/// Writes zeros over a page in the middle of every file of the engine's tables.
+fn damage(store: &std::path::Path) {
+    use std::os::unix::fs::FileExt;
+    let mut damaged = 0;
+    for entry in std::fs::read_dir(store).unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = path.metadata().unwrap().len();
+        if path.extension().is_some_and(|extension| extension == "sst") && bytes > 100_000 {
+            let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+            file.write_all_at(&[0; 4096], bytes / 2).unwrap();
+            damaged += 1;
+        }
+    }
+    assert!(damaged > 0, "no SST file was large enough to damage");
+}
+
+#[test]
+fn a_damaged_store_aborts_the_download() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = fixture::settings(dir.path());
+    drop(fixture::fill(&config, many_activations(30_000)));
+    // Opening a store flushes its log into SST files.
+    drop(fixture::fill(&config, vec![]));
+    damage(&config.store.path);
+    let reader = fixture::fill(&config, vec![]);
+    let bed = Bed::over(dir, config, reader);
+
+    let answer = bed.get(EVENTS);
+    assert_eq!(answer.status, 200);
+    assert!(answer.body.len() > 1 << 20, "the download did not begin: {}", answer.body.len());
+    assert!(!answer.is_ended);
+    let id = answer.header("adtrail-export-id").unwrap();
+    let export = bed.get(&format!("/v1/exports/{id}")).json();
+    assert_eq!((&export["state"], &export["sha256"]), (&json!("failed"), &Value::Null));
+    // The client has at most what was passed on; the last chunks may have been in transit.
+    let lines = answer.body.iter().filter(|byte| **byte == b'\n').count() as u64;
+    let rows = export["rows"].as_u64().unwrap();
+    assert!(lines <= rows + 1 && rows < 30_000, "{lines} lines: {export}");
+    // A request for damaged rows fails at once, without naming the file.
+    let late = bed.get("/v1/apps/app-x/events.csv?from=2026-03-10T04:10&to=2026-03-10T04:12");
+    check_problem(&late, 500, "store", None);
+    assert!(!late.text().contains("sst"), "{}", late.text());
+}
+
+#[test]
+fn a_slow_client_gets_all_rows_and_a_disconnected_one_ends_its_scan() {
+    let bed = Bed::new(many_activations(60_000));
+    let mut slow = bed.open(&format!("GET {EVENTS} HTTP/1.1"));
+    let mut gone = bed.open(&format!("GET {EVENTS} HTTP/1.1"));
+    gone.read_exact(&mut [0; 1]).unwrap();
+    drop(gone);
+    let mut bytes = vec![0; 1];
+    slow.read_exact(&mut bytes).unwrap();
+    let all_but_slow = async {
+        let scans = bed.state.scans.acquire_many(SCANS_MAX as u32 - 1);
+        drop(tokio::time::timeout(Duration::from_secs(60), scans).await.unwrap().unwrap());
+    };
+    bed.runtime.block_on(all_but_slow);
+    let mut part = [0; 4096];
+    loop {
+        match slow.read(&mut part).unwrap() {
+            0 => break,
+            read => bytes.extend_from_slice(&part[..read]),
+        }
+    }
+    let answer = Answer::parse(&bytes);
+    assert!(answer.is_ended);
+    assert_eq!(answer.body.iter().filter(|byte| **byte == b'\n').count(), 60_001);
+}
+
+#[test]
+fn downloads_over_the_limit_get_retry_after() {
+    let bed = bed();
+    let all = bed.state.scans.clone().try_acquire_many_owned(SCANS_MAX as u32).unwrap();
+    let answer = bed.get(EVENTS);
+    check_problem(&answer, 503, "busy", None);
+    check_headers(&answer, &[("retry-after", Some("10"))]);
+    assert_eq!(bed.send(&format!("HEAD {EVENTS} HTTP/1.1")).status, 200);
+    drop(all);
+    assert_eq!(bed.get(EVENTS).status, 200);
+}
+
+#[test]
+fn downloads_in_progress_complete_during_shutdown() {
+    let mut bed = Bed::new(many_activations(60_000));
+    let mut download = bed.open(&format!("GET {EVENTS} HTTP/1.1"));
+    let mut bytes = vec![0; 1];
+    download.read_exact(&mut bytes).unwrap();
+    bed.stop();
+    download.read_to_end(&mut bytes).unwrap();
+    assert!(Answer::parse(&bytes).is_ended);
+    bed.join();
+    assert!(std::net::TcpStream::connect(bed.address).is_err());
+}

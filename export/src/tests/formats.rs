@@ -1,0 +1,166 @@
+//! Rows in each format.
+
+use std::ops::ControlFlow;
+
+use attribution::facts::event::Pid;
+use serde_json::{Value, json};
+
+use super::fixture::{Bed, DAY, EVENTS, click, many_activations};
+use super::{bed, check_headers};
+use crate::format::columns::native::Column;
+use crate::format::write_rows::Selection;
+use crate::{Chunk, ExportQuery, Format, write_rows};
+
+#[test]
+fn an_export_has_every_cell() {
+    let bed = bed();
+    let answer = bed.get(EVENTS);
+    assert_eq!(answer.status, 200);
+    assert!(answer.is_ended);
+    let header: Vec<_> = crate::format::columns::native::Column::names().collect();
+    let ua = "\"Mozilla/5.0 (X, like \"\"Y\"\")\"";
+    let expected = [
+        header.join(","),
+        format!(
+            "activation,activation,2026-03-10T00:01:00.000Z,app-x,1,a-1,attributed,install,7,\
+             \"Say \"\"hi\"\"\",\"tou,tiao\",oaid,click,2026-03-09T23:59:00.000Z,c-1,a-1,\
+             2026-03-10T00:01:00.000Z,,9,unknown,click,2026-03-09T23:57:00.000Z,oaid,,,,,,,,,,,\
+             d1,,,,,,,,,{ua},,android,,1.2,,,"
+        ),
+        "effect,purchase,2026-03-10T00:02:00.000Z,app-x,1,e-1,attributed,install,7,\
+         \"Say \"\"hi\"\"\",\"tou,tiao\",oaid,click,2026-03-09T23:59:00.000Z,c-1,a-1,\
+         2026-03-10T00:01:00.000Z,,9,unknown,click,2026-03-09T23:57:00.000Z,oaid,,,,,,,,,,,\
+         d1,,,,,,,,,,,,,,9.99,CNY,\"{\"\"level\"\":\"\"3\"\"}\""
+            .into(),
+        format!(
+            "activation,activation,2026-03-10T00:03:00.000Z,app-x,1,a-2,organic,install,0,,,,,,,\
+             a-2,2026-03-10T00:03:00.000Z,,,,,,,,,,,,,,,,,d2,,,,,,,,,{ua},,android,,1.2,,,"
+        ),
+        "effect,\"a,\r\n\"\"b\"\" ü\",2026-03-10T00:04:00.000Z,app-x,1,e-2,orphan,,0,,,,,,,,,,\
+         ,,,,,,,,,,,,,,,d3,,,,,,,,,,,,,,9.99,CNY,\"{\"\"level\"\":\"\"3\"\"}\""
+            .into(),
+    ];
+    assert_eq!(answer.text(), expected.join("\n") + "\n");
+}
+
+#[test]
+fn json_lines_have_the_same_rows() {
+    let bed = bed();
+    let target = EVENTS.replace(".csv", ".ndjson");
+    let answer = bed.get(&format!("{target}&timezone=Asia/Shanghai"));
+    check_headers(
+        &answer,
+        &[
+            ("content-type", Some("application/x-ndjson")),
+            (
+                "content-disposition",
+                Some("attachment; filename=\"app-x_2026-03-10_2026-03-10_Asia-Shanghai.ndjson\""),
+            ),
+        ],
+    );
+    let lines: Vec<Value> =
+        answer.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    // In Shanghai, too, the day begins before the first event.
+    assert_eq!(lines.len(), 4);
+    let first = &lines[0];
+    assert_eq!(first.as_object().map(serde_json::Map::len), Some(50));
+    assert_eq!(first["event_time"], "2026-03-10T08:01:00.000+08:00");
+    assert_eq!((&first["pid"], &first["spreadid"]), (&json!(1), &json!(7)));
+    assert_eq!((&first["campaign"], &first["channel"]), (&json!("Say \"hi\""), &json!("tou,tiao")));
+    assert_eq!((&first["contributor1_spreadid"], &first["gaid"]), (&json!(9), &Value::Null));
+    assert_eq!(
+        (&lines[1]["revenue"], &lines[1]["props"]),
+        (&json!("9.99"), &json!({"level": "3"}))
+    );
+    assert_eq!(lines[3]["event_name"], "a,\r\n\"b\" ü");
+    let none = bed.send_with(&format!("GET {target}&spreadid=5 HTTP/1.1"), &["TE: trailers"]);
+    assert_eq!((none.status, none.is_ended, none.text()), (200, true, ""));
+    assert_eq!(none.trailers[0], ("adtrail-rows".to_owned(), "0".to_owned()));
+    let few = bed.get(&format!("{target}&fields=props.level,pid&type=effect"));
+    let line = "{\"props.level\":\"3\",\"pid\":1}\n";
+    assert_eq!(few.text(), line.repeat(2));
+    let none = bed.get(&format!("{target}&event_name=none"));
+    assert_eq!((none.status, none.text(), none.is_ended), (200, "", true));
+}
+
+#[test]
+fn the_excel_dialect_keeps_texts_and_times() {
+    let bed = bed();
+    let fields = "event_time,event_name,app_version,campaign,channel,pid,revenue";
+    let answer = bed.get(&format!("{EVENTS}&dialect=excel&timezone=Asia/Shanghai&fields={fields}"));
+    let lines = [
+        format!("\u{feff}{fields}"),
+        "2026-03-10 08:01:00,activation,\"=\"\"1.2\"\"\",\"Say \"\"hi\"\"\",\"tou,tiao\",1,".into(),
+        "2026-03-10 08:02:00,purchase,,\"Say \"\"hi\"\"\",\"tou,tiao\",1,9.99".into(),
+        "2026-03-10 08:03:00,activation,\"=\"\"1.2\"\"\",,,1,".into(),
+        "2026-03-10 08:04:00,\"a,\r\n\"\"b\"\" ü\",,,,1,9.99".into(),
+    ];
+    assert_eq!(answer.text(), lines.join("\r\n") + "\r\n");
+}
+
+#[test]
+fn a_download_equals_what_write_rows_writes() {
+    let bed = Bed::new(many_activations(30_000));
+    let answer = bed.get(EVENTS);
+    assert!(answer.is_ended);
+    let query =
+        ExportQuery::parse(Format::Csv, [("from", "2026-03-10"), ("to", "2026-03-10")]).unwrap();
+    let policy = &bed.config.policy;
+    let app = policy.app(Pid(1)).unwrap();
+    let mut chunks = Vec::new();
+    let rows = write_rows(&bed.reader, &[app], &query, policy, |chunk| {
+        chunks.push(chunk);
+        ControlFlow::Continue(())
+    });
+    assert_eq!(rows.unwrap(), 30_000);
+    assert!(chunks.len() > 10 && chunks.iter().all(|chunk| chunk.bytes.len() < 160 << 10));
+    assert_eq!(chunks.iter().map(|chunk| chunk.rows).sum::<u64>(), 30_000);
+    let chunks: Vec<_> = chunks.into_iter().map(|chunk| chunk.bytes).collect();
+    assert!(answer.body == chunks.concat());
+    assert_eq!(answer.body.iter().filter(|byte| **byte == b'\n').count(), 30_001);
+
+    let mut taken = 0;
+    let rows = write_rows(&bed.reader, &[app, app], &query, policy, |_| {
+        taken += 1;
+        if taken == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    assert_eq!(taken, 2);
+    assert!(rows.unwrap() < 30_000);
+}
+
+/// With and without prefetching, at the boundaries of its first rows and batches.
+#[test]
+fn prefetched_rows_are_the_same() {
+    let mut facts = many_activations(30_000);
+    facts.extend((0..30_000).step_by(7).map(|n| click(7, "", &format!("device-{n}"), DAY + n - 9)));
+    let bed = Bed::new(facts);
+    let policy = &bed.config.policy;
+    let app = policy.app(Pid(1)).unwrap();
+    for (name, value) in [
+        ("type", "all"),
+        ("spreadid", "7"),
+        ("spreadid", "8"),
+        ("status", "attributed"),
+        ("limit", "2048"),
+        ("limit", "2049"),
+        ("limit", "29999"),
+        ("from", "2026-03-10T00:34:07"),
+        ("from", "2026-03-10T00:34:08"),
+    ] {
+        let range = [("from", "2026-03-10"), ("to", "2026-03-11")];
+        let query = range.into_iter().filter(|(known, _)| *known != name).chain([(name, value)]);
+        let query = ExportQuery::parse(Format::Csv, query).unwrap();
+        let [here, ahead] = [false, true].map(|may_read_ahead| {
+            let view = bed.reader.view();
+            let selection = Selection { view: &view, app, query: &query, policy, may_read_ahead };
+            let mut bytes = Vec::new();
+            let sink = |chunk: Chunk| {
+                bytes.extend(chunk.bytes);
+                ControlFlow::Continue(())
+            };
+            let rows = selection.write(sink).unwrap();
+            (rows, bytes)
+        });
+        assert!(here == ahead, "{name}={value}: {} rows and {}", here.0, ahead.0);
+    }
+}
