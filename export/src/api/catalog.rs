@@ -63,3 +63,18 @@ pub(crate) async fn campaigns(
         .collect();
     Ok(respond::json(&entries))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::tests::fixture::Bed;
+
+    #[test]
+    fn campaigns_are_those_of_the_settings() {
+        let bed = Bed::new(vec![]);
+        let expected = json!([{"spreadid": 7, "name": "Say \"hi\"", "channel": "tou,tiao"}]);
+        assert_eq!(bed.get("/v1/apps/app-x/campaigns").json(), expected);
+        assert_eq!(bed.get("/v1/apps/app%20y/campaigns").json(), json!([]));
+    }
+}

@@ -206,6 +206,9 @@ mod tests {
         for text in ["", "now", "2026", "2026-3-10", "20260310", "2026-02-29", "2026-13-01"] {
             check_none(text);
         }
+        for text in ["-000001-01-01", "10000-01-01", "+275760-09-13", "275760-09-13T00:00:00Z"] {
+            check_none(text);
+        }
         for time in ["", "8:00", "08", "24:00", "08:60", "08:00:60", "08:00:00.", "08:00:00,5"] {
             check_none(&format!("2026-03-10T{time}"));
         }
@@ -226,6 +229,7 @@ mod tests {
         check("1969-12-31T19:00", "America/New_York", "1970-01-01T00:00:00Z");
         check("9999-12-31T23:59:59.999Z", "UTC", "last");
         check("9999-12-31T23:59:59.999", "Asia/Shanghai", "last");
+        check_outside("0000-01-01", "UTC");
         check_outside("1969-12-31T23:59:59Z", "UTC");
         check_outside("1970-01-01", "Asia/Shanghai");
         check_outside("9999-12-31T23:59:59.999-00:01", "UTC");

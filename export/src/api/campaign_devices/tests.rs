@@ -10,8 +10,8 @@ use crate::tests::fixture::{Bed, DAY, MINUTE, activation, click, effect};
 const RANGE: &str = "from=2026-03-10&to=2026-03-10";
 const ACTIVATIONS: u64 = 90;
 
-/// Activations, three a minute at the same millisecond, each with an effect. Every third one is credited to campaign
-/// 7, every third to campaign 9, the others to none.
+/// Three activations every three minutes, at the same millisecond, each with an effect: one is credited to campaign 7,
+/// one to campaign 9, one to none.
 fn bed() -> Bed {
     let mut facts = Vec::new();
     for number in 0..ACTIVATIONS {
@@ -107,9 +107,6 @@ fn an_activation_has_the_values_of_its_row() {
     let unknown =
         bed.get("/v1/apps/app-x/campaigns/9/devices?from=2026-03-10&to=2026-03-10").json();
     assert_eq!((&unknown["campaign"], &unknown["channel"]), (&Value::Null, &"unknown".into()));
-    let head = bed.send(&format!("HEAD {target} HTTP/1.1"));
-    assert_eq!((head.status, head.body.len()), (200, 0));
-    assert_eq!(head.header("content-length"), bed.get(target).header("content-length"));
     // Another app has none of them.
     let other = format!("/v1/apps/app%20y/campaigns/7/devices?{RANGE}");
     assert_eq!(numbers(&bed.get(&other).json()), [] as [u64; 0]);
@@ -123,16 +120,10 @@ fn invalid_requests_are_problems() {
         assert_eq!(answer.status, status, "{path}");
         assert_eq!(answer.json()["parameter"].as_str(), parameter, "{path}");
     };
-    check(&format!("nobody/campaigns/7/devices?{RANGE}"), 404, None);
     for spreadid in ["x", "-1", "%2B7", "4294967296"] {
         check(&format!("app-x/campaigns/{spreadid}/devices?{RANGE}"), 404, None);
     }
     check("app-x/campaigns/7/devices?from=2026-03-10", 400, Some("to"));
-    for limit in ["0", "1001", "x", "+1"] {
-        let limit = format!("app-x/campaigns/7/devices?{RANGE}&limit={limit}");
-        check(&limit, 400, Some("limit"));
-    }
-    check(&format!("app-x/campaigns/7/devices?{RANGE}&status=organic"), 400, Some("status"));
     let page = bed.get(&format!("/v1/apps/app-x/campaigns/7/devices?{RANGE}&limit=2"));
     let after = page.cursor();
     check(&format!("app-x/campaigns/9/devices?{RANGE}&after={after}"), 400, Some("after"));

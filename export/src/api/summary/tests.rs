@@ -300,26 +300,11 @@ fn invalid_summary_requests_are_problems() {
     let check = |target: &str, status, kind, parameter| {
         check_problem(&bed.get(target), status, kind, parameter);
     };
-    check("/v1/apps/nobody/summary?from=2026-03-10&to=2026-03-10", 404, "unknown-app", None);
     check("/v1/apps/app-x/summary?from=2026-03-10", 400, "missing-parameter", Some("to"));
     check(&format!("{SUMMARY}&by=dya"), 400, "bad-parameter", Some("by"));
     check(&format!("{SUMMARY}&by=day&by=day"), 400, "bad-parameter", Some("by"));
     check(&format!("{SUMMARY}&by="), 400, "bad-parameter", Some("by"));
     check(&format!("{SUMMARY}&channel=x"), 400, "bad-parameter", Some("channel"));
-    for name in ["fields", "limit", "after", "dialect", "x"] {
-        check(&format!("{SUMMARY}&{name}=1"), 400, "unknown-parameter", Some(name));
-    }
-}
-
-#[test]
-fn campaigns_are_those_of_the_settings() {
-    let bed = bed();
-    let expected =
-        serde_json::json!([{"spreadid": 7, "name": "Say \"hi\"", "channel": "tou,tiao"}]);
-    assert_eq!(bed.get("/v1/apps/app-x/campaigns").json(), expected);
-    assert_eq!(bed.get("/v1/apps/app%20y/campaigns").json(), serde_json::json!([]));
-    assert_eq!(bed.get("/v1/apps/nobody/campaigns").status, 404);
-    assert_eq!(bed.get("/v1/apps/app-x/campaigns?x=1").status, 400);
 }
 
 #[test]

@@ -27,12 +27,9 @@ fn errors_are_json() {
         check_refused(&pull(&bed, "installs_report", more), 400, part);
     };
     check("to=2026-03-10", "from is missing");
-    check("from=2026-03-10", "to is missing");
     check("from=10.3.2026&to=2026-03-10", "from: expected");
     check("from=2026-03-10&to=2026-03-09", "to: expected a time that is not before from");
-    check("from=2026-03-10%2008:00&to=2026-03-10%2007:59", "not before from");
     check("from=1969-12-31&to=2026-03-09", "from: expected a time within 1970");
-    check("from=2026-03-10&to=9999-12-31T23:59:59.9999Z", "to: expected a time within 1970");
     check(&format!("{MONTH}&timezone=Asia/Shangai"), "Asia/Shanghai");
     check(&format!("{MONTH}&maximum_rows=0"), "maximum_rows: expected");
     check(&format!("{MONTH}&currency=CNY"), "currency: expected preferred, or USD");
@@ -73,8 +70,6 @@ fn a_report_is_an_ordinary_export() {
     let id = answer.header("adtrail-export-id").unwrap();
     let export = bed.get(&format!("/v1/exports/{id}")).json();
     assert_eq!((&export["state"], &export["file"]), (&Value::from("complete"), &Value::from(file)));
-    let head = bed.send(&format!("HEAD {target} HTTP/1.1"));
-    assert_eq!((head.status, head.body.len()), (200, 0));
     let packed = bed.send_with(&format!("GET {target} HTTP/1.1"), &["Accept-Encoding: gzip"]);
     assert_eq!(packed.header("content-encoding"), Some("gzip"));
 }

@@ -1,7 +1,12 @@
 //! Look-ups of devices and activations.
 
-use super::{SAME_ORIGIN, by, closed, has, look_up, page, post};
-use crate::tests::fixture::{Bed, DAY, click, token};
+use std::sync::Arc;
+
+use attribution::facts::event::Fact;
+use attribution::rules::policy::{AppPolicy, DAY_MS, Policy};
+
+use super::{SAME_ORIGIN, by, closed, has, hidden, look_up, page, post};
+use crate::tests::fixture::{self, Bed, DAY, activation, click, token};
 
 #[test]
 fn a_device_lookup_has_no_device_id_in_its_url() {
@@ -16,8 +21,7 @@ fn a_device_lookup_has_no_device_id_in_its_url() {
     let [first, again] = [page(&bed, at), page(&bed, at)];
     assert_eq!(first.text(), again.text());
     has(&first, &["c-119", "c-20<", "2026-03-10T08:00:00.119+08:00", "Older events"]);
-    let after = first.text().split("name=\"after\" value=\"").nth(1).unwrap();
-    let after = after.split('"').next().unwrap();
+    let after = hidden(&first, "after");
     let second = look_up(&bed, &format!("{form}&after={after}"), &[]);
     has(&second, &["c-19<", "c-0<"]);
     assert!(!second.text().contains("Older events") && !second.text().contains("c-20<"));
@@ -46,4 +50,17 @@ fn a_token_sees_only_its_own_lookups() {
     let at = redirect.header("location").unwrap();
     has(&by(&bed, at, "x"), &["a-1"]);
     has(&by(&bed, at, "z"), &["This lookup has expired"]);
+}
+
+#[test]
+fn an_activation_decided_with_other_settings_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = fixture::settings(dir.path());
+    let install = Fact::Activation(activation("a-1", "mine", DAY + 2 * DAY_MS));
+    let reader = fixture::fill(&config, vec![click(7, "c-1", "mine", DAY), install]);
+    let mut apps: Vec<AppPolicy> = config.policy.apps().cloned().collect();
+    apps.iter_mut().for_each(|app| app.windows.click_ms = DAY_MS);
+    config.policy = Arc::new(Policy::new(apps, vec![]));
+    let answer = page(&Bed::over(dir, config, reader), "/activations?app=app-x&event_id=a-1");
+    has(&answer, &["decided with other settings", "would be: <b>install, organic</b>"]);
 }

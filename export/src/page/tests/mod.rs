@@ -52,17 +52,24 @@ fn has(answer: &Answer, parts: &[&str]) {
 /// The URL in the curl command.
 fn link(answer: &Answer) -> String {
     let command = answer.text().split("<code id=\"curl\">").nth(1).unwrap();
-    let command = command.split("</code>").next().unwrap();
-    let address =
-        command.split("&#x27;").nth(3).unwrap().replace("&amp;", "&").replace("&#x2f;", "/");
-    address.replace("http://adtrail", "")
+    let address = command.split("&#x27;").nth(3).unwrap();
+    unescaped(address).replace("http://adtrail", "")
 }
 
 /// The URLs of a page that begin with `beginning`.
 fn links(answer: &Answer, beginning: &str) -> Vec<String> {
-    let texts = answer.text().split('"').map(|text| text.replace("&#x2f;", "/"));
-    let links = texts.filter(|text| text.starts_with(beginning));
-    links.map(|text| text.replace("&amp;", "&").replace("&quot;", "\"")).collect()
+    let texts = answer.text().split('"').map(unescaped);
+    texts.filter(|text| text.starts_with(beginning)).collect()
+}
+
+/// The value of a hidden field.
+fn hidden(answer: &Answer, name: &str) -> String {
+    let value = answer.text().split(&format!("name=\"{name}\" value=\"")).nth(1).unwrap();
+    unescaped(value.split('"').next().unwrap())
+}
+
+fn unescaped(text: &str) -> String {
+    text.replace("&#x2f;", "/").replace("&quot;", "\"").replace("&amp;", "&")
 }
 
 fn closed() -> Bed {
