@@ -28,9 +28,6 @@ pub(crate) async fn activation(
 
 /// Explains an activation of the app and renders it on the reading thread. Returns `None` if no activation has this
 /// id.
-///
-/// # Errors
-/// Too many scans are running, or the read failed.
 pub(crate) async fn explained<T: Send + 'static>(
     state: &ExportState,
     app: &AppPolicy,

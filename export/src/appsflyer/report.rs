@@ -40,9 +40,6 @@ const NAMES: [(&str, Kind); 8] = [
 
 impl Kind {
     /// Parses the name of a report.
-    ///
-    /// # Errors
-    /// No report has this name.
     pub fn parse(name: &str) -> Result<Self, ExportError> {
         let found = NAMES.iter().find(|(known, _)| *known == name);
         found.map(|(_, kind)| *kind).ok_or_else(|| ExportError::UnknownReport {
@@ -104,9 +101,6 @@ impl Report {
     }
 
     /// Checks the media sources.
-    ///
-    /// # Errors
-    /// See [`check_channels`].
     pub(crate) fn check(&self, pid: Pid, policy: &Policy) -> Result<(), ExportError> {
         const ALLOWED: &str = "a channel of a campaign of the app, or unknown, or organic";
         let others = [UNKNOWN_CHANNEL, ORGANIC];

@@ -91,9 +91,6 @@ pub(crate) async fn start(scan: Scan, running: Running) -> Result<Started, Expor
 }
 
 /// Returns the cursor of the next page like [`start`], for a response that has only headers.
-///
-/// # Errors
-/// The error of the scan.
 pub(crate) async fn page_end(scan: Scan) -> Result<Option<Cursor>, ExportError> {
     let (end, ended) = oneshot::channel();
     tokio::task::spawn_blocking(move || {

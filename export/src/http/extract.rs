@@ -43,9 +43,6 @@ pub(crate) fn parameters(uri: &Uri) -> Result<Vec<(String, String)>, Problem> {
 }
 
 /// Checks that the request has no parameters.
-///
-/// # Errors
-/// It has one.
 pub(crate) fn no_parameters(uri: &Uri) -> Result<(), Problem> {
     parameters(uri)?.into_iter().next().map_or(Ok(()), |(parameter, _)| {
         Err(ExportError::UnknownParameter { parameter: parameter.into(), known: &[] }.into())

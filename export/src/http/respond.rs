@@ -17,9 +17,6 @@ const RANGE_FROM: HeaderName = HeaderName::from_static("adtrail-range-from");
 const RANGE_TO: HeaderName = HeaderName::from_static("adtrail-range-to");
 
 /// Returns the app with this key.
-///
-/// # Errors
-/// No app has this key.
 pub(crate) fn app(state: &ExportState, key: String) -> Result<&AppPolicy, Problem> {
     let app = state.policy.app_by_key(&key);
     app.ok_or_else(|| ExportError::UnknownApp(key.into()).into())

@@ -35,9 +35,6 @@ impl Cursor {
     }
 
     /// Parses a cursor.
-    ///
-    /// # Errors
-    /// The text is not a cursor.
     pub(crate) fn parse(text: &str) -> Result<Self, ExportError> {
         let cursor =
             cursor_text::parse(text).and_then(|(position, hash)| Self::decode(&position, hash));
@@ -45,9 +42,6 @@ impl Cursor {
     }
 
     /// Checks that the cursor was issued for this query.
-    ///
-    /// # Errors
-    /// It was issued for another query.
     pub(crate) fn check(&self, pid: Pid, query: &ExportQuery) -> Result<(), ExportError> {
         let is_same = self.hash == self.hash(pid, query);
         if is_same { Ok(()) } else { Err(refused(&self.to_string())) }

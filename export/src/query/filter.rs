@@ -50,9 +50,6 @@ impl Filter {
     }
 
     /// Checks the channels.
-    ///
-    /// # Errors
-    /// See [`check_channels`].
     pub(crate) fn check(&self, pid: Pid, policy: &Policy) -> Result<(), ExportError> {
         const ALLOWED: &str = "a channel of a campaign of the app, or unknown";
         check_channels((CHANNEL, ALLOWED), &self.channels, &[UNKNOWN_CHANNEL], (pid, policy))
@@ -118,9 +115,6 @@ impl Filter {
 
 /// Checks that each channel is one of the app's campaigns or of `others`. A misspelt channel would give an empty
 /// file without an explanation.
-///
-/// # Errors
-/// The first unknown channel.
 pub(crate) fn check_channels(
     (parameter, allowed): (&'static str, &'static str),
     wanted: &Option<HashSet<Box<str>>>,

@@ -130,9 +130,6 @@ impl ExportQuery {
     }
 
     /// Converts the parameters.
-    ///
-    /// # Errors
-    /// The first invalid or missing parameter.
     pub(crate) fn new(format: Format, params: &RawParams<'_>) -> Result<Self, ExportError> {
         let zone = params.zone()?;
         let TimeRange { from, to, from_text, to_text } =
@@ -231,9 +228,6 @@ impl ExportQuery {
 }
 
 /// Returns the columns of a file.
-///
-/// # Errors
-/// A column is unknown or belongs to the other preset.
 fn columns(params: &RawParams<'_>, preset: Preset) -> Result<Vec<Field>, ExportError> {
     let not_with = |parameter, preset| match params.one(parameter) {
         Some(name) => {

@@ -112,9 +112,6 @@ fn listed<'a>(parameter: &'static str, values: &'a str) -> Result<Vec<Cow<'a, st
 }
 
 /// Returns all values of a repeated list.
-///
-/// # Errors
-/// See [`listed`].
 pub(crate) fn all_listed<'a>(
     parameter: &'static str,
     lists: &[&'a str],

@@ -141,10 +141,6 @@ fn invalid_utf8_is_refused_in_any_parameter() {
         let name = more.split_once('=').unwrap().0;
         assert!(answer.json()["message"].as_str().unwrap().starts_with(name), "{more}");
     }
-    // Well-formed values are still accepted.
-    for more in ["event_name=%C3%BC", "event_name=a+b%2bc", "event_name=%zz%", "&&fields=pid"] {
-        assert_eq!(bed.get(&format!("{EVENTS}&{more}")).status, 200, "{more}");
-    }
     let answer = bed.send_body(
         "POST /devices HTTP/1.1",
         &["Sec-Fetch-Site: same-origin", "Content-Length: 31"],
@@ -173,9 +169,6 @@ fn an_unclosed_quote_is_refused() {
     check("install_type=%22install", "install_type", 1);
     check("fields=pid,%22props.a", "fields", 5);
     check("preset=appsflyer&additional_fields=%22oaid,att", "additional_fields", 1);
-    for more in ["event_name=%22a,b%22", "event_name=a%22b", "event_name=%22a%22%22%22"] {
-        assert_eq!(bed.get(&format!("{EVENTS}&{more}")).status, 200, "{more}");
-    }
     for name in ["media_source", "event_name", "additional_fields"] {
         let answer = bed.get(&format!("{REPORT}?{DAYS}&{name}=%22a,b"));
         assert_eq!(answer.status, 400, "{name}");

@@ -43,9 +43,6 @@ impl Dimension {
     }
 
     /// Parses the name of a dimension.
-    ///
-    /// # Errors
-    /// No dimension has this name; the error names the nearest.
     pub fn parse(name: &str) -> Result<Self, ExportError> {
         Self::from_name(name).ok_or_else(|| {
             let nearest = nearest(name, Self::names()).unwrap_or_default();

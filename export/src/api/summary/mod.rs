@@ -126,9 +126,6 @@ pub(crate) struct DayCount {
 }
 
 /// Counts the rows of an export by day and channel, ignoring its limit.
-///
-/// # Errors
-/// The store cannot be read.
 pub(crate) fn count_days(
     reader: &Reader,
     app: &AppPolicy,
@@ -140,9 +137,6 @@ pub(crate) fn count_days(
 }
 
 /// Counts the rows of an export, ignoring its limit.
-///
-/// # Errors
-/// The store cannot be read.
 pub(crate) fn count_rows(
     reader: &Reader,
     app: &AppPolicy,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 use attribution::facts::event::Fact;
 use attribution::rules::policy::Policy;
@@ -13,7 +13,7 @@ use store::reader::Reader;
 
 use super::*;
 use crate::tests::check_problem;
-use crate::tests::fixture::{self, Bed, DAY, MINUTE, activation, click, effect, many_activations};
+use crate::tests::fixture::{Bed, DAY, MINUTE, activation, click, effect, many_activations};
 use crate::write_rows;
 
 const HOUR: u64 = 60 * MINUTE;
@@ -59,40 +59,26 @@ fn facts() -> Vec<Fact> {
     facts
 }
 
-struct Fixture {
-    _dir: tempfile::TempDir,
-    reader: Reader,
-    policy: std::sync::Arc<Policy>,
-}
-
-fn fixture() -> &'static Fixture {
-    static FIXTURE: OnceLock<Fixture> = OnceLock::new();
-    FIXTURE.get_or_init(|| {
-        let dir = tempfile::tempdir().unwrap();
-        let config = fixture::settings(dir.path());
-        let reader = fixture::fill(&config, facts());
-        Fixture { _dir: dir, reader, policy: config.policy }
-    })
-}
+static NIGHTLY: LazyLock<Bed> = LazyLock::new(|| Bed::new(facts()));
 
 /// A number to sort by, or 0, and the cell.
 type Key = (u32, String);
 
 /// Counts the export of the same query.
 fn counted(parameters: &[(&str, String)], by: &[&str]) -> String {
-    let Fixture { reader, policy, .. } = fixture();
+    let Bed { reader, config, .. } = &*NIGHTLY;
     let fields = "event_time,event_type,event_name,status,install_type,spreadid,campaign,channel,\
                   currency,revenue";
     let pairs = parameters.iter().map(|(name, value)| (*name, value.as_str()));
     let query =
         ExportQuery::parse(Format::Csv, pairs.chain([("fields", fields)])).expect("a query");
     let mut file = Vec::new();
-    let app = policy.app_by_key("app-x").expect("the app");
+    let app = config.policy.app_by_key("app-x").expect("the app");
     let sink = |chunk: crate::Chunk| {
         file.extend(chunk.bytes);
         ControlFlow::Continue(())
     };
-    write_rows(reader, &[app], &query, policy, sink).expect("an export");
+    write_rows(reader, &[app], &query, &config.policy, sink).expect("an export");
     let mut rows = csv::Reader::from_reader(&*file);
     let names = rows.headers().expect("names").clone();
     let mut sums: BTreeMap<(Vec<Key>, String), (u64, Amount)> = BTreeMap::new();
@@ -122,14 +108,14 @@ fn counted(parameters: &[(&str, String)], by: &[&str]) -> String {
 }
 
 fn summed(parameters: &[(&str, String)], by: &[&str]) -> String {
-    let Fixture { reader, policy, .. } = fixture();
+    let Bed { reader, config, .. } = &*NIGHTLY;
     let by = by.join(",");
     let by = (!by.is_empty()).then_some((BY, by.as_str()));
     let pairs = parameters.iter().map(|(name, value)| (*name, value.as_str()));
     let query = SummaryQuery::parse(pairs.chain(by)).expect("a query");
-    let app = policy.app_by_key("app-x").expect("the app");
+    let app = config.policy.app_by_key("app-x").expect("the app");
     let mut out = Vec::new();
-    summarise(reader, app, &query, policy).expect("a summary").write_csv(&mut out);
+    summarise(reader, app, &query, &config.policy).expect("a summary").write_csv(&mut out);
     String::from_utf8(out).unwrap()
 }
 
@@ -194,15 +180,13 @@ fn rows_are_read_only_at_the_edges() {
         (0..hours * 60).map(of_minute).collect()
     };
     let check = |hours: u64, from: &str, zone: &str, expected: u64| {
-        let dir = tempfile::tempdir().unwrap();
-        let config = fixture::settings(dir.path());
-        let reader = fixture::fill(&config, rows(hours));
+        let Bed { reader, config, .. } = &Bed::new(rows(hours));
         let parameters = [(FROM, from), (TO, "2026-03-12"), (TIMEZONE, zone), (BY, "day,status")];
         let query = SummaryQuery::parse(parameters).unwrap();
         let app = config.policy.app_by_key("app-x").unwrap();
-        let before = reads(&reader);
-        summarise(&reader, app, &query, &config.policy).unwrap();
-        assert_eq!(reads(&reader) - before, expected, "{from} {hours}");
+        let before = reads(reader);
+        summarise(reader, app, &query, &config.policy).unwrap();
+        assert_eq!(reads(reader) - before, expected, "{from} {hours}");
     };
     for hours in [2, 40] {
         check(hours, "2026-03-10", "UTC", 0);
@@ -213,14 +197,12 @@ fn rows_are_read_only_at_the_edges() {
 
 #[test]
 fn expected_rows_are_those_of_the_export() {
-    let dir = tempfile::tempdir().unwrap();
-    let config = fixture::settings(dir.path());
-    let reader = fixture::fill(&config, many_activations(7_200));
+    let Bed { reader, config, .. } = &Bed::new(many_activations(7_200));
     let app = config.policy.app_by_key("app-x").unwrap();
     let check = |from, to, more: &[(&str, &str)], expected| {
         let range = [("from", from), ("to", to)];
         let query = ExportQuery::parse(Format::Csv, range.iter().chain(more).copied()).unwrap();
-        let rows = expected_rows(&reader, app, &query, &config.policy).unwrap();
+        let rows = expected_rows(reader, app, &query, &config.policy).unwrap();
         assert_eq!(rows, Some(expected), "{from} {to} {more:?}");
     };
     let (day, two) = ("2026-03-10", "2026-03-10T02:00");

@@ -35,9 +35,6 @@ impl TimelineCursor {
     }
 
     /// Parses a cursor.
-    ///
-    /// # Errors
-    /// The text is not a cursor.
     pub fn parse(text: &str) -> Result<Self, ExportError> {
         let cursor =
             cursor_text::parse(text).and_then(|(position, hash)| Self::decode(&position, hash));
@@ -45,9 +42,6 @@ impl TimelineCursor {
     }
 
     /// Checks that the cursor was issued for this device.
-    ///
-    /// # Errors
-    /// It was issued for another device.
     pub fn check(&self, pid: Pid, ids: &DeviceIds) -> Result<(), ExportError> {
         let is_same = self.hash == self.hash(pid, ids);
         if is_same { Ok(()) } else { Err(refused(&self.to_string())) }

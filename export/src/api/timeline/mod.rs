@@ -55,9 +55,6 @@ pub(crate) async fn device(
 }
 
 /// Returns a page of a device's timeline, and the cursor of the next page, if there is one.
-///
-/// # Errors
-/// Too many scans are running, or the read failed.
 pub(crate) async fn timeline_page(
     state: &ExportState,
     app: &AppPolicy,
@@ -80,18 +77,11 @@ pub(crate) async fn timeline_page(
 }
 
 impl TimelineQuery {
-    /// Checks the cursor.
-    ///
-    /// # Errors
-    /// The cursor was issued for another device.
+    /// Checks that the cursor was issued for this device.
     pub fn check(&self, app: &AppPolicy, ids: &DeviceIds) -> Result<(), ExportError> {
         self.after.as_ref().map_or(Ok(()), |after| after.check(app.pid, ids))
     }
 
-    /// Parses parameters.
-    ///
-    /// # Errors
-    /// The first invalid parameter.
     pub fn parse<'a>(
         parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, ExportError> {

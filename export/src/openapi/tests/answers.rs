@@ -116,8 +116,7 @@ fn values_are_those_that_routes_accept() {
             let value = parameter.get("example").or(schema.get("default"));
             let value = value.map(in_query).unwrap_or_default();
             let twice = format!("{}&{name}={value}&{name}={value}", path.target());
-            let is_refused =
-                bed.get(&twice).json_or_null()["type"] == "/problems/repeated-parameter";
+            let is_refused = bed.get(&twice).text().contains("/problems/repeated-parameter");
             let is_list =
                 parameter["description"].as_str().unwrap().contains("repeat the parameter");
             assert_eq!(is_refused, !is_list, "{twice}");

@@ -21,9 +21,6 @@ pub(crate) struct Estimate {
 }
 
 /// Estimates an export.
-///
-/// # Errors
-/// The store cannot be read.
 pub(crate) fn estimate(
     reader: &Reader,
     app: &AppPolicy,

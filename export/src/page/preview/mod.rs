@@ -32,9 +32,6 @@ pub(super) struct Preview {
 }
 
 /// Reads the first rows.
-///
-/// # Errors
-/// The store cannot be read.
 pub(super) fn preview(
     reader: &Reader,
     app: &AppPolicy,
