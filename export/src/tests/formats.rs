@@ -17,7 +17,7 @@ fn an_export_has_every_cell() {
     let answer = bed.get(EVENTS);
     assert_eq!(answer.status, 200);
     assert!(answer.is_ended);
-    let header: Vec<_> = crate::format::columns::native::Column::names().collect();
+    let header: Vec<_> = Column::names().collect();
     let ua = "\"Mozilla/5.0 (X, like \"\"Y\"\")\"";
     let expected = [
         header.join(","),

@@ -22,9 +22,7 @@ fn the_history_shows_the_outcome_of_each_export() {
     assert_eq!(link(&form), without_id.replace("Asia/", "Asia%2F"));
     // An id belongs to one export.
     for id in ["f000000000000001", "f", "F000000000000002", "0000000000000001", ""] {
-        let target =
-            format!("/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10&export_id={id}");
-        let answer = bed.get(&target);
+        let answer = bed.get(&format!("{EVENTS}&export_id={id}"));
         assert_eq!(
             (answer.status, &answer.json()["parameter"]),
             (400, &"export_id".into()),
@@ -41,8 +39,7 @@ fn an_export_can_be_repeated_exactly() {
         facts.push(Fact::Effect(effect(id, name, "device-1", DAY + 9 * MINUTE)));
     }
     let bed = Bed::new(facts);
-    let events = "/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10";
-    let first = bed.get(&format!("{events}&limit=2"));
+    let first = bed.get(&format!("{EVENTS}&limit=2"));
     let second = first.next_page().unwrap();
     let pull = "/api/raw-data/export/app/app-x/installs_report/v5?from=2026-03-10&to=2026-03-10";
     let organic = pull.replace("installs_report", "organic_installs_report");
@@ -61,18 +58,18 @@ fn an_export_can_be_repeated_exactly() {
         }
         file.text().lines().count() - 1
     };
-    assert_eq!(check(&format!("{events}&event_name=%20buy"), true, &["&quot; buy&quot;"]), 1);
-    assert_eq!(check(&format!("{events}&event_name=%22a,%22%22b%20%22,buy"), true, &[]), 2);
-    assert_eq!(check(&format!("{events}&fields=event_id,channel"), true, &["2 columns"]), 6);
+    assert_eq!(check(&format!("{EVENTS}&event_name=%20buy"), true, &["&quot; buy&quot;"]), 1);
+    assert_eq!(check(&format!("{EVENTS}&event_name=%22a,%22%22b%20%22,buy"), true, &[]), 2);
+    assert_eq!(check(&format!("{EVENTS}&fields=event_id,channel"), true, &["2 columns"]), 6);
     assert_eq!(
-        check(&format!("{events}&fields=channel,event_id"), false, &["channel,event_id"]),
+        check(&format!("{EVENTS}&fields=channel,event_id"), false, &["channel,event_id"]),
         6
     );
-    assert_eq!(check(&format!("{events}&limit=2"), false, &["limit: 2", "cannot express"]), 2);
+    assert_eq!(check(&format!("{EVENTS}&limit=2"), false, &["limit: 2", "cannot express"]), 2);
     assert_eq!(check(second, false, &["after: "]), 2);
-    let additional = format!("{events}&preset=appsflyer&additional_fields=store_reinstall");
+    let additional = format!("{EVENTS}&preset=appsflyer&additional_fields=store_reinstall");
     assert_eq!(check(&additional, false, &["additional_fields: store_reinstall"]), 6);
-    assert_eq!(check(&format!("{events}&preset=appsflyer"), true, &[]), 6);
+    assert_eq!(check(&format!("{EVENTS}&preset=appsflyer"), true, &[]), 6);
     let narrowed = format!("{organic}&media_source=organic&maximum_rows=1&additional_fields=x_y");
     let texts = ["organic_installs_report", "media_source: organic", "maximum_rows: 1", "x_y"];
     assert_eq!(check(&narrowed, false, &texts), 1);
@@ -82,7 +79,7 @@ fn an_export_can_be_repeated_exactly() {
 #[test]
 fn a_token_sees_only_its_own_history() {
     let bed = closed();
-    by(&bed, "/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10", "x");
+    by(&bed, EVENTS, "x");
     has(&by(&bed, "/exports", "x"), &["Complete, 3 rows"]);
     for other in ["y", "z"] {
         has(&by(&bed, "/exports", other), &["No export yet"]);

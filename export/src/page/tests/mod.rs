@@ -16,7 +16,7 @@ use crate::tests::fixture::{
 
 const HOSTILE: &str = "<script>alert(1)</script>\"'&\u{202e}x";
 
-/// The days of which the bed has rows.
+/// The day of all events.
 const DAYS: &str = "range=custom&from=2026-03-10&to=2026-03-10";
 
 fn page(bed: &Bed, target: &str) -> Answer {
@@ -27,7 +27,7 @@ fn post(bed: &Bed, target: &str, form: &str, headers: &[&str]) -> Answer {
     let length = format!("Content-Length: {}", form.len());
     let all = [&*length, "Content-Type: application/x-www-form-urlencoded", "Accept: text/html"];
     let headers = [&all[..], headers].concat();
-    // The body follows the empty line that the bed ends a request with.
+    // The body follows the empty line after the headers.
     bed.send_body(&format!("POST {target} HTTP/1.1"), &headers, form.as_bytes())
 }
 

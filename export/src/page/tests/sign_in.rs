@@ -1,7 +1,7 @@
 //! Signing in and out, and sessions.
 
 use super::{SAME_ORIGIN, by, closed, has, hidden, look_up, page, post};
-use crate::tests::fixture::token;
+use crate::tests::fixture::{EVENTS, token};
 
 #[test]
 fn signing_in_and_out_works_only_from_our_own_pages() {
@@ -28,12 +28,11 @@ fn signing_in_and_out_works_only_from_our_own_pages() {
     let home = "http://adtrail/?app=app-x";
     let sent = "/download?app=app-x&range=last7&export_id=f000000000000001";
     from(&format!("GET {sent}"), home, "/?app=app-x&range=last7");
-    let file = "/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10";
-    from(&format!("GET {file}"), "http://adtrail/exports?app=a", "/exports?app=a");
+    from(&format!("GET {EVENTS}"), "http://adtrail/exports?app=a", "/exports?app=a");
     let pull = "/api/raw-data/export/app/app-x/reinstalls/v5?from=2026-03-10&to=2026-03-10";
     from(&format!("GET {pull}"), "http://adtrail/exports", "/exports");
-    from(&format!("GET {file}"), "", file);
-    from(&format!("GET {file}"), "http://evil.example/exports", file);
+    from(&format!("GET {EVENTS}"), "", EVENTS);
+    from(&format!("GET {EVENTS}"), "http://evil.example/exports", EVENTS);
     from("GET /devices?app=app-x", home, "/devices?app=app-x");
     from("POST /devices", "http://adtrail/devices?app=app-x", "/devices?app=app-x");
     from("POST /devices", "", "/devices");
@@ -69,7 +68,7 @@ fn signing_in_and_out_works_only_from_our_own_pages() {
 fn a_session_is_the_token_in_a_cookie() {
     let bed = closed();
     has(&by(&bed, "/", "x"), &["Token <bdi>x</bdi>", "Sign out", "app-x"]);
-    let file = by(&bed, "/v1/apps/app-x/events.csv?from=2026-03-10&to=2026-03-10", "x");
+    let file = by(&bed, EVENTS, "x");
     assert!(file.status == 200 && file.is_ended);
     assert_eq!(
         by(&bed, "/v1/apps/app%20y/events.csv?from=2026-03-10&to=2026-03-10", "x").status,
