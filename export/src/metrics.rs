@@ -62,7 +62,6 @@ pub(crate) struct Active {
 
 impl Metrics {
     /// Registers all series with the installed recorder, at 0.
-    #[expect(clippy::new_without_default, reason = "it has the side effect of registering metrics")]
     pub fn new() -> Self {
         describe();
         let metrics = Self {
