@@ -1,8 +1,8 @@
 //! Rows as CSV: UTF-8 without a byte order mark, LF line endings, quotes only where necessary.
 
-pub(crate) mod catalog_cells;
+mod catalog_cells;
 pub(crate) mod cell;
-pub(crate) mod column_plan;
+mod column_plan;
 
 use attribution::facts::event::{EventTime, Pid, TouchKind};
 use attribution::rules::policy::Policy;
