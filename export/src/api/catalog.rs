@@ -1,10 +1,10 @@
 //! The apps and their campaigns, from the settings.
 
 use attribution::rules::policy::Campaign;
+use axum::Extension;
 use axum::extract::State;
 use axum::http::Uri;
-use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
+use axum::response::Response;
 use serde::Serialize;
 
 use crate::http::access::Caller;
@@ -39,7 +39,7 @@ pub(crate) async fn apps(
     let apps = caller.apps(&state.policy).into_iter();
     let entries = apps.map(|app| AppEntry { key: &app.key, pid: app.pid.0, name: &app.name });
     let entries: Vec<_> = entries.collect();
-    Ok(Json(entries).into_response())
+    Ok(respond::json(&entries))
 }
 
 /// Lists the campaigns of an app, by their number.
@@ -73,6 +73,9 @@ mod tests {
     #[test]
     fn campaigns_are_those_of_the_settings() {
         let bed = Bed::new(vec![]);
+        let apps = bed.get("/v1/apps");
+        assert_eq!(apps.header("cache-control"), Some("no-store"));
+        assert_eq!(apps.header("x-content-type-options"), Some("nosniff"));
         let expected = json!([{"spreadid": 7, "name": "Say \"hi\"", "channel": "tou,tiao"}]);
         assert_eq!(bed.get("/v1/apps/app-x/campaigns").json(), expected);
         assert_eq!(bed.get("/v1/apps/app%20y/campaigns").json(), json!([]));
