@@ -1,10 +1,7 @@
 //! Helpers for all test support.
 
 use std::fmt::Display;
-use std::net::{TcpListener, UdpSocket};
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -41,37 +38,6 @@ where
         polling.join().expect("the attempt does not panic")
     });
     outcome.unwrap_or_else(|failure| panic!("{what}: timed out after {DEADLINE:?}: {failure}"))
-}
-
-/// Returns a free port, never the same twice. It is below the range from which the system assigns ports to outgoing
-/// connections, so that none of them takes it.
-pub fn free_port() -> u16 {
-    const FIRST: u16 = 10_000;
-    const COUNT: u16 = 20_000;
-    static DRAWN: AtomicU16 = AtomicU16::new(0);
-    // Concurrent test processes start at different ports.
-    let start = std::process::id().wrapping_mul(127) % u32::from(COUNT);
-    loop {
-        let drawn = DRAWN.fetch_add(1, Ordering::Relaxed);
-        assert!(drawn < COUNT, "no free port between {FIRST} and {}", FIRST + COUNT);
-        let port = FIRST + ((start + u32::from(drawn)) % u32::from(COUNT)) as u16;
-        if claim(port) && TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
-}
-
-/// Reserves a port among test processes until this process ends, by binding the UDP port of the same number.
-fn claim(port: u16) -> bool {
-    UdpSocket::bind(("127.0.0.1", port)).map(std::mem::forget).is_ok()
-}
-
-/// Returns the cache folder for downloads, which the Makefile uses too.
-pub fn cache_dir() -> PathBuf {
-    let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).unwrap_or_else(|| {
-        PathBuf::from(std::env::var_os("HOME").expect("HOME is set")).join(".cache")
-    });
-    base.join("adtrail")
 }
 
 /// Runs a command that must succeed.

@@ -7,6 +7,8 @@ mod bed;
 mod child_guard;
 #[path = "../../../testbed/src/services/class_data.rs"]
 mod class_data;
+#[path = "../../../testbed/src/environment.rs"]
+mod environment;
 pub mod fake;
 pub mod hbase;
 #[path = "../../../testbed/src/services/maven.rs"]
@@ -18,3 +20,4 @@ mod shared;
 pub mod site;
 
 pub use bed::*;
+pub use environment::*;
