@@ -74,9 +74,6 @@ pub fn load(sources: &Sources<'_>) -> Result<Config, ConfigErrors> {
 }
 
 /// Parses the text of a settings file, without environment and flags.
-///
-/// # Errors
-/// The same as [`load`].
 pub fn parse(text: &str) -> Result<Config, ConfigErrors> {
     read(tree::parse_file(DEFAULT_FILE, text.as_bytes())?, DEFAULT_FILE).0
 }

@@ -65,9 +65,6 @@ pub struct Table {
 
 impl Table {
     /// Reads one row, like [`Table::get_many`].
-    ///
-    /// # Errors
-    /// Fails as described in [`Error`].
     pub async fn get(&self, get: Get) -> Result<Option<Row>, Error> {
         single(self.get_many(vec![get]).await)
     }

@@ -52,9 +52,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const PROGRESS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Runs until Ctrl-C or, with `--once`, until the first rows are printed.
-///
-/// # Errors
-/// If the service cannot start, or fails.
 pub fn run(options: &cli::Demo, timing: Timing) -> anyhow::Result<()> {
     let folder =
         TempDir::with_prefix("adtrail-demo-").context("the temporary folder cannot be created")?;

@@ -69,9 +69,6 @@ impl Reader {
     }
 
     /// All apps that the store knows.
-    ///
-    /// # Errors
-    /// If HBase does not answer in time.
     pub fn apps(&self) -> Result<BTreeMap<Pid, App>, StoreError> {
         match self {
             Self::Embedded(reader) => Ok(reader.apps()),
@@ -158,7 +155,7 @@ impl View<'_> {
 
     /// The rows of at most `limit` activations that are credited to a campaign, `from <= event_time < to`, newest
     /// first, beginning after the activation `after`.
-    pub fn brought(
+    pub fn credited_activations(
         &self,
         pid: Pid,
         spreadid: SpreadId,
@@ -166,7 +163,7 @@ impl View<'_> {
         after: Option<CreditedActivation>,
         limit: usize,
     ) -> Result<Vec<StoredRow>, StoreError> {
-        either!(self, view => view.brought(pid, spreadid, range, after, limit))
+        either!(self, view => view.credited_activations(pid, spreadid, range, after, limit))
     }
 }
 

@@ -52,9 +52,6 @@ pub fn complete_since(
 }
 
 /// Returns at most `limit` facts with one of these ids. `after` is the last entry of the previous page, if any.
-///
-/// # Errors
-/// Returns the errors of the store.
 pub fn timeline<F: Facts>(
     facts: &mut F,
     policy: &Policy,

@@ -80,9 +80,6 @@ impl Admin {
     }
 
     /// Returns the names of all tables except HBase's system tables.
-    ///
-    /// # Errors
-    /// Fails if no master responds.
     pub async fn list(&self) -> Result<Vec<TableName>, Error> {
         let response: GetTableNamesResponse = self.call("GetTableNames", &Empty {}).await?;
         Ok(response.table_names.iter().filter_map(TableName::from_proto).collect())

@@ -33,9 +33,6 @@ pub fn read(kafka: &Kafka) -> Result<Vec<Position>, IngestError> {
 }
 
 /// Commits these positions as the group's offsets.
-///
-/// # Errors
-/// See [`read`].
 pub fn write(kafka: &Kafka, positions: &[Position]) -> Result<(), IngestError> {
     let (names, consumer) = (TopicNames::new(&kafka.topics), connect(kafka)?);
     if positions.is_empty() {

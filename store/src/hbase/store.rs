@@ -81,9 +81,6 @@ impl Shared {
     }
 
     /// The writing side, for one of many workers. Apps of the policy that the store does not know yet are added to it.
-    ///
-    /// # Errors
-    /// If HBase does not answer in time.
     pub fn ledger(&self, policy: &Policy) -> Result<SharedLedger<Cluster>, StoreError> {
         let apps: BTreeMap<Pid, App> = meta::enroll(&self.cluster, &self.settings, policy)?;
         let cells = self.cluster.for_one_thread()?;
@@ -114,9 +111,6 @@ impl Shared {
 
     /// Stores up to which time partitions are complete, and the number of partitions of each topic, for the processes
     /// that export.
-    ///
-    /// # Errors
-    /// If HBase does not answer in time.
     pub fn put_complete(
         &self,
         complete: &[PartitionComplete],
@@ -127,17 +121,11 @@ impl Shared {
 
     /// The time before which all records that Kafka received in these topics are in the store; `None` while it is
     /// unknown.
-    ///
-    /// # Errors
-    /// If HBase does not answer in time.
     pub fn complete_until(&self, topics: &[&str]) -> Result<Option<EventTime>, StoreError> {
         meta::complete_until(&self.cluster, topics)
     }
 
     /// HBase's regions of the table of rows, in key order.
-    ///
-    /// # Errors
-    /// If HBase does not answer in time.
     pub fn regions(&self) -> Result<Vec<ClusterRegion>, StoreError> {
         let table = tables::name(self.cluster.prefix(), Table::Events);
         let regions = self.cluster.wait(self.cluster.client().admin().regions(&table))?;

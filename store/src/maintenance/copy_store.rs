@@ -55,9 +55,6 @@ impl<'s> Source<'s> {
     }
 
     /// The stored positions; `None` for a shared store, whose positions are the offsets of the consumer group.
-    ///
-    /// # Errors
-    /// Errors of the store.
     pub fn positions(&self) -> Result<Option<Vec<Position>>, StoreError> {
         self.side.positions()
     }
@@ -134,9 +131,6 @@ impl<'s> Target<'s> {
     }
 
     /// Completes the copy, so that the target opens as a store. An embedded store resumes at `positions`.
-    ///
-    /// # Errors
-    /// Errors of the store.
     pub fn finish(self, positions: &[Position], policy: &Policy) -> Result<(), StoreError> {
         self.side.finish(positions, policy)
     }

@@ -53,7 +53,7 @@ pub(crate) async fn devices(
     let read = respond::read(&state, app, move |reader, policy| {
         let after = selected.after.map(|cursor| CreditedActivation::of(&cursor.row(pid)));
         let range = (selected.from, selected.to);
-        let rows = reader.view().brought(pid, spreadid, range, after, limit + 1)?;
+        let rows = reader.view().credited_activations(pid, spreadid, range, after, limit + 1)?;
         let mut writer = Writer { policy, times: TimeWriter::new(&selected.zone) };
         let shown = rows.iter().take(limit);
         let shown = shown.map(|(key, value)| writer.row(key, &RowView::decode(value)?));

@@ -149,9 +149,6 @@ pub(crate) fn count_rows(
 
 /// Returns the number of rows that an export will have. `None` if counting them takes as long as reading them, as in
 /// a store that several processes share.
-///
-/// # Errors
-/// The store cannot be read.
 pub fn expected_rows(
     reader: &Reader,
     app: &AppPolicy,

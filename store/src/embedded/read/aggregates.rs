@@ -42,8 +42,8 @@ impl EmbeddedView<'_> {
         Ok(counts.status()?)
     }
 
-    /// See [`crate::reader::View::brought`].
-    pub fn brought(
+    /// See [`crate::reader::View::credited_activations`].
+    pub fn credited_activations(
         &self,
         pid: Pid,
         spreadid: SpreadId,

@@ -108,8 +108,8 @@ impl SharedReader {
         visit_counts(&mut counts, &mut visit).map(drop)
     }
 
-    /// See [`crate::reader::View::brought`].
-    pub fn brought(
+    /// See [`crate::reader::View::credited_activations`].
+    pub fn credited_activations(
         &self,
         pid: Pid,
         spreadid: SpreadId,

@@ -204,8 +204,9 @@ fn stored(reader: &Reader, range: (EventTime, EventTime), page: usize) -> (Count
             let mut rows: Vec<RowKey> = Vec::new();
             loop {
                 let after = rows.last().map(CreditedActivation::of);
-                let found =
-                    view.brought(pid, spreadid, range, after, page).expect("the page is readable");
+                let found = view
+                    .credited_activations(pid, spreadid, range, after, page)
+                    .expect("the page is readable");
                 rows.extend(found.iter().map(|(key, _)| *key));
                 if found.len() < page {
                     break;
@@ -293,7 +294,9 @@ fn the_cost_of_reading_aggregates_does_not_grow_with_the_number_of_rows() {
             assert_eq!(found, i64::from(count));
         });
         let credited = read_cost(|| {
-            let found = view.brought(X, SpreadId(1), all, None, 10).expect("the page is readable");
+            let found = view
+                .credited_activations(X, SpreadId(1), all, None, 10)
+                .expect("the page is readable");
             assert_eq!(found.len(), 10);
             let newest = found[0].0.event_time.millis();
             assert_eq!(newest, START_MS + u64::from(count) - 1);
