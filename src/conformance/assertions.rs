@@ -20,26 +20,26 @@ pub(crate) fn differences(case: &Case, csv: &[u8]) -> Vec<String> {
     differences
 }
 
-/// Returns a text with the first line in which two exports differ.
-pub(crate) fn first_difference(csv: &[u8], other: &[u8]) -> Option<String> {
-    if csv == other {
+/// Returns a text with the first line in which an export differs from that of an earlier order.
+pub(crate) fn first_difference(earlier: &[u8], csv: &[u8]) -> Option<String> {
+    if earlier == csv {
         return None;
     }
-    let (csv, other) = (String::from_utf8_lossy(csv), String::from_utf8_lossy(other));
-    let (mut lines, mut others) = (csv.lines(), other.lines());
+    let (earlier, csv) = (String::from_utf8_lossy(earlier), String::from_utf8_lossy(csv));
+    let (mut expected, mut found) = (earlier.lines(), csv.lines());
     for number in 1_u64.. {
-        match (lines.next(), others.next()) {
+        match (expected.next(), found.next()) {
             (None, None) => break,
-            (line, other) if line == other => {}
-            (line, other) => {
-                let [line, other] = [line, other].map(|line| line.unwrap_or("(no line)"));
+            (expected, found) if expected == found => {}
+            (expected, found) => {
+                let [expected, found] = [expected, found].map(|line| line.unwrap_or("(no line)"));
                 return Some(format!(
-                    "line {number} differs from that in order given: expected {line:?}, found {other:?}"
+                    "line {number} differs from that of an earlier order: expected {expected:?}, found {found:?}"
                 ));
             }
         }
     }
-    Some("the line ends differ from those in order given".into())
+    Some("the line ends differ from those of an earlier order".into())
 }
 
 struct Rows {

@@ -124,7 +124,7 @@ fn broken_engines_are_caught() {
     check_caught(order_dependent, CHAIN, &parts);
     // A difference in a column that no case names.
     let script = r#"replay "$@" && sed -i "s/,pid,/,$ADTRAIL_CONFORMANCE_ORDER,/" "$4""#;
-    effect(script, &["[reversed] line 1 differs from that in order given"]);
+    effect(script, &["[reversed] line 1 differs from that of an earlier order"]);
 }
 
 /// A background process hangs in one of the orders, and the engine itself in the others.

@@ -1,8 +1,9 @@
 //! The port through which the worker reaches a store.
 //!
 //! Every fact has one **fact record** under its identity. It contains the fact and, for an activation or effect, the
-//! current decision. Small **index entries**, one per key, lead from other facts to it. An entry whose time differs
-//! from its record's is stale and ignored, so a record and its entries need not be written atomically.
+//! current decision. Small **index entries**, one per match key of the fact, lead to the record: other facts with an
+//! equal key find it by them. An entry whose time differs from its record's is stale and ignored, so a record and its
+//! entries need not be written atomically.
 //! `docs/decisions/ledger-port.md` explains how the embedded store and HBase implement this port.
 
 pub mod index;
@@ -39,10 +40,11 @@ pub trait Facts {
 
 /// A store of facts, decisions, rows and Kafka positions.
 ///
-/// One worker calls one ledger from one thread. Other workers may write to the same store through their own ledgers.
+/// One worker calls one ledger from one thread. If the store is [`SHARED`](Self::SHARED), other workers may write to
+/// it through their own ledgers.
 pub trait Ledger: Facts {
-    /// True if other workers may write to the same store. What a worker has read can be outdated when it commits, so
-    /// it repeats the decisions until nothing changes, and passes the positions with the last commit.
+    /// True if other workers may write to the same store. If so, what a worker has read can be outdated when it
+    /// commits: it repeats the decisions until nothing changes, and passes the positions with the last commit.
     const SHARED: bool = false;
 
     /// Returns the committed positions of all partitions.
@@ -82,7 +84,8 @@ pub struct Position {
     pub topic: Arc<str>,
     pub partition: i32,
     pub next_offset: i64,
-    /// Fingerprint of a verified record, used to detect a recreated topic.
+    /// Fingerprint of a record that a check found unchanged in Kafka or, without one, of the record to check next. Used
+    /// to detect a recreated topic.
     pub mark: Option<RecordFingerprint>,
     /// Fingerprint of the last record read, if known: the one before `next_offset`.
     pub last: Option<RecordFingerprint>,
@@ -101,7 +104,7 @@ pub struct RecordFingerprint {
 pub struct FactWrite {
     pub key: FactKey,
     pub record: FactRecord,
-    /// Keys under which other facts find this one, at its own time.
+    /// Keys under which other facts find this one. Their index entries have the time of this fact.
     pub index: Vec<MatchKey>,
     /// Markers of the fact. They stay when the fact is deleted.
     pub bucket_markers: Vec<(MatchKey, IndexEntry)>,
@@ -119,8 +122,8 @@ pub struct DecisionWrite {
     /// The record with the new decision and the new row's [`CurrentRow`].
     pub record: FactRecord,
     pub row: Row,
-    /// The replaced row. On a shared store it can be the current row itself: the worker that committed the decision
-    /// may have crashed before it wrote the row.
+    /// The replaced row. On a shared store it can have the revision of `row`, which is then written once more: the
+    /// worker that committed the decision may have crashed before it wrote the row.
     pub replaced: Option<CurrentRow>,
 }
 

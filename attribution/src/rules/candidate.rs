@@ -126,7 +126,7 @@ impl<'a> Subject<'a> {
     pub fn newest(&self) -> Option<EventTime> {
         let Activation { time, install_begin_time, .. } = *self.activation;
         let fraud = &self.app.fraud;
-        // Allow-listed touches are not rejected for a short click-to-install time.
+        // Allow-listed touches are rejected neither for a short click-to-install time nor for click injection.
         let is_strict = fraud.allow_sites.is_empty() && fraud.allow_channels.is_empty();
         let before_ms = if is_strict { fraud.ctit_min_ms.max(1) } else { 1 };
         let newest = time.millis().checked_sub(before_ms)?;
@@ -212,7 +212,8 @@ fn window(policy: &Policy, app: &AppPolicy, touch: &Touch, is_probabilistic: boo
     Window { ms, origin: Some(origin) }
 }
 
-/// Returns the longest window that a touch of this tier can have, with or without its own lookback.
+/// Returns the longest window that touches of this tier can have: those with their own lookback if `has_lookback` is
+/// true, otherwise those without.
 pub fn window_max_ms(policy: &Policy, app: &AppPolicy, tier: Tier, has_lookback: bool) -> u64 {
     let widest = policy.widest(app);
     let lookback_or = |ms| if has_lookback { LOOKBACK_MAX_MS } else { ms };

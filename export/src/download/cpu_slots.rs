@@ -1,5 +1,5 @@
-//! CPU slots of downloads, shared chunk by chunk, so that many downloads leave processors to ingest and all of them
-//! progress.
+//! CPU slots limit downloads, so that many of them leave processors for ingestion. A download gives its slot to others
+//! after each chunk, so that all progress.
 
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -20,7 +20,7 @@ impl CpuSlots {
         Self(Arc::new(Semaphore::new((processors() / 2).max(1))))
     }
 
-    /// Checks whether there are enough processors for two per download.
+    /// Checks whether every download can use two processors: one in its slot, and one to read ahead.
     pub fn suffice_for(downloads: usize) -> bool {
         2 * downloads <= processors()
     }
@@ -55,7 +55,7 @@ mod tests {
 
     use super::*;
 
-    /// With one slot, a thread that pauses continues only after the waiting thread has had it.
+    /// The thread with the only slot pauses until the waiting thread has had the slot.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_pause_gives_the_slot_to_the_next_thread() {
         let slots = CpuSlots(Arc::new(Semaphore::new(1)));
@@ -69,6 +69,7 @@ mod tests {
                     sender.send("second").unwrap();
                 });
                 slot.pause(|| {});
+                // At the first pause, the other thread is perhaps not waiting for a slot yet.
                 while slot.slots.0.available_permits() == 0 && !other.is_finished() {
                     slot.pause(std::thread::yield_now);
                 }

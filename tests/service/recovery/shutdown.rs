@@ -20,7 +20,7 @@ const DEADLINE: Duration = Duration::from_secs(30 + 5);
 const BATCH_RECORDS: usize = 40;
 
 static WORKLOAD: Workload = Workload::new(|| {
-    // Each record is produced twice on average: some 300 for every stop.
+    // Each record is produced twice on average, so there are at least some 300 for every stop.
     let count = 2_500.max(from_env("ADTRAIL_STOPS", 0) * 150);
     traffic::redelivered(&traffic::records(15, count), 15)
 });
@@ -30,7 +30,8 @@ fn site(kafka: &Kafka, name: &str, partitions: i32) -> Site {
         .set("ingest.batch_records_max", &BATCH_RECORDS.to_string())
 }
 
-/// Returns a lower bound of the number of records committed since the start.
+/// Returns a lower bound of the number of records committed since the start: a record is counted as read after its
+/// commit.
 fn committed(adtrail: &Adtrail) -> u64 {
     adtrail.metric("adtrail_ingest_read_total").unwrap_or(0.0) as u64
 }
@@ -141,7 +142,7 @@ fn sigterm_before_partitions_are_found_shuts_down_cleanly() {
         adtrail.await_log("adtrail runs");
         stop(adtrail, &["TERM"]);
     }
-    // The service still waits for topics that do not exist.
+    // A service that waits for topics that do not exist.
     kafka.resume();
     let missing = Site::on(testbed::site::Topics::of("missing"), kafka.brokers(), ONE_CAMPAIGN);
     let adtrail = missing.spawn();
@@ -205,7 +206,7 @@ fn sigterm_while_the_broker_hangs_shuts_down_cleanly() {
     stop(adtrail, &["TERM"]);
 }
 
-/// Every thread that logs blocks. Each download logs a line, so all threads of the listeners block as well.
+/// Writing to the log blocks the thread. Each download logs a line, so all threads of the listeners block as well.
 #[test]
 fn a_blocked_log_does_not_stop_the_shutdown() {
     let site = Site::new(Kafka::shared(), "shutdown.blocked", 1, ONE_CAMPAIGN)
@@ -284,7 +285,8 @@ fn begin(adtrail: &Adtrail) -> TcpStream {
     stream
 }
 
-/// Reads the rest of a response. Returns whether its body is complete.
+/// Reads the rest of a response, after the `H` of `HTTP/1.1` that [`begin`] has read. Returns whether its body is
+/// complete.
 fn is_whole(stream: TcpStream) -> bool {
     http::finish(stream, b"H".to_vec(), false).is_ok_and(|reply| reply.is_whole)
 }

@@ -7,13 +7,13 @@ use crate::appsflyer::column::Cell;
 use crate::format::columns::field::Field;
 use crate::format::columns::native::{Column, ContributorPart};
 
-/// One or more cells of a line that are written together. Most cells of most rows are empty, and testing each column
-/// for it would dominate the cost of a row.
+/// One or more cells of a line that are written together. Most cells of most rows are empty, and testing each cell
+/// for emptiness would dominate the cost of a row.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
     Column(Column),
     Prop(Box<str>),
-    /// All stored texts from the first to the last.
+    /// The texts from the first to the last, inclusive, in the order in which they are stored.
     Texts(TextCell, TextCell),
     /// All columns of the contributor at this index.
     Contributor(usize),

@@ -71,8 +71,8 @@ impl Replay<'_> {
     /// `on_progress` is called after each record.
     ///
     /// # Errors
-    /// If Kafka rejects a transaction, none of whose letters are sent; or, after all others are sent, if letters are
-    /// too large.
+    /// If Kafka rejects a transaction: none of its letters are sent. If letters are too large: all others are sent
+    /// first.
     pub fn run(
         self,
         report: &mut Report,
@@ -82,7 +82,7 @@ impl Replay<'_> {
         // Finds the topic before the journal is created, so that a wrong name leaves nothing behind.
         let (timing, kafka, topic) = (self.timing, self.kafka, self.topic);
         let letters = TopicScan::start(kafka, topic, ScanStart::Beginning, timing)?;
-        // Read only after other replays are fenced, so that no other replay can still extend the journal.
+        // The start of the sender fences other replays, so that none can extend the journal after it is read.
         let sender = if self.dry_run {
             None
         } else {

@@ -10,7 +10,7 @@ use crate::expiry::Expiry;
 use crate::expiry::floor::{self, ExpiryRecord, ExpiryRecords};
 use crate::layout::key;
 
-/// Followed by the pid.
+/// The start of the keys of expiry records, followed by the pid.
 pub const EXPIRING: &[u8] = b"expiring/";
 
 /// The stored expiry records.
@@ -22,7 +22,7 @@ pub fn records(tables: &Tables) -> Result<ExpiryRecords, StoreError> {
     all.iter().map(|(pid, value)| floor::decode(pid, value, now())).collect()
 }
 
-/// The expiry floors under the stored settings, for a reader or a copy.
+/// The stored records for a reader or a copy: the floor of each is everything that has expired at `until`.
 pub fn floors(tables: &Tables, until: Option<EventTime>) -> Result<ExpiryRecords, StoreError> {
     let records = records(tables)?.into_iter();
     Ok(records.map(|(pid, record)| (pid, record.for_copy(until))).collect())
@@ -36,9 +36,9 @@ pub fn record(
     until: Option<EventTime>,
 ) -> Result<(), StoreError> {
     let before = records(tables)?;
-    let now = floor::under(&before, expiry, until);
+    let after = floor::under(&before, expiry, until);
     let mut batch = WriteBatch::default();
-    for (pid, record) in &now {
+    for (pid, record) in &after {
         if before.get(pid).copied().unwrap_or_default() != *record {
             put(&mut batch, tables, *pid, record);
         }
@@ -47,7 +47,7 @@ pub fn record(
         tables.db.write(batch)?;
         tables.db.flush_wal(true)?;
     }
-    expiry.set_floors(&now);
+    expiry.set_floors(&after);
     Ok(())
 }
 
