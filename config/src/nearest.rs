@@ -23,7 +23,7 @@ pub(crate) fn unknown_name<'n>(
     .into()
 }
 
-/// Returns the edit distance between the first [`COMPARED_MAX`] characters of two names, ignoring case.
+/// Returns the edit distance between the first `COMPARED_MAX` characters of two names, ignoring case.
 pub fn distance(text: &str, name: &str) -> usize {
     let compared = |text: &str| -> String {
         text.chars().take(COMPARED_MAX).map(|character| character.to_ascii_lowercase()).collect()

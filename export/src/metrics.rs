@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
 config::describe_metrics! {
-    /// Responses of the users' listener, by status.
+    /// Responses of the data listener, by status.
     describe_counter REQUESTS = "adtrail_export_requests_total";
     /// Rows written into downloads, counted when a scan succeeds; a failed scan counts none.
     describe_counter ROWS = "adtrail_export_rows_total";

@@ -52,11 +52,14 @@ pub fn start(
         .context("the control socket thread cannot be started")
 }
 
-/// Binds the socket, replacing one that a killed service has left behind.
+/// Binds the socket, replacing one that a killed service has left behind. It is bound in a private directory, so that
+/// nobody can connect before it has its permissions.
 fn listen(path: &Path) -> io::Result<UnixListener> {
-    let _ = fs::remove_file(path);
-    let listener = UnixListener::bind(path)?;
-    fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    let private = tempfile::Builder::new().prefix(".c").tempdir_in(path.with_file_name(""))?;
+    let bound = private.path().join("s");
+    let listener = UnixListener::bind(&bound)?;
+    fs::set_permissions(&bound, Permissions::from_mode(0o600))?;
+    fs::rename(&bound, path)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }

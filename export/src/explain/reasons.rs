@@ -77,7 +77,7 @@ impl Renderer<'_> {
                     expired since."
                 .into();
         }
-        let Some(walk) = before else {
+        let Some(chain) = before else {
             let install = decision.install_type == InstallType::Install;
             return if install {
                 "No earlier activation of this app in the store shares a device id with it."
@@ -94,16 +94,16 @@ impl Renderer<'_> {
             InstallType::Duplicate => format!(
                 "It is closer than duplicate_within ({}) to the device's activation {}.",
                 span(self.app.duplicate_within_ms),
-                since(&walk.last_counted),
+                since(&chain.last_counted),
             ),
             InstallType::Reinstall => format!(
                 "The device's last install, {}, is within reattribution_window ({}).",
-                since(&walk.install),
+                since(&chain.install),
                 span(self.app.reattribution_window_ms),
             ),
             InstallType::Install => format!(
                 "The device's last install, {}, is longer ago than reattribution_window ({}).",
-                since(&walk.install),
+                since(&chain.install),
                 span(self.app.reattribution_window_ms),
             ),
         }

@@ -1,4 +1,4 @@
-//! All routes of the users' listener.
+//! All routes of the data listener.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ fn compressed(route: MethodRouter<ExportState>) -> MethodRouter<ExportState> {
     route.layer(CompressionLayer::new().quality(CompressionLevel::Fastest))
 }
 
-/// All routes of the users' listener.
+/// All routes of the data listener.
 pub fn router(state: ExportState) -> Router {
     let metrics = Arc::clone(&state.metrics);
     let routes_of = |routes: &[(&str, Route)]| {

@@ -97,7 +97,7 @@ fn check(site: &Site, advice: &str) {
     let log = adtrail.stop();
     let warnings = warnings(&log);
     assert!((1..=3).contains(&warnings.len()), "{log}");
-    for part in [advice, "exports are still correct", "partition=", "home="] {
+    for part in [advice, "exports are still correct", "partition=", "majority="] {
         assert!(warnings[0].contains(part), "{part}: {}", warnings[0]);
     }
     let has_any = |names: &[&str]| names.iter().any(|name| warnings[0].contains(name));

@@ -179,7 +179,7 @@ impl KeyMismatch {
             topic = %names.of(topic),
             app,
             partition,
-            home = majority,
+            majority,
             "records of an app arrive on another partition than most of its records: {}; exports are still correct",
             key.advice()
         );

@@ -3,7 +3,7 @@
 //!
 //! Tables are scanned in key order, and related keys are looked up a few thousand at a time, so memory does not grow
 //! with the store. [`verify`] changes nothing and may run beside the writing process. [`repair`] rewrites derived data
-//! and never changes a fact. Each step is a function that reads a [`Snapshot`] and adds to the [`Findings`].
+//! and never changes a fact. Each step is a function that reads a `Snapshot` and adds to the `Findings`.
 
 mod aggregates;
 mod counts;
