@@ -145,12 +145,14 @@ fn a_backup_under_load_is_one_consistent_state() {
     let site = site("backup.load");
     let dir = site.path().join("backups");
     let records = traffic::redelivered(&traffic::records(5, 3000), 5);
-    let (before, during) = records.split_at(records.len() / 2);
+    let (before, rest) = records.split_at(records.len() / 2);
+    let (during, after) = rest.split_at(rest.len() - 300);
     traffic::produce(&site.topics, before);
     let adtrail = site.start();
     adtrail.await_some_read();
     let ([first, second], written) = back_up_twice(&site, &adtrail, during);
-    let written = before.len() as u64 + written;
+    traffic::produce(&site.topics, after);
+    let written = before.len() as u64 + written + after.len() as u64;
     adtrail.await_read(written);
     let final_exports = by_command(&site);
 
