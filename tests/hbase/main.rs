@@ -5,7 +5,6 @@
 mod copy;
 mod fanout;
 mod faults;
-mod large;
 mod regions;
 mod rights;
 mod tables;

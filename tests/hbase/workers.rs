@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use testbed::adtrail::Adtrail;
 use testbed::exports::{self, check_equal, downloads};
-use testbed::kafka::Kafka;
+use testbed::kafka::{Kafka, Message};
 use testbed::site::Site;
 use testbed::traffic::{self, APPS, Family, Record};
 use testbed::{eventually, length};
 
-use super::{WORKLOAD, await_all_read, remove, site};
+use super::{PARTITIONS, WORKLOAD, await_all_read, remove, site};
 
 /// Session timeout after which a member is removed; the shortest that the broker accepts.
 const SHORT_MS: &str = "6000";
@@ -48,10 +48,10 @@ fn a_stalled_worker_that_lost_its_partitions_does_not_change_rows() {
             false => Err("a worker has none"),
         });
         let (first, rest) = portion.split_at(portion.len() / 2);
-        traffic::produce(&site.topics, first);
+        produce_scattered(&site, first);
         stalled.await_read_more_than(read + [0, 50, 30, 40][round]);
         stalled.signal("STOP");
-        traffic::produce(&site.topics, rest);
+        produce_scattered(&site, rest);
         eventually("the stalled worker is removed from the group", || {
             match Kafka::shared().group_members(&site.group()) {
                 1 => Ok(()),
@@ -69,6 +69,15 @@ fn a_stalled_worker_that_lost_its_partitions_does_not_change_rows() {
         worker.stop();
     }
     remove("hbase-still");
+}
+
+/// Produces each record to a random partition, so that several workers handle facts of one device at the same time.
+fn produce_scattered(site: &Site, records: &[Record]) {
+    let mut rng = fastrand::Rng::with_seed(records.len() as u64);
+    Kafka::shared().produce_all(records.iter().map(|record| {
+        let partition = Some(rng.i32(0..PARTITIONS));
+        (record.topic(&site.topics), Message { partition, ..record.message() })
+    }));
 }
 
 fn has_partitions(worker: &Adtrail) -> bool {

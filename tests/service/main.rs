@@ -1,8 +1,6 @@
 //! `adtrail run` on a real Kafka: ingest, exports, refused settings, and recovery from failures.
 #![cfg(test)]
 
-extern crate store as adtrail_store;
-
 mod conformance_kafka;
 mod downloads;
 mod kafka;

@@ -3,7 +3,6 @@
 mod bad_input;
 mod dead_letter_topics;
 mod features;
-mod group;
 mod partition_affinity;
 mod peek;
 mod replay_dlq;
