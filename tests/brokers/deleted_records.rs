@@ -5,7 +5,6 @@ use testbed::exports::{self, Workload, by_command, check_equal, downloads};
 use testbed::kafka::Kafka;
 use testbed::site::Site;
 use testbed::traffic::{self, Family, Record};
-use testbed::{eventually, rows};
 
 /// One third of the records is read in time, one third is deleted unread.
 static WORKLOAD: Workload = Workload::new(|| traffic::records(13, 1500));
@@ -71,27 +70,6 @@ fn records_deleted_while_stopped_are_reported() {
     let adtrail = new.start();
     adtrail.await_read(500);
     check_equal(&downloads(&new, &adtrail), &exports::replayed(&WORKLOAD.records()[1000..]));
-}
-
-/// Start positions are stored even if the topics are empty.
-#[test]
-fn records_deleted_before_the_first_read_are_reported() {
-    let kafka = Kafka::shared();
-    let site = site(kafka, "deleted.first");
-    let adtrail = site.start();
-    eventually("the start positions are stored", || {
-        let has_position = |topic: &&str| kafka.has_positions(&site.group(), topic);
-        match site.topics.all().iter().all(has_position) {
-            true => Ok(()),
-            false => Err(adtrail.log()),
-        }
-    });
-    adtrail.stop();
-    produce(kafka, &site, 0);
-    site.topics.all().iter().for_each(|topic| kafka.delete_records(topic));
-    produce(kafka, &site, 1);
-    check_reported(&site, site.spawn(), [0, 500, 1000]);
-    assert!(by_command(&site).iter().all(|csv| rows::parse(csv).is_empty()));
 }
 
 #[test]

@@ -1,19 +1,14 @@
-//! The registry client against a real registry: Apicurio. A proxy in front of it adds GUIDs, which Apicurio does not
-//! support.
+//! Schemas with references in a real registry: Apicurio. A proxy in front of it adds GUIDs, which Apicurio does not
+//! support. `avro` has unknown and unusable schemas.
 #![allow(
     clippy::panic,
     clippy::unwrap_used,
     reason = "clippy.toml allows them in tests but not in their helpers"
 )]
 
-use std::time::Duration;
-
-use ingest::registry::{Lookup, Registry, RegistryOutcome, SchemaKey, UnusableKind};
+use ingest::registry::{Lookup, Registry, RegistryOutcome, SchemaKey};
 use serde_json::{Value, json};
-use testbed::eventually;
 use testbed::registry::Registry as RealRegistry;
-
-const DEADLINE: Duration = testbed::DEADLINE;
 
 /// Starts a client of the registry at this URL, with a folder for cached schemas.
 fn client(url: &str, folder: &tempfile::TempDir) -> Registry<Value> {
@@ -25,32 +20,10 @@ fn client(url: &str, folder: &tempfile::TempDir) -> Registry<Value> {
 
 #[track_caller]
 fn check_ready(client: &Registry<Value>, key: SchemaKey, expected: &Value) {
-    match client.wait(key, DEADLINE) {
+    match client.wait(key, testbed::DEADLINE) {
         Lookup::Ready(schema) => assert_eq!(*schema, *expected, "{key}"),
         other => panic!("{key}: {other:?}"),
     }
-}
-
-#[track_caller]
-fn check_unusable(client: &Registry<Value>, key: SchemaKey, kind: UnusableKind) {
-    match client.wait(key, DEADLINE) {
-        Lookup::Unusable(why) => assert_eq!(why.kind, kind, "{key}: {}", why.reason),
-        other => panic!("{key}: {other:?}"),
-    }
-}
-
-#[track_caller]
-fn check_waiting(client: &Registry<Value>, key: SchemaKey, outcome: RegistryOutcome) {
-    eventually("the request fails", || {
-        let health = client.health();
-        let has_failed = health.requests(outcome) > 0 && health.is_blocking();
-        match client.look_up(key) {
-            Lookup::Waiting if has_failed => Ok(Ok(())),
-            Lookup::Waiting => Err("waiting"),
-            other => Ok(Err(other)),
-        }
-    })
-    .unwrap();
 }
 
 fn record(name: &str, kind: &Value) -> Value {
@@ -70,26 +43,4 @@ fn schemas_are_found_by_id_and_guid_with_their_references() {
     check_ready(&client, SchemaKey::Id(order.id), &expected);
     check_ready(&client, SchemaKey::Guid(order.guid), &expected);
     assert_eq!(client.health().requests(RegistryOutcome::Found), 4);
-}
-
-#[test]
-fn unknown_and_foreign_schemas_are_unusable() {
-    let (real, folder) = (RealRegistry::shared(), tempfile::tempdir().unwrap());
-    let schema = "syntax = \"proto3\"; message Page { string name = 1; }";
-    let other = real.register_as("PROTOBUF", "pages-value", schema, &[]);
-    for url in [real.url(), real.url_without_guids()] {
-        let client = client(&url, &folder);
-        check_unusable(&client, SchemaKey::Id(999_999), UnusableKind::Unknown);
-        check_unusable(&client, SchemaKey::Guid([7; 16]), UnusableKind::Unknown);
-        check_unusable(&client, SchemaKey::Id(other.id), UnusableKind::Bad);
-        assert!(client.health().is_answering);
-    }
-}
-
-/// A wrong URL in the settings must not cause dead letters.
-#[test]
-fn records_wait_if_the_url_is_not_a_registry() {
-    let (real, folder) = (RealRegistry::shared(), tempfile::tempdir().unwrap());
-    let url = real.url().replace("/apis/ccompat/v7", "");
-    check_waiting(&client(&url, &folder), SchemaKey::Id(1), RegistryOutcome::Refused);
 }

@@ -92,12 +92,6 @@ impl Kafka {
             .sum()
     }
 
-    /// Returns whether a group has committed an offset of every partition of a topic.
-    pub fn has_positions(&self, group: &str, topic: &str) -> bool {
-        let (_, committed) = self.committed_offsets(group, &[topic]);
-        committed.elements().iter().all(|partition| partition.offset() != Offset::Invalid)
-    }
-
     /// Returns the number of members of a group that have not timed out.
     pub fn group_members(&self, group: &str) -> usize {
         let client = self.query_client("read_committed");

@@ -128,11 +128,6 @@ impl Registry {
         format!("http://127.0.0.1:{}{API}", self.guids_port)
     }
 
-    /// The URL of Apicurio itself, without GUIDs.
-    pub fn url_without_guids(&self) -> String {
-        format!("http://{}{API}", self.address())
-    }
-
     /// Registers an Avro schema. `references` are pairs of a type name and the subject whose first version defines
     /// it.
     pub fn register(
