@@ -23,6 +23,13 @@ pid = 1
 channel = "toutiao"
 "#;
 
+/// Settings of another app, `app-y`, without campaigns.
+pub const SECOND_APP: &str = r#"
+[[apps]]
+pid = 2
+key = "app-y"
+"#;
+
 /// An installation of adtrail: its settings, its store, and its topics in a Kafka. Rows do not expire, because most
 /// tests have events of fixed dates.
 #[derive(Debug)]

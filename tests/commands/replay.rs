@@ -11,23 +11,8 @@ use flate2::write::GzEncoder;
 use rustix::process::{Pid, Signal, kill_process};
 use testbed::adtrail::adtrail;
 use testbed::rows;
-use testbed::site::{Site, Topics};
+use testbed::site::{ONE_CAMPAIGN, SECOND_APP, Site, Topics};
 use testbed::{check_exit, check_refused, eventually, run, run_ok, shell_line};
-
-const SETTINGS: &str = r#"
-[[apps]]
-pid = 2
-key = "app-y"
-[[apps]]
-pid = 1
-key = "app-x"
-[[channels]]
-id = "toutiao"
-[[campaigns]]
-spreadid = 7
-pid = 1
-channel = "toutiao"
-"#;
 
 const CLICK: &str = r#"{"type":"click","app":"app-x","click_id":"c-1","spreadid":7,"time":1741608000000,"ids":{"oaid":"d-1"}}"#;
 const ACTIVATION: &str = r#"{"type":"activation","app":"app-x","event_id":"a-1","time":1741608060000,"ids":{"oaid":"d-1"}}"#;
@@ -35,9 +20,14 @@ const EFFECT: &str = r#"{"type":"effect","app":"app-x","event_id":"e-1","name":"
 const OTHER: &str =
     r#"{"type":"activation","app":"app-y","event_id":"a-1","time":"2025-03-10T12:00:00Z"}"#;
 
+/// The apps are not in the order of their pids.
+fn settings() -> String {
+    format!("{SECOND_APP}{ONE_CAMPAIGN}")
+}
+
 /// Returns a site without Kafka, which the command does not need.
 fn site() -> Site {
-    Site::on(Topics::of("replay"), "127.0.0.1:1".into(), SETTINGS)
+    Site::on(Topics::of("replay"), "127.0.0.1:1".into(), &settings())
 }
 
 fn gzip(text: &str) -> Vec<u8> {
@@ -197,7 +187,7 @@ fn input_files_are_never_overwritten() {
     // The settings file that is found in the working directory.
     let folder = site.path().join("folder");
     fs::create_dir(&folder).unwrap();
-    fs::write(folder.join("adtrail.toml"), SETTINGS).unwrap();
+    fs::write(folder.join("adtrail.toml"), settings()).unwrap();
     std::os::unix::fs::symlink(&folder, folder.join("link")).unwrap();
     fs::hard_link(&events, folder.join("link.csv")).unwrap();
     for args in [
@@ -214,7 +204,7 @@ fn input_files_are_never_overwritten() {
         check_refused(&output, 2, &["must not be the same file as"]);
     }
     assert_eq!(fs::read(&events).unwrap(), CLICK.as_bytes());
-    assert_eq!(fs::read_to_string(folder.join("adtrail.toml")).unwrap(), SETTINGS);
+    assert_eq!(fs::read_to_string(folder.join("adtrail.toml")).unwrap(), settings());
 }
 
 #[test]

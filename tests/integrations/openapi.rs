@@ -8,25 +8,12 @@ use serde_json::json;
 use testbed::adtrail::Adtrail;
 use testbed::http::{self, Reply};
 use testbed::kafka::{Kafka, Message};
-use testbed::site::Site;
+use testbed::site::{ONE_CAMPAIGN, SECOND_APP, Site};
 use testbed::{cache_dir, length, run};
 
-const SETTINGS: &str = r#"
-[[apps]]
-pid = 1
-key = "app-x"
-[[apps]]
-pid = 2
-key = "app-y"
-[[channels]]
-id = "toutiao"
+const OTHER_CAMPAIGN: &str = r#"
 [[channels]]
 id = "a,b"
-[[campaigns]]
-spreadid = 7
-pid = 1
-channel = "toutiao"
-name = "Spring"
 [[campaigns]]
 spreadid = 8
 pid = 1
@@ -83,9 +70,10 @@ struct Served {
 impl Served {
     fn start(name: &str) -> Self {
         let kafka = Kafka::shared();
-        let mut site = Site::new(kafka, name, 1, SETTINGS);
+        let settings = format!("{ONE_CAMPAIGN}name = \"Spring\"\n{SECOND_APP}{OTHER_CAMPAIGN}");
+        let mut site = Site::new(kafka, name, 1, &settings);
         let (token, entry) = site.new_token(&["--all-apps"]);
-        site.change(&format!("{SETTINGS}\n{entry}"));
+        site.change(&format!("{settings}\n{entry}"));
         let produced = produce(kafka, &site);
         let adtrail = site.start();
         adtrail.await_read(produced);

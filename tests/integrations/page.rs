@@ -9,25 +9,12 @@ use jiff::{Timestamp, ToSpan};
 use serde_json::{Value, json};
 use testbed::disk::damage_tables;
 use testbed::kafka::{Kafka, Message};
-use testbed::site::Site;
+use testbed::site::{ONE_CAMPAIGN, SECOND_APP, Site};
 use testbed::{cache_dir, length, run};
 
-const APPS: &str = r#"
-[[apps]]
-pid = 1
-key = "app-x"
-[[apps]]
-pid = 2
-key = "app-y"
-name = "<b>Why</b>"
-[[channels]]
-id = "toutiao"
-[[campaigns]]
-spreadid = 7
-pid = 1
-channel = "toutiao"
-name = "Spring"
-"#;
+fn settings() -> String {
+    format!("{ONE_CAMPAIGN}name = \"Spring\"\n{SECOND_APP}name = \"<b>Why</b>\"\n")
+}
 
 /// Length of names and ids without a character at which a line can break.
 const LONG_CHARS: usize = 200;
@@ -148,8 +135,8 @@ fn produce_long(kafka: &Kafka, site: &Site, long: &Value, day: Date) {
 #[test]
 fn every_task_works_in_a_browser() {
     let kafka = Kafka::shared();
-    let (long, settings) = long(today().yesterday().unwrap());
-    let site = Site::new(kafka, "page", 1, &format!("{APPS}\n{settings}"));
+    let (long, long_settings) = long(today().yesterday().unwrap());
+    let site = Site::new(kafka, "page", 1, &format!("{}{long_settings}", settings()));
     let today = today();
     let first = today.checked_sub(DAYS.days()).unwrap();
     let yesterday = today.yesterday().unwrap();
@@ -195,12 +182,12 @@ fn every_task_works_in_a_browser() {
 #[test]
 fn a_token_shows_only_its_apps() {
     let kafka = Kafka::shared();
-    let mut site = Site::new(kafka, "page.tokens", 1, APPS);
+    let mut site = Site::new(kafka, "page.tokens", 1, &settings());
     let (x, entry_x) = site.new_token(&["--app", "app-x"]);
     let (y, entry_y) = site.new_token(&["--app", "app-y"]);
     let (old, entry_old) = site.new_token(&["--app", "app-x", "--expires", "2999-12-31"]);
     let entry_old = entry_old.replace("2999-12-31", "2020-12-31");
-    site.change(&format!("{APPS}\n{entry_x}\n{entry_y}\n{entry_old}"));
+    site.change(&format!("{}\n{entry_x}\n{entry_y}\n{entry_old}", settings()));
     let day: Date = "2026-03-10".parse().unwrap();
     produce(kafka, &site, &[day]);
     let adtrail = site.start();
@@ -237,7 +224,7 @@ fn a_token_shows_only_its_apps() {
 fn a_truncated_file_is_shown_as_failed() {
     const ROWS: i64 = 30_000;
     let kafka = Kafka::shared();
-    let site = Site::new(kafka, "page.failure", 1, APPS);
+    let site = Site::new(kafka, "page.failure", 1, &settings());
     let day: Date = "2026-03-10".parse().unwrap();
     let installs = (0..ROWS).map(|number| {
         let time = noon(day) + number;

@@ -7,11 +7,11 @@ use std::process::{Child, Command, Output, Stdio};
 
 use testbed::exports::check_same;
 use testbed::kafka::{Kafka, Message, Record};
-use testbed::site::{ONE_CAMPAIGN, Site, Topics};
+use testbed::site::{ONE_CAMPAIGN, SECOND_APP, Site, Topics};
 use testbed::{Captured, check_exit, eventually, kill, rows, run_ok};
 
-/// Settings of an app that is configured only later.
-const OTHER_APP: &str = "[[apps]]\npid = 2\nkey = \"app-y\"\n[[campaigns]]\nspreadid = 8\npid = 2\nchannel = \"toutiao\"\n";
+/// A campaign of [`SECOND_APP`], which is configured only later.
+const OTHER_CAMPAIGN: &str = "[[campaigns]]\nspreadid = 8\npid = 2\nchannel = \"toutiao\"\n";
 
 fn site(name: &str, partitions: i32) -> Site {
     let site = Site::new(Kafka::shared(), name, partitions, ONE_CAMPAIGN);
@@ -77,7 +77,7 @@ fn replayed_letters_give_the_export_of_valid_records() {
     assert_eq!(adtrail.metric("adtrail_ingest_dead_lettered_total"), Some(123.0));
     adtrail.stop();
 
-    site.change(&format!("{ONE_CAMPAIGN}{OTHER_APP}"));
+    site.change(&format!("{ONE_CAMPAIGN}{SECOND_APP}{OTHER_CAMPAIGN}"));
     let adtrail = site.start();
     let Topics { clicks, activations, effects } = &site.topics;
     let dlq = |topic: &str| format!("{topic}.dlq");

@@ -7,18 +7,12 @@ use std::os::unix::ffi::OsStrExt;
 
 use testbed::adtrail::adtrail;
 use testbed::kafka::Kafka;
-use testbed::site::Site;
+use testbed::site::{ONE_CAMPAIGN, Site};
 use testbed::{check_exit, check_refused, run};
-
-const SETTINGS: &str = r#"
-[[apps]]
-pid = 1
-key = "app-x"
-"#;
 
 #[test]
 fn a_second_process_on_one_store_or_port_is_refused() {
-    let site = Site::new(Kafka::shared(), "refusals.store", 1, SETTINGS);
+    let site = Site::new(Kafka::shared(), "refusals.store", 1, ONE_CAMPAIGN);
     let adtrail = site.start();
     let other_ports =
         ["run", "--set", "export.listen=127.0.0.1:0", "--set", "admin.listen=127.0.0.1:0"];
@@ -34,7 +28,7 @@ fn a_second_process_on_one_store_or_port_is_refused() {
 
 #[test]
 fn invalid_download_options_are_named() {
-    let site = Site::new(Kafka::shared(), "refusals.options", 1, SETTINGS);
+    let site = Site::new(Kafka::shared(), "refusals.options", 1, ONE_CAMPAIGN);
     site.start().stop();
     let download = |app, from, to, more: &[&str]| {
         let args = ["download", "--app", app, "--from", from, "--to", to];
@@ -64,7 +58,7 @@ fn invalid_download_options_are_named() {
 fn a_full_standard_output_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("adtrail.toml");
-    fs::write(&file, SETTINGS).unwrap();
+    fs::write(&file, ONE_CAMPAIGN).unwrap();
     let mut checking = adtrail();
     checking.arg("check-config").arg("--config").arg(&file);
     checking.stdout(fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
@@ -97,11 +91,11 @@ fn invalid_settings_are_reported_with_file_line_and_key() {
     let file = file.to_str().unwrap();
     let run_here = |args: &[&str]| run(adtrail().args(args).current_dir(&dir), b"");
     let suspicious = "[attribution]\nclick_probabilistic_window = \"25h\"\n";
-    fs::write(file, format!("{suspicious}{SETTINGS}")).unwrap();
+    fs::write(file, format!("{suspicious}{ONE_CAMPAIGN}")).unwrap();
     let valid = run_here(&["check-config", "--config", file]);
     check_exit(&valid, 0, &["WARN", "attribution.click_probabilistic_window"]);
     let shown = String::from_utf8_lossy(&valid.stdout);
-    assert!(shown.contains("valid: 1 app, 0 channels, 0 campaigns"), "{shown}");
+    assert!(shown.contains("valid: 1 app, 1 channel, 1 campaign"), "{shown}");
 
     fs::write(file, "[kafka]\nbrokerz = \"a:1\"\n[store]\npartitions = 0\n").unwrap();
     let at = |line: u32| format!("{file}:{line}: ");

@@ -8,17 +8,12 @@ use serde_json::Value;
 use testbed::adtrail::adtrail;
 use testbed::http::{self, Reply};
 use testbed::kafka::{Kafka, Message};
-use testbed::site::Site;
+use testbed::site::{ONE_CAMPAIGN, SECOND_APP, Site};
 use testbed::{check_exit, check_refused, free_port, run, run_ok};
 
-const APPS: &str = r#"
-[[apps]]
-pid = 1
-key = "app-x"
-[[apps]]
-pid = 2
-key = "app-y"
-"#;
+fn settings() -> String {
+    format!("{ONE_CAMPAIGN}{SECOND_APP}")
+}
 
 const EVENTS: &str = "/v1/apps/app-x/events.csv?from=2025-03-10&to=2025-03-10";
 
@@ -49,7 +44,7 @@ fn get(address: &str, path: &str, token: Option<&str>) -> Reply {
 #[test]
 fn printed_tokens_grant_access_and_exports_are_audited() {
     let kafka = Kafka::shared();
-    let site = Site::new(kafka, "tokens.in", 1, APPS);
+    let site = Site::new(kafka, "tokens.in", 1, &settings());
     let mut site = site.flag("--log-format").flag("json");
     let dir = site.path().to_owned();
     let config = site.config();
@@ -63,7 +58,7 @@ fn printed_tokens_grant_access_and_exports_are_audited() {
     let (x, entry_x) = make(&["--app", "app-x", "--id", "partner_x", "--expires", "2999-12-31"]);
     let (both, entry_both) = make(&["--app", "app-x", "--app", "app-y"]);
     let (all, entry_all) = make(&["--all-apps"]);
-    site.change(&format!("{APPS}\n{entry_x}\n{entry_both}\n{entry_all}"));
+    site.change(&format!("{}\n{entry_x}\n{entry_both}\n{entry_all}", settings()));
     let checked = run_ok(&mut site.command(&["check-config"]), b"");
     assert!(String::from_utf8_lossy(&checked).contains(", 3 tokens"));
     let message = |app: &str, id: &str| {
@@ -136,7 +131,7 @@ fn hash(entry: &str) -> String {
 
 #[test]
 fn a_public_listener_requires_tokens() {
-    let mut site = Site::new(Kafka::shared(), "tokens.network", 1, APPS);
+    let mut site = Site::new(Kafka::shared(), "tokens.network", 1, &settings());
     let port = free_port();
     let listen = format!("export.listen=0.0.0.0:{port}");
     check_refused(
@@ -150,7 +145,7 @@ fn a_public_listener_requires_tokens() {
     let output = new_token(site.path(), &options);
     check_exit(&output, 0, &["WARN", "export.listen"]);
     let (token, entry) = token_and_entry(&output);
-    site.change(&format!("{APPS}\n{entry}"));
+    site.change(&format!("{}\n{entry}", settings()));
     let site = site.set("export.listen", &format!("0.0.0.0:{port}"));
     let adtrail = site.start();
     let address = format!("127.0.0.1:{port}");
@@ -166,14 +161,14 @@ fn new_tokens_are_checked_against_the_settings() {
     // Without settings there is a warning.
     let output = new_token(dir, &["--app", "app-x"]);
     check_exit(&output, 0, &["no such app is configured: app-x; known: none"]);
-    fs::write(dir.join("adtrail.toml"), APPS).unwrap();
+    fs::write(dir.join("adtrail.toml"), settings()).unwrap();
     let output = new_token(dir, &["--app", "app-z", "--app", "app-y"]);
     let warning = "no such app is configured: app-z; known: app-x, app-y";
     let stderr = check_exit(&output, 0, &[warning]);
     assert!(!stderr.contains(": app-y"), "{stderr}");
 
     let (_, entry) = token_and_entry(&new_token(dir, &["--all-apps", "--id", "mine"]));
-    fs::write(dir.join("adtrail.toml"), format!("{APPS}{entry}")).unwrap();
+    fs::write(dir.join("adtrail.toml"), format!("{}{entry}", settings())).unwrap();
     let check =
         |options: &[&str], parts: &[&str]| check_refused(&new_token(dir, options), 2, parts);
     check(&["--all-apps", "--id", "mine"], &["--id", "with this id already", "\"mine\""]);
