@@ -35,6 +35,8 @@ pub(crate) struct Command {
 const OUTPUT_CHARS_MAX: usize = 300;
 /// Maximum number of bytes read from the end of the output.
 const OUTPUT_BYTES_MAX: u64 = 16 << 10;
+/// Maximum length of the rows that an engine writes for a case.
+const ROWS_MIB_MAX: u64 = 16;
 
 /// The CSV of a case's rows, or the reason why the engine failed.
 pub(super) type Rows = Result<Vec<u8>, String>;
@@ -107,7 +109,7 @@ impl Command {
         if !status.success() && case.left_out == 0 {
             return Err(format!("the engine failed with {status}{}", shown()));
         }
-        fs::read(&out).map_err(|error| format!("no file at --out: {error}{}", shown()))
+        read_rows(&out).map_err(|error| format!("{error}{}", shown()))
     }
 
     /// Runs the command in a separate process group; `None` if it was killed after the timeout. The output goes to a
@@ -139,6 +141,18 @@ impl Command {
     }
 }
 
+/// Reads the rows that an engine has written, up to a limit, because an engine may write without end.
+fn read_rows(out: &Path) -> Rows {
+    let missing = |error: io::Error| format!("no file at --out: {error}");
+    let mut rows = Vec::new();
+    let file = File::open(out).map_err(missing)?;
+    file.take((ROWS_MIB_MAX << 20) + 1).read_to_end(&mut rows).map_err(missing)?;
+    if rows.len() as u64 > ROWS_MIB_MAX << 20 {
+        return Err(format!("the file at --out is longer than {ROWS_MIB_MAX} MiB"));
+    }
+    Ok(rows)
+}
+
 /// Returns the end of an engine's output, in one line.
 fn shown_output(output: &Path, folder: &Path) -> io::Result<String> {
     let mut file = File::open(output)?;
@@ -153,4 +167,21 @@ fn shown_output(output: &Path, folder: &Path) -> io::Result<String> {
     let skipped = end.chars().count().saturating_sub(OUTPUT_CHARS_MAX);
     let end: String = end.chars().skip(skipped).collect();
     Ok(if end.is_empty() { ", without output".into() } else { format!(", with output: {end}") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_rows_up_to_the_limit_are_read() {
+        let out = tempfile::NamedTempFile::new().unwrap();
+        let read = |bytes: u64| {
+            out.as_file().set_len(bytes).unwrap();
+            read_rows(out.path()).map(|rows| rows.len() as u64)
+        };
+        assert_eq!(read(16 << 20), Ok(16 << 20));
+        let error = "the file at --out is longer than 16 MiB";
+        assert_eq!(read((16 << 20) + 1), Err(error.to_owned()));
+    }
 }
