@@ -52,6 +52,15 @@ impl TempPath {
         Self::register(path, OnSignal::Keep)
     }
 
+    /// Runs the step that completes the file, after which the path is not temporary any more. A signal is handled before
+    /// or after the step, so it is never answered with advice to resume a complete file.
+    pub fn complete(&self, step: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+        let mut registry = registry();
+        step()?;
+        registry.paths.remove(&self.0);
+        Ok(())
+    }
+
     fn register(path: &Path, on_signal: OnSignal) -> anyhow::Result<Self> {
         let mut registry = registry();
         if !registry.is_listening {

@@ -176,18 +176,23 @@ impl Part {
         if self.is_resumed {
             self.check(sha256)?;
         }
-        if self.path == self.target {
-            write_stderr(format_args!("{}: already complete\n", self.target.display()));
-        } else {
-            fs::rename(&self.path, &self.target).with_context(|| unwritable(&self.target))?;
-        }
-        let query = beside(&self.target, ".part.query");
-        match fs::remove_file(&query) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(error).with_context(|| unwritable(&query))
+        let is_moved = self.path != self.target;
+        self.temp.complete(|| {
+            if is_moved {
+                fs::rename(&self.path, &self.target).with_context(|| unwritable(&self.target))?;
             }
-            _ => Ok(()),
+            let query = beside(&self.target, ".part.query");
+            match fs::remove_file(&query) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    Err(error).with_context(|| unwritable(&query))
+                }
+                _ => Ok(()),
+            }
+        })?;
+        if !is_moved {
+            write_stderr(format_args!("{}: already complete\n", self.target.display()));
         }
+        Ok(())
     }
 
     /// Compares the checksum of the file on disk with that of the export.
