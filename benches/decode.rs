@@ -13,7 +13,7 @@ use attribution::facts::event::{Fact, Pid};
 use attribution::rules::policy::{AppPolicy, Policy};
 use ingest::TopicKind;
 use ingest::decode::{self, DecodeError, Schema};
-use serde_json::Value;
+use testbed::avro;
 
 const SCHEMA: &str = include_str!("../schemas/avro/click.avsc");
 const CLICK: &str = r#"{"type":"click","app":"app-x","click_id":"c-6f1e2b0a9d34","spreadid":70812,"time":1773144000000,"purpose":"ua","ids":{"oaid":"1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5"},"ip":"203.0.113.97","ua":"Mozilla/5.0 (Linux; Android 14; MNA-AL00 Build/HUAWEIMNA-AL00; wv) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/114.0.5735.196 Mobile Safari/537.36","device_model":"MNA-AL00","os":"android","os_version":"14","site":"com.example.reader"}"#;
@@ -33,7 +33,9 @@ impl Decoder {
     fn new() -> Self {
         let policy = Policy::new(vec![AppPolicy::new(Pid(1), "app-x")], vec![]);
         let schema = Schema::parse(SCHEMA).expect("the schema is valid");
-        Self { json: CLICK.as_bytes(), avro: avro(), schema, policy }
+        let click = serde_json::from_str(CLICK).expect("valid JSON");
+        let avro = avro::avro(&avro::schema(SCHEMA), &click);
+        Self { json: CLICK.as_bytes(), avro, schema, policy }
     }
 
     /// Decodes the event `to` borrowed fields, or to a fact with its identity.
@@ -57,50 +59,6 @@ impl Decoder {
 
 fn drop_fact(decoded: Result<Fact, DecodeError>) {
     drop(black_box(decoded.expect("the event is valid")));
-}
-
-/// Encodes the click in Avro: the fields in the order of the schema, optional fields preceded by their union branch.
-fn avro() -> Vec<u8> {
-    let json: Value = serde_json::from_str(CLICK).expect("valid JSON");
-    let schema: Value = serde_json::from_str(SCHEMA).expect("valid JSON");
-    let mut datum = Vec::new();
-    for field in schema["fields"].as_array().expect("fields are a list") {
-        let value = &json[field["name"].as_str().expect("the name is a string")];
-        if field["type"].is_array() {
-            long(&mut datum, i64::from(!value.is_null()));
-        }
-        match value {
-            Value::Number(number) => {
-                long(&mut datum, number.as_i64().expect("the number is an integer"))
-            }
-            Value::Object(members) => {
-                long(&mut datum, members.len() as i64);
-                for (key, value) in members {
-                    text(&mut datum, key);
-                    text(&mut datum, value.as_str().expect("it is a string"));
-                }
-                long(&mut datum, 0);
-            }
-            Value::Null if field["type"]["type"] == "map" => long(&mut datum, 0),
-            Value::Null => {}
-            value => text(&mut datum, value.as_str().expect("it is a string")),
-        }
-    }
-    datum
-}
-
-fn text(datum: &mut Vec<u8>, text: &str) {
-    long(datum, text.len() as i64);
-    datum.extend(text.as_bytes());
-}
-
-fn long(datum: &mut Vec<u8>, number: i64) {
-    let mut rest = ((number << 1) ^ (number >> 63)).cast_unsigned();
-    while rest >= 0x80 {
-        datum.push(rest as u8 | 0x80);
-        rest >>= 7;
-    }
-    datum.push(rest as u8);
 }
 
 /// Runs this program under valgrind to decode `count` events; returns the number of instructions.

@@ -73,7 +73,7 @@ fn work<L: Ledger<Error = StoreError> + RowCounting>(
             .context("a batch could not be committed; its events will be read again")?;
         config::crash_point!("batch-committed");
         let consumed_until = committed_progress.consumed_until;
-        metrics.count_commit((&intake, consumed_until), &report, start, worker.ledger());
+        metrics.count_commit(&intake, consumed_until, &report, start, worker.ledger());
         // Fails only if the intake has ended; the consumer group's offsets then stay behind those of the store.
         let _ = committed.send(committed_progress.positions);
     }
@@ -136,7 +136,8 @@ impl PipelineMetrics {
 
     fn count_commit(
         &self,
-        (intake, consumed_until): (&ingest::Intake, Option<EventTime>),
+        intake: &ingest::Intake,
+        consumed_until: Option<EventTime>,
         report: &BatchReport,
         start: Instant,
         store: &impl RowCounting,

@@ -55,7 +55,7 @@ pub fn run(
     let intake_state = Arc::clone(&health);
     let complete_until = Arc::new(move || intake_state.complete_until());
     let export = ExportState::new(reader.clone(), config.policy.clone(), access, complete_until);
-    let admin = admin((metrics, recorder), (engine, reader), (health, disk_gate.clone()));
+    let admin = admin(metrics, recorder, engine, reader, health, disk_gate.clone());
     tracing::info!(
         export = %config.export_listen,
         admin = %config.admin_listen,
@@ -89,9 +89,12 @@ fn log_disk_full(config: &Config, is_full: bool) {
 }
 
 fn admin(
-    (metrics, recorder): (Arc<PipelineMetrics>, PrometheusHandle),
-    (engine, reader): (EngineMetrics, Reader),
-    (health, disk_gate): (Arc<Health>, DiskFullGate),
+    metrics: Arc<PipelineMetrics>,
+    recorder: PrometheusHandle,
+    engine: EngineMetrics,
+    reader: Reader,
+    health: Arc<Health>,
+    disk_gate: DiskFullGate,
 ) -> Admin {
     let observed = Arc::clone(&health);
     let render = move || {

@@ -24,7 +24,8 @@ use super::{BATCH_QUEUE_LENGTH, Roles, Running, Threads, log_retained_floors, re
 use crate::timing::Timing;
 
 pub fn run(
-    (config, hbase): (&Config, &config::HBase),
+    config: &Config,
+    hbase: &config::HBase,
     roles: Roles,
     timing: Timing,
     shutdown: &Shutdown,

@@ -65,7 +65,7 @@ pub(crate) fn run_roles(
     recorder: PrometheusHandle,
 ) -> anyhow::Result<()> {
     match &config.store.hbase {
-        Some(hbase) => hbase::run((config, hbase), roles, timing, shutdown, recorder),
+        Some(hbase) => hbase::run(config, hbase, roles, timing, shutdown, recorder),
         None => embedded::run(config, timing, shutdown, recorder),
     }
 }

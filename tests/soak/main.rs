@@ -74,8 +74,8 @@ fn site(kafka: &Kafka, name: &str) -> Site {
         .set("store.memory", "128MiB")
 }
 
-/// The results of a run.
-struct Run {
+/// What was observed during a run.
+struct Observations {
     samples: Vec<Sample>,
     shown_after: Vec<Duration>,
     downloaded: Downloaded,
@@ -105,17 +105,17 @@ fn nothing_grows_and_nothing_is_lost() {
     let producer = kafka.producer();
     let mut load = Load::new(traffic.clone(), &site.topics, &producer);
     let adtrail = site.start();
-    let run = run(&mut load, (&site, &adtrail), ticks, minutes);
+    let observed = run(&mut load, &site, &adtrail, ticks, minutes);
     adtrail.await_read(load.all());
     judge::check_counters(&adtrail, &load, &site.topics);
-    let compared = judge::compare((&site, &adtrail), &traffic, ticks, RETENTION_MS);
+    let rows_compared = judge::compare(&site, &adtrail, &traffic, ticks, RETENTION_MS);
     adtrail.stop();
     let report = Report {
         minutes,
         full_rate,
-        run: &run,
+        observed: &observed,
         load: &load,
-        compared: &compared,
+        rows_compared,
         verified: &judge::verified(&site),
     };
     println!("{report}");
@@ -128,7 +128,13 @@ fn nothing_grows_and_nothing_is_lost() {
 }
 
 /// Runs the load, and the threads that observe the service.
-fn run(load: &mut Load<'_>, (site, adtrail): (&Site, &Adtrail), ticks: u64, minutes: u64) -> Run {
+fn run(
+    load: &mut Load<'_>,
+    site: &Site,
+    adtrail: &Adtrail,
+    ticks: u64,
+    minutes: u64,
+) -> Observations {
     let (is_over, now_ms) = (AtomicBool::new(false), AtomicU64::new(traffic::START_MS));
     let is_over_now = || is_over.load(Ordering::Relaxed);
     let every = Duration::from_secs(if minutes < JUDGED_MINUTES { 2 } else { 10 });
@@ -156,7 +162,7 @@ fn run(load: &mut Load<'_>, (site, adtrail): (&Site, &Adtrail), ticks: u64, minu
         let lasted = started.elapsed();
         is_over.store(true, Ordering::Relaxed);
         drop(markers);
-        Run {
+        Observations {
             samples: watching.join().expect("no observer has failed"),
             shown_after: waiting.join().expect("no observer has failed"),
             downloaded: downloading.join().expect("no observer has failed"),

@@ -3,18 +3,17 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::Run;
+use crate::Observations;
 use crate::flat::Trend;
-use crate::judge::Compared;
 use crate::load::{Counts, Load};
 use crate::watch::{Figure, trends};
 
 pub struct Report<'a> {
     pub minutes: u64,
     pub full_rate: f64,
-    pub run: &'a Run,
+    pub observed: &'a Observations,
     pub load: &'a Load<'a>,
-    pub compared: &'a Compared,
+    pub rows_compared: u64,
     pub verified: &'a [(String, u64)],
 }
 
@@ -24,7 +23,7 @@ impl Report<'_> {
         let is_growing = |(figure, trend): &(&Figure, Trend)| {
             figure.tolerance.is_some_and(|tolerance| !trend.is_flat(tolerance))
         };
-        trends(&self.run.samples)
+        trends(&self.observed.samples)
             .iter()
             .filter(|trend| is_growing(trend))
             .map(|(figure, _)| figure.name)
@@ -33,7 +32,7 @@ impl Report<'_> {
 
     /// Returns a quantile of the times until markers were visible.
     fn shown_within(&self, quantile: f64) -> Duration {
-        let mut took = self.run.shown_after.clone();
+        let mut took = self.observed.shown_after.clone();
         took.sort_unstable();
         let rank = (took.len() as f64 * quantile).ceil() as usize;
         took.get(rank.saturating_sub(1)).copied().unwrap_or_default()
@@ -43,7 +42,7 @@ impl Report<'_> {
 impl fmt::Display for Report<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all = |of: fn(&Counts) -> u64| self.load.produced.iter().map(of).sum::<u64>();
-        let rate = self.load.all() as f64 / self.run.lasted.as_secs_f64();
+        let rate = self.load.all() as f64 / self.observed.lasted.as_secs_f64();
         let days =
             self.load.traffic.step_ms as f64 * 10.0 * 60.0 * self.minutes as f64 / 86_400_000.0;
         let [p50, p99, max] =
@@ -70,25 +69,25 @@ impl fmt::Display for Report<'_> {
             all(|counts| counts.dead_letters)
         )?;
         writeln!(out, "| empty | {} |", all(|counts| counts.empty))?;
-        writeln!(out, "| rows compared with replay, byte for byte | {} |", self.compared.rows)?;
+        writeln!(out, "| rows compared with replay, byte for byte | {} |", self.rows_compared)?;
         writeln!(
             out,
             "| downloads meanwhile | {} of {} rows |",
-            self.run.downloaded.files, self.run.downloaded.rows
+            self.observed.downloaded.files, self.observed.downloaded.rows
         )?;
         writeln!(
             out,
             "| event to visible in CSV, {} times | p50 {p50} ms, p99 {p99} ms, max {max} ms |",
-            self.run.shown_after.len()
+            self.observed.shown_after.len()
         )?;
         writeln!(out, "| `adtrail verify` afterwards | intact: {} |", verified.join(", "))?;
         writeln!(
             out,
             "\n| second half, {} samples | mean | max | growth | allowed |",
-            self.run.samples.len().div_ceil(2)
+            self.observed.samples.len().div_ceil(2)
         )?;
         writeln!(out, "|---|---|---|---|---|")?;
-        for (Figure { name, tolerance }, trend) in trends(&self.run.samples) {
+        for (Figure { name, tolerance }, trend) in trends(&self.observed.samples) {
             let allowed = tolerance.map_or("".into(), |allowed| {
                 format!("{:.0}", (trend.mean * allowed.fraction).max(allowed.absolute))
             });

@@ -49,7 +49,7 @@ pub fn run(options: &Download) -> anyhow::Result<()> {
         (Some(path), false) => Target::new(path, values)?,
         (Some(path), true) => Target::resume(path, values)?,
     };
-    let written = write(target, &Wanted { reader: &reader, app, query: &query, config: &config })?;
+    let written = write(target, &Source { reader: &reader, app, query: &query, config: &config })?;
     print_summary(options.out.as_deref(), &written);
     Ok(())
 }
@@ -67,7 +67,8 @@ fn require_outside(out: Option<&Path>, store: &config::Store) -> Result<(), Usag
     }
 }
 
-struct Wanted<'a> {
+/// The rows to write, and where they are read from.
+struct Source<'a> {
     reader: &'a Reader,
     app: &'a AppPolicy,
     query: &'a ExportQuery,
@@ -80,8 +81,8 @@ struct Written {
     sha256: String,
 }
 
-fn write(mut target: Target, wanted: &Wanted<'_>) -> anyhow::Result<Written> {
-    let Wanted { reader, app, query, config } = wanted;
+fn write(mut target: Target, source: &Source<'_>) -> anyhow::Result<Written> {
+    let Source { reader, app, query, config } = source;
     let bar = telemetry::bar(None, BAR);
     if !bar.is_hidden()
         && let Some(rows) = export::expected_rows(reader, app, query, &config.policy)?

@@ -46,7 +46,7 @@ impl Part {
         let file = open_locked(&path, true)?;
         file.set_len(0).with_context(|| unwritable(&path))?;
         write_query(&path, &query)?;
-        Self::new((file, path), target, query, true)
+        Self::new(file, path, target, query, true)
     }
 
     /// Continues the partial file, or, if it does not exist, a target that another program left incomplete.
@@ -54,20 +54,21 @@ impl Part {
         let path = beside(target, ".part");
         if !path.exists() && target.is_file() {
             let file = open_locked(target, false)?;
-            return Self::new((file, target.to_owned()), target, query, false);
+            return Self::new(file, target.to_owned(), target, query, false);
         }
         let file = open_locked(&path, true)?;
         if file.metadata().with_context(|| unwritable(&path))?.len() == 0 {
             write_query(&path, &query)?;
-            return Self::new((file, path), target, query, true);
+            return Self::new(file, path, target, query, true);
         }
         let saved = read_query(&path);
         saved.as_ref().map_or(Ok(()), |saved| require_same(&path, saved, &query))?;
-        Self::new((file, path), target, query, saved.is_some())
+        Self::new(file, path, target, query, saved.is_some())
     }
 
     fn new(
-        (file, path): (File, PathBuf),
+        file: File,
+        path: PathBuf,
         target: &Path,
         query: Query,
         is_own: bool,
