@@ -52,8 +52,8 @@ impl TempPath {
         Self::register(path, OnSignal::Keep)
     }
 
-    /// Runs the step that completes the file, after which the path is not temporary any more. A signal is handled before
-    /// or after the step, so it is never answered with advice to resume a complete file.
+    /// Runs the step that completes the file, after which the path is not temporary any more. A signal is handled
+    /// before or after the step, so no advice to resume is printed for a complete file.
     pub fn complete(&self, step: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
         let mut registry = registry();
         step()?;
