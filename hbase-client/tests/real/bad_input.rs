@@ -63,17 +63,6 @@ async fn server_of_another_protocol_is_reported() {
 }
 
 #[tokio::test]
-async fn silent_server_is_skipped() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let silent = listener.local_addr().unwrap().to_string();
-    check(&connect(&silent).await, &[&silent, "no response to GetClusterId within 2s"]);
-    // One server that responds is enough.
-    let mut config = Config::new([silent].into_iter().chain(HBase::shared().servers())).unwrap();
-    config.connect_timeout = Duration::from_secs(10);
-    Client::connect(config).await.unwrap();
-}
-
-#[tokio::test]
 async fn zookeeper_address_is_reported() {
     let zookeeper = format!("127.0.0.1:{}", HBase::shared().zookeeper_port);
     check(&connect(&zookeeper).await, &[&zookeeper, "not those of ZooKeeper"]);

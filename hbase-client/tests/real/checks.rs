@@ -1,4 +1,4 @@
-//! Conditional changes, including concurrent ones.
+//! Conditional changes.
 
 use hbase_client::{CheckAndMutate, Delete, Get, Put, Table};
 
@@ -69,29 +69,4 @@ async fn wrong_family_in_a_batch_fails_only_its_row() {
     let applied: Vec<_> = outcomes.iter().map(|outcome| outcome.as_ref().ok()).collect();
     assert_eq!(applied, [Some(&true), None, None, Some(&true)], "{outcomes:?}");
     assert_eq!((read(&table, "a").await, read(&table, "c").await), (Some(1), Some(1)));
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn concurrent_increments_are_neither_lost_nor_repeated() {
-    const RACERS: u32 = 8;
-    const ROUNDS: u32 = 25;
-    let (_, table) = HBase::shared().table("racers", &[]).await;
-    let mut racers = tokio::task::JoinSet::new();
-    for _ in 0..RACERS {
-        let table = table.clone();
-        racers.spawn(async move {
-            for _ in 0..ROUNDS {
-                loop {
-                    let current = read(&table, "n").await;
-                    if table.check_and_mutate(increment("n", current)).await.unwrap() {
-                        break;
-                    }
-                }
-            }
-        });
-    }
-    while let Some(racer) = racers.join_next().await {
-        racer.unwrap();
-    }
-    assert_eq!(read(&table, "n").await, Some(RACERS * ROUNDS));
 }

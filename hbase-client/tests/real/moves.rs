@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use hbase_client::{Admin, Error, Family, Scan, Table, TableSpec};
+use hbase_client::{Admin, Error, Family, Scan, TableSpec};
 
 use crate::support::DEADLINE;
 use crate::support::hbase::HBase;
@@ -84,43 +84,19 @@ async fn scans_and_writes_continue_while_regions_split_and_move() {
     check_exact(&read(&table, Scan::all()).await.unwrap(), 0..written);
 }
 
-/// Scans all rows: reads the first ones, runs `change`, and reads the rest.
-async fn check_scan_across(table: &Table, change: impl Future<Output = ()>) {
-    write(table, 0..20_000).await;
+#[tokio::test]
+async fn open_scan_survives_the_merge_of_its_region() {
+    let (client, table) = HBase::shared().table("merged-under", &["00010000"]).await;
+    write(&table, 0..20_000).await;
     let mut rows = table.scan(Scan::all().rows_per_response(100).responses(2 << 20, 1));
     let mut found = Vec::new();
     for _ in 0..1_000 {
         found.push(rows.next().await.unwrap().unwrap());
     }
-    change.await;
-    while let Some(row) = rows.next().await {
-        found.push(row.unwrap());
-    }
+    let regions = client.admin().regions("merged-under").await.unwrap();
+    client.admin().merge(&regions[0], &regions[1]).await.unwrap();
+    found.extend(collect(rows).await.unwrap());
     check_exact(&found, 0..20_000);
-}
-
-#[tokio::test]
-async fn open_scan_survives_the_split_of_its_region() {
-    let (client, table) = HBase::shared().table("split-under", &[]).await;
-    check_scan_across(&table, async {
-        split_all(&client.admin(), "split-under", &[10_000]).await;
-        let started = Instant::now();
-        while client.admin().regions("split-under").await.unwrap().len() < 2 {
-            assert!(started.elapsed() < DEADLINE, "the region is never split");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn open_scan_survives_the_merge_of_its_region() {
-    let (client, table) = HBase::shared().table("merged-under", &["00010000"]).await;
-    check_scan_across(&table, async {
-        let regions = client.admin().regions("merged-under").await.unwrap();
-        client.admin().merge(&regions[0], &regions[1]).await.unwrap();
-    })
-    .await;
 }
 
 #[tokio::test]
