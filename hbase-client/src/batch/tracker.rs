@@ -265,33 +265,47 @@ mod tests {
 
     #[test]
     fn error_after_a_lost_response_makes_a_check_uncertain_but_not_a_put() {
-        let refused = Error::refused("a.NoSuchColumnFamilyException");
-        let outcome = |actions: &[Action], lost: &Error| {
+        let outcome = |actions: &[Action], lost: &Error, later: &Error| {
             let mut tracker = Tracker::new(actions);
             tracker.fail(&[0], lost);
-            tracker.fail(&[0], &refused);
-            tracker.into_outcomes(Duration::from_secs(1)).next().unwrap()
+            tracker.fail(&[0], later);
+            tracker.into_outcomes(Duration::from_secs(60)).next().unwrap()
         };
-        let uncertain = outcome(&check(), &reset()).unwrap_err();
-        assert!(matches!(uncertain, Error::Uncertain { .. }), "{uncertain}");
-        assert!(uncertain.to_string().contains("NoSuchColumnFamilyException"), "{uncertain}");
+        let refused = Error::refused("a.NoSuchColumnFamilyException");
+        let disabled = Error::Disabled { table: "t".parse().unwrap() };
+        // Retried until the deadline.
+        let busy = Error::refused("a.RegionTooBusyException");
+        for (later, expected) in [
+            (&refused, "NoSuchColumnFamilyException"),
+            (&disabled, "table t is disabled"),
+            (&busy, "timed out after 60s; last error: h:1: a.RegionTooBusyException"),
+        ] {
+            let uncertain = outcome(&check(), &reset(), later).unwrap_err();
+            assert!(matches!(uncertain, Error::Uncertain { .. }), "{uncertain}");
+            assert!(uncertain.to_string().contains(expected), "{uncertain}");
+        }
         let unreachable = Error::Unreachable { server: server(), reason: "refused".to_owned() };
-        for certain in [outcome(&check(), &unreachable), outcome(&puts(1), &reset())] {
+        for certain in
+            [outcome(&check(), &unreachable, &refused), outcome(&puts(1), &reset(), &refused)]
+        {
             assert!(matches!(certain, Err(Error::Refused { .. })), "{certain:?}");
         }
     }
 
     #[test]
     fn check_in_flight_at_the_deadline_is_uncertain_if_it_was_sent() {
-        for is_sent in [true, false] {
-            let (mut tracker, sent) = (Tracker::new(&check()), Sent::default());
+        // A put can be repeated safely, so its error is just the deadline.
+        for (actions, is_sent, is_uncertain) in
+            [(check(), true, true), (check(), false, false), (puts(1), true, false)]
+        {
+            let (mut tracker, sent) = (Tracker::new(&actions), Sent::default());
             tracker.start_call(&[0], &sent);
             if is_sent {
                 sent.set();
             }
             let outcome = tracker.into_outcomes(Duration::from_secs(1)).next().unwrap();
             let error = outcome.unwrap_err();
-            assert_eq!(matches!(error, Error::Uncertain { .. }), is_sent, "{error}");
+            assert_eq!(matches!(error, Error::Uncertain { .. }), is_uncertain, "{error}");
         }
     }
 }

@@ -173,6 +173,7 @@ mod tests {
     use tokio::sync::Semaphore;
 
     use super::*;
+    use crate::proto::rpc::ExceptionResponse;
 
     const BYTES: u32 = 70;
 
@@ -209,5 +210,22 @@ mod tests {
         let (pending, available) = abandoned(written);
         pending.close(Error::Closed);
         assert_eq!((available(), pending.abandoned_bytes()), (100, 0));
+    }
+
+    #[tokio::test]
+    async fn reason_for_closing_a_connection_is_reported() {
+        let pending = Pending::new("h:1".parse().unwrap(), "ClientService");
+        let permit = Arc::new(Semaphore::new(100)).try_acquire_owned().unwrap();
+        let response = pending.register(7, "Multi", permit).unwrap();
+        let class = "org.apache.hadoop.hbase.security.AccessDeniedException";
+        let exception = ExceptionResponse {
+            exception_class_name: Some(class.to_owned()),
+            stack_trace: Some(format!("{class}: Authentication is required")),
+            ..ExceptionResponse::default()
+        };
+        // -1, which is not the id of a call.
+        pending.complete(Response { call_id: u32::MAX, outcome: Err(exception) });
+        let error = response.await.unwrap_err().to_string();
+        assert!(error.contains("Authentication is required"), "{error}");
     }
 }

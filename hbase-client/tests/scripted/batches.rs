@@ -2,14 +2,11 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use hbase_client::proto::data::MultiResponse;
-use hbase_client::{Cell, Get, Mutation, Put, Table};
-use prost::Message;
+use hbase_client::{Mutation, Put, Table};
 use tokio::time::Instant;
 
 use crate::is_multi;
-use crate::support::fake::{Call, Model, Reply, Servers, pair};
+use crate::support::fake::{Call, Reply, Servers};
 
 fn rows() -> Vec<String> {
     ('a'..='z')
@@ -21,7 +18,7 @@ pub fn put(row: &str) -> Mutation {
     Put::new(row.to_owned()).cell("d", "q", row.to_owned()).into()
 }
 
-pub async fn write_all(table: &Table) {
+async fn write_all(table: &Table) {
     for outcome in table.mutate_many(rows().iter().map(|row| put(row)).collect()).await {
         outcome.unwrap();
     }
@@ -29,28 +26,6 @@ pub async fn write_all(table: &Table) {
 
 fn is_on_s1(call: &Call) -> bool {
     is_multi(call) && call.server == "s1:1"
-}
-
-/// Returns the decoded response of the model, and its cells.
-fn reply(call: &Call, model: &mut Model) -> (MultiResponse, Bytes) {
-    let Reply::Response { message, cells } = model.reply(call) else {
-        panic!("the model returned no response")
-    };
-    (MultiResponse::decode(&message[..]).unwrap(), cells)
-}
-
-#[tokio::test(start_paused = true)]
-async fn batch_with_a_response_to_another_request_is_retried() {
-    let servers = Servers::new();
-    let table = servers.table().await;
-    servers.script_first(is_multi, |call, model| {
-        let (mut response, cells) = reply(call, model);
-        response.region_action_result[0].result_or_exception[0].index = Some(7_000);
-        Reply::Response { message: response.encode_to_vec(), cells }
-    });
-    write_all(&table).await;
-    let twice = servers.model(|model| model.writes.values().filter(|&&count| count == 2).count());
-    assert_eq!(twice, 140, "the whole call is repeated");
 }
 
 #[tokio::test(start_paused = true)]
@@ -86,37 +61,4 @@ async fn slow_server_delays_only_its_own_rows() {
     let retried = servers.model_after(1, |model| model.writes.get(&b"h00"[..]).copied());
     write_all(&table).await;
     assert_eq!(retried.await.unwrap(), Some(1));
-}
-
-#[tokio::test(start_paused = true)]
-async fn rest_of_a_too_large_response_is_requested_at_once() {
-    let servers = Servers::filled();
-    let table = servers.table().await;
-    servers.script(|call, model| {
-        is_multi(call).then(|| {
-            let (mut response, cells) = reply(call, model);
-            let rows = &mut response.region_action_result[0].result_or_exception;
-            // Each row has three cells.
-            let kept = first_cells(&cells, 3 * rows.len().min(10));
-            for row in rows.iter_mut().skip(10) {
-                (row.result, row.exception) = (None, Some(pair("MultiActionResultTooLarge")));
-            }
-            Reply::Response { message: response.encode_to_vec(), cells: kept }
-        })
-    });
-    let started = Instant::now();
-    let rows: Vec<_> = (0..100).map(|row| format!("a{row:02}")).collect();
-    let found = table.get_many(rows.iter().cloned().map(Get::new).collect()).await;
-    for (row, found) in rows.iter().zip(found) {
-        assert_eq!(found.unwrap().unwrap().key(), row.as_bytes());
-    }
-    assert!(started.elapsed() < Duration::from_millis(10), "{:?}", started.elapsed());
-    assert_eq!(servers.count(is_multi), 10);
-}
-
-/// Returns the first cells of a block.
-fn first_cells(block: &Bytes, count: usize) -> Bytes {
-    let mut rest = block.clone();
-    (0..count).for_each(|_| drop(Cell::take(&mut rest).unwrap()));
-    block.slice(..block.len() - rest.len())
 }

@@ -36,7 +36,11 @@ async fn servers_that_do_not_respond_are_skipped() {
     let mut config = Servers::config();
     config.servers.push("s3:1".parse().unwrap());
     let error = servers.connect(config.clone()).await.unwrap_err().to_string();
-    for part in ["s1:1: connection refused", "s2:1: no response", "s3:1 closed the connection"] {
+    for part in [
+        "s1:1: connection refused",
+        "s2:1: no response to GetClusterId within 5s",
+        "s3:1 closed the connection",
+    ] {
         assert!(error.contains(part), "{part:?} is not in: {error}");
     }
     config.servers.push("s4:1".parse().unwrap());
@@ -87,19 +91,6 @@ async fn configured_servers_may_stop_once_others_are_known() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn missing_master_is_waited_for_until_the_deadline() {
-    let servers = Servers::new();
-    servers.model(|model| model.master = None);
-    let client = servers.connect(Servers::config()).await.unwrap();
-    let started = Instant::now();
-    let spec = TableSpec::new("new").family(Family::new("d"));
-    let error = client.admin().create(&spec, &[]).await.unwrap_err();
-    assert!(matches!(error, Error::Deadline { .. }), "{error}");
-    assert!(error.to_string().contains("no active master"), "{error}");
-    assert!(started.elapsed() <= Duration::from_secs(60));
-}
-
-#[tokio::test(start_paused = true)]
 async fn service_that_no_server_provides_is_reported_at_the_deadline() {
     let servers = Servers::new();
     let client = servers.connect(Servers::config()).await.unwrap();
@@ -121,28 +112,4 @@ async fn service_that_no_server_provides_is_reported_at_the_deadline() {
     let error = servers.connect(Servers::config()).await.unwrap_err();
     assert!(matches!(error, Error::Bootstrap { .. }), "{error}");
     assert!(error.to_string().contains("of ClientMetaService: it may not be HBase"), "{error}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn reason_for_closing_a_connection_is_reported() {
-    let servers = Servers::new();
-    servers.script(|_, _| {
-        use hbase_client::proto::rpc::{ExceptionResponse, ResponseHeader};
-        use prost::Message;
-        let class = "org.apache.hadoop.hbase.security.AccessDeniedException";
-        let header = ResponseHeader {
-            // -1, which is not the id of a call.
-            call_id: Some(u32::MAX),
-            exception: Some(ExceptionResponse {
-                exception_class_name: Some(class.to_owned()),
-                stack_trace: Some(format!("{class}: Authentication is required")),
-                ..ExceptionResponse::default()
-            }),
-            cell_block_meta: None,
-        };
-        let bytes = header.encode_length_delimited_to_vec();
-        Some(Reply::Raw([&(bytes.len() as u32).to_be_bytes()[..], &bytes].concat()))
-    });
-    let error = servers.connect(Servers::config()).await.unwrap_err().to_string();
-    assert!(error.contains("Authentication is required"), "{error}");
 }

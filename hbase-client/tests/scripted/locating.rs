@@ -2,10 +2,9 @@
 
 use hbase_client::{Error, Get, Put, Table};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use crate::support::fake::{FakeRegion, Reply, Servers};
-use crate::{check_scan, is_meta_scan, is_multi};
+use crate::{is_meta_scan, is_multi};
 
 async fn get_all(table: &Table, rows: impl Iterator<Item = String>) {
     let mut reading = JoinSet::new();
@@ -37,21 +36,14 @@ async fn concurrent_lookups_of_a_region_are_shared() {
     assert_eq!(servers.count(is_meta_scan), 3);
 }
 
-/// Returns filled servers on which the first region was split into daughters on `daughters`.
-fn split(daughters: [&str; 2]) -> Servers {
+#[tokio::test(start_paused = true)]
+async fn outdated_response_of_meta_does_not_replace_newer_regions() {
     let servers = Servers::filled();
     servers.model(|model| {
         model.regions[0].is_parent = true;
-        for ((start, end), server) in [("", "d"), ("d", "h")].into_iter().zip(daughters) {
-            model.regions.push(FakeRegion::new(start, end, 2, server));
-        }
+        model.regions.push(FakeRegion::new("", "d", 2, "s2:1"));
+        model.regions.push(FakeRegion::new("d", "h", 2, "s3:1"));
     });
-    servers
-}
-
-#[tokio::test(start_paused = true)]
-async fn outdated_response_of_meta_does_not_replace_newer_regions() {
-    let servers = split(["s2:1", "s3:1"]);
     let table = servers.table().await;
     get_all(&table, rows('a'..='z')).await;
     // One daughter moves, and the first lookup of it returns the parent as before the split.
@@ -77,18 +69,6 @@ async fn outdated_response_of_meta_does_not_replace_newer_regions() {
         later.filter(|call| call.param.windows(10).any(|part| part == b"t,,1.encod")).count()
     });
     assert_eq!(to_parent, 1, "the call after the outdated lookup");
-}
-
-#[tokio::test(start_paused = true)]
-async fn daughter_without_a_server_is_waited_for() {
-    let servers = split(["s2:1", "s2:1"]);
-    servers.model(|model| model.regions[3..].iter_mut().for_each(|region| region.listed.clear()));
-    let table = servers.table().await;
-    servers.model_after(3, |model| (3..5).for_each(|index| model.move_region(index, "s2:1")));
-    let started = Instant::now();
-    get_all(&table, rows('a'..='b')).await;
-    assert!((3..6).contains(&started.elapsed().as_secs()), "{:?}", started.elapsed());
-    check_scan(&servers, &table).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -120,27 +100,6 @@ async fn disabled_table_is_distinguished_from_a_region_without_a_server() {
     servers.model(|model| model.state = Some(0));
     let error = table.mutate(put()).await.unwrap_err();
     assert!(error.to_string().contains("is not open on any server"), "{error}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn failures_of_the_server_of_meta_are_retried() {
-    let servers = Servers::filled();
-    let table = servers.table().await;
-    let mut failures = 0;
-    servers.script(move |call, _| {
-        if !is_meta_scan(call) {
-            return None;
-        }
-        failures += 1;
-        match failures {
-            1 => Some(Reply::Close),
-            2 => Some(Reply::exception("NotServingRegionException")),
-            3 => Some(Reply::Never),
-            4 => Some(Reply::exception("CallQueueTooBigException")),
-            _ => None,
-        }
-    });
-    get_all(&table, rows('a'..='z')).await;
 }
 
 #[tokio::test(start_paused = true)]

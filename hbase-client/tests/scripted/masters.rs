@@ -197,6 +197,11 @@ async fn change_of_the_active_master_is_followed() {
 async fn cluster_without_a_master_is_waited_for() {
     let (servers, client, procedures) = masters(Procedures::default(), |_, _, _| None).await;
     servers.model(|model| model.master = None);
+    let started = Instant::now();
+    let error = create(&client).await.unwrap_err();
+    assert!(matches!(error, Error::Deadline { .. }), "{error}");
+    assert!(error.to_string().contains("no active master"), "{error}");
+    assert!(started.elapsed() <= Duration::from_secs(60));
     servers.model_after(5, |model| model.master = Some("s2:1".to_owned()));
     let started = Instant::now();
     create(&client).await.unwrap();

@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 
 mod model;
 mod scanning;
-pub use model::{FakeRegion, Model, TABLE, pair};
+pub use model::{FakeRegion, Model, TABLE};
 
 /// The package of HBase's exceptions.
 const HBASE: &str = "org.apache.hadoop.hbase";

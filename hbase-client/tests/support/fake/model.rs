@@ -251,7 +251,7 @@ pub fn put_cell(row: &[u8], family: &[u8], qualifier: &[u8], value: &[u8], out: 
 }
 
 /// Returns an exception of this class, in the package of HBase, for a region or a row.
-pub fn pair(class: &str) -> NameBytesPair {
+fn pair(class: &str) -> NameBytesPair {
     let name = format!("{HBASE}.{class}");
     NameBytesPair { value: Some(format!("{name}: as the test wants").into()), name }
 }
