@@ -81,7 +81,7 @@ fn meta(input: &[u8]) {
         kind: Kind::Put,
         value: input,
     };
-    let row = Cell::from_parts(&parts, Kind::Put.code()).ok().and_then(|cell| Row::new(vec![cell]));
+    let row = parts.cell().ok().and_then(|cell| Row::new(vec![cell]));
     let Some(row) = row else { return };
     if let Ok(Some(read)) = MetaRow::parse(&row) {
         // The row has no server.

@@ -122,13 +122,12 @@ pub fn parse_state(row: &Row) -> Option<TableState> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::cell::{Cell, Kind, Parts};
+    use crate::wire::cell::{Kind, Parts};
 
     fn row(key: &[u8], columns: &[(&[u8], &[u8])]) -> Row {
         let cell = |&(qualifier, value): &(&[u8], &[u8])| {
-            let parts =
-                Parts { row: key, family: FAMILY, qualifier, timestamp: 1, kind: Kind::Put, value };
-            Cell::from_parts(&parts, 4).unwrap()
+            let (family, timestamp, kind) = (FAMILY, 1, Kind::Put);
+            Parts { row: key, family, qualifier, timestamp, kind, value }.cell().unwrap()
         };
         Row::new(columns.iter().map(cell).collect()).unwrap()
     }

@@ -55,9 +55,15 @@ impl RemoteException {
         }
     }
 
-    /// Converts the exception of a region or row in a batch. Only its text names the new server of a moved region.
+    /// Converts the exception of a region or row in a batch: the class, and a text that starts with the class. Only the
+    /// text names the new server of a moved region.
     pub fn from_pair(pair: &NameBytesPair) -> Self {
-        Self::from_exception(&ExceptionResponse::from_pair(pair))
+        let text = pair.value.as_ref().map(|text| String::from_utf8_lossy(text).into_owned());
+        Self::from_exception(&ExceptionResponse {
+            exception_class_name: Some(pair.name.clone()),
+            stack_trace: text,
+            ..ExceptionResponse::default()
+        })
     }
 
     /// Returns the class without its package.

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use prost::Message;
 
 use super::common::{NameBytesPair, RegionSpecifier};
+use super::rpc::Empty;
 
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Column {
@@ -49,29 +50,14 @@ pub struct ColumnRangeFilter {
     pub max_column_inclusive: Option<bool>,
 }
 
-/// A row or a part of one: its cells, or the number of its cells in the cell block.
+/// A row: the number of its cells in the cell block.
 #[derive(Clone, PartialEq, Message)]
 pub struct Result {
+    /// Cells outside of the cell block, which servers send only on connections without a codec.
     #[prost(message, repeated, tag = "1")]
-    pub cell: Vec<Cell>,
+    pub cell: Vec<Empty>,
     #[prost(int32, optional, tag = "2")]
     pub associated_cell_count: Option<i32>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct Cell {
-    #[prost(bytes = "bytes", optional, tag = "1")]
-    pub row: Option<Bytes>,
-    #[prost(bytes = "bytes", optional, tag = "2")]
-    pub family: Option<Bytes>,
-    #[prost(bytes = "bytes", optional, tag = "3")]
-    pub qualifier: Option<Bytes>,
-    #[prost(uint64, optional, tag = "4")]
-    pub timestamp: Option<u64>,
-    #[prost(int32, optional, tag = "5")]
-    pub cell_type: Option<i32>,
-    #[prost(bytes = "bytes", optional, tag = "6")]
-    pub value: Option<Bytes>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -2,7 +2,7 @@
 
 use prost::Message;
 
-use super::common::{NameBytesPair, RegionLocation, ServerName};
+use super::common::{RegionLocation, ServerName};
 
 /// The first message of a connection, after the preamble.
 #[derive(Clone, PartialEq, Message)]
@@ -111,17 +111,4 @@ pub struct GenericException {
     pub class_name: Option<String>,
     #[prost(string, optional, tag = "2")]
     pub message: Option<String>,
-}
-
-impl ExceptionResponse {
-    /// Converts the form that other messages contain: the class, and a text that starts with the class.
-    pub fn from_pair(pair: &NameBytesPair) -> Self {
-        Self {
-            exception_class_name: Some(pair.name.clone()),
-            stack_trace: pair.value.as_ref().map(|text| String::from_utf8_lossy(text).into_owned()),
-            hostname: None,
-            port: None,
-            do_not_retry: None,
-        }
-    }
 }

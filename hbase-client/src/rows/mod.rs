@@ -1,5 +1,5 @@
-//! What is written to a row ([`Put`], [`Delete`], [`CheckAndMutate`]), which cells are read ([`Get`], [`Selection`]), and
-//! the [`Row`] that is returned. Start with `action`.
+//! What is written to a row ([`Put`], [`Delete`], [`CheckAndMutate`]), which cells are read ([`Get`], [`Selection`]),
+//! and the [`Row`] that is returned. Start with `action`.
 
 mod action;
 mod row;

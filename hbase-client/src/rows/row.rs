@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::proto::{data, scan};
 use crate::wire::WireError;
-use crate::wire::cell::{CELL_BYTES_MIN, Cell, Kind, Parts};
+use crate::wire::cell::{CELL_BYTES_MIN, Cell};
 
 /// A row: at least one cell, all with the same key. It shares the buffer of its response, of up to some megabytes;
 /// [`Row::detached`] copies it.
@@ -39,21 +39,20 @@ impl Row {
     }
 }
 
-/// Returns the cells of a result: first those in the cell block, then those in the message.
+/// Returns the cells of a result.
 ///
 /// # Errors
-/// Fails if the block has too few cells.
+/// Fails if the block has too few cells, or the message has any.
 pub(crate) fn from_result(
     result: &data::Result,
     block: &mut Bytes,
 ) -> Result<Vec<Cell>, WireError> {
+    if !result.cell.is_empty() {
+        return Err(WireError::Malformed("the response has results outside of the cell block"));
+    }
     let count = usize::try_from(result.associated_cell_count.unwrap_or(0))
         .map_err(|_| WireError::Malformed("the number of cells is negative"))?;
-    let mut cells = take_cells(count, block)?;
-    for cell in &result.cell {
-        cells.push(from_message(cell)?);
-    }
-    Ok(cells)
+    take_cells(count, block)
 }
 
 /// A result of a scan: a row or a part of one.
@@ -105,28 +104,12 @@ fn take_cells(count: usize, block: &mut Bytes) -> Result<Vec<Cell>, WireError> {
     Ok(cells)
 }
 
-fn from_message(cell: &data::Cell) -> Result<Cell, WireError> {
-    fn bytes(field: &Option<Bytes>) -> &[u8] {
-        field.as_deref().unwrap_or_default()
-    }
-    let parts = Parts {
-        row: bytes(&cell.row),
-        family: bytes(&cell.family),
-        qualifier: bytes(&cell.qualifier),
-        timestamp: cell.timestamp.unwrap_or(0),
-        kind: Kind::Put,
-        value: bytes(&cell.value),
-    };
-    let code = cell.cell_type.unwrap_or(4);
-    let code = u8::try_from(code)
-        .map_err(|_| WireError::Malformed("the type of a cell is out of range"))?;
-    Cell::from_parts(&parts, code)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proto::rpc::Empty;
     use crate::proto::scan::ScanResponse;
+    use crate::wire::cell::{Kind, Parts};
 
     fn block(rows: &[&[u8]]) -> Bytes {
         let mut out = Vec::new();
@@ -184,17 +167,9 @@ mod tests {
     }
 
     #[test]
-    fn cells_in_messages_are_decoded_too() {
-        let cell = data::Cell {
-            row: Some("r".into()),
-            family: Some("f".into()),
-            qualifier: Some("q".into()),
-            timestamp: Some(5),
-            cell_type: Some(4),
-            value: Some("v".into()),
-        };
-        let result = data::Result { cell: vec![cell], ..data::Result::default() };
-        let cells = from_result(&result, &mut Bytes::new()).unwrap();
+    fn row_has_the_cells_of_its_result() {
+        let result = data::Result { associated_cell_count: Some(1), ..data::Result::default() };
+        let cells = from_result(&result, &mut block(&[b"r"])).unwrap();
         let row = Row::new(cells).unwrap();
         assert_eq!((row.key(), row.value(b"f", b"q")), (&b"r"[..], Some(&b"v"[..])));
         assert_eq!(row.value(b"f", b"other"), None);
@@ -205,6 +180,8 @@ mod tests {
     fn negative_cell_counts_and_empty_rows_are_rejected() {
         let empty = data::Result { associated_cell_count: Some(-1), ..data::Result::default() };
         assert!(from_result(&empty, &mut Bytes::new()).is_err());
+        let outside = data::Result { cell: vec![Empty {}], ..data::Result::default() };
+        assert!(from_result(&outside, &mut Bytes::new()).is_err());
         assert_eq!(Row::new(Vec::new()), None);
     }
 }

@@ -82,8 +82,7 @@ impl Parts<'_> {
         4 + LENGTHS_BYTES + self.key_bytes() + self.value.len()
     }
 
-    /// Appends the encoded cell. The caller must limit the lengths of row and family, as `Action::check` and
-    /// [`Cell::from_parts`] do.
+    /// Appends the encoded cell. The caller must limit the lengths of row and family, as `Action::check` does.
     pub fn put(&self, out: &mut Vec<u8>) {
         let key_bytes = self.key_bytes();
         out.reserve(self.encoded_len());
@@ -98,6 +97,14 @@ impl Parts<'_> {
         out.put_u64(self.timestamp);
         out.put_u8(self.kind.code());
         out.extend_from_slice(self.value);
+    }
+
+    /// Returns the cell with these parts, for tests.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub fn cell(&self) -> Result<Cell, WireError> {
+        let mut out = Vec::new();
+        self.put(&mut out);
+        Cell::take(&mut out.into())
     }
 }
 
@@ -188,22 +195,6 @@ impl Cell {
         Ok(Self { bytes, key_bytes, row_bytes, family_bytes })
     }
 
-    /// Builds a cell from its parts, for responses without a cell block. `kind_code` replaces the kind of the parts,
-    /// because this crate may not know it.
-    ///
-    /// # Errors
-    /// Fails if the row or the family is too long.
-    pub fn from_parts(parts: &Parts<'_>, kind_code: u8) -> Result<Self, WireError> {
-        if parts.row.len() > ROW_BYTES_MAX || parts.family.len() > FAMILY_BYTES_MAX {
-            return Err(WireError::Malformed("the row or family of a cell is too long"));
-        }
-        let mut out = Vec::with_capacity(parts.encoded_len());
-        parts.put(&mut out);
-        let kind_at = 4 + LENGTHS_BYTES + parts.key_bytes() - 1;
-        out[kind_at] = kind_code;
-        Self::take(&mut out.into())
-    }
-
     fn row_end(&self) -> usize {
         LENGTHS_BYTES + 2 + usize::from(self.row_bytes)
     }
@@ -265,7 +256,6 @@ mod tests {
             value: cell.value(),
         };
         assert_eq!(read, parts);
-        assert_eq!(Cell::from_parts(&parts, parts.kind.code()).unwrap(), cell);
         assert_eq!(cell.detached(), cell);
     }
 

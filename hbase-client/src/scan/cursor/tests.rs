@@ -9,7 +9,7 @@ fn result(text: &str) -> ScanResult {
         let qualifier = qualifier.to_string();
         let (row, qualifier) = (row.as_bytes(), qualifier.as_bytes());
         let (family, value, kind) = (&b"f"[..], &b""[..], Kind::Put);
-        Cell::from_parts(&Parts { row, family, qualifier, timestamp: 1, kind, value }, 4).unwrap()
+        Parts { row, family, qualifier, timestamp: 1, kind, value }.cell().unwrap()
     };
     ScanResult { cells: qualifiers.chars().map(cell).collect(), is_partial }
 }
