@@ -114,20 +114,21 @@ impl Locations {
 mod tests {
     use super::*;
 
-    fn region(start: &'static str, end: &'static str, id: u64, port: u16) -> Arc<Region> {
+    /// Returns a region that is written as `start-end#id`, on the server with this port.
+    fn region(text: &'static str, port: u16) -> Arc<Region> {
+        let (range, id) = text.split_once('#').unwrap();
+        let (start, end) = range.split_once('-').unwrap();
         Arc::new(Region {
             name: format!("t,{start},{id}").into(),
-            id,
+            id: id.parse().unwrap(),
             server: Server::new("h", port).unwrap(),
             ..Region::example(start, end)
         })
     }
 
-    fn locations(regions: &[(&'static str, &'static str, u64)]) -> Locations {
+    fn locations(regions: &[&'static str]) -> Locations {
         let mut locations = Locations::default();
-        for &(start, end, id) in regions {
-            locations.insert(region(start, end, id, 1));
-        }
+        regions.iter().for_each(|&text| locations.insert(region(text, 1)));
         locations
     }
 
@@ -139,7 +140,7 @@ mod tests {
 
     #[test]
     fn row_is_found_in_its_region_only() {
-        let known = locations(&[("", "c", 1), ("c", "f", 1), ("h", "", 1)]);
+        let known = locations(&["-c#1", "c-f#1", "h-#1"]);
         let find = |row: &str| known.find(row.as_bytes()).map(|region| region.start.clone());
         assert_eq!(find(""), Some("".into()));
         assert_eq!(find("bzz"), Some("".into()));
@@ -152,7 +153,7 @@ mod tests {
 
     #[test]
     fn gap_is_the_same_for_all_rows_in_it() {
-        let known = locations(&[("b", "c", 1), ("h", "k", 1)]);
+        let known = locations(&["b-c#1", "h-k#1"]);
         let gap = |row: &str| known.gap(row.as_bytes());
         assert_eq!([gap("a"), gap("")], ["", ""]);
         assert_eq!([gap("c"), gap("gz")], ["c", "c"]);
@@ -160,63 +161,59 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_insert(
-        before: &[(&'static str, &'static str, u64)],
-        found: (&'static str, &'static str, u64),
-        after: &[&str],
-    ) {
+    fn check_insert(before: &[&'static str], found: &'static str, after: &[&str]) {
         let mut known = locations(before);
-        known.insert(region(found.0, found.1, found.2, 1));
+        known.insert(region(found, 1));
         assert_eq!(shown(&known), after);
     }
 
     #[test]
     fn newer_region_replaces_the_regions_that_it_overlaps() {
         // Daughters of a split replace the parent, and a merged region replaces its parents.
-        check_insert(&[("a", "c", 1), ("c", "f", 1)], ("a", "b", 2), &["a-b#2", "c-f#1"]);
-        check_insert(&[("a", "c", 1), ("c", "f", 1)], ("a", "f", 2), &["a-f#2"]);
-        check_insert(&[("", "", 1)], ("m", "", 2), &["m-#2"]);
-        check_insert(&[("", "c", 1), ("c", "", 1)], ("", "", 2), &["-#2"]);
+        check_insert(&["a-c#1", "c-f#1"], "a-b#2", &["a-b#2", "c-f#1"]);
+        check_insert(&["a-c#1", "c-f#1"], "a-f#2", &["a-f#2"]);
+        check_insert(&["-#1"], "m-#2", &["m-#2"]);
+        check_insert(&["-c#1", "c-#1"], "-#2", &["-#2"]);
     }
 
     #[test]
     fn older_region_does_not_replace_newer_ones() {
-        check_insert(&[("a", "b", 2), ("b", "c", 2)], ("a", "c", 1), &["a-b#2", "b-c#2"]);
-        check_insert(&[("b", "c", 2)], ("", "", 1), &["b-c#2"]);
-        check_insert(&[("a", "b", 2)], ("b", "c", 1), &["a-b#2", "b-c#1"]);
+        check_insert(&["a-b#2", "b-c#2"], "a-c#1", &["a-b#2", "b-c#2"]);
+        check_insert(&["b-c#2"], "-#1", &["b-c#2"]);
+        check_insert(&["a-b#2"], "b-c#1", &["a-b#2", "b-c#1"]);
     }
 
     #[test]
     fn region_found_on_another_server_replaces_the_cached_one() {
-        let mut known = locations(&[("a", "c", 1)]);
-        known.insert(region("a", "c", 1, 2));
+        let mut known = locations(&["a-c#1"]);
+        known.insert(region("a-c#1", 2));
         assert_eq!(known.find(b"b").unwrap().server.port, 2);
     }
 
     #[test]
     fn region_is_forgotten_only_if_unchanged() {
-        let mut known = locations(&[("a", "c", 1)]);
-        known.forget(&region("a", "c", 1, 9));
-        known.forget(&region("a", "c", 7, 1));
+        let mut known = locations(&["a-c#1"]);
+        known.forget(&region("a-c#1", 9));
+        known.forget(&region("a-c#7", 1));
         assert_eq!(shown(&known), ["a-c#1"]);
-        known.forget(&region("a", "c", 1, 1));
+        known.forget(&region("a-c#1", 1));
         assert!(shown(&known).is_empty());
     }
 
     #[test]
     fn server_of_a_moved_region_is_set_only_if_unchanged() {
         let to = Server::new("h", 5).unwrap();
-        let mut known = locations(&[("a", "c", 1)]);
-        known.set_server(&region("a", "c", 1, 9), to.clone());
+        let mut known = locations(&["a-c#1"]);
+        known.set_server(&region("a-c#1", 9), to.clone());
         assert_eq!(known.find(b"b").unwrap().server.port, 1);
-        known.set_server(&region("a", "c", 1, 1), to);
+        known.set_server(&region("a-c#1", 1), to);
         assert_eq!(known.find(b"b").unwrap().server.port, 5);
     }
 
     #[test]
     fn forgetting_a_server_removes_only_its_regions() {
-        let mut known = locations(&[("a", "b", 1), ("c", "d", 1)]);
-        known.insert(region("b", "c", 1, 2));
+        let mut known = locations(&["a-b#1", "c-d#1"]);
+        known.insert(region("b-c#1", 2));
         known.forget_server(&Server::new("h", 1).unwrap());
         assert_eq!(shown(&known), ["b-c#1"]);
     }

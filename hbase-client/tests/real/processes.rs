@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::support::hbase::create;
 use crate::support::processes::Processes;
 use crate::support::rows::{check_exact, collect, key, read, write};
-use hbase_client::{Client, Config, Scan, Table};
+use hbase_client::{Client, Scan, Table};
 use tokio::time::Instant;
 
 const SPLITS: [&str; 5] = ["00020000", "00040000", "00060000", "00080000", "00100000"];
@@ -60,13 +60,6 @@ fn spread(row: u32) -> u32 {
     (u64::from(row) * 7_919 % SPACE) as u32
 }
 
-/// Connects with a timeout that is long enough for a busy machine to declare a server dead and reopen its regions.
-async fn connect(processes: &Processes) -> Client {
-    let mut config = Config::new(processes.addresses()).unwrap();
-    config.operation_timeout = Duration::from_secs(180);
-    Client::connect(config).await.unwrap()
-}
-
 async fn check_written(table: &Table, rows: u32) {
     let mut expected: Vec<_> = (0..rows).map(spread).collect();
     expected.sort_unstable();
@@ -86,7 +79,7 @@ async fn kill_server(processes: &mut Processes, client: &Client, table: &str) ->
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_row_is_lost_or_read_twice_when_servers_are_killed() {
     let mut processes = Processes::start();
-    let client = connect(&processes).await;
+    let client = processes.client().await;
     create(&client, "written", &SPLITS).await;
     create(&client, "scanned", &SPLITS).await;
     let (written, scanned) = (client.table("written").unwrap(), client.table("scanned").unwrap());
@@ -115,7 +108,7 @@ async fn no_row_is_lost_or_read_twice_when_servers_are_killed() {
     processes.kill_master();
     let writing = Writing::start(written.clone(), count);
     writing.await_more(20_000).await;
-    let new = connect(&processes).await.table("scanned").unwrap();
+    let new = processes.client().await.table("scanned").unwrap();
     check_exact(&read(&new, Scan::range(key(50_000), "")).await.unwrap(), 50_000..120_000);
     let count = writing.end().await;
     check_written(&written, count).await;

@@ -144,9 +144,10 @@ impl Processes {
         ports.map(|port| format!("localhost:{port}")).collect()
     }
 
+    /// Connects with a timeout that is long enough for a busy machine to declare a server dead and reopen its regions.
     pub async fn client(&self) -> Client {
         let mut config = Config::new(self.addresses()).expect("the addresses are valid");
-        config.operation_timeout = Duration::from_secs(60);
+        config.operation_timeout = Duration::from_secs(180);
         Client::connect(config).await.expect("HBase responds")
     }
 
