@@ -52,7 +52,7 @@ impl Workload {
 
 /// The parameters of a measurement.
 #[derive(Clone, Copy)]
-pub struct Run<'a> {
+pub struct Measurement<'a> {
     workload: Workload,
     table: &'a str,
     rows: u64,
@@ -75,7 +75,8 @@ fn main() {
     runtime.block_on(async {
         let client = hbase.client().await;
         create(&client, "all", rows).await;
-        own::fill(&client.table("all").expect("the name is valid"), rows).await;
+        let table = client.table("all").expect("the name is valid");
+        own::write(&table, 0..rows).await.expect("HBase responds");
         client.admin().flush("all").await.expect("the table is flushed");
     });
     println!(
@@ -91,11 +92,11 @@ fn main() {
                 names.rotate_left((round % 3) as usize);
                 for name in names {
                     let cost = with_table(&runtime, &hbase, workload, rows, |table| {
-                        let run = Run { workload, table, rows, tasks };
+                        let measurement = Measurement { workload, table, rows, tasks };
                         match name {
-                            OURS => runtime.block_on(own::measure(&hbase, run)),
-                            EVALUATION => java.performance_evaluation(run),
-                            _ => java.plain(run),
+                            OURS => runtime.block_on(own::measure(&hbase, measurement)),
+                            EVALUATION => java.performance_evaluation(measurement),
+                            _ => java.plain(measurement),
                         }
                     });
                     print(workload, tasks, name, rows, &cost);

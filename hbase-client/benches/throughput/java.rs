@@ -7,7 +7,7 @@ use std::process::Command;
 use super::own::ROWS_PER_RESPONSE;
 use super::support::hbase::HBase;
 use super::support::maven;
-use super::{Cost, Run, VALUE_BYTES, Workload, cpu_s};
+use super::{Cost, Measurement, VALUE_BYTES, Workload, cpu_s};
 
 const POM: &str = include_str!("pom.xml");
 const LOG: &str = include_str!("log4j.properties");
@@ -41,13 +41,13 @@ impl Java {
 
     /// Runs `PerformanceEvaluation`. Returns the time of its slowest client, and its CPU time minus that of a run with
     /// one row per task.
-    pub fn performance_evaluation(&self, run: Run<'_>) -> Cost {
-        let start = self.evaluate(Run { rows: run.tasks, ..run });
-        let all = self.evaluate(run);
+    pub fn performance_evaluation(&self, measurement: Measurement<'_>) -> Cost {
+        let start = self.evaluate(Measurement { rows: measurement.tasks, ..measurement });
+        let all = self.evaluate(measurement);
         Cost { seconds: all.seconds, cpu_s: all.cpu_s - start.cpu_s }
     }
 
-    fn evaluate(&self, run: Run<'_>) -> Cost {
+    fn evaluate(&self, measurement: Measurement<'_>) -> Cost {
         let mut command = self.command();
         command
             .arg("org.apache.hadoop.hbase.PerformanceEvaluation")
@@ -56,15 +56,15 @@ impl Java {
             )
             .arg(format!("-Dhbase.client.bootstrap.servers={}", self.servers))
             .args(["--nomapred", "--oneCon=true"])
-            .arg(format!("--table={}", run.table))
-            .arg(format!("--rows={}", run.rows / run.tasks))
+            .arg(format!("--table={}", measurement.table))
+            .arg(format!("--rows={}", measurement.rows / measurement.tasks))
             .arg(format!("--valueSize={VALUE_BYTES}"))
             .arg(format!("--caching={ROWS_PER_RESPONSE}"))
-            .arg(match run.workload {
+            .arg(match measurement.workload {
                 Workload::Write => "randomWrite",
                 Workload::Scan => "scan",
             })
-            .arg(run.tasks.to_string());
+            .arg(measurement.tasks.to_string());
         let before = cpu_s().1;
         let output = execute(&mut command);
         let cpu_s = cpu_s().1 - before;
@@ -80,10 +80,10 @@ impl Java {
     }
 
     /// Runs a plain loop over HBase's client twice in one JVM, and returns the second round.
-    pub fn plain(&self, run: Run<'_>) -> Cost {
+    pub fn plain(&self, measurement: Measurement<'_>) -> Cost {
         let mut command = self.command();
-        command.args([PROGRAM, &self.servers, run.table, run.workload.name()]);
-        command.args([run.rows.to_string(), run.tasks.to_string()]);
+        command.args([PROGRAM, &self.servers, measurement.table, measurement.workload.name()]);
+        command.args([measurement.rows.to_string(), measurement.tasks.to_string()]);
         let output = execute(&mut command);
         let last = output.lines().last().unwrap_or_default();
         let (seconds, cpu_s) =

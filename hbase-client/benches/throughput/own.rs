@@ -8,7 +8,7 @@ use hbase_client::{Error, Mutation, Put, Scan, Selection, Table};
 use tokio::task::JoinSet;
 
 use super::support::hbase::HBase;
-use super::{Cost, FAMILY, QUALIFIER, Run, VALUE_BYTES, Workload, cpu_s, key};
+use super::{Cost, FAMILY, Measurement, QUALIFIER, VALUE_BYTES, Workload, cpu_s, key};
 
 /// Rows per batch.
 const BATCH_ROWS: u64 = 4_000;
@@ -17,17 +17,19 @@ const BATCHES_IN_FLIGHT: usize = 3;
 /// Rows per response, the same as for `PerformanceEvaluation`.
 pub const ROWS_PER_RESPONSE: u32 = 1_000;
 
-/// Measures a run with a new client.
-pub async fn measure(hbase: &HBase, run: Run<'_>) -> Cost {
+/// Measures with a new client.
+pub async fn measure(hbase: &HBase, measurement: Measurement<'_>) -> Cost {
     let (started, (before, _)) = (Instant::now(), cpu_s());
     let client = hbase.client().await;
-    let table = client.table(run.table).expect("the name is valid");
+    let table = client.table(measurement.table).expect("the name is valid");
     let mut running = JoinSet::new();
-    for task in 0..run.tasks {
-        let part = |task| run.rows * task / run.tasks;
+    for task in 0..measurement.tasks {
+        let part = |task| measurement.rows * task / measurement.tasks;
         let (table, part) = (table.clone(), part(task)..part(task + 1));
-        match run.workload {
-            Workload::Write => running.spawn(write_random(table, part.end - part.start, run.rows)),
+        match measurement.workload {
+            Workload::Write => {
+                running.spawn(write_random(table, part.end - part.start, measurement.rows))
+            }
             Workload::Scan => running.spawn(scan(table, part)),
         };
     }
@@ -37,23 +39,22 @@ pub async fn measure(hbase: &HBase, run: Run<'_>) -> Cost {
     Cost { seconds: started.elapsed().as_secs_f64(), cpu_s: cpu_s().0 - before }
 }
 
-/// Writes every row once.
-pub async fn fill(table: &Table, rows: u64) {
-    write(table, 0..rows).await.expect("HBase responds");
-}
-
 async fn write_random(table: Table, count: u64, rows: u64) -> Result<(), Error> {
     let mut random = fastrand::Rng::new();
     write(&table, (0..count).map(|_| random.u64(..rows))).await
 }
 
-async fn write(table: &Table, mut rows: impl Iterator<Item = u64>) -> Result<(), Error> {
-    let mut in_flight = JoinSet::new();
+/// Writes rows in batches.
+pub async fn write(table: &Table, mut rows: impl Iterator<Item = u64>) -> Result<(), Error> {
+    let mut in_flight: JoinSet<Vec<Result<(), Error>>> = JoinSet::new();
     loop {
         let puts: Vec<Mutation> = rows.by_ref().take(BATCH_ROWS as usize).map(put).collect();
         if puts.is_empty() || in_flight.len() >= BATCHES_IN_FLIGHT {
             match in_flight.join_next().await {
-                Some(written) => check(written.expect("the task does not panic"))?,
+                Some(written) => {
+                    let outcomes = written.expect("the task does not panic");
+                    outcomes.into_iter().collect::<Result<(), Error>>()?;
+                }
                 None => return Ok(()),
             }
         }
@@ -66,10 +67,6 @@ async fn write(table: &Table, mut rows: impl Iterator<Item = u64>) -> Result<(),
 
 fn put(row: u64) -> Mutation {
     Put::new(key(row)).cell(FAMILY, QUALIFIER, value()).into()
-}
-
-fn check(outcomes: Vec<Result<(), Error>>) -> Result<(), Error> {
-    outcomes.into_iter().collect()
 }
 
 /// Returns a random value, generated like those of `PerformanceEvaluation`: each random letter eight times.

@@ -43,20 +43,6 @@ impl Results {
         (all[(all.len() - 1) / 2] + all[all.len() / 2]) / 2.0
     }
 
-    /// Returns the medians of this crate and of another one.
-    fn medians(
-        &self,
-        workload: Workload,
-        tasks: u64,
-        other: &str,
-        quantity: fn(&Cost) -> f64,
-    ) -> (f64, f64) {
-        (
-            self.median(workload, tasks, OURS, quantity),
-            self.median(workload, tasks, other, quantity),
-        )
-    }
-
     pub fn print(&self, others: &[&str], memory_mb: u64) {
         println!("\nmedians of {OURS}, relative to those of others");
         println!("{:<6} {:>5}  {:<22} {:>24} {:>24}", "", "tasks", "", "CPU per row", "rows/s");
@@ -64,11 +50,14 @@ impl Results {
         let mut all_met = is_small;
         for workload in [Workload::Write, Workload::Scan] {
             for tasks in [1, 2] {
-                for other in others {
-                    let (ours, theirs) = self.medians(workload, tasks, other, |cost| cost.cpu_s);
+                for &other in others {
+                    let medians = |quantity: fn(&Cost) -> f64| {
+                        [OURS, other].map(|name| self.median(workload, tasks, name, quantity))
+                    };
+                    let [ours, theirs] = medians(|cost| cost.cpu_s);
                     let (cpu, is_cpu_met) = (ours / theirs, ours <= theirs * CPU_RATIO_MAX);
                     // The number of rows is the same, so half of the time is twice the throughput.
-                    let (ours, theirs) = self.medians(workload, tasks, other, |cost| cost.seconds);
+                    let [ours, theirs] = medians(|cost| cost.seconds);
                     let (rows, is_rows_met) = (theirs / ours, theirs >= ours * ROWS_RATIO_MIN);
                     all_met &= is_cpu_met && is_rows_met;
                     let cpu = format!("{cpu:.2} {}", verdict(is_cpu_met));
