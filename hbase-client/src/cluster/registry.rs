@@ -14,8 +14,7 @@ use crate::connection::{Call, Service};
 use crate::error::{Error, RetryAction, backoff};
 use crate::names::{Server, TableName};
 use crate::proto::rpc::{
-    Empty, GetActiveMasterResponse, GetBootstrapNodesResponse, GetClusterIdResponse,
-    GetMetaRegionLocationsResponse,
+    Empty, GetActiveMasterResponse, GetBootstrapNodesResponse, GetMetaRegionLocationsResponse,
 };
 
 /// The fixed name of the region of `hbase:meta`.
@@ -42,7 +41,7 @@ impl Registry {
     ) -> Result<Self, Error> {
         let deadline = config.operation_deadline();
         let registry = Self { config, connections, nodes: Mutex::default() };
-        let _: GetClusterIdResponse = registry.call_any("GetClusterId", deadline).await?;
+        let _: Empty = registry.call_any("GetClusterId", deadline).await?;
         registry.remember_nodes(&registry.call_any(NEW_METHOD, deadline).await?);
         Ok(registry)
     }

@@ -35,8 +35,6 @@ pub struct RegionLocation {
     pub region_info: RegionInfo,
     #[prost(message, optional, tag = "2")]
     pub server_name: Option<ServerName>,
-    #[prost(int64, required, tag = "3")]
-    pub seq_num: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -73,12 +73,6 @@ pub struct ExceptionResponse {
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct Empty {}
 
-#[derive(Clone, PartialEq, Message)]
-pub struct GetClusterIdResponse {
-    #[prost(string, optional, tag = "1")]
-    pub cluster_id: Option<String>,
-}
-
 /// Empty while the cluster has no master, which is not an error.
 #[derive(Clone, PartialEq, Message)]
 pub struct GetActiveMasterResponse {

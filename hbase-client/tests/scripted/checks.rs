@@ -8,12 +8,9 @@ use super::batches::put;
 use crate::is_multi;
 use crate::support::fake::{Reply, Servers};
 
-fn conditional_put(
-    row: &'static str,
-    expected: Option<&'static str>,
-    value: &'static str,
-) -> CheckAndMutate {
-    let put = Put::new(row).cell("d", "q", value);
+/// Returns a conditional put of row `a`.
+fn conditional_put(expected: Option<&'static str>, value: &'static str) -> CheckAndMutate {
+    let put = Put::new("a").cell("d", "q", value);
     match expected {
         None => CheckAndMutate::where_absent("d", "q", put),
         Some(expected) => CheckAndMutate::where_equal("d", "q", expected, put),
@@ -32,14 +29,14 @@ async fn outcome_after_a_lost_response_is_never_wrong() {
             }
             Reply::Close
         });
-        let outcome = table.check_and_mutate(conditional_put("a", None, "1")).await;
+        let outcome = table.check_and_mutate(conditional_put(None, "1")).await;
         match is_applied {
             true => assert!(matches!(outcome, Err(Error::Uncertain { .. })), "{outcome:?}"),
             false => assert!(outcome.unwrap()),
         }
         // Later outcomes are certain.
-        assert!(!table.check_and_mutate(conditional_put("a", None, "2")).await.unwrap());
-        assert!(table.check_and_mutate(conditional_put("a", Some("1"), "2")).await.unwrap());
+        assert!(!table.check_and_mutate(conditional_put(None, "2")).await.unwrap());
+        assert!(table.check_and_mutate(conditional_put(Some("1"), "2")).await.unwrap());
     }
 }
 
@@ -53,7 +50,7 @@ async fn check_not_sent_by_the_deadline_just_times_out() {
     let large = Put::new("b").cell("d", "q", vec![0; 150]);
     let (_, waited) = tokio::join!(table.mutate(large), async {
         tokio::time::sleep(Duration::from_millis(1)).await;
-        table.check_and_mutate(conditional_put("a", None, "1")).await
+        table.check_and_mutate(conditional_put(None, "1")).await
     });
     assert!(
         matches!(waited, Err(Error::Deadline { .. })),
@@ -62,7 +59,7 @@ async fn check_not_sent_by_the_deadline_just_times_out() {
     servers.model(|model| model.down.extend(["s1:1".to_owned(), "s2:1".to_owned()]));
     // This call closes the open connection.
     table.mutate(put("a")).await.unwrap_err();
-    let unreached = table.check_and_mutate(conditional_put("a", None, "1")).await;
+    let unreached = table.check_and_mutate(conditional_put(None, "1")).await;
     assert!(matches!(unreached, Err(Error::Deadline { .. })), "servers are down: {unreached:?}");
 }
 
@@ -77,7 +74,7 @@ async fn check_that_waits_for_in_flight_bytes_is_retried_if_the_connection_ends(
     let large = Put::new("b").cell("d", "q", vec![0; 150]);
     let (written, checked) = tokio::join!(table.mutate(large), async {
         tokio::time::sleep(Duration::from_millis(500)).await;
-        table.check_and_mutate(conditional_put("a", None, "1")).await
+        table.check_and_mutate(conditional_put(None, "1")).await
     });
     written.unwrap();
     assert!(!checked.unwrap(), "it was sent once and got its response");
@@ -102,7 +99,7 @@ async fn check_on_a_server_that_stops_during_another_call_is_uncertain() {
         }
     });
     let (checked, written) =
-        tokio::join!(table.check_and_mutate(conditional_put("a", None, "1")), async {
+        tokio::join!(table.check_and_mutate(conditional_put(None, "1")), async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             table.mutate(put("b")).await
         });

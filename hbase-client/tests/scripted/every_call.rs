@@ -1,7 +1,5 @@
 //! Faults at every single call of a scan: each row is returned once, whole and in order, or the scan fails.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hbase_client::{RetryAdvice, Scan};
@@ -19,19 +17,16 @@ async fn calls() -> usize {
     calls
 }
 
-/// Returns servers with a fault at this call of a scan, and the counter of the scan's calls.
-fn with_fault(
-    at: usize,
-    fault: impl Fn(&Call, &mut Model) -> Reply + Send + 'static,
-) -> (Servers, Arc<AtomicUsize>) {
+/// Returns servers with a fault at this call of a scan.
+fn with_fault(at: usize, fault: impl Fn(&Call, &mut Model) -> Reply + Send + 'static) -> Servers {
     let servers = Servers::filled();
-    let counted = Arc::new(AtomicUsize::new(0));
-    let counter = counted.clone();
+    let mut calls = 0;
     servers.script(move |call, model| {
-        let hits = is_scan(call) && counter.fetch_add(1, Ordering::Relaxed) == at;
+        let hits = is_scan(call) && calls == at;
+        calls += usize::from(is_scan(call));
         hits.then(|| fault(call, model))
     });
-    (servers, counted)
+    servers
 }
 
 /// The reaction to a fault.
@@ -53,15 +48,12 @@ async fn check_at_every_call(
     let calls = calls().await;
     let mut reactions = Vec::new();
     for at in 0..calls {
-        let (servers, counted) = with_fault(at, fault.clone());
+        let servers = with_fault(at, fault.clone());
         let (table, started) = (servers.table().await, Instant::now());
         let found = read_all(&table).await;
         let found = found.unwrap_or_else(|error| panic!("{name} at call {at}: {error}"));
         servers.model(|model| check_all(&found, model));
-        assert!(
-            counted.load(Ordering::Relaxed) > calls,
-            "{name} at call {at} caused no further call"
-        );
+        assert!(servers.count(is_scan) > calls, "{name} at call {at} caused no further call");
         let is_delayed = started.elapsed() >= Duration::from_millis(10);
         reactions.push(match servers.count(is_meta_scan) > 2 {
             true => Reaction::Relocate,
@@ -132,7 +124,7 @@ async fn final_error_follows_the_rows_before_it() {
         let mut counts = Vec::new();
         for at in 0..calls().await {
             let fault = reply.clone();
-            let (servers, _) = with_fault(at, move |_, _| fault.clone());
+            let servers = with_fault(at, move |_, _| fault.clone());
             let (mut rows, started) = (servers.table().await.scan(Scan::all()), Instant::now());
             let (count, error) = rows_before_error(&mut rows).await;
             assert!(error.to_string().contains("as the test wants"), "{error}");

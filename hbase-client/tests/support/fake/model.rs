@@ -12,8 +12,7 @@ use hbase_client::proto::data::{
     RegionActionResult, Result as RowResult, ResultOrException,
 };
 use hbase_client::proto::rpc::{
-    GetActiveMasterResponse, GetBootstrapNodesResponse, GetClusterIdResponse,
-    GetMetaRegionLocationsResponse,
+    Empty, GetActiveMasterResponse, GetBootstrapNodesResponse, GetMetaRegionLocationsResponse,
 };
 use hbase_client::wire::cell::{Cell, Kind, Parts};
 use prost::Message;
@@ -114,7 +113,7 @@ impl Model {
 
     pub fn reply(&mut self, call: &Call) -> Reply {
         match &*call.method {
-            "GetClusterId" => Reply::response(&GetClusterIdResponse { cluster_id: None }),
+            "GetClusterId" => Reply::response(&Empty {}),
             "GetBootstrapNodes" => {
                 let server_name = self.nodes.iter().map(|name| server_name(name)).collect();
                 Reply::response(&GetBootstrapNodesResponse { server_name })
@@ -271,6 +270,6 @@ fn meta_location() -> GetMetaRegionLocationsResponse {
     let region_info =
         RegionInfo { region_id: 1, table_name: table_name("meta"), ..Default::default() };
     let server_name = Some(server_name("s2:1"));
-    let location = RegionLocation { region_info, server_name, seq_num: 1 };
+    let location = RegionLocation { region_info, server_name };
     GetMetaRegionLocationsResponse { meta_locations: vec![location] }
 }
