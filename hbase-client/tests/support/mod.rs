@@ -2,7 +2,6 @@
 //! skipped if a program is missing: Java 17 or later and Maven are required.
 #![allow(dead_code, unused_imports, reason = "each test binary uses only parts of it")]
 
-mod bed;
 #[path = "../../../testbed/src/services/child_guard.rs"]
 mod child_guard;
 #[path = "../../../testbed/src/services/class_data.rs"]
@@ -11,6 +10,7 @@ mod class_data;
 mod environment;
 pub mod fake;
 pub mod hbase;
+mod helpers;
 #[path = "../../../testbed/src/services/maven.rs"]
 pub mod maven;
 pub mod processes;
@@ -19,5 +19,5 @@ pub mod rows;
 mod shared;
 pub mod site;
 
-pub use bed::*;
 pub use environment::*;
+pub use helpers::*;

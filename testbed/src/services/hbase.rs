@@ -5,18 +5,18 @@ use super::{child_guard, class_data, maven, shared};
 use crate::site::Site;
 use crate::{free_port, run_ok};
 
-#[expect(dead_code, reason = "only a part of it is used here")]
-#[path = "../../../hbase-client/tests/support/bed.rs"]
-mod bed;
 #[path = "../../../hbase-client/tests/support/hbase.rs"]
 pub mod cluster;
+#[expect(dead_code, reason = "only a part of it is used here")]
+#[path = "../../../hbase-client/tests/support/helpers.rs"]
+mod helpers;
 #[path = "../../../hbase-client/tests/support/processes.rs"]
 pub mod processes;
 #[path = "../../../hbase-client/tests/support/site.rs"]
 mod site;
 
 use self::cluster as hbase;
-use bed::eventually;
+use helpers::eventually;
 
 /// Creates a site on the shared Kafka whose store is in the shared HBase, and its tables.
 pub fn with_tables(name: &str, partitions: i32, more_settings: &str) -> Site {
