@@ -84,3 +84,25 @@ async fn scan_continues_through_heartbeats() {
     let found = read(&client.table("heartbeat").unwrap(), scan).await.unwrap();
     assert_eq!(found.iter().map(Row::key).collect::<Vec<_>>(), [key(149_999).as_bytes()]);
 }
+
+#[tokio::test]
+async fn slow_and_dropped_readers_do_not_affect_scans() {
+    let (_, table) = HBase::shared().table("slow-reader", &["00005000"]).await;
+    write(&table, 0..10_000).await;
+    let mut rows = table.scan(Scan::all().rows_per_response(100));
+    let mut found = Vec::new();
+    for count in 0..10_000 {
+        if count == 3_000 {
+            // Longer than the scanner's lease.
+            tokio::time::sleep(Duration::from_secs(5)).await;
+        }
+        found.push(rows.next().await.unwrap().unwrap());
+    }
+    assert!(rows.next().await.is_none() && rows.next().await.is_none());
+    check_exact(&found, 0..10_000);
+    for _ in 0..20 {
+        let mut rows = table.scan(Scan::all().rows_per_response(10));
+        assert!(rows.next().await.unwrap().is_ok());
+    }
+    check_exact(&read(&table, Scan::all()).await.unwrap(), 0..10_000);
+}
