@@ -28,7 +28,7 @@ test: install-tests tools ## what CI runs: lint, and all tests, on a real Kafka,
 
 check: install-tests tools ## after a change: format, clippy, unit tests and the contract, without a JVM
 	cargo fmt --all --check
-	scripts/test -E 'kind(lib) + kind(bin) + test(/^contract::/)'
+	scripts/test -E 'kind(lib) + kind(bin) + test(/^(contract|conformance)::/)'
 	cargo clippy $(cargo_flags) --workspace --all-targets -- -D warnings
 
 flaky: install-tests tools ## all tests N times (20): names each test that failed

@@ -1,4 +1,4 @@
-//! Tests on a real HBase: the cases of the attribution contract, and reads of rows that change meanwhile.
+//! Tests on a real HBase: those of the attribution contract, and reads of rows that change meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -78,19 +78,19 @@ fn split_region(cluster: &Cluster) {
     cluster.wait(admin.split(&regions[0], middle)).expect("the region is split");
 }
 
-/// Runs all cases of the contract in another process of this program, so that they share the tables.
+/// Runs all tests of the contract in another process of this program, so that they share the tables.
 #[test]
 fn the_contract_holds() {
-    let mut cases = Command::new(env::current_exe().expect("the path of this program is known"));
-    cases.args(["contract::", "--test-threads=4"]).env(ON_HBASE, "1");
-    let output = testbed::run(&mut cases, b"");
+    let mut tests = Command::new(env::current_exe().expect("the path of this program is known"));
+    tests.args(["contract::", "--test-threads=4"]).env(ON_HBASE, "1");
+    let output = testbed::run(&mut tests, b"");
     let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{stdout}");
     let passed = stdout.split("test result: ok. ").nth(1).and_then(|rest| rest.split(' ').next());
     let passed: u32 = passed
         .and_then(|passed| passed.parse().ok())
         .expect("the output has the number of passed tests");
-    assert!(passed > 150, "{stdout}");
+    assert!(passed > 40, "{stdout}");
 }
 
 #[test]

@@ -122,7 +122,7 @@ pub fn position(topic: &str, partition: i32, next_offset: i64) -> Position {
     Position { topic: topic.into(), partition, next_offset, mark: None, last: None }
 }
 
-/// The environment variable that makes the contract's cases run on HBase.
+/// The environment variable that makes the contract's tests run on HBase.
 pub const ON_HBASE: &str = "ADTRAIL_CONTRACT_ON_HBASE";
 
 /// Returns the rows of the facts. Checks that they are the same for every ledger, order and batching.
