@@ -3,27 +3,24 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use adtrail_store::embedded::{Embedded, open_for_reading};
+use adtrail_store::embedded::open_for_reading;
 use adtrail_store::layout::campaign_index::CreditedActivation;
 use adtrail_store::layout::codec::row::{RowView, TextCell};
 use adtrail_store::layout::key::RowKey;
 use adtrail_store::layout::summary_counts::{Dimensions, QUARTER_MS, SummaryKey, Totals};
 use adtrail_store::reader::Reader;
 use attribution::facts::event::{EventTime, Pid, SpreadId};
-use attribution::ledger::record::FactRecord;
-use attribution::ledger::{DecisionWrite, Facts, Ledger, Progress};
+use attribution::ledger::DecisionWrite;
 use attribution::rules::policy::HOUR_MS;
 use attribution::rules::row::{InstallType, Status};
-use config::{AppStore, Store};
+use config::AppStore;
 use proptest::prelude::*;
 use rocksdb::perf::{PerfContext, PerfMetric, PerfStatsLevel, set_perf_stats};
-use tempfile::TempDir;
 
+use super::StoreFixture;
 use super::rows::{commit, decision_write};
 use super::support::facts::{Draft, activation, effect};
-use super::support::rules::{X, Y, apps, rules};
-use super::support::run::settings;
-use super::write;
+use super::support::rules::{X, Y, apps};
 
 /// A decision about an event. A later one may change everything, even the fact and its time.
 #[derive(Debug, Clone, Copy)]
@@ -73,30 +70,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..25)
 }
 
-const START_MS: u64 = 20_000 * 24 * HOUR_MS;
-
-struct Fixture {
-    _dir: TempDir,
-    settings: Store,
-    store: Option<Embedded>,
-    consumed_ms: u64,
-}
-
-impl Fixture {
-    fn new() -> Self {
-        let dir = TempDir::with_prefix("adtrail-store-").expect("the temporary folder is created");
-        let mut settings = settings(dir.path());
-        settings.retention_ms = Some(96 * HOUR_MS);
-        let mut fixture = Self { _dir: dir, settings, store: None, consumed_ms: START_MS };
-        fixture.advance(0);
-        fixture
-    }
-
-    fn store(&mut self) -> &mut Embedded {
-        let open = || Embedded::open(&self.settings, &rules()).expect("the store opens");
-        self.store.get_or_insert_with(open)
-    }
-
+impl StoreFixture {
     fn apply(&mut self, step: &Step) {
         match step {
             Step::Decide(drawn) => self.decide(drawn),
@@ -112,24 +86,25 @@ impl Fixture {
         }
     }
 
-    fn advance(&mut self, hours: u64) {
-        self.consumed_ms += hours * HOUR_MS;
-        let consumed_until = Some(EventTime::default().plus(self.consumed_ms));
-        let progress = Progress { consumed_until, ..Progress::default() };
-        self.store().commit(Vec::new(), &progress).expect("the commit succeeds");
-    }
-
     fn decide(&mut self, drawn: &[DrawnDecision]) {
         let start_ms = self.consumed_ms - 48 * HOUR_MS;
         let last: BTreeMap<u8, &DrawnDecision> =
             drawn.iter().map(|drawn| (drawn.number, drawn)).collect();
-        let mut decisions = Vec::new();
-        for drawn in last.into_values() {
-            let key = write(event(drawn, start_ms), &[]).key;
-            let record = self.store().records(&[key]).expect("the lookup succeeds").remove(0);
-            decisions.push(decision(drawn, start_ms, record.as_ref()));
-        }
+        let decisions: Vec<_> =
+            last.into_values().map(|drawn| self.decision(drawn, start_ms)).collect();
         commit(self.store(), decisions);
+    }
+
+    fn decision(&mut self, drawn: &DrawnDecision, start_ms: u64) -> DecisionWrite {
+        let event = || event(drawn, start_ms);
+        let replaced = self.current_row(event());
+        let mut decision = decision_write(event(), u32::from(drawn.spreadid), replaced);
+        decision.row.status = Status::ALL[usize::from(drawn.status)];
+        decision.row.install_type = InstallType::ALL.get(usize::from(drawn.install_type)).copied();
+        if let Some(current_row) = decision.record.current_row_mut() {
+            current_row.status = decision.row.status;
+        }
+        decision
     }
 }
 
@@ -152,18 +127,6 @@ fn event(drawn: &DrawnDecision, start_ms: u64) -> Draft {
         }
     };
     if drawn.number.is_multiple_of(5) { draft.of_app_y() } else { draft }
-}
-
-fn decision(drawn: &DrawnDecision, start_ms: u64, record: Option<&FactRecord>) -> DecisionWrite {
-    let replaced = record.and_then(|record| record.current_row().copied());
-    let spreadid = u32::from(drawn.spreadid);
-    let mut decision = decision_write(event(drawn, start_ms), spreadid, replaced);
-    decision.row.status = Status::ALL[usize::from(drawn.status)];
-    decision.row.install_type = InstallType::ALL.get(usize::from(drawn.install_type)).copied();
-    if let Some(current_row) = decision.record.current_row_mut() {
-        current_row.status = decision.row.status;
-    }
-    decision
 }
 
 type Counts = BTreeMap<Vec<u8>, Totals>;
@@ -218,7 +181,7 @@ fn stored(reader: &Reader, range: (EventTime, EventTime), page: usize) -> (Count
     (counts, credited)
 }
 
-fn check(fixture: &mut Fixture) -> Result<(), TestCaseError> {
+fn check(fixture: &mut StoreFixture) -> Result<(), TestCaseError> {
     let reopened = open_for_reading(&fixture.settings).expect("the store opens");
     let day = EventTime::default().plus(fixture.consumed_ms - 24 * HOUR_MS);
     for reader in [fixture.store().reader(), reopened] {
@@ -238,7 +201,7 @@ proptest! {
 
     #[test]
     fn aggregates_match_the_rows(steps in steps()) {
-        let mut fixture = Fixture::new();
+        let mut fixture = StoreFixture::new(|_| ());
         for step in &steps {
             fixture.apply(step);
             check(&mut fixture)?;
@@ -260,8 +223,8 @@ fn read_cost(read: impl FnOnce()) -> u64 {
 }
 
 /// Returns a store with `count` attributed activations, which are all counted under one key.
-fn with_rows(count: u32) -> Fixture {
-    let mut fixture = Fixture::new();
+fn with_rows(count: u32) -> StoreFixture {
+    let mut fixture = StoreFixture::new(|_| ());
     let start_ms = fixture.consumed_ms;
     let decisions = (0..count).map(|number| {
         let draft = activation(
@@ -299,7 +262,7 @@ fn the_cost_of_reading_aggregates_does_not_grow_with_the_number_of_rows() {
                 .expect("the page is readable");
             assert_eq!(found.len(), 10);
             let newest = found[0].0.event_time.millis();
-            assert_eq!(newest, START_MS + u64::from(count) - 1);
+            assert_eq!(newest, fixture.consumed_ms + u64::from(count) - 1);
         });
         let rows = read_cost(|| drop(expected(&reader, all)));
         (counts, credited, rows)

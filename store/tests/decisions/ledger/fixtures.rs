@@ -1,15 +1,20 @@
 //! Helpers shared by the tests of ledgers: facts to record, and queries.
 
 use adtrail_store::StoreError;
+use adtrail_store::embedded::Embedded;
 use attribution::facts::event::{EventTime, Fact, Family, Pid};
 use attribution::facts::keys::{FactKey, MatchKey};
 use attribution::facts::match_keys::fact_key;
 use attribution::ledger::index::{IndexEntry, Scan};
-use attribution::ledger::record::FactRecord;
+use attribution::ledger::record::{CurrentRow, FactRecord};
 use attribution::ledger::{FactWrite, Ledger, Progress};
+use attribution::rules::policy::HOUR_MS;
+use config::Store;
+use tempfile::TempDir;
 
 use super::support::facts::{Draft, millis};
-use super::support::rules::X;
+use super::support::rules::{X, rules};
+use super::support::run::settings;
 
 /// A ledger that tests of the suite run on.
 pub trait SuiteLedger: Ledger<Error = StoreError> {}
@@ -89,4 +94,49 @@ pub fn end_of_time() -> i64 {
 pub fn of_app(pid: Pid, draft: Draft, keys: &[u64]) -> FactWrite {
     let draft = if pid == X { draft } else { draft.of_app_y() };
     write(draft, keys)
+}
+
+/// How long a [`StoreFixture`] keeps rows.
+pub const RETENTION_HOURS: u64 = 96;
+
+/// A store on disk that is reopened with other settings.
+pub struct StoreFixture {
+    _dir: TempDir,
+    pub settings: Store,
+    /// None while it is closed.
+    pub store: Option<Embedded>,
+    pub consumed_ms: u64,
+}
+
+impl StoreFixture {
+    pub fn new(change: impl FnOnce(&mut Store)) -> Self {
+        let dir = TempDir::with_prefix("adtrail-store-").expect("the temporary folder is created");
+        let mut settings = settings(dir.path());
+        settings.retention_ms = Some(RETENTION_HOURS * HOUR_MS);
+        change(&mut settings);
+        let mut fixture =
+            Self { _dir: dir, settings, store: None, consumed_ms: 20_000 * 24 * HOUR_MS };
+        fixture.advance(0);
+        fixture
+    }
+
+    /// Returns the store; opens it if it is closed.
+    pub fn store(&mut self) -> &mut Embedded {
+        let open = || Embedded::open(&self.settings, &rules()).expect("the store opens");
+        self.store.get_or_insert_with(open)
+    }
+
+    /// Advances the consumed time.
+    pub fn advance(&mut self, hours: u64) {
+        self.consumed_ms += hours * HOUR_MS;
+        let consumed_until = Some(EventTime::default().plus(self.consumed_ms));
+        let progress = Progress { consumed_until, ..Progress::default() };
+        self.store().commit(Vec::new(), &progress).expect("the commit succeeds");
+    }
+
+    /// Returns the stored row of an event.
+    pub fn current_row(&mut self, event: Draft) -> Option<CurrentRow> {
+        let record = record_of(self.store(), write(event, &[]).key);
+        record.and_then(|record| record.current_row().copied())
+    }
 }

@@ -4,23 +4,20 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use adtrail_store::embedded::{Embedded, open_for_reading};
+use adtrail_store::embedded::open_for_reading;
 use adtrail_store::layout::codec::row::{RowView, TextCell};
 use adtrail_store::layout::key::{Key, RowKey};
 use adtrail_store::layout::region::Figures;
 use adtrail_store::reader::Reader;
 use attribution::facts::event::EventTime;
-use attribution::ledger::{Facts, Ledger, Progress};
 use attribution::rules::policy::HOUR_MS;
-use config::{AppStore, Store};
+use config::AppStore;
 use proptest::prelude::*;
-use tempfile::TempDir;
 
 use super::rows::{commit, decision_write};
 use super::support::facts::{Draft, activation};
-use super::support::rules::{X, Y, apps, rules};
-use super::support::run::settings;
-use super::write;
+use super::support::rules::{X, Y, apps};
+use super::{RETENTION_HOURS, StoreFixture};
 
 /// An operation on a store.
 #[derive(Debug, Clone)]
@@ -46,38 +43,32 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..25)
 }
 
-const START_MS: u64 = 20_000 * 24 * HOUR_MS;
-const RETENTION_HOURS: u64 = 96;
-
 /// A row of an app: time, campaign, sequence number and text, in sort order.
 type Row = (u64, u32, u64, String);
 
 /// A store and its expected rows.
 struct Fixture {
-    _dir: TempDir,
-    settings: Store,
-    store: Option<Embedded>,
+    disk: StoreFixture,
     /// Time, campaign and text by event number.
     rows: BTreeMap<u8, (u64, u32, String)>,
-    consumed_ms: u64,
 }
 
 impl Fixture {
     fn new(partitions: u16) -> Self {
-        let dir = TempDir::with_prefix("adtrail-store-").expect("the temporary folder is created");
-        let mut settings = settings(dir.path());
-        settings.partitions = partitions;
-        settings.region_bytes_max = 1 << 16;
-        settings.retention_ms = Some(RETENTION_HOURS * HOUR_MS);
-        let mut fixture =
-            Self { _dir: dir, settings, store: None, rows: BTreeMap::new(), consumed_ms: START_MS };
-        fixture.advance(0);
-        fixture
+        let disk = StoreFixture::new(|settings| {
+            settings.partitions = partitions;
+            settings.region_bytes_max = 1 << 16;
+        });
+        Self { disk, rows: BTreeMap::new() }
     }
 
-    fn store(&mut self) -> &mut Embedded {
-        let open = || Embedded::open(&self.settings, &rules()).expect("the store opens");
-        self.store.get_or_insert_with(open)
+    fn reader(&mut self) -> Reader {
+        self.disk.store().reader()
+    }
+
+    /// Returns the number of regions.
+    fn regions(&mut self) -> usize {
+        self.reader().regions().expect("an embedded store has regions").iter().len()
     }
 
     fn apply(&mut self, step: &Step) {
@@ -85,35 +76,28 @@ impl Fixture {
             Step::Write(events) => self.write(events),
             Step::Advance(hours) => self.advance(u64::from(*hours)),
             Step::Reopen(x, y) => self.open_with([*x, *y]),
-            Step::Compact => self.store().compact(),
+            Step::Compact => self.disk.store().compact(),
         }
     }
 
     fn advance(&mut self, hours: u64) {
-        self.consumed_ms += hours * HOUR_MS;
-        let consumed_until = Some(EventTime::default().plus(self.consumed_ms));
-        let progress = Progress { consumed_until, ..Progress::default() };
-        self.store().commit(Vec::new(), &progress).expect("the commit succeeds");
-        let expired_before_ms = self.expired_before_ms();
+        self.disk.advance(hours);
+        let expired_before_ms = (self.disk.consumed_ms / HOUR_MS - RETENTION_HOURS) * HOUR_MS;
         self.rows.retain(|_, (time, ..)| *time >= expired_before_ms);
     }
 
-    fn expired_before_ms(&self) -> u64 {
-        (self.consumed_ms / HOUR_MS - RETENTION_HOURS) * HOUR_MS
-    }
-
     fn open_with(&mut self, fanout_bits: [Option<u8>; 2]) {
-        self.store = None;
-        let bits_max = self.settings.partitions.ilog2() as u8;
+        self.disk.store = None;
+        let bits_max = self.disk.settings.partitions.ilog2() as u8;
         for (pid, bits) in [X, Y].into_iter().zip(fanout_bits) {
             let fanout = bits.map(|bits| 1 << bits.min(bits_max));
-            self.settings.apps.insert(pid, AppStore { retention_ms: None, fanout });
+            self.disk.settings.apps.insert(pid, AppStore { retention_ms: None, fanout });
         }
-        self.store();
+        self.disk.store();
     }
 
     fn write(&mut self, events: &[(u8, u8, u8, u16)]) {
-        let consumed_ms = self.consumed_ms;
+        let consumed_ms = self.disk.consumed_ms;
         let mut last: BTreeMap<u8, _> = BTreeMap::new();
         for (number, hour, spreadid, bytes) in events {
             let time = consumed_ms - 48 * HOUR_MS + u64::from(*hour) * HOUR_MS + 7;
@@ -122,13 +106,11 @@ impl Fixture {
         }
         let mut decisions = Vec::new();
         for (number, row) in last {
-            let key = write(event(number, row.0), &[]).key;
-            let record = self.store().records(&[key]).expect("the lookup succeeds").remove(0);
-            let replaced = record.and_then(|record| record.current_row().copied());
+            let replaced = self.disk.current_row(event(number, row.0));
             decisions.push(decision_write(event(number, row.0).ua(&row.2), row.1, replaced));
             self.rows.insert(number, row);
         }
-        commit(self.store(), decisions);
+        commit(self.disk.store(), decisions);
     }
 
     /// Returns the expected rows of both apps.
@@ -214,14 +196,17 @@ fn figures(reader: &Reader, rows: &[(Key, u64)]) -> [Vec<Figures>; 2] {
 
 fn check(fixture: &mut Fixture) -> Result<(), TestCaseError> {
     let expected = fixture.expected();
-    let reopened = open_for_reading(&fixture.settings).expect("the store opens");
-    for reader in [fixture.store().reader(), reopened] {
+    let reopened = open_for_reading(&fixture.disk.settings).expect("the store opens");
+    for reader in [fixture.reader(), reopened] {
         let (rows, keys) = scan(&reader);
         prop_assert_eq!(&rows, &expected);
         check_newest_first(&reader, &rows);
         let [stored, found] = figures(&reader, &keys);
         prop_assert_eq!(stored, found);
-        prop_assert_eq!(keys.len() as u64, fixture.store().status_counts().values().sum::<u64>());
+        prop_assert_eq!(
+            keys.len() as u64,
+            fixture.disk.store().status_counts().values().sum::<u64>()
+        );
     }
     Ok(())
 }
@@ -243,7 +228,7 @@ proptest! {
             fixture.apply(step);
             check(&mut fixture)?;
         }
-        fixture.store = None;
+        fixture.disk.store = None;
         check(&mut fixture)?;
     }
 }
@@ -258,20 +243,17 @@ fn write_events(fixture: &mut Fixture, numbers: std::ops::Range<u8>) {
 #[test]
 fn growing_regions_are_split_and_empty_ones_merged() {
     let mut fixture = Fixture::new(64);
-    let regions = |fixture: &mut Fixture| {
-        fixture.store().reader().regions().expect("an embedded store has regions").iter().len()
-    };
-    assert_eq!(regions(&mut fixture), 8, "the regions of a new store");
+    assert_eq!(fixture.regions(), 8, "the regions of a new store");
     write_events(&mut fixture, 0..250);
     check(&mut fixture).unwrap();
     // 200 kB: regions are added at 1 kB, 8 kB and 27 kB, then one per 64 kB.
-    let split = regions(&mut fixture);
+    let split = fixture.regions();
     assert!((11..=14).contains(&split), "{split}");
-    fixture.store = None;
-    assert_eq!(regions(&mut fixture), split, "after reopening");
+    fixture.disk.store = None;
+    assert_eq!(fixture.regions(), split, "after reopening");
     fixture.advance(200);
     check(&mut fixture).unwrap();
-    assert_eq!(regions(&mut fixture), 8);
+    assert_eq!(fixture.regions(), 8);
     assert!(fixture.rows.is_empty());
 }
 
@@ -281,31 +263,22 @@ fn rows_of_one_hour_are_not_split() {
     let events: Vec<_> = (0..250).filter(|n| !is_of_app_y(*n)).map(|n| (n, 1, 1, 2_900)).collect();
     fixture.write(&events);
     check(&mut fixture).unwrap();
-    assert_eq!(
-        fixture.store().reader().regions().expect("an embedded store has regions").iter().len(),
-        1
-    );
+    assert_eq!(fixture.regions(), 1);
     fixture.write(&[(1, 2, 1, 2_900)]);
-    assert_eq!(
-        fixture.store().reader().regions().expect("an embedded store has regions").iter().len(),
-        1,
-        "a region was split that grew by less than a quarter"
-    );
+    assert_eq!(fixture.regions(), 1, "a region was split that grew by less than a quarter");
     write_events(&mut fixture, 0..250);
     check(&mut fixture).unwrap();
-    assert!(
-        fixture.store().reader().regions().expect("an embedded store has regions").iter().len() > 1
-    );
+    assert!(fixture.regions() > 1);
 }
 
 #[test]
 fn an_export_reads_a_snapshot_while_the_fanout_grows() {
     let mut fixture = Fixture::new(64);
-    fixture.store = None;
-    fixture.settings.fanout_above = Some(1);
+    fixture.disk.store = None;
+    fixture.disk.settings.fanout_above = Some(1);
     write_events(&mut fixture, 0..250);
     let before = fixture.expected();
-    let reader = fixture.store().reader();
+    let reader = fixture.reader();
     let view = reader.view();
     let mut rows = view
         .rows(&apps()[0], (EventTime::default(), EventTime::END), None)
@@ -333,10 +306,10 @@ fn an_export_reads_a_snapshot_while_the_fanout_grows() {
 #[test]
 fn the_fanout_grows_automatically_unless_it_is_configured() {
     let mut fixture = Fixture::new(64);
-    fixture.store = None;
-    fixture.settings.fanout_above = Some(1);
+    fixture.disk.store = None;
+    fixture.disk.settings.fanout_above = Some(1);
     let fixed = AppStore { retention_ms: None, fanout: Some(2) };
-    fixture.settings.apps.insert(Y, fixed);
+    fixture.disk.settings.apps.insert(Y, fixed);
     // Rates are averaged over a minute: 200 rows of app X are three per second, 50 rows of app Y are one.
     for _ in 0..3 {
         let events: Vec<_> = (0..=249).map(|n| (n, n % 72, 1, 10)).collect();
@@ -345,17 +318,16 @@ fn the_fanout_grows_automatically_unless_it_is_configured() {
     }
     let fanouts = |fixture: &mut Fixture| {
         [X, Y].map(|pid| {
-            fixture.store().reader().apps().expect("an embedded store lists its apps")[&pid]
-                .fanout_bits
+            fixture.reader().apps().expect("an embedded store lists its apps")[&pid].fanout_bits
         })
     };
     let [x, y] = fanouts(&mut fixture);
     assert!(x > 0, "app X is not distributed");
     assert_eq!(y, 1);
-    fixture.store = None;
+    fixture.disk.store = None;
     assert_eq!(fanouts(&mut fixture), [x, y], "after reopening");
-    fixture.store = None;
-    fixture.settings.fanout_above = None;
+    fixture.disk.store = None;
+    fixture.disk.settings.fanout_above = None;
     check(&mut fixture).unwrap();
     assert_eq!(fanouts(&mut fixture), [0, 1], "the fanout of app X remains");
 }
@@ -368,18 +340,18 @@ fn a_longer_retention_counts_reappearing_rows() {
     fixture.advance(80);
     check(&mut fixture).unwrap();
     assert!(!fixture.rows.is_empty() && fixture.rows.len() < all.len());
-    fixture.store = None;
-    fixture.settings.retention_ms = None;
+    fixture.disk.store = None;
+    fixture.disk.settings.retention_ms = None;
     fixture.rows = all;
-    fixture.store();
+    fixture.disk.store();
     check(&mut fixture).unwrap();
 }
 
 #[test]
 fn an_app_can_have_its_own_retention() {
     let mut fixture = Fixture::new(64);
-    fixture.store = None;
-    fixture.settings.apps.insert(Y, AppStore { retention_ms: Some(None), fanout: None });
+    fixture.disk.store = None;
+    fixture.disk.settings.apps.insert(Y, AppStore { retention_ms: Some(None), fanout: None });
     let events: Vec<_> = (0..=249).map(|n| (n, n % 72, 1, 10)).collect();
     fixture.write(&events);
     let is_y = |(number, _): &(&u8, &(u64, u32, String))| is_of_app_y(**number);
@@ -388,7 +360,7 @@ fn an_app_can_have_its_own_retention() {
     fixture.advance(1_000);
     fixture.rows = kept;
     check(&mut fixture).unwrap();
-    fixture.store().compact();
+    fixture.disk.store().compact();
     check(&mut fixture).unwrap();
 }
 
@@ -396,7 +368,7 @@ fn an_app_can_have_its_own_retention() {
 fn reads_are_counted_by_region() {
     let mut fixture = Fixture::new(64);
     write_events(&mut fixture, 0..100);
-    let reader = fixture.store().reader();
+    let reader = fixture.reader();
     scan(&reader);
     let read: u64 = reader
         .regions()
