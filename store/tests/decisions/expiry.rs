@@ -17,6 +17,7 @@ use rocksdb::{DB, IteratorMode, Options};
 use support::facts::{
     A, DAY, Draft, HOUR, MINUTE, a_plus, activation, click, effect, identified, impression,
 };
+use support::folders::temp_folder;
 use support::reference::decisions;
 use support::rules::{X, rules_with};
 use support::run::{LedgerUnderTest, on_disk, open, settings};
@@ -132,8 +133,7 @@ fn without_a_horizon_facts_are_kept_as_long_as_rows() {
 
 /// Returns a store that keeps rows for `days` days.
 fn with_retention(days: u64, policy: Arc<Policy>) -> (Worker<Embedded>, tempfile::TempDir) {
-    let dir =
-        tempfile::TempDir::with_prefix("adtrail-store-").expect("the temporary folder is created");
+    let dir = temp_folder();
     let mut settings = settings(dir.path());
     settings.retention_ms = Some(days * DAY_MS);
     let store = Embedded::open(&settings, &policy).expect("the store opens");

@@ -16,6 +16,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 use support::facts::{DAY, Draft, HOUR, MINUTE, a_plus, activation, click, effect, identified};
+use support::folders::temp_folder;
 use support::row_text::RowText;
 use support::rules::{WIDE, X, rules_with};
 use support::run::{read, settings};
@@ -66,7 +67,7 @@ struct Fixture {
 
 impl Fixture {
     fn new(compacts: bool, retention_days: Option<u64>) -> Self {
-        let dir = TempDir::with_prefix("adtrail-store-").expect("the temporary folder is created");
+        let dir = temp_folder();
         let mut settings = settings(&dir.path().join("store"));
         settings.retention_ms = retention_days.map(|days| days * DAY_MS);
         Self { dir, settings, policy: rules_with(keep_37_days), compacts }

@@ -11,6 +11,7 @@ use attribution::worker::{Batch, Worker};
 use tempfile::TempDir;
 
 use super::crashing_on_commit::CrashingOnCommit;
+use super::folders::temp_folder;
 use super::row_text::RowText;
 use super::rules;
 use super::run::{open, rows_of};
@@ -49,7 +50,7 @@ impl Disk {
     fn new() -> Self {
         let apps = (0..RUNS).flat_map(|run| rules::apps().map(|app| app_in(run, app)));
         let all_apps = Policy::new(apps.collect(), Vec::new());
-        let dir = TempDir::with_prefix("adtrail-store-").expect("the temporary folder is created");
+        let dir = temp_folder();
         Self { store: Some(open(dir.path(), &all_apps)), all_apps, runs: 0, dir }
     }
 

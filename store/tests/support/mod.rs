@@ -7,6 +7,7 @@ pub mod cells;
 pub mod crashing_on_commit;
 pub mod disk;
 pub mod facts;
+pub mod folders;
 pub mod hbase;
 pub mod race;
 pub mod random;

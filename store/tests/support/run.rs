@@ -17,6 +17,7 @@ use attribution::worker::{Batch, BatchReport, Worker};
 use tempfile::TempDir;
 
 use super::disk::{Restart, rows_on_disk};
+use super::folders::temp_folder;
 use super::hbase::rows_on_hbase;
 use super::row_text::{RowText, row_text};
 use super::rules;
@@ -97,7 +98,7 @@ pub fn open(path: &Path, policy: &Policy) -> Embedded {
 
 /// Returns a store in a temporary folder.
 pub fn on_disk(policy: &Policy) -> (Embedded, TempDir) {
-    let dir = TempDir::with_prefix("adtrail-store-").expect("the temporary folder is created");
+    let dir = temp_folder();
     (open(dir.path(), policy), dir)
 }
 

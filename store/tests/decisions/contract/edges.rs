@@ -2,14 +2,10 @@
 
 use attribution::facts::event::EventTime;
 
+use super::explain::with_ip_ua;
 use super::support::facts::{A, Draft, HOUR, a_plus, activation, click, effect, millis};
 use super::support::rules::{rules, rules_with};
 use super::{check, check_credit};
-
-/// Leaves IP and user agent as the only match keys.
-fn with_ip_ua(draft: Draft) -> Draft {
-    draft.without_ids().ip("203.0.113.9").ua("agent")
-}
 
 #[test]
 fn a_different_id_in_any_form_prevents_a_probabilistic_match() {

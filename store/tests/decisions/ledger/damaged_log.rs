@@ -2,7 +2,7 @@
 //! statistics and positions agree, and processing continues from there. A damaged manifest is detected.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use adtrail_store::StoreError;
 use adtrail_store::embedded::{Embedded, open_for_reading};
@@ -17,6 +17,7 @@ use tempfile::TempDir;
 use super::support::facts::{
     DAY, Draft, HOUR, MINUTE, a_plus, activation, click, effect, identified, impression,
 };
+use super::support::folders::{copied, files, newest_log, temp_folder};
 use super::support::row_text::RowText;
 use super::support::rules::rules;
 use super::support::run::{LedgerUnderTest, open, position, read, settings};
@@ -87,7 +88,7 @@ struct WrittenStore {
 
 impl WrittenStore {
     fn new() -> Self {
-        let dir = TempDir::with_prefix("adtrail-store-").expect("the temporary folder is created");
+        let dir = temp_folder();
         let mut model = Worker::new(Memory::default(), rules());
         let mut store = Worker::new(open(dir.path(), &rules()), rules());
         for number in 0..IN_FILES {
@@ -108,7 +109,7 @@ impl WrittenStore {
     }
 
     fn copy(&self) -> TempDir {
-        copy(self.dir.path())
+        copied(self.dir.path())
     }
 
     /// Checks that the store has the content after the last batch that ends within the first `intact` bytes of the log.
@@ -132,26 +133,6 @@ impl WrittenStore {
         drop(worker);
         assert!(read(&open_for_reading(&settings(path)).expect("the store opens")) == end.rows);
     }
-}
-
-fn copy(path: &Path) -> TempDir {
-    let dir = TempDir::with_prefix("adtrail-store-").expect("the temporary folder is created");
-    for file in path.read_dir().expect("the folder is readable").flatten() {
-        fs::copy(file.path(), dir.path().join(file.file_name())).expect("the file is copied");
-    }
-    dir
-}
-
-fn files(path: &Path, is_wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
-    let files = path.read_dir().expect("the folder is readable").flatten();
-    let named = files.filter(|file| is_wanted(&file.file_name().to_string_lossy()));
-    let mut files: Vec<_> = named.map(|file| file.path()).collect();
-    files.sort();
-    files
-}
-
-fn newest_log(path: &Path) -> PathBuf {
-    files(path, |name| name.ends_with(".log")).pop().expect("the store has a log")
 }
 
 fn length(file: &Path) -> usize {
@@ -236,7 +217,7 @@ fn a_log_on_which_the_engine_would_loop_is_truncated() {
 /// If the engine opens the store with only a part of the damaged manifest, `verify` reports it.
 #[test]
 fn a_damaged_manifest_is_refused_or_found_by_verify() {
-    let dir = TempDir::with_prefix("adtrail-store-").expect("the temporary folder is created");
+    let dir = temp_folder();
     let mut store = Worker::new(open(dir.path(), &rules()), rules());
     for number in 0..BATCHES {
         process_batch(&mut store, number);
@@ -254,7 +235,7 @@ fn a_damaged_manifest_is_refused_or_found_by_verify() {
     let mut refused = 0;
     for seed in 0..trials() {
         let mut rng = Rng::with_seed(seed);
-        let dir = copy(dir.path());
+        let dir = copied(dir.path());
         let mut damaged = bytes.clone();
         // Half of the offsets are in the last quarter.
         let first = if rng.bool() { bytes.len() * 3 / 4 } else { 0 };

@@ -11,13 +11,10 @@ use rocksdb::{DB, Options};
 use tempfile::TempDir;
 
 use super::support::facts::{A, HOUR, a_plus, activation, click, effect, identified, millis};
+use super::support::folders::{newest_log, temp_folder};
 use super::support::rules::rules;
 use super::support::run::{LedgerUnderTest, open, position, read, settings, worker_after};
 use super::{commit, record_facts, record_of, scan, times, touch};
-
-fn temp_folder() -> TempDir {
-    TempDir::with_prefix("adtrail-store-").expect("the temporary folder is created")
-}
 
 fn open_error(path: &Path) -> StoreError {
     Embedded::open(&settings(path), &rules()).expect_err("the store must not open")
@@ -64,38 +61,6 @@ fn uncommitted_facts_are_lost_on_reopening() {
     let mut store = open(dir.path(), &rules());
     assert_eq!(times(&mut store, scan(1, 9, 0)), [5]);
     assert_eq!(record_of(&mut store, touch("d", 6, &[]).key), None);
-}
-
-#[test]
-fn counts_follow_corrections_and_survive_reopening() {
-    let dir = temp_folder();
-    let batches = [
-        identified([activation("a", A), effect("e", a_plus(1)), effect("f", a_plus(-9 * HOUR))]),
-        identified([click("c1", a_plus(-HOUR))]),
-    ];
-    let mut seen = Vec::new();
-    for batch in batches {
-        let worker = worker_after(open(dir.path(), &rules()), &rules(), vec![batch]);
-        drop(worker);
-        let store = open(dir.path(), &rules());
-        let mut counts: Vec<_> = store
-            .status_counts()
-            .into_iter()
-            .filter(|(_, count)| *count > 0)
-            .map(|((event_type, status), count)| {
-                format!("{count} {} {}", event_type.name(), status.name())
-            })
-            .collect();
-        counts.sort();
-        seen.push(counts);
-    }
-    assert_eq!(
-        seen,
-        [
-            ["1 activation organic", "1 effect organic", "1 effect orphan"],
-            ["1 activation attributed", "1 effect attributed", "1 effect orphan"],
-        ]
-    );
 }
 
 #[test]
@@ -224,15 +189,6 @@ fn a_foreign_rocksdb_is_refused_and_unchanged() {
 }
 
 #[test]
-fn an_interrupted_creation_is_completed() {
-    let dir = temp_folder();
-    let mut options = Options::default();
-    options.create_if_missing(true);
-    drop(DB::open(&options, dir.path()).expect("RocksDB opens"));
-    open(dir.path(), &rules());
-}
-
-#[test]
 fn a_file_instead_of_a_directory_is_refused() {
     let dir = temp_folder();
     let path = dir.path().join("file");
@@ -266,12 +222,7 @@ fn a_damaged_log_is_reported_to_readers() {
         &rules(),
         vec![identified([click("c1", A), activation("a", A)])],
     );
-    let files = std::fs::read_dir(path)
-        .expect("the folder is readable")
-        .map(|file| file.expect("the folder is readable").path());
-    let is_log =
-        |file: &std::path::PathBuf| file.extension().is_some_and(|extension| extension == "log");
-    let log = files.filter(is_log).max().expect("the store has a log");
+    let log = newest_log(path);
     let whole = std::fs::read(&log).expect("the file is readable");
     assert_eq!(read(&open_for_reading(&settings(path)).expect("the store opens")).len(), 1);
     // Each attempt is slow, because a reader retries in case the store is being written.

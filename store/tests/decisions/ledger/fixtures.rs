@@ -13,6 +13,7 @@ use config::Store;
 use tempfile::TempDir;
 
 use super::support::facts::{Draft, millis};
+use super::support::folders::temp_folder;
 use super::support::rules::{X, rules};
 use super::support::run::settings;
 
@@ -110,7 +111,7 @@ pub struct StoreFixture {
 
 impl StoreFixture {
     pub fn new(change: impl FnOnce(&mut Store)) -> Self {
-        let dir = TempDir::with_prefix("adtrail-store-").expect("the temporary folder is created");
+        let dir = temp_folder();
         let mut settings = settings(dir.path());
         settings.retention_ms = Some(RETENTION_HOURS * HOUR_MS);
         change(&mut settings);

@@ -10,6 +10,7 @@ use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
 
 use super::support::facts::millis;
+use super::support::folders::temp_folder;
 use super::support::rules::rules;
 use super::support::run::open;
 use super::{commit, record_facts, scan, touch};
@@ -64,7 +65,7 @@ proptest! {
 
     #[test]
     fn both_ledgers_return_the_same_results(steps in vec(step(), 1..25)) {
-        let dir = tempfile::TempDir::with_prefix("adtrail-store-").expect("the temporary folder is created");
+        let dir = temp_folder();
         let mut embedded = Some(open(dir.path(), &rules()));
         let mut memory = Memory::default();
         let mut indexed = Indexed::new();

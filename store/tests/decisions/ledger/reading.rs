@@ -8,11 +8,11 @@ use adtrail_store::embedded::{Embedded, open_for_reading};
 use adtrail_store::reader::Reader;
 use attribution::facts::event::EventTime;
 use attribution::worker::Worker;
-use tempfile::TempDir;
 
 use super::support::facts::{
     A, DAY, HOUR, SECOND, a_plus, activation, click, effect, identified, millis,
 };
+use super::support::folders::temp_folder;
 use super::support::rules::{apps, rules};
 use super::support::run::{LedgerUnderTest, on_disk, process, read, settings};
 
@@ -53,35 +53,6 @@ fn a_scan_can_be_stopped() {
     let reader = worker.ledger().reader();
     reader.scan_rows(&apps()[0], millis(0), EventTime::MAX, stop).expect("the scan succeeds");
     assert_eq!(seen, 1);
-}
-
-#[test]
-fn a_scan_reads_a_snapshot() {
-    let (store, _dir) = on_disk(&rules());
-    let mut worker = Worker::new(store, rules());
-    let drafts = (0..200)
-        .map(|n| activation(&format!("a{n}"), a_plus(n)).only("imei", &format!("{}", n + 1)));
-    process(&mut worker, identified(drafts));
-    let reader = worker.ledger().reader();
-    let before = worker.ledger().row_texts();
-    let mut seen = Vec::new();
-    let visit = |key: &adtrail_store::layout::key::RowKey, _: &[u8]| {
-        seen.push((key.event_time, key.spreadid));
-        if seen.len() == 1 {
-            // Moves all rows to another campaign and adds one.
-            let clicks = (0..200).map(|n| {
-                click(&format!("c{n}"), a_plus(-HOUR)).only("imei", &format!("{}", n + 1))
-            });
-            process(&mut worker, identified(clicks.chain([activation("more", a_plus(100))])));
-        }
-        ControlFlow::Continue(())
-    };
-    reader.scan_rows(&apps()[0], millis(0), EventTime::MAX, visit).expect("the scan succeeds");
-    assert_eq!(seen.len(), before.len());
-    assert!(seen.iter().all(|(_, spreadid)| spreadid.0 == 0));
-    let after = worker.ledger().row_texts();
-    assert_eq!(after.len(), 201);
-    assert_eq!(after.iter().filter(|row| row.short.contains(" attributed ")).count(), 200);
 }
 
 #[test]
@@ -143,7 +114,7 @@ const OPENED_MIN: u64 = 4;
 
 #[test]
 fn rows_past_retention_are_hidden() {
-    let dir = TempDir::with_prefix("adtrail-store-").expect("the temporary folder is created");
+    let dir = temp_folder();
     let mut settings = settings(dir.path());
     settings.retention_ms = Some(10 * DAY as u64);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is after 1970");

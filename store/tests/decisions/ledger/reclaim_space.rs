@@ -9,10 +9,10 @@ use adtrail_store::layout::key::RowKey;
 use attribution::facts::event::EventTime;
 use attribution::ledger::{Facts as _, Ledger as _, Progress};
 use attribution::rules::policy::{DAY_MS, HOUR_MS};
-use tempfile::TempDir;
 
 use super::rows::{commit, decision_write};
 use super::support::facts::{a_plus, activation};
+use super::support::folders::temp_folder;
 use super::support::rules::{apps, rules};
 use super::support::run::settings;
 
@@ -85,7 +85,7 @@ fn await_reclaimed(path: &Path, bytes_max: u64) {
 
 #[test]
 fn space_is_reclaimed_and_younger_rows_are_kept() {
-    let dir = TempDir::with_prefix("adtrail-store-").expect("the temporary folder is created");
+    let dir = temp_folder();
     let mut settings = settings(dir.path());
     let open =
         |settings: &config::Store| Embedded::open(settings, &rules()).expect("the store opens");

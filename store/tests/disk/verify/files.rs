@@ -7,18 +7,8 @@ use adtrail_store::embedded::open_for_reading;
 use adtrail_store::maintenance::verify::{Check, Problem};
 
 use super::fixture::{Case, Fixture, Raw};
+use super::support::folders::{files, newest_log};
 use super::support::run::read;
-
-/// Returns the files of a store with matching names.
-pub fn files(path: &Path, is_wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
-    let files = path.read_dir().expect("the folder is readable").flatten();
-    let mut files: Vec<_> = files
-        .filter(|file| is_wanted(&file.file_name().to_string_lossy()))
-        .map(|file| file.path())
-        .collect();
-    files.sort();
-    files
-}
 
 /// Returns the largest file of a table.
 fn table_file(path: &Path, table: &str) -> PathBuf {
@@ -158,8 +148,7 @@ fn damaged_or_missing_current() {
 fn log_damaged_in_the_middle() {
     let _case = Case::new("the log is damaged in the middle");
     let fixture = Fixture::new();
-    let log =
-        files(fixture.path(), |name| name.ends_with(".log")).pop().expect("the store has a log");
+    let log = newest_log(fixture.path());
     flip(&log, |bytes| bytes / 2);
     let report = fixture.verify();
     assert!(report.found.contains_key(&Problem::LogDamaged), "{:?}", report.examples);

@@ -1,6 +1,5 @@
 //! A store with some thousand facts, created once per process and copied for every damage.
 
-use std::fs;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -19,6 +18,7 @@ use tempfile::TempDir;
 use super::support::facts::{
     DAY, Draft, HOUR, MINUTE, a_plus, activation, click, effect, identified, impression,
 };
+use super::support::folders::{copied, temp_folder};
 use super::support::rules::{X, Y, rules};
 use super::support::run::{position, read, settings};
 
@@ -36,15 +36,11 @@ pub struct Fixture {
 impl Fixture {
     pub fn new() -> Self {
         let template = TEMPLATE.get_or_init(|| {
-            let dir =
-                TempDir::with_prefix("adtrail-store-").expect("the temporary folder is created");
+            let dir = temp_folder();
             create(dir.path());
             dir
         });
-        let dir = TempDir::with_prefix("adtrail-store-").expect("the temporary folder is created");
-        for file in template.path().read_dir().expect("the folder is readable").flatten() {
-            fs::copy(file.path(), dir.path().join(file.file_name())).expect("the file is copied");
-        }
+        let dir = copied(template.path());
         Self { settings: with_fanout(dir.path()), policy: rules(), dir }
     }
 

@@ -6,8 +6,9 @@ use adtrail_store::maintenance::verify::{Check, Options, Problem};
 use attribution::ledger::Ledger as _;
 use attribution::rules::policy::HOUR_MS;
 
-use super::files::{files, flip};
+use super::files::flip;
 use super::fixture::{Case, Fixture};
+use super::support::folders::{files, newest_log};
 use super::support::rules::rules_with;
 
 #[test]
@@ -79,8 +80,7 @@ fn after_settings_have_changed() {
 fn with_a_truncated_log() {
     let _case = Case::new("with a truncated log");
     let fixture = Fixture::new();
-    let log =
-        files(fixture.path(), |name| name.ends_with(".log")).pop().expect("the store has a log");
+    let log = newest_log(fixture.path());
     let bytes = fs::read(&log).expect("the file is readable");
     fs::write(&log, &bytes[..bytes.len() - 7]).expect("the file is written");
     fixture.check_whole();
