@@ -54,21 +54,12 @@ impl Fixture {
     }
 
     fn back_up(&self, store: &Embedded) -> (Manifest, Amount) {
-        let checkpoint = store.checkpoints().take().expect("the checkpoint is created");
-        let archive = self.archive();
-        let plan = archive.plan(&checkpoint).expect("the checkpoint is readable");
-        let moment = Moment::read(&settings(&checkpoint)).expect("the checkpoint is readable");
-        archive.add(plan, &moment, "now".into(), &mut |_, _| ()).expect("the backup is added")
+        back_up(&self.path("backups"), store)
     }
 
     fn restore(&self, backup: u32, to: &str) -> Result<Vec<RowText>, StoreError> {
-        let archive = Archive::open(&self.path("backups"))?;
-        let manifest = archive.manifest(backup)?.expect("a backup has this number");
-        let target = Target::new(&self.path(to))?;
-        archive.restore(&manifest, &target, &mut |_, _| ())?;
-        let settings = settings(&self.path(to));
-        target.finish(|| manifest.check(&settings))?;
-        Ok(read(&open_for_reading(&settings)?))
+        restore(&self.path("backups"), backup, &self.path(to))?;
+        Ok(read(&open_for_reading(&settings(&self.path(to)))?))
     }
 
     /// Returns all files of the backups except the marker file.
@@ -79,6 +70,34 @@ impl Fixture {
         let files = files.map(|file| file.expect("the folder is readable").path());
         files.filter(|file| file.is_file() && !file.ends_with("adtrail-backups")).collect()
     }
+}
+
+/// Creates a checkpoint, and returns it with its moment.
+fn checkpoint_of(store: &Embedded) -> (PathBuf, Moment) {
+    let checkpoint = store.checkpoints().take().expect("the checkpoint is created");
+    let moment = Moment::read(&settings(&checkpoint)).expect("the checkpoint is readable");
+    (checkpoint, moment)
+}
+
+fn add(archive: &Archive, checkpoint: &Path, moment: &Moment) -> (Manifest, Amount) {
+    let plan = archive.plan(checkpoint).expect("the checkpoint is readable");
+    archive.add(plan, moment, "now".into(), &mut |_, _| ()).expect("the backup is added")
+}
+
+/// Adds a backup of the store to the folder.
+pub fn back_up(folder: &Path, store: &Embedded) -> (Manifest, Amount) {
+    let (checkpoint, moment) = checkpoint_of(store);
+    let archive = Archive::create(folder).expect("the folder of backups is created");
+    add(&archive, &checkpoint, &moment)
+}
+
+/// Restores a backup of the folder.
+pub fn restore(folder: &Path, backup: u32, to: &Path) -> Result<(), StoreError> {
+    let archive = Archive::open(folder)?;
+    let manifest = archive.manifest(backup)?.expect("a backup has this number");
+    let target = Target::new(to)?;
+    archive.restore(&manifest, &target, &mut |_, _| ())?;
+    target.finish(|| manifest.check(&settings(to)))
 }
 
 fn advance(store: &mut Embedded, next_offset: i64) {
@@ -354,16 +373,11 @@ fn a_restore_locks_its_directory_and_removes_it_on_failure() {
 fn a_backup_of_another_layout_is_not_restored() {
     let fixture = Fixture::new();
     let (store, _) = fixture.fill();
-    let checkpoint = store.checkpoints().take().expect("the checkpoint is created");
-    let moment = Moment::read(&settings(&checkpoint)).expect("the checkpoint is readable");
+    let (checkpoint, moment) = checkpoint_of(&store);
     let layout = Raw::open(&checkpoint).change_layout(|layout| layout);
     for (other, advice) in [(layout - 1, "an empty store"), (layout + 1, "use that version")] {
         Raw::open(&checkpoint).change_layout(|_| other);
-        let archive = fixture.archive();
-        let plan = archive.plan(&checkpoint).expect("the checkpoint is readable");
-        let (manifest, _) =
-            archive.add(plan, &moment, "then".into(), &mut |_, _| ()).expect("the backup is added");
-        drop(archive);
+        let (manifest, _) = add(&fixture.archive(), &checkpoint, &moment);
         let error =
             fixture.restore(manifest.backup, "restored").expect_err("the layout version differs");
         assert!(
@@ -379,13 +393,8 @@ fn a_backup_of_another_layout_is_not_restored() {
 fn a_backup_with_a_wrong_row_count_is_not_restored() {
     let fixture = Fixture::new();
     let (store, _) = fixture.fill();
-    let checkpoint = store.checkpoints().take().expect("the checkpoint is created");
-    let moment = Moment::read(&settings(&checkpoint)).expect("the checkpoint is readable");
-    let archive = fixture.archive();
-    let plan = archive.plan(&checkpoint).expect("the checkpoint is readable");
-    let other = Moment { rows: moment.rows + 1, ..moment };
-    archive.add(plan, &other, "now".into(), &mut |_, _| ()).expect("the backup is added");
-    drop(archive);
+    let (checkpoint, moment) = checkpoint_of(&store);
+    add(&fixture.archive(), &checkpoint, &Moment { rows: moment.rows + 1, ..moment });
     let error = fixture.restore(1, "restored").expect_err("the row count differs");
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
     assert!(!fixture.path("restored").exists());

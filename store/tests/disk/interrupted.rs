@@ -9,9 +9,7 @@ use std::process::Command;
 use std::{env, thread};
 
 use adtrail_store::StoreError;
-use adtrail_store::embedded::checkpoint::Moment;
 use adtrail_store::embedded::{Embedded, open_for_reading};
-use adtrail_store::maintenance::backup::{Archive, Target};
 use adtrail_store::maintenance::verify::{Options, verify};
 use support::facts::{A, HOUR, a_plus, activation, click, identified};
 use support::row_text::RowText;
@@ -20,6 +18,7 @@ use support::run::{open, read, settings, worker_after};
 use tempfile::TempDir;
 use testbed::faults;
 
+use super::backup::{back_up, restore};
 use crate::support;
 
 const SIGKILL: i32 = 9;
@@ -81,11 +80,7 @@ impl Fixture {
     }
 
     fn restore(&self) -> Result<(), StoreError> {
-        let archive = Archive::open(&self.path("backups"))?;
-        let manifest = archive.manifest(1)?.expect("backup 1 exists");
-        let target = Target::new(&self.store())?;
-        archive.restore(&manifest, &target, &mut |_, _| ())?;
-        target.finish(|| manifest.check(&settings(&self.store())))
+        restore(&self.path("backups"), 1, &self.store())
     }
 
     /// Backs up a store with rows, and returns the rows.
@@ -94,12 +89,7 @@ impl Fixture {
         let facts = identified([click("c1", a_plus(-HOUR)), activation("a", A)]);
         drop(worker_after(open(&path, &rules()), &rules(), vec![facts]));
         let store = open(&path, &rules());
-        let checkpoint = store.checkpoints().take().expect("the checkpoint is created");
-        let archive =
-            Archive::create(&self.path("backups")).expect("the folder of backups is created");
-        let plan = archive.plan(&checkpoint).expect("the checkpoint is readable");
-        let moment = Moment::read(&settings(&checkpoint)).expect("the checkpoint is readable");
-        archive.add(plan, &moment, "now".into(), &mut |_, _| ()).expect("the backup is added");
+        back_up(&self.path("backups"), &store);
         read(&store.reader())
     }
 }
@@ -113,12 +103,8 @@ fn child() {
         open(&store, &rules());
         return;
     }
-    let archive =
-        Archive::open(&PathBuf::from(folder).join("backups")).expect("the folder of backups opens");
-    let manifest = archive.manifest(1).expect("the manifest is readable").expect("backup 1 exists");
-    let target = Target::new(&store).expect("the target is empty");
-    archive.restore(&manifest, &target, &mut |_, _| ()).expect("the files are restored");
-    target.finish(|| manifest.check(&settings(&store))).expect("the restore is completed");
+    let backups = PathBuf::from(folder).join("backups");
+    restore(&backups, 1, &store).expect("the restore is completed");
 }
 
 fn verify_store(path: &Path) -> Result<(), StoreError> {
