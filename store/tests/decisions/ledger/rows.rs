@@ -1,18 +1,15 @@
 //! Decisions, their rows, and positions.
 
-use adtrail_store::memory::Memory;
-use attribution::facts::event::{Activation, EventTime, Fact, SpreadId};
+use attribution::facts::event::{Activation, Fact, SpreadId};
 use attribution::ledger::record::{CurrentRow, FactRecord, RowMeta};
 use attribution::ledger::{DecisionWrite, Position, Progress};
 use attribution::rules::build_row;
 use attribution::rules::classify::{ActivationKey, InstallChain, InstallChains};
 use attribution::rules::row::{InstallType, RejectReason, Status};
 use attribution::rules::winner::{Credit, Decision};
-use proptest::prelude::*;
 
 use super::support::facts::{Draft, activation, effect, millis};
-use super::support::rules::rules;
-use super::support::run::{LedgerUnderTest, on_disk, position};
+use super::support::run::{LedgerUnderTest, position};
 use super::{record_of, write};
 
 suite! {
@@ -184,42 +181,4 @@ fn positions_are_read_back(ledger: &mut impl LedgerUnderTest) {
             at("effects", 0, 0),
         ]
     );
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 30, failure_persistence: None, ..Default::default() })]
-
-    /// Commits decisions one by one to both ledgers.
-    #[test]
-    fn both_ledgers_show_the_same_rows(
-        decisions in proptest::collection::vec((0..3usize, 0..3i64, 0..3u32), 0..20)
-    ) {
-        let (mut embedded, _dir) = on_disk(&rules());
-        let mut memory = Memory::default();
-        let mut current_row = [None; 3];
-        for (event, ms, spreadid) in decisions {
-            let draft = match event {
-                0 => activation("a", millis(ms)),
-                1 => effect("a", millis(ms)),
-                _ => activation("b", millis(ms)).of_app_y(),
-            };
-            let decision = decision_write(draft, spreadid, current_row[event]);
-            let key = decision.key;
-            commit(&mut memory, [decision.clone()]);
-            commit(&mut embedded, [decision]);
-            // The current row as it was stored, with its row metadata.
-            let record = record_of(&mut embedded, key);
-            current_row[event] = record.and_then(|record| record.current_row().copied());
-            prop_assert_eq!(memory.row_texts(), embedded.row_texts());
-            prop_assert_eq!(memory.row_texts().len(), current_row.iter().flatten().count());
-            let counted: u64 = embedded.status_counts().values().sum();
-            prop_assert_eq!(counted, memory.row_texts().len() as u64);
-        }
-        prop_assert_eq!(embedded.reader().scan_rows(
-            &super::support::rules::apps()[0],
-            EventTime::default(),
-            EventTime::default(),
-            |_, _| unreachable!("an empty range has no rows"),
-        ).is_ok(), true);
-    }
 }
