@@ -170,11 +170,6 @@ impl Draft {
         self
     }
 
-    pub fn os_version(mut self, version: &str) -> Self {
-        self.device().os_version = version.into();
-        self
-    }
-
     /// Moves the fact to app Y.
     pub fn of_app_y(mut self) -> Self {
         match &mut self.0 {

@@ -1,4 +1,4 @@
-//! Helpers shared by the tests of ledgers: facts to record, and queries.
+//! Helpers shared by the tests of ledgers: facts to record, queries, and a store that is reopened.
 
 use adtrail_store::StoreError;
 use adtrail_store::embedded::Embedded;
