@@ -1,6 +1,5 @@
 //! Reports, byte for byte as clients get them.
 
-mod cells;
 mod reports;
 mod requests;
 
