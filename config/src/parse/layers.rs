@@ -72,27 +72,3 @@ fn insert(table: &mut Table, path: &[String], node: Node) {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn check_variable(key: &str, expected: &[&str]) {
-        assert_eq!(variable_path(key), expected);
-    }
-
-    #[test]
-    fn variable_names_are_split_into_paths() {
-        check_variable("KAFKA__BROKERS", &["kafka", "brokers"]);
-        check_variable("STORE__HBASE__PREFIX", &["store", "hbase", "prefix"]);
-        check_variable("ATTRIBUTION__CLICK_WINDOW", &["attribution", "click_window"]);
-        check_variable(
-            "KAFKA__LIBRDKAFKA__SASL_PASSWORD",
-            &["kafka", "librdkafka", "sasl.password"],
-        );
-        check_variable("KAFKA__LIBRDKAFKA", &["kafka", "librdkafka"]);
-        check_variable("KAFKA__", &["kafka", ""]);
-        check_variable("", &[""]);
-    }
-}

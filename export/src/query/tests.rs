@@ -108,7 +108,31 @@ fn invalid_times_are_reported() {
 }
 
 #[test]
+fn an_unclosed_quote_is_refused() {
+    let check = |name: &str, value: &str, position: usize| {
+        let expected =
+            format!("{name}: the quote at character {position} is not closed: {value:?}");
+        let preset = (name == ADDITIONAL_FIELDS).then_some((PRESET, "appsflyer"));
+        let parameters: Vec<_> = DAY.into_iter().chain(preset).chain([(name, value)]).collect();
+        check_error(&parameters, &expected);
+    };
+    check("event_name", "\u{fc},\"b", 3);
+    check("channel", "\"", 1);
+    check("status", "organic,\"organic", 9);
+    check("spreadid", "7,\"8", 3);
+    check("install_type", "\"install", 1);
+    check("fields", "pid,\"props.a", 5);
+    check("additional_fields", "\"oaid,att", 1);
+}
+
+#[test]
 fn other_invalid_parameters_are_reported() {
+    let long = "x".repeat(1_000);
+    let shown = &long[..200];
+    check_error(
+        &[DAY[0], DAY[1], ("type", &*long)],
+        &format!("type: expected all, or activation, or effect: {shown:?}"),
+    );
     check_more(
         ("timezone", "Asia/Shangai"),
         "timezone: expected an IANA time zone name, the nearest is \"Asia/Shanghai\": \"Asia/Shangai\"",

@@ -123,17 +123,13 @@ fn invalid_utf8_is_refused_in_any_parameter() {
         "/v1/apps/app-x/devices/oaid/d1?timezone=UTC",
         "/v1/apps?x=1",
     ] {
-        for name in
-            ["event_name", "fields", "channel", "type", "after", "export_id", "x", "props%2E"]
-        {
-            for value in ["%ff", "a%FFb", "%C3%28", "%ED%A0%80", "%c3", "\"%ff\""] {
-                let answer = bed.get(&format!("{target}&{name}={}", value.replace('"', "%22")));
-                let name = name.replace("%2E", ".");
-                check_problem(&answer, 400, "bad-parameter", Some(&name));
-            }
-        }
-        check_problem(&bed.get(&format!("{target}&%ff=1")), 400, "bad-query", None);
-        check_problem(&bed.get(&format!("{target}&%ff")), 400, "bad-query", None);
+        let check = |more: &str, kind: &str, parameter: Option<&str>| {
+            check_problem(&bed.get(&format!("{target}&{more}")), 400, kind, parameter);
+        };
+        check("event_name=a%FFb", "bad-parameter", Some("event_name"));
+        check("props%2E=%ED%A0%80", "bad-parameter", Some("props."));
+        check("%ff=1", "bad-query", None);
+        check("%ff", "bad-query", None);
     }
     for more in ["media_source=%ff", "additional_fields=%ff", "event_name=%C3"] {
         let answer = bed.get(&format!("{REPORT}?{DAYS}&{more}"));
@@ -147,32 +143,6 @@ fn invalid_utf8_is_refused_in_any_parameter() {
         b"app=app-x&kind=oaid&value=%ff%ff",
     );
     assert_eq!(answer.status, 400);
-}
-
-#[test]
-fn an_unclosed_quote_is_refused() {
-    let bed = Bed::new(many_activations(3));
-    let check = |more: &str, parameter: &str, position: usize| {
-        let answer = bed.get(&format!("{EVENTS}&{more}"));
-        check_problem(&answer, 400, "bad-parameter", Some(parameter));
-        let expected = format!("{parameter}: the quote at character {position} is not closed: ");
-        let problem = answer.json();
-        let detail = problem["detail"].as_str().unwrap();
-        assert!(detail.starts_with(&expected), "{detail}");
-    };
-    check("event_name=%22a,b", "event_name", 1);
-    check("event_name=%C3%BC,%22b", "event_name", 3);
-    check("event_name=a,%22b%22%22", "event_name", 3);
-    check("channel=%22", "channel", 1);
-    check("status=organic,%22organic", "status", 9);
-    check("spreadid=7,%228", "spreadid", 3);
-    check("install_type=%22install", "install_type", 1);
-    check("fields=pid,%22props.a", "fields", 5);
-    check("preset=appsflyer&additional_fields=%22oaid,att", "additional_fields", 1);
-    for name in ["media_source", "event_name", "additional_fields"] {
-        let answer = bed.get(&format!("{REPORT}?{DAYS}&{name}=%22a,b"));
-        assert_eq!(answer.status, 400, "{name}");
-    }
 }
 
 #[test]

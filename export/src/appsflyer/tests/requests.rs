@@ -34,6 +34,7 @@ fn errors_are_json() {
     check(&format!("{MONTH}&maximum_rows=0"), "maximum_rows: expected");
     check(&format!("{MONTH}&currency=CNY"), "currency: expected preferred, or USD");
     check(&format!("{MONTH}&media_source=kua"), "the nearest is \"kuai\"");
+    check(&format!("{MONTH}&media_source=%22a,b"), "media_source: the quote at character 1 is");
     check(&format!("{MONTH}&from=2026-03-02"), "from is given more than once");
     check(&format!("{MONTH}&geo=CN"), "unknown parameter (allowed: from, to, timezone,");
     check(&format!("{MONTH}&timezone=%ff"), "timezone");
