@@ -69,53 +69,12 @@ pub fn public_address(text: &str) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::match_keys::probabilistic_keys;
 
-    fn device(ip: &str, ua: &str, model: &str) -> Device {
-        Device {
-            ip: ip.into(),
-            ua: ua.into(),
-            model: model.into(),
-            os: "android".into(),
-            os_version: "14".into(),
-        }
-    }
-
-    #[track_caller]
-    fn check(a: &Device, b: &Device, expected: Option<MatchType>) {
-        assert_eq!(probabilistic_match(a, b), expected);
-        let shared = probabilistic_keys(a).any(|key| probabilistic_keys(b).any(|k| k == key));
-        assert_eq!(shared, expected.is_some(), "facts share a key if and only if they match");
-    }
-
-    #[test]
-    fn device_model_takes_precedence_over_user_agent() {
-        let a = device("203.0.113.9", "agent", "X1");
-        check(&a, &a, Some(MatchType::IpDevice));
-        check(&a, &device("203.0.113.9", "agent", ""), Some(MatchType::IpUa));
-        check(&a, &device("203.0.113.9", "", ""), None);
-        check(&a, &device("203.0.113.9", "other", "X2"), None);
-        check(&a, &device("203.0.113.8", "agent", "X1"), None);
-    }
-
+    /// Conformance cases have other addresses.
     #[test]
     fn addresses_are_compared_after_parsing() {
-        let at = |ip| device(ip, "u", "");
-        check(&at("2001:db8::1"), &at("2001:0DB8:0:0:0:0:0:1"), Some(MatchType::IpUa));
-        check(&at("::ffff:203.0.113.9"), &at("203.0.113.9"), Some(MatchType::IpUa));
-        check(&at("not an ip"), &at("not an ip"), None);
-    }
-
-    #[test]
-    fn non_public_addresses_never_match() {
-        let v4 = "10.1.2.3 172.31.0.1 192.168.1.1 127.0.0.1 169.254.3.4 100.64.3.9 100.127.255.255";
-        let v6 = "::1 fe80::1 febf::1 fc00::1 fd00::1 ::ffff:10.0.0.1";
-        for ip in v4.split(' ').chain(v6.split(' ')) {
-            check(&device(ip, "u", "m"), &device(ip, "u", "m"), None);
-        }
-        for ip in ["172.32.0.1", "100.63.0.1", "100.128.0.1", "11.0.0.1", "fec0::1", "2001:db8::1"]
-        {
-            check(&device(ip, "u", ""), &device(ip, "u", ""), Some(MatchType::IpUa));
-        }
+        let ip: IpAddr = "203.0.113.9".parse().unwrap();
+        assert_eq!(public_address("::ffff:203.0.113.9"), Some(ip));
+        assert_eq!(public_address("::ffff:10.0.0.1"), None);
     }
 }
