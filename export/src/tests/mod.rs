@@ -14,7 +14,7 @@ use fixture::{Answer, Bed, DAY, MINUTE, activation, click, effect};
 
 /// A credited install with a contributor, its effect, an organic install, an orphan with a hostile name, and an
 /// install of another app.
-fn facts() -> Vec<Fact> {
+pub(crate) fn facts() -> Vec<Fact> {
     let mut other = activation("b-1", "d9", DAY + MINUTE);
     other.pid = Pid(2);
     vec![

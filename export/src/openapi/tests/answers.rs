@@ -7,19 +7,16 @@ use serde_json::Value;
 
 use super::{Path, TEXT, at, keys, problem_types, resolve};
 use crate::format::columns::native::Column;
-use crate::tests::fixture::{Answer, Bed, DAY, MINUTE, activation, click, effect};
+use crate::tests::facts;
+use crate::tests::fixture::{Answer, Bed, DAY, MINUTE, activation};
 
 const RANGE: &str = "from=2026-03-10&to=2026-03-10";
 
+/// The facts of all tests, and a reinstall.
 fn bed() -> Bed {
-    Bed::new(vec![
-        click(9, "c-0", "d1", DAY - 3 * MINUTE),
-        click(7, "c-1", "d1", DAY - MINUTE),
-        Fact::Activation(activation("a-1", "d1", DAY + MINUTE)),
-        Fact::Effect(effect("e-1", "purchase", "d1", DAY + 2 * MINUTE)),
-        Fact::Activation(activation("a-2", "d2", DAY + 3 * MINUTE)),
-        Fact::Activation(activation("a-3", "d1", DAY + 4 * MINUTE)),
-    ])
+    let mut facts = facts();
+    facts.push(Fact::Activation(activation("a-3", "d1", DAY + 4 * MINUTE)));
+    Bed::new(facts)
 }
 
 impl Path {
@@ -211,7 +208,7 @@ fn a_row_has_the_members_described() {
     for row in rows.text().lines() {
         check_members(&serde_json::from_str(row).unwrap(), schema);
     }
-    assert_eq!(rows.text().lines().count(), 4);
+    assert_eq!(rows.text().lines().count(), 5);
 }
 
 #[test]
