@@ -95,7 +95,7 @@ fn with(mut event: Value, fields: Value) -> Value {
 #[track_caller]
 fn check_change(events: &[Value], before: &str, cause: &str) {
     let (text, json) = explained_one_by_one(events);
-    let (_, change) = text.split_once("\nRecomputed\n").unwrap_or_else(|| panic!("{text}"));
+    let (_, change) = text.split_once("\nWhy it changed\n").unwrap_or_else(|| panic!("{text}"));
     let expected = format!("  Before: {before}.\n  Caused by {cause}. (section 7)\n\n");
     assert!(change.starts_with(&expected), "{text}");
     let [change] = &json["changed_by"].as_array().unwrap()[..] else { panic!("{json}") };

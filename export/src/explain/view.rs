@@ -93,7 +93,7 @@ fn answers(renderer: &Renderer<'_>) -> Vec<Answer> {
         };
         let before = format!("Before: {}{of}.", renderer.outcome(previous));
         let why = format!("{} (section 7)", describe(renderer.explanation));
-        answers.push(("Recomputed".into(), vec![before, why]));
+        answers.push(("Why it changed".into(), vec![before, why]));
     }
     answers
 }
