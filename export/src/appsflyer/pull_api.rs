@@ -19,8 +19,8 @@ use crate::query::parameter::{
     ADDITIONAL_FIELDS, CURRENCY, EVENT_NAME, EXPORT_ID, FROM, MAXIMUM_ROWS, MEDIA_SOURCE, TIMEZONE,
     TO, all_listed, one_of,
 };
-use crate::query::raw_params::{RawParams, TimeRange, parse_moment};
-use crate::query::time_param::Moment;
+use crate::query::raw_params::{RawParams, TimeRange, parse_time_param};
+use crate::query::time_param::TimeParam;
 use crate::query::{Dialect, ExportQuery, Format, Preset};
 
 /// All parameters. The id of a download is removed before parsing.
@@ -54,7 +54,7 @@ pub(crate) fn parse<'a>(
         values.filter(|value| !value.is_empty()).collect()
     };
     let zone = params.zone()?;
-    let TimeRange { from, to, from_text, to_text } = params.range(&zone, parse_moment, last)?;
+    let TimeRange { from, to, from_text, to_text } = params.range(&zone, parse_time_param, last)?;
     params.one(CURRENCY).map_or(Ok(()), |name| one_of(CURRENCY, name, &CURRENCIES))?;
     let additional = list(ADDITIONAL_FIELDS);
     let additional = all_listed(ADDITIONAL_FIELDS, &additional)?;
@@ -80,12 +80,12 @@ pub(crate) fn parse<'a>(
 }
 
 /// Returns the exclusive end of the range, which includes the named day, minute, second or millisecond.
-fn last(to: Moment, text: &str, zone: &Zone) -> Option<EventTime> {
+fn last(to: TimeParam, text: &str, zone: &Zone) -> Option<EventTime> {
     /// Length of `2026-03-10T08:00`.
     const TO_THE_MINUTE: usize = 16;
     let rest = text.as_bytes().get(TO_THE_MINUTE..).unwrap_or_default();
     let unit_ms = match (to, rest) {
-        (Moment::Day(_), _) => return to.end(zone),
+        (TimeParam::Day(_), _) => return to.end(zone),
         (_, [b':', _, _, b'.', ..]) => 1,
         (_, [b':', ..]) => 1_000,
         _ => 60_000,

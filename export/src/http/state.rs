@@ -14,7 +14,7 @@ use crate::ExportError;
 use crate::download::cpu_slots::CpuSlots;
 use crate::download::registry::Exports;
 use crate::metrics::Metrics;
-use crate::page::lookup::recent::Lookups;
+use crate::page::lookup::recent::DeviceLookups;
 
 /// Concurrent scans, each on a thread of its own; far below the limit of the runtime's blocking threads.
 pub(crate) const SCANS_MAX: usize = 64;
@@ -26,7 +26,7 @@ pub struct ExportState {
     pub(crate) policy: Arc<Policy>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) exports: Arc<Exports>,
-    pub(crate) lookups: Arc<Lookups>,
+    pub(crate) lookups: Arc<DeviceLookups>,
     pub(crate) complete_until: CompleteUntil,
     pub(crate) access: Arc<Access>,
     pub(crate) scans: Arc<Semaphore>,

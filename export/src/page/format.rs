@@ -51,7 +51,7 @@ pub(super) fn today(zone: &Zone, now: EventTime) -> Date {
 }
 
 /// Formats a time in the zone like `2026-03-10 12:00:00`.
-pub(super) fn moment(time: EventTime, zone: &Zone) -> String {
+pub(super) fn date_time(time: EventTime, zone: &Zone) -> String {
     TimeWriter::in_form(zone, TimeForm::Plain).text(time)
 }
 
@@ -99,7 +99,7 @@ mod tests {
         let late = time("2026-03-09T20:00:00Z");
         assert_eq!(date(today(&shanghai, late)), "10 Mar 2026");
         assert_eq!(date(today(&Zone::utc(), late)), "9 Mar 2026");
-        assert_eq!(moment(late, &shanghai), "2026-03-10 04:00:00");
+        assert_eq!(date_time(late, &shanghai), "2026-03-10 04:00:00");
         let (first, last) = (day(20_000), day(20_001));
         assert_eq!(
             [days(first, first), days(first, last)],

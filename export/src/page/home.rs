@@ -139,7 +139,7 @@ async fn expect(
         size: format::size(bytes),
         is_size_exact,
         complete: until.map(|until| Complete {
-            until: format::moment(until, &query.zone),
+            until: format::date_time(until, &query.zone),
             is_before_end: until < query.to,
             horizon: app.correction_horizon_ms.map(span),
         }),

@@ -29,8 +29,8 @@ use parameter::{
     quoted,
 };
 pub(crate) use raw_params::parse_zone;
-use raw_params::{RawParams, TimeRange, parse_moment};
-use time_param::Moment;
+use raw_params::{RawParams, TimeRange, parse_time_param};
+use time_param::TimeParam;
 
 /// Which rows of an app, which of their columns, and how they are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,7 +133,7 @@ impl ExportQuery {
     pub(crate) fn new(format: Format, params: &RawParams<'_>) -> Result<Self, ExportError> {
         let zone = params.zone()?;
         let TimeRange { from, to, from_text, to_text } =
-            params.range(&zone, moment_with_t, |to, _, zone| to.end(zone))?;
+            params.range(&zone, time_param_with_t, |to, _, zone| to.end(zone))?;
         // NDJSON has only the first of each.
         let (presets, dialects) = match format {
             Format::Csv => (&PRESETS[..], &DIALECTS[..]),
@@ -251,11 +251,11 @@ fn columns(params: &RawParams<'_>, preset: Preset) -> Result<Vec<Field>, ExportE
 /// Length of `2026-03-10`.
 const DATE_LEN: usize = 10;
 
-/// Parses like [`parse_moment`], but refuses a space between date and time: an unescaped `2026-03-10+08:00` arrives
-/// as a date, a space and a time of day.
-fn moment_with_t(parameter: &'static str, text: &str) -> Result<Moment, ExportError> {
+/// Parses like [`parse_time_param`], but refuses a space between date and time: an unescaped `2026-03-10+08:00`
+/// arrives as a date, a space and a time of day.
+fn time_param_with_t(parameter: &'static str, text: &str) -> Result<TimeParam, ExportError> {
     if text.as_bytes().get(DATE_LEN) != Some(&b' ') {
-        return parse_moment(parameter, text);
+        return parse_time_param(parameter, text);
     }
     let problem =
         "expected a T between date and time; a + in a URL means a space, write %2B for a +";

@@ -8,7 +8,7 @@ use super::parameter::{
     ADDITIONAL_FIELDS, BY, CHANNEL, EVENT_NAME, EXPORT_ID, FIELDS, FROM, INSTALL_TYPE, LIMIT,
     MEDIA_SOURCE, SPREADID, STATUS, TIMEZONE, TO, bad, expected, number,
 };
-use super::time_param::{FORMS, Moment};
+use super::time_param::{FORMS, TimeParam};
 use crate::ExportError;
 use crate::format::time::zone::Zone;
 
@@ -78,8 +78,8 @@ impl<'a> RawParams<'a> {
     pub fn range(
         &self,
         zone: &Zone,
-        parse: fn(&'static str, &str) -> Result<Moment, ExportError>,
-        end: fn(Moment, &str, &Zone) -> Option<EventTime>,
+        parse: fn(&'static str, &str) -> Result<TimeParam, ExportError>,
+        end: fn(TimeParam, &str, &Zone) -> Option<EventTime>,
     ) -> Result<TimeRange<'a>, ExportError> {
         let required = |parameter| {
             let missing = ExportError::MissingParameter { parameter, allowed: &FORMS };
@@ -110,8 +110,11 @@ impl<'a> RawParams<'a> {
     }
 }
 
-pub(crate) fn parse_moment(parameter: &'static str, text: &str) -> Result<Moment, ExportError> {
-    Moment::parse(text).ok_or_else(|| {
+pub(crate) fn parse_time_param(
+    parameter: &'static str,
+    text: &str,
+) -> Result<TimeParam, ExportError> {
+    TimeParam::parse(text).ok_or_else(|| {
         let problem = format!("expected {}", FORMS.join(", or "));
         bad(parameter, problem, text, FORMS.to_vec())
     })

@@ -8,7 +8,7 @@ use crate::format::time::zone::Zone;
 
 /// A parsed time parameter, whose time zone is not yet applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Moment {
+pub(crate) enum TimeParam {
     Day(Date),
     Local(DateTime),
     /// A local time and its offset from UTC.
@@ -19,14 +19,14 @@ const DATE_FORM: &str = "0000-00-00";
 const MINUTE_FORM: &str = "00:00";
 const SECOND_FORM: &str = "00:00:00";
 
-/// Forms that [`Moment::parse`] accepts.
+/// Forms that [`TimeParam::parse`] accepts.
 pub(crate) const FORMS: [&str; 3] = [
     "an RFC 3339 instant such as 2026-03-10T08:00:00+08:00",
     "a local date-time such as 2026-03-10T08:00",
     "a date such as 2026-03-10",
 ];
 
-impl Moment {
+impl TimeParam {
     /// Parses a text; `None` if it has none of the [`FORMS`].
     pub fn parse(text: &str) -> Option<Self> {
         let (day, rest) = text.split_at_checked(DATE_FORM.len())?;
@@ -75,7 +75,7 @@ impl Moment {
                 Ok(tomorrow) => Self::Day(tomorrow).start(zone),
                 Err(_) => Self::end_of_last(day, zone),
             },
-            moment => moment.start(zone),
+            param => param.start(zone),
         }
     }
 }
@@ -130,26 +130,26 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, zone: &str, start: &str) {
-        let moment = Moment::parse(text).expect("a moment");
-        assert_eq!(format_time(moment.start(&Zone::parse(zone).unwrap())).as_deref(), Some(start));
+        let param = TimeParam::parse(text).expect("a time");
+        assert_eq!(format_time(param.start(&Zone::parse(zone).unwrap())).as_deref(), Some(start));
     }
 
     #[track_caller]
     fn check_day(day: &str, zone: &str, start: &str, hours: u64) {
         check(day, zone, start);
-        let (moment, zone) = (Moment::parse(day).unwrap(), Zone::parse(zone).unwrap());
-        let length = moment.end(&zone).unwrap().since(moment.start(&zone).unwrap());
+        let (param, zone) = (TimeParam::parse(day).unwrap(), Zone::parse(zone).unwrap());
+        let length = param.end(&zone).unwrap().since(param.start(&zone).unwrap());
         assert_eq!(length, Some(hours * 3_600_000));
     }
 
     #[track_caller]
     fn check_none(text: &str) {
-        assert_eq!(Moment::parse(text), None, "{text:?}");
+        assert_eq!(TimeParam::parse(text), None, "{text:?}");
     }
 
     #[track_caller]
     fn check_outside(text: &str, zone: &str) {
-        assert_eq!(Moment::parse(text).unwrap().start(&Zone::parse(zone).unwrap()), None);
+        assert_eq!(TimeParam::parse(text).unwrap().start(&Zone::parse(zone).unwrap()), None);
     }
 
     #[test]
@@ -235,7 +235,7 @@ mod tests {
         check_outside("9999-12-31T23:59:59.999-00:01", "UTC");
         check_outside("9999-12-31T20:00", "America/New_York");
         let end = |zone: &str| {
-            Moment::parse("9999-12-31").unwrap().end(&Zone::parse(zone).unwrap()).unwrap()
+            TimeParam::parse("9999-12-31").unwrap().end(&Zone::parse(zone).unwrap()).unwrap()
         };
         assert_eq!((end("UTC"), end("America/New_York")), (EventTime::END, EventTime::END));
         assert_eq!(EventTime::END.since(end("Asia/Shanghai")), Some(8 * 3_600_000));

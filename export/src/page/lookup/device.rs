@@ -10,7 +10,7 @@ use axum::response::Response;
 use minijinja::context;
 
 use super::no_app;
-use super::recent::Lookup;
+use super::recent::DeviceLookup;
 use crate::ExportError;
 use crate::api::timeline::{KIND, TimelineQuery, VALUE, device_ids, timeline_page};
 use crate::http::problem::Problem;
@@ -32,7 +32,7 @@ pub(crate) async fn device(
 ) -> Result<Response, Problem> {
     let params = respond::form(request).await?;
     let text = |name| value(&params, name).to_owned();
-    let lookup = Lookup { kind: text(KIND), value: text(VALUE), after: text(AFTER) };
+    let lookup = DeviceLookup { kind: text(KIND), value: text(VALUE), after: text(AFTER) };
     let handle = page_request.state.lookups.keep(&page_request.caller, lookup, Instant::now());
     let pairs = [(APP, value(&params, APP)), (TIMEZONE, value(&params, TIMEZONE))];
     let pairs =
@@ -62,7 +62,7 @@ pub(crate) async fn devices(page_request: PageRequest) -> Result<Response, Probl
             },
         },
     }
-    let Lookup { kind, value, after } = lookup.unwrap_or_default();
+    let DeviceLookup { kind, value, after } = lookup.unwrap_or_default();
     let page = context! {
         apps, kinds => kinds(&kind), value, timezone => zone_of(&page_request), zones => ZONES,
         found => minijinja::Value::from_serialize(found), next, wrong, is_gone,
@@ -74,7 +74,7 @@ pub(crate) async fn devices(page_request: PageRequest) -> Result<Response, Probl
 async fn timeline(
     page_request: &PageRequest,
     app: &AppPolicy,
-    Lookup { kind, value, after }: &Lookup,
+    DeviceLookup { kind, value, after }: &DeviceLookup,
 ) -> Result<(serde_json::Value, Option<String>), ExportError> {
     let pairs = [(TIMEZONE, zone_of(page_request)), ("limit", TIMELINE_MAX), (AFTER, after)];
     let query = TimelineQuery::parse(pairs.into_iter().filter(|(_, value)| !value.is_empty()))?;

@@ -15,7 +15,7 @@ const KEPT_FOR: Duration = Duration::from_secs(60 * 60);
 
 /// A device, and the cursor at which the page of its timeline begins.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Lookup {
+pub(super) struct DeviceLookup {
     pub kind: String,
     pub value: String,
     pub after: String,
@@ -23,18 +23,18 @@ pub(super) struct Lookup {
 
 /// Lookups by the id of the token, which alone can use their handles.
 #[derive(Debug, Default)]
-pub(crate) struct Lookups(DashMap<Box<str>, VecDeque<Kept>>);
+pub(crate) struct DeviceLookups(DashMap<Box<str>, VecDeque<Kept>>);
 
 #[derive(Debug)]
 struct Kept {
     handle: String,
     since: Instant,
-    lookup: Lookup,
+    lookup: DeviceLookup,
 }
 
-impl Lookups {
+impl DeviceLookups {
     /// Stores a lookup and returns its handle.
-    pub(super) fn keep(&self, caller: &Caller, lookup: Lookup, now: Instant) -> String {
+    pub(super) fn keep(&self, caller: &Caller, lookup: DeviceLookup, now: Instant) -> String {
         // The hash key is random, so handles differ between processes.
         let handle = format!("{:016x}", RandomState::new().hash_one(now));
         let mut of_token = self.0.entry(caller.name().into()).or_default();
@@ -45,7 +45,7 @@ impl Lookups {
     }
 
     /// Returns the lookup of a handle, for an hour.
-    pub(super) fn find(&self, caller: &Caller, handle: &str, now: Instant) -> Option<Lookup> {
+    pub(super) fn find(&self, caller: &Caller, handle: &str, now: Instant) -> Option<DeviceLookup> {
         let of_token = self.0.get(caller.name())?;
         let found = of_token.iter().find(|kept| kept.handle == handle && kept.is_fresh(now));
         found.map(|kept| kept.lookup.clone())
@@ -67,8 +67,9 @@ mod tests {
     fn a_handle_is_valid_for_an_hour_or_until_newer_ones_replace_it() {
         let access = Access::new(&[], 1);
         let caller = access.known(&axum::http::HeaderMap::new()).unwrap();
-        let (lookups, start) = (Lookups::default(), Instant::now());
-        let device = |number: usize| Lookup { value: number.to_string(), ..Lookup::default() };
+        let (lookups, start) = (DeviceLookups::default(), Instant::now());
+        let device =
+            |number: usize| DeviceLookup { value: number.to_string(), ..DeviceLookup::default() };
         let keep = |number, now| lookups.keep(&caller, device(number), now);
         let found = |handle: &str, now| lookups.find(&caller, handle, now);
         let first = keep(0, start);
