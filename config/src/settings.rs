@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use crate::parse::section::Section;
 use crate::parse::{address, duration};
-use crate::sections::catalog;
+use crate::sections::catalogue;
 use crate::sections::kafka::{self, Kafka};
 use crate::sections::registry::{self, Registry};
 use crate::sections::store::{self, Store};
@@ -55,7 +55,7 @@ pub(crate) fn read(root: &mut Section<'_>) -> Config {
     let ingest = root.table("ingest", read_ingest);
     let mut store = root.table("store", store::read);
     let registry = root.table("registry", |table| registry::read(table, &store.path));
-    let catalogue = catalog::read(root, store.partitions);
+    let catalogue = catalogue::read(root, store.partitions);
     store.apps = catalogue.stores;
     let apps = KnownApps { policy: &catalogue.policy, complete: catalogue.has_all_apps };
     let (tokens, has_all_tokens) = tokens::read(root, &apps, Timestamp::now());

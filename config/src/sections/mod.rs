@@ -1,9 +1,9 @@
 //! One module per table of the settings file.
 //!
-//! Start with `catalog`: apps, channels and campaigns, and the rules of each.
+//! Start with `catalogue`: apps, channels and campaigns, and the rules of each.
 
 pub(crate) mod attribution_rules;
-pub(crate) mod catalog;
+pub(crate) mod catalogue;
 pub(crate) mod formats;
 pub(crate) mod fraud;
 pub(crate) mod hbase;

@@ -27,22 +27,22 @@ pub(crate) use words::span;
 /// Returns an explanation as JSON, with the values of the export and, where they exist, the names of its columns.
 pub fn json(explanation: &Explanation, policy: &Policy) -> Value {
     let Explanation { activation, decision, before, .. } = explanation;
-    let catalog = Catalog { policy, pid: activation.pid };
+    let catalogue = Catalogue { policy, pid: activation.pid };
     let member = |member: &ActivationKey| json!({ "event_id": &*member.id, "event_time": time(member.time) });
     let touches = explanation.considered.iter();
     json!({
-        "app": catalog.app_key(),
+        "app": catalogue.app_key(),
         "event_id": &*activation.id,
         "event_time": time(activation.time),
-        "decision": catalog.decision(decision),
-        "decision_with_these_settings": explanation.recomputed.as_ref().map(|new| catalog.decision(new)),
-        "previous_decision": explanation.previous.as_ref().map(|old| catalog.decision(old)),
+        "decision": catalogue.decision(decision),
+        "decision_with_these_settings": explanation.recomputed.as_ref().map(|new| catalogue.decision(new)),
+        "previous_decision": explanation.previous.as_ref().map(|old| catalogue.decision(old)),
         "changed_by": explanation.changed_by.iter().map(causes::json).collect::<Vec<_>>(),
         "changed_by_more": explanation.changed_by_more,
         "revision": explanation.revision,
         "last_install": before.as_ref().map(|chain| member(&chain.install)),
         "last_not_duplicate": before.as_ref().map(|chain| member(&chain.last_counted)),
-        "touches": touches.map(|one| catalog.touch(one, activation.time)).collect::<Vec<_>>(),
+        "touches": touches.map(|one| catalogue.touch(one, activation.time)).collect::<Vec<_>>(),
         "touches_unlisted": explanation.unlisted,
         "has_uncounted_touches": explanation.has_more,
         "has_unread_runner_up": explanation.may_have_unread_runner_up,
@@ -51,14 +51,14 @@ pub fn json(explanation: &Explanation, policy: &Policy) -> Value {
     })
 }
 
-/// Catalog names of one app.
+/// Catalogue names of one app.
 #[derive(Clone, Copy)]
-struct Catalog<'a> {
+struct Catalogue<'a> {
     policy: &'a Policy,
     pid: Pid,
 }
 
-impl<'a> Catalog<'a> {
+impl<'a> Catalogue<'a> {
     fn app_key(self) -> &'a str {
         self.policy.app(self.pid).map_or("", |app| &app.key)
     }

@@ -10,10 +10,10 @@ use attribution::rules::row::{InstallType, RejectReason, Status};
 use attribution::rules::winner::Decision;
 
 use super::words::{age, ineligible_text, span, tier};
-use super::{Catalog, time};
+use super::{Catalogue, time};
 
 pub struct Renderer<'a> {
-    pub catalog: Catalog<'a>,
+    pub catalogue: Catalogue<'a>,
     pub app: &'a AppPolicy,
     pub explanation: &'a Explanation,
 }
@@ -26,14 +26,14 @@ impl Renderer<'_> {
         }
         let mut text = format!("{}, {}", install_type.name(), credit.status.name());
         if let Some(touch) = &credit.touch {
-            let name = self.catalog.campaign(credit.spreadid).map_or("", |named| &named.name);
+            let name = self.catalogue.campaign(credit.spreadid).map_or("", |named| &named.name);
             let name =
                 if name.is_empty() { "".into() } else { format!(" \"{}\"", printable(name)) };
             let _ = write!(
                 text,
                 " to campaign {}{name} of channel {}, by {} {} of {}, matched by {}",
                 credit.spreadid.0,
-                printable(self.catalog.channel(credit.spreadid)),
+                printable(self.catalogue.channel(credit.spreadid)),
                 touch.kind.name(),
                 printable(&touch.click_id),
                 time(touch.time),

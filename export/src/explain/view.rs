@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::causes::describe;
 use super::reasons::Renderer;
 use super::words::{class_name, origin, span, tier};
-use super::{Catalog, time, verdict_name, version};
+use super::{Catalogue, time, verdict_name, version};
 
 #[derive(Debug, Serialize)]
 pub(crate) struct View {
@@ -50,9 +50,9 @@ pub(crate) struct TouchView {
 
 pub(crate) fn view(explanation: &Explanation, policy: &Policy) -> Option<View> {
     let Explanation { activation, decision, recomputed, .. } = explanation;
-    let catalog = Catalog { policy, pid: activation.pid };
+    let catalogue = Catalogue { policy, pid: activation.pid };
     let app = policy.app(activation.pid)?;
-    let renderer = Renderer { catalog, app, explanation };
+    let renderer = Renderer { catalogue, app, explanation };
     Some(View {
         app: printable(&app.key).into(),
         event_id: printable(&activation.id).into(),
@@ -99,10 +99,10 @@ fn answers(renderer: &Renderer<'_>) -> Vec<Answer> {
 }
 
 fn touches(renderer: &Renderer<'_>) -> Vec<TouchView> {
-    let catalog = renderer.catalog;
+    let catalogue = renderer.catalogue;
     let touches = renderer.explanation.considered.iter().map(|one| {
         let touch = &one.touch;
-        let campaign = catalog.campaign(touch.spreadid).map_or("", |campaign| &campaign.name);
+        let campaign = catalogue.campaign(touch.spreadid).map_or("", |campaign| &campaign.name);
         TouchView {
             verdict: verdict_name(one.verdict).replace('_', " "),
             kind: touch.kind.name(),
@@ -111,7 +111,7 @@ fn touches(renderer: &Renderer<'_>) -> Vec<TouchView> {
             age: renderer.age_of(one),
             spreadid: touch.spreadid.0,
             campaign: printable(campaign).into(),
-            channel: printable(catalog.channel(touch.spreadid)).into(),
+            channel: printable(catalogue.channel(touch.spreadid)).into(),
             how: one.found.map(|Match { match_type, window, .. }| {
                 let (key, window, of) = (match_type.name(), span(window.ms), origin(window.origin));
                 format!("{}, key {key}; window {window}, {of}", tier(one))

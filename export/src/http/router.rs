@@ -12,7 +12,7 @@ use tower_http::compression::CompressionLayer;
 
 use super::gate;
 use super::problem;
-use crate::api::{campaign_devices, catalog, explain, summary, timeline};
+use crate::api::{campaign_devices, catalogue, explain, summary, timeline};
 use crate::appsflyer;
 use crate::download::handler::{events, exported};
 use crate::http::state::ExportState;
@@ -25,12 +25,12 @@ type Route = fn() -> MethodRouter<ExportState>;
 /// Routes of the API, for the router and for the test that calls all of them with another app's token. For a path
 /// with `{app}`, the gate has checked that the caller may read the app.
 pub(crate) const ROUTES: &[(&str, Route)] = &[
-    ("/v1/apps", || get(catalog::apps)),
+    ("/v1/apps", || get(catalogue::apps)),
     ("/v1/apps/{app}/events.csv", || compressed(get(events))),
     ("/v1/apps/{app}/events.ndjson", || compressed(get(events))),
     ("/v1/apps/{app}/summary", || get(summary::summary)),
     ("/v1/apps/{app}/summary.csv", || get(summary::summary)),
-    ("/v1/apps/{app}/campaigns", || get(catalog::campaigns)),
+    ("/v1/apps/{app}/campaigns", || get(catalogue::campaigns)),
     ("/v1/apps/{app}/campaigns/{spreadid}/devices", || get(campaign_devices::devices)),
     ("/v1/apps/{app}/devices/{kind}/{value}", || get(timeline::device)),
     ("/v1/apps/{app}/activations/{event_id}/explain", || get(explain::activation)),

@@ -147,7 +147,7 @@ fn document(
     json!({ "app": &*app.key, "complete_since": complete_since, "events": events })
 }
 
-/// Writes events, with names of the current catalog.
+/// Writes events, with names of the current catalogue.
 struct Writer<'a> {
     app: &'a AppPolicy,
     policy: &'a Policy,

@@ -1,6 +1,6 @@
 //! Rows as CSV: UTF-8 without a byte order mark, LF line endings, quotes only where necessary.
 
-mod catalog_cells;
+mod catalogue_cells;
 pub(crate) mod cell;
 mod column_plan;
 
@@ -17,7 +17,7 @@ use crate::format::columns::value::Value;
 use crate::format::time::writer::{TimeForm, TimeWriter};
 use crate::format::time::zone::Zone;
 use crate::query::{ExportQuery, Preset};
-use catalog_cells::{AppCells, CampaignCells};
+use catalogue_cells::{AppCells, CampaignCells};
 use cell::{write_bytes, write_commas, write_quoted, write_text};
 use column_plan::{Step, steps};
 

@@ -70,7 +70,7 @@ fn check(fields: &str, row: &Row, expected: &str) {
 }
 
 #[test]
-fn names_come_from_the_catalog() {
+fn names_come_from_the_catalogue() {
     check("spreadid,campaign,channel", &row(7), "7,\"Spring, \"\"26\"\"\",toutiao");
     check("spreadid,campaign,channel", &row(8), "8,,unknown");
     check("spreadid,campaign,channel", &row(0), "0,,");

@@ -1,4 +1,4 @@
-//! Cells of apps and campaigns: names of the catalog, looked up and quoted once for many rows.
+//! Cells of apps and campaigns: names of the catalogue, looked up and quoted once for many rows.
 
 use attribution::facts::event::{Pid, SpreadId};
 use attribution::rules::policy::Policy;
