@@ -26,7 +26,7 @@ pub(crate) fn read(root: &mut Section<'_>, partitions: u16) -> Catalogue {
         attribution_rules::read_rules(table, &mut base, Origin::AllApps)
     });
     root.table("fraud", |table| fraud::read_rules(table, &mut base.fraud, &channels));
-    let (read, apps) = read_apps(root, (&base, partitions), &channels);
+    let (read, apps) = read_apps(root, &base, partitions, &channels);
     let campaigns = read_campaigns(root, &apps, &channels);
     let stores = read.iter().map(|(app, store)| (app.pid, *store)).collect();
     let policies = read.into_iter().map(|(app, _)| app).collect();
@@ -50,19 +50,21 @@ fn read_channels(root: &mut Section<'_>) -> (Vec<Box<str>>, Channels) {
 
 fn read_apps(
     root: &mut Section<'_>,
-    base: (&AppPolicy, u16),
+    base: &AppPolicy,
+    partitions: u16,
     channels: &Channels,
 ) -> (Vec<(AppPolicy, AppStore)>, Apps) {
     let (mut pids, mut keys) = (BTreeMap::new(), BTreeMap::new());
     let (apps, complete) =
-        root.tables("apps", |app| read_app(app, base, channels, &mut pids, &mut keys));
+        root.tables("apps", |app| read_app(app, base, partitions, channels, &mut pids, &mut keys));
     let windows = apps.iter().map(|(app, _)| (app.pid, app.windows)).collect();
     (apps, Apps { windows, complete })
 }
 
 fn read_app(
     app: &mut Section<'_>,
-    (base, partitions): (&AppPolicy, u16),
+    base: &AppPolicy,
+    partitions: u16,
     channels: &Channels,
     pids: &mut BTreeMap<u32, Location>,
     keys: &mut BTreeMap<Box<str>, Location>,

@@ -104,6 +104,6 @@ impl Report {
     pub(crate) fn check(&self, pid: Pid, policy: &Policy) -> Result<(), ExportError> {
         const ALLOWED: &str = "a channel of a campaign of the app, or unknown, or organic";
         let others = [UNKNOWN_CHANNEL, ORGANIC];
-        check_channels((MEDIA_SOURCE, ALLOWED), &self.media_sources, &others, (pid, policy))
+        check_channels(MEDIA_SOURCE, ALLOWED, &self.media_sources, &others, pid, policy)
     }
 }

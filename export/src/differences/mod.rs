@@ -18,7 +18,7 @@ use crate::ExportError;
 use crate::format::columns::native::Column;
 use crate::format::csv::CsvWriter;
 use crate::format::write_rows::{Chunk, Chunks};
-use merge_rows::MillisecondReader;
+use merge_rows::{MillisecondReader, StoredRow};
 use totals::{Side, Totals};
 
 /// Columns of the event itself, which are equal: those before the decisions, and those after them.
@@ -105,7 +105,7 @@ pub fn write_differences(
 
 type DecodedRow<'a> = (&'a RowKey, RowView<'a>);
 
-fn decode<'a>((key, value): (&'a RowKey, &'a [u8])) -> Result<DecodedRow<'a>, StoreError> {
+fn decode((key, value): StoredRow<'_>) -> Result<DecodedRow<'_>, StoreError> {
     Ok((key, RowView::decode(value)?))
 }
 

@@ -72,7 +72,7 @@ pub(crate) async fn home(page_request: PageRequest) -> Result<Response, Problem>
         Err(wrong) => (None, wrong),
     };
     let status = if wrong.is_empty() { StatusCode::OK } else { StatusCode::BAD_REQUEST };
-    let form = Form::new(&choice, (&apps, policy), wrong, now);
+    let form = Form::new(&choice, &apps, policy, wrong, now);
     respond::page(status, "export.html", &shell, context! { form, expected })
 }
 
@@ -87,7 +87,7 @@ pub(crate) async fn download(page_request: PageRequest) -> Result<Response, Prob
             redirect(&format!("{}{id}", target(&export)))
         }
         Err(wrong) if !apps.is_empty() => {
-            let form = Form::new(&choice, (&apps, policy), wrong, now);
+            let form = Form::new(&choice, &apps, policy, wrong, now);
             let shell = page_request.shell(TITLE, "/");
             respond::page(StatusCode::BAD_REQUEST, "export.html", &shell, context! { form })
         }
@@ -124,14 +124,14 @@ async fn expect(
     })
     .await?;
     let mut times = TimeWriter::new(&query.zone);
-    let last = EventTime::default().plus(query.to.millis().saturating_sub(1));
-    let days = (times.day(query.from).0, times.day(last.max(query.from)).0);
+    let end = EventTime::default().plus(query.to.millis().saturating_sub(1));
+    let (first, last) = (times.day(query.from).0, times.day(end.max(query.from)).0);
     let until = (state.complete_until)();
     let (bytes, is_size_exact) = estimated.bytes();
     let has_token = !state.access.is_open();
     Ok(Expected {
         app: app.name.to_string(),
-        days: format::days(format::day(days.0), format::day(days.1)),
+        days: format::days(format::day(first), format::day(last)),
         zone: query.zone.name().into(),
         summary: describe(choice),
         rows: estimated.rows,
@@ -143,7 +143,7 @@ async fn expect(
             is_before_end: until < query.to,
             horizon: app.correction_horizon_ms.map(span),
         }),
-        chart: estimated.days.as_ref().and_then(|counts| chart(counts, days)),
+        chart: estimated.days.as_ref().and_then(|counts| chart(counts, first, last)),
         preview: estimated.preview,
         has_others: estimated.has_others,
         curl: curl(headers, &address, &query.file_name(&app.key), has_token),

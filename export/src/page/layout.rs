@@ -45,8 +45,10 @@ impl Shell {
     pub fn new(
         title: &str,
         path: &str,
-        (app, timezone): (&str, &str),
-        (caller, headers): (&Caller, &HeaderMap),
+        app: &str,
+        timezone: &str,
+        caller: &Caller,
+        headers: &HeaderMap,
     ) -> Self {
         let shared = [("app", app), ("timezone", timezone)];
         let shared: Vec<_> = shared.into_iter().filter(|(_, value)| !value.is_empty()).collect();
@@ -74,7 +76,7 @@ impl Shell {
         let caller = state.access.known(headers);
         caller.map_or_else(
             || Self::bare(title),
-            |caller| Self::new(title, "", ("", ""), (&caller, headers)),
+            |caller| Self::new(title, "", "", "", &caller, headers),
         )
     }
 }

@@ -52,7 +52,7 @@ impl Filter {
     /// Checks the channels.
     pub(crate) fn check(&self, pid: Pid, policy: &Policy) -> Result<(), ExportError> {
         const ALLOWED: &str = "a channel of a campaign of the app, or unknown";
-        check_channels((CHANNEL, ALLOWED), &self.channels, &[UNKNOWN_CHANNEL], (pid, policy))
+        check_channels(CHANNEL, ALLOWED, &self.channels, &[UNKNOWN_CHANNEL], pid, policy)
     }
 
     /// Returns the parameters that filter, with each of their values.
@@ -116,10 +116,12 @@ impl Filter {
 /// Checks that each channel is one of the app's campaigns or of `others`. A misspelt channel would give an empty
 /// file without an explanation.
 pub(crate) fn check_channels(
-    (parameter, allowed): (&'static str, &'static str),
+    parameter: &'static str,
+    allowed: &'static str,
     wanted: &Option<HashSet<Box<str>>>,
     others: &[&'static str],
-    (pid, policy): (Pid, &Policy),
+    pid: Pid,
+    policy: &Policy,
 ) -> Result<(), ExportError> {
     let campaigns = policy.campaigns().filter(|campaign| campaign.pid == pid);
     let known = campaigns.map(|campaign| &*campaign.channel).chain(others.iter().copied());

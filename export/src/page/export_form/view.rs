@@ -76,7 +76,8 @@ struct FilterField {
 impl Form {
     pub fn new(
         choice: &Choice,
-        (apps, policy): (&[&AppPolicy], &Policy),
+        apps: &[&AppPolicy],
+        policy: &Policy,
         wrong: Vec<FieldError>,
         now: EventTime,
     ) -> Self {

@@ -46,7 +46,7 @@ impl PageRequest {
 
     /// Returns the frame of the page at this path.
     pub(crate) fn shell(&self, title: &str, path: &str) -> Shell {
-        let shared = (self.value(APP), self.value(TIMEZONE));
-        Shell::new(title, path, shared, (&self.caller, &self.headers))
+        let (app, timezone) = (self.value(APP), self.value(TIMEZONE));
+        Shell::new(title, path, app, timezone, &self.caller, &self.headers)
     }
 }

@@ -57,8 +57,8 @@ struct Part {
     height: String,
 }
 
-/// Returns the chart of a range of days since 1970-01-01; `None` without rows.
-pub(crate) fn chart(counts: &[DayCount], (first, last): (i64, i64)) -> Option<Chart> {
+/// Returns the chart of the days from `first` to `last`, counted since 1970-01-01; `None` without rows.
+pub(crate) fn chart(counts: &[DayCount], first: i64, last: i64) -> Option<Chart> {
     let total: u64 = counts.iter().map(|count| count.rows).sum();
     if total == 0 {
         return None;
@@ -85,7 +85,7 @@ pub(crate) fn chart(counts: &[DayCount], (first, last): (i64, i64)) -> Option<Ch
         let start = first + bar as i64 * days_per_bar;
         format::days(format::day(start), format::day((start + days_per_bar - 1).min(last)))
     };
-    let drawn = |(index, counts)| Bar::new((index, name(index)), counts, &series, top);
+    let drawn = |(index, counts)| Bar::new(index, name(index), counts, &series, top);
     let drawn: Vec<Bar> = rows.into_iter().enumerate().map(drawn).collect();
     let labelled: &[usize] = match bars {
         1 => &[0],
@@ -142,7 +142,7 @@ fn series(counts: &[DayCount]) -> (Vec<Series>, HashMap<&str, usize>) {
 }
 
 impl Bar {
-    fn new((index, name): (usize, String), counts: Vec<u64>, series: &[Series], top: u64) -> Self {
+    fn new(index: usize, name: String, counts: Vec<u64>, series: &[Series], top: u64) -> Self {
         let height_of = |rows: u64| rows as f64 / top.max(1) as f64 * HEIGHT;
         let mut below = 0;
         let mut parts = Vec::new();
@@ -195,7 +195,7 @@ mod tests {
     fn the_largest_channels_have_colours() {
         let mut counts: Vec<_> = (0..8).map(|n| count(20_000, &format!("c{n}"), 10 - n)).collect();
         counts.push(count(20_001, "", 3));
-        let chart = chart(&counts, (20_000, 20_001)).unwrap();
+        let chart = chart(&counts, 20_000, 20_001).unwrap();
         let names: Vec<_> = chart.series.iter().map(|series| &*series.name).collect();
         assert_eq!(names, ["c0", "c1", "c2", "c3", "c4", "3 other channels", "no channel"]);
         let rows: Vec<_> = chart.series.iter().map(|series| series.rows).collect();
@@ -210,7 +210,7 @@ mod tests {
     fn many_days_share_a_bar() {
         let check = |days: i64, bars, days_per_bar| {
             let counts = [count(0, "a", 1), count(days - 1, "b", 2)];
-            let chart = chart(&counts, (0, days - 1)).unwrap();
+            let chart = chart(&counts, 0, days - 1).unwrap();
             assert_eq!((chart.bars.len(), chart.days_per_bar), (bars, days_per_bar), "{days}");
             assert_eq!(chart.bars.iter().map(|bar| bar.rows).sum::<u64>(), 3);
         };
@@ -224,8 +224,8 @@ mod tests {
     #[test]
     fn a_long_range_begins_with_its_first_row() {
         let counts = [count(20_000, "a", 1), count(20_003, "a", 1)];
-        let drawn = chart(&counts, (0, 1_000_000)).unwrap();
+        let drawn = chart(&counts, 0, 1_000_000).unwrap();
         assert_eq!(drawn.labels, ["4 Oct 2024", "6 Oct 2024", "7 Oct 2024"]);
-        assert!(chart(&[], (0, 1)).is_none());
+        assert!(chart(&[], 0, 1).is_none());
     }
 }
