@@ -22,15 +22,6 @@ fn check_more(more: (&'static str, &'static str), expected: &str) {
 }
 
 #[test]
-fn days_are_in_the_zone_of_the_request() {
-    let query = parse(&[("timezone", "Asia/Shanghai")]).unwrap();
-    assert_eq!(query.from.millis(), 1_773_072_000_000);
-    assert_eq!(query.to.since(query.from), Some(86_400_000));
-    assert_eq!(query.filter.event_type, None);
-    assert_eq!(query.fields, all_columns());
-}
-
-#[test]
 fn types_and_columns_are_parsed() {
     let query = parse(&[("type", "effect"), ("fields", "revenue,app"), ("fields", "pid")]).unwrap();
     assert_eq!(query.filter.event_type, Some(EventType::Effect));
@@ -49,14 +40,6 @@ fn canonical_texts_of_lists_are_unambiguous() {
     assert_eq!(texts("event_name", "\"a,b\""), "\"a,b\"");
     assert_eq!(texts("fields", "props.a,props.b"), "props.a,props.b");
     assert_eq!(texts("fields", "\"props.a,props.b\""), "\"props.a,props.b\"");
-}
-
-#[test]
-fn a_range_may_be_empty() {
-    let query =
-        ExportQuery::parse(Format::Csv, [("from", "2026-03-10"), ("to", "2026-03-10T00:00")])
-            .unwrap();
-    assert_eq!(query.from, query.to);
 }
 
 #[track_caller]

@@ -28,9 +28,6 @@ fn errors_are_json() {
     };
     check("to=2026-03-10", "from is missing");
     check("from=10.3.2026&to=2026-03-10", "from: expected");
-    check("from=2026-03-10&to=2026-03-09", "to: expected a time that is not before from");
-    check("from=1969-12-31&to=2026-03-09", "from: expected a time within 1970");
-    check(&format!("{MONTH}&timezone=Asia/Shangai"), "Asia/Shanghai");
     check(&format!("{MONTH}&maximum_rows=0"), "maximum_rows: expected");
     check(&format!("{MONTH}&currency=CNY"), "currency: expected preferred, or USD");
     check(&format!("{MONTH}&media_source=kua"), "the nearest is \"kuai\"");
