@@ -12,7 +12,7 @@ use crate::tests::fixture::{Answer, Bed, DAY, MINUTE, activation};
 
 const RANGE: &str = "from=2026-03-10&to=2026-03-10";
 
-/// The facts of all tests, and a reinstall.
+/// The facts that most tests use, and a reinstall.
 fn bed() -> Bed {
     let mut facts = facts();
     facts.push(Fact::Activation(activation("a-3", "d1", DAY + 4 * MINUTE)));
