@@ -138,20 +138,10 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn open(dir: &tempfile::TempDir) -> Tables {
-        Tables::open(&dir.path().join("store"), 64 * MIB, &Limits::none()).unwrap()
-    }
-
-    /// Adds a file to level 0.
-    fn flush(tables: &Tables, key: &[u8]) {
-        tables.db.put_cf(tables.events(), key, "row").unwrap();
-        tables.db.flush_cf(tables.events()).unwrap();
-    }
-
     #[test]
     fn delayed_and_stopped_writes_are_reported() {
         let dir = tempfile::tempdir().unwrap();
-        let tables = open(&dir);
+        let tables = Tables::open(&dir.path().join("store"), 64 * MIB, &Limits::none()).unwrap();
         let engine = Engine::new(tables.clone());
         let state = || engine.figures().map(|figures| (figures.is_delayed, figures.is_stopped));
         let set = |name, value| {
@@ -160,7 +150,9 @@ mod tests {
         set("level0_file_num_compaction_trigger", "100");
         assert_eq!(state().unwrap(), (false, false));
         set("level0_slowdown_writes_trigger", "1");
-        flush(&tables, b"a");
+        // A file at level 0.
+        tables.db.put_cf(tables.events(), "a", "row").unwrap();
+        tables.db.flush_cf(tables.events()).unwrap();
         assert_eq!(state().unwrap(), (true, false));
         assert_eq!(engine.figures().unwrap().tables[0].files, 1);
         // How long a write is delayed depends on the machine; it is delayed at some point.
@@ -173,16 +165,5 @@ mod tests {
         set("level0_stop_writes_trigger", "36");
         set("level0_slowdown_writes_trigger", "20");
         assert_eq!(state().unwrap(), (false, false));
-    }
-
-    #[test]
-    fn a_reader_beside_the_writer_has_a_small_cache() {
-        let dir = tempfile::tempdir().unwrap();
-        let tables = open(&dir);
-        flush(&tables, b"a");
-        let reader = Tables::open_for_reading(&dir.path().join("store"), 64 * MIB).unwrap();
-        let figures = Engine::new(reader).figures().unwrap();
-        assert_eq!(figures.cache_capacity_bytes, 32 * MIB);
-        assert_eq!(Engine::new(tables).figures().unwrap().cache_capacity_bytes, 64 * MIB);
     }
 }

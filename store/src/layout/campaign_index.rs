@@ -77,36 +77,3 @@ pub fn end(pid: Pid, spreadid: SpreadId) -> Vec<u8> {
     end.resize(CAMPAIGN_KEY_BYTES + 1, 0xff);
     end
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn activation_at(spreadid: u32, millis: i64, seq: u64) -> CreditedActivation {
-        let event_time = EventTime::from_millis(millis).unwrap();
-        CreditedActivation { pid: Pid(1), spreadid: SpreadId(spreadid), event_time, seq }
-    }
-
-    #[test]
-    fn keys_sort_by_campaign_newest_first() {
-        let sorted = [
-            activation_at(1, 9, u64::MAX),
-            activation_at(2, EventTime::MAX.millis() as i64, 0),
-            activation_at(2, 6, 0),
-            activation_at(2, 6, 1),
-            activation_at(2, 5, 0),
-            activation_at(2, 0, 0),
-            activation_at(3, 0, 0),
-        ];
-        assert!(sorted.windows(2).all(|pair| pair[0].encode() < pair[1].encode()));
-        for activation in sorted {
-            assert_eq!(CreditedActivation::decode(&activation.encode()), Some(activation));
-            assert_eq!(CreditedActivation::of(&activation.row(5)), activation);
-        }
-        assert!(end(Pid(1), SpreadId(2))[..] > sorted[5].encode()[..]);
-        assert!(end(Pid(1), SpreadId(2))[..] < sorted[6].encode()[..]);
-        assert!(from(Pid(1), SpreadId(2), sorted[2].event_time) <= sorted[2].encode());
-        assert!(from(Pid(1), SpreadId(2), sorted[2].event_time) > sorted[1].encode());
-        assert_eq!(CreditedActivation::decode(&[0; 21]), None);
-    }
-}

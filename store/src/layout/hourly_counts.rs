@@ -155,28 +155,6 @@ mod tests {
     use attribution::facts::event::SpreadId;
 
     #[test]
-    fn encoded_cells_decode_to_the_same_value() {
-        let mut cell = Cell::row(EventType::Effect, Status::Orphan, 300);
-        cell.add(&Cell::row(EventType::Activation, Status::Organic, -70));
-        assert_eq!(Cell::decode(&cell.encode()), Some(cell));
-        assert_eq!((cell.rows(), cell.bytes), (0, 230));
-        assert_eq!(cell.count(EventType::Effect, Status::Orphan), 1);
-        assert_eq!(Cell::decode(&cell.encode()[..13]), None);
-        assert_eq!(Cell::decode(&[&cell.encode()[..], &[0]].concat()), None);
-        cell.add(&cell.negated());
-        assert_eq!(cell, Cell::default());
-    }
-
-    /// An overflow that panics would end the process during a compaction.
-    #[test]
-    fn adding_damaged_values_does_not_overflow() {
-        let mut cell = Cell { bytes: i64::MAX, counts: [i64::MAX; COUNTS] };
-        cell.add(&Cell { bytes: 1, counts: [1; COUNTS] });
-        assert_eq!((cell.bytes, cell.rows()), (i64::MIN, 0));
-        assert_eq!(cell.negated().bytes, i64::MIN);
-    }
-
-    #[test]
     fn a_cell_is_an_hour_of_an_app_in_a_partition() {
         let at = |millis| RowKey {
             partition: 3,

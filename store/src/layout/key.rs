@@ -275,52 +275,6 @@ fn read_u64(key: &Key, at: usize) -> u64 {
 mod tests {
     use super::*;
 
-    fn at(millis: i64) -> EventTime {
-        EventTime::from_millis(millis).unwrap()
-    }
-
-    fn row(pid: u32, millis: i64, spreadid: u32, seq: u64) -> RowKey {
-        RowKey {
-            partition: 3,
-            pid: Pid(pid),
-            event_time: at(millis),
-            spreadid: SpreadId(spreadid),
-            seq,
-        }
-    }
-
-    #[test]
-    fn row_keys_sort_by_app_time_campaign_seq() {
-        let sorted = [
-            row(1, 5, 9, 9),
-            row(1, 6, 0, u64::MAX),
-            row(1, 6, 1, 0),
-            row(1, 6, 1, 1),
-            row(2, 0, 0, 0),
-        ];
-        assert!(sorted.windows(2).all(|pair| pair[0].encode() < pair[1].encode()));
-        assert!(sorted.iter().all(|key| RowKey::decode(&key.encode()) == Some(*key)));
-    }
-
-    #[test]
-    fn index_keys_sort_newest_first_after_the_record() {
-        let fact = FactKey { family: Family::Touch, id: MatchKey(7), pid: Pid(1), tag: 5 };
-        let keys =
-            [record(&fact), index(MatchKey(7), &fact, at(9)), index(MatchKey(7), &fact, at(8))];
-        assert!(keys.windows(2).all(|pair| pair[0] < pair[1]));
-        let entry = decode_index(Family::Touch, &keys[1], 7);
-        assert_eq!(entry, Some(IndexEntry { time: at(9), fact }));
-        assert!(record(&fact) < index(MatchKey(7), &fact, EventTime::MAX));
-    }
-
-    #[test]
-    fn an_encoded_fingerprint_decodes_to_the_same_value() {
-        let fingerprint = RecordFingerprint { offset: (1 << 40) - 1, digest: u64::MAX - 1 };
-        let value = super::fingerprint(fingerprint);
-        assert_eq!(decode_fingerprint(&value), Some(fingerprint));
-        assert_eq!(decode_fingerprint(&[0; 15]), None);
-    }
-
     #[test]
     fn partitions_are_distinct_and_those_of_a_smaller_fanout_are_a_prefix() {
         for partitions in [1, 2, 3, 64, 100, 65_535] {

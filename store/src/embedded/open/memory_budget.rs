@@ -72,46 +72,39 @@ fn size(bytes: u64) -> usize {
 mod tests {
     use super::*;
 
-    const GIB: u64 = 1024 * MIB;
-
-    /// `expected`, in MiB: all write buffers, one of them, the log, level 1, a file.
-    #[track_caller]
-    fn check_bytes(memory_bytes: u64, expected: [u64; 5]) {
-        let budget = Budget::writing(memory_bytes, 2);
-        let found = [
-            budget.write_buffers_bytes as u64,
-            budget.write_buffer_bytes as u64,
-            budget.wal_bytes_max,
-            budget.level_bytes,
-            budget.file_bytes,
-        ];
-        assert_eq!(found.map(|bytes| bytes / MIB), expected);
-        assert_eq!(budget.cache_bytes as u64, memory_bytes);
-    }
-
-    /// `expected`: jobs, and threads of one compaction.
-    #[track_caller]
-    fn check_jobs(memory_bytes: u64, cores: usize, expected: (i32, u32)) {
-        let budget = Budget::writing(memory_bytes, cores);
-        assert_eq!((budget.jobs, budget.subcompactions), expected);
-    }
-
     #[test]
     fn memory_is_split() {
-        check_bytes(32 * MIB, [16, 6, 32, 24, 6]);
-        check_bytes(64 * MIB, [32, 12, 64, 48, 12]);
-        check_bytes(448 * MIB, [224, 84, 448, 336, 64]);
-        check_bytes(GIB, [256, 96, 512, 384, 64]);
-        check_bytes(64 * GIB, [256, 96, 512, 384, 64]);
+        // In MiB: all memory; all write buffers, one of them, the log, level 1, a file.
+        for (memory, expected) in [
+            (32, [16, 6, 32, 24, 6]),
+            (64, [32, 12, 64, 48, 12]),
+            (448, [224, 84, 448, 336, 64]),
+            (1_024, [256, 96, 512, 384, 64]),
+            (65_536, [256, 96, 512, 384, 64]),
+        ] {
+            let budget = Budget::writing(memory * MIB, 2);
+            let buffers =
+                [budget.write_buffers_bytes, budget.write_buffer_bytes].map(|of| of as u64);
+            let files = [budget.wal_bytes_max, budget.level_bytes, budget.file_bytes];
+            assert_eq!([&buffers[..], &files].concat(), expected.map(|of| of * MIB), "{memory}");
+            assert_eq!(budget.cache_bytes as u64, memory * MIB);
+        }
+        assert_eq!(Budget::reading(64 * MIB).cache_bytes as u64, 32 * MIB);
     }
 
     #[test]
     fn jobs_are_limited_by_cores_and_memory() {
-        check_jobs(448 * MIB, 1, (2, 1));
-        check_jobs(448 * MIB, 2, (2, 1));
-        check_jobs(448 * MIB, 4, (4, 2));
-        check_jobs(448 * MIB, 64, (8, 4));
-        check_jobs(64 * MIB, 64, (4, 2));
-        check_jobs(32 * MIB, 64, (2, 1));
+        // Memory in MiB and cores; jobs and threads of one compaction.
+        for ((memory, cores), expected) in [
+            ((448, 1), (2, 1)),
+            ((448, 2), (2, 1)),
+            ((448, 4), (4, 2)),
+            ((448, 64), (8, 4)),
+            ((64, 64), (4, 2)),
+            ((32, 64), (2, 1)),
+        ] {
+            let budget = Budget::writing(memory * MIB, cores);
+            assert_eq!((budget.jobs, budget.subcompactions), expected, "{memory} {cores}");
+        }
     }
 }

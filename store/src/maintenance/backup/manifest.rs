@@ -118,20 +118,3 @@ impl ManifestName {
         format!("{}-{:016x}.json", self.backup, self.hash)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::ManifestName;
-
-    #[test]
-    fn only_names_of_manifests_are_parsed() {
-        let check = |file: &str, expected: Option<u32>| {
-            assert_eq!(ManifestName::parse(file).map(|name| name.backup), expected, "{file}");
-        };
-        check("12-00000000000000ff.json", Some(12));
-        check("12-ff.json", None);
-        check("012-00000000000000ff.json", None);
-        check("12-00000000000000ff.json.tmp", None);
-        check("adtrail-backups", None);
-    }
-}

@@ -73,30 +73,3 @@ impl FromStr for StoredFile {
         if is_plain && file.to_string() == text { Ok(file) } else { Err(()) }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_canonical_names_are_parsed() {
-        let check = |text: &str, expected: Option<(&str, u64, u64, u128)>| {
-            let found = text.parse::<StoredFile>().ok();
-            let found =
-                found.as_ref().map(|StoredFile { source: Source { name, bytes, end }, whole }| {
-                    (&**name, *bytes, *end, *whole)
-                });
-            assert_eq!(found, expected, "{text}");
-        };
-        let hashes = "00000000000000ff.0000000000000000000000000000abcd";
-        check(&format!("000012.sst.70.{hashes}"), Some(("000012.sst", 70, 255, 0xabcd)));
-        check(&format!("CURRENT.16.{hashes}"), Some(("CURRENT", 16, 255, 0xabcd)));
-        check(&format!("../CURRENT.16.{hashes}"), None);
-        check(&format!("..16.{hashes}"), None);
-        check(&format!("CURRENT.016.{hashes}"), None);
-        check(&format!("CURRENT.16.{}", hashes.to_uppercase()), None);
-        check("CURRENT", None);
-        check(".partial", None);
-        check("", None);
-    }
-}

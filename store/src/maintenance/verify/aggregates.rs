@@ -108,24 +108,3 @@ fn hash_of_credited(key: &[u8], value: &[u8]) -> u64 {
 fn product(a: u64, b: u64) -> u64 {
     (u128::from(a) * u128::from(b) % u128::from(PRIME)) as u64
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_hash_of_a_sum_is_the_sum_of_hashes() {
-        let key = b"some key";
-        let parts =
-            [Totals::row("0.1"), Totals::row("-3000000000000000000000.25"), Totals::row("7")];
-        let (mut whole, mut hashes) = (Totals::default(), 0);
-        for part in parts {
-            whole.add(&part);
-            hashes = (hashes + hash_of_count(key, &part)) % PRIME;
-        }
-        assert_eq!(hash_of_count(key, &whole), hashes);
-        whole.add(&Totals { rows: 0, ..Totals::row("0.01") });
-        assert_ne!(hash_of_count(key, &whole), hashes);
-        assert_eq!((hash_of_count(key, &whole.negated()) + hash_of_count(key, &whole)) % PRIME, 0);
-    }
-}
