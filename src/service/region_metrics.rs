@@ -41,8 +41,8 @@ pub fn observe(regions: &Regions) {
     let values = |of: fn(&Region, EventTime) -> f64| -> Vec<f64> {
         regions.iter().map(|region| of(region, now)).collect()
     };
-    set(&ROWS, &values(|region, _| region.figures.rows as f64));
-    set(&BYTES, &values(|region, _| region.figures.bytes as f64));
+    set(&ROWS, &values(|region, _| region.size.rows as f64));
+    set(&BYTES, &values(|region, _| region.size.bytes as f64));
     set(&WRITTEN, &values(|region, now| region.writes.per_second(now)));
     set(&READ, &values(|region, now| region.reads.per_second(now)));
 }

@@ -70,7 +70,7 @@ fn measure(rows: usize, fanout: u16) {
     println!(
         "{fanout:>6} {:>8} {:>12.1} {:>14.1} {:>16.2} {:>14.0}",
         regions.iter().len(),
-        regions.skew(|region| region.figures.bytes as f64),
+        regions.skew(|region| region.size.bytes as f64),
         regions.skew(|region| region.writes.total as f64),
         best,
         found as f64 / best

@@ -14,7 +14,7 @@ use attribution::rules::policy::{AppPolicy, Policy};
 use crate::StoreError;
 use crate::apps::names;
 use crate::apps::record::App;
-use crate::embedded::read::snapshot::{EmbeddedReader, EmbeddedRows, EmbeddedView};
+use crate::embedded::read::snapshot::{EmbeddedReader, EmbeddedRows, EmbeddedView, Order};
 use crate::hbase::read::SharedReader;
 use crate::hbase::read::newest_first::NewestFirst;
 use crate::hbase::read::rows::SharedRows;
@@ -113,7 +113,9 @@ impl View<'_> {
         after: Option<RowKey>,
     ) -> Result<Rows<'_>, StoreError> {
         Ok(match self {
-            Self::Embedded(view) => Rows::Embedded(view.rows(app, range, after)?),
+            Self::Embedded(view) => {
+                Rows::Embedded(view.rows(Order::OldestFirst, app, range, after)?)
+            }
             Self::Shared(reader) => Rows::Shared(Box::new(reader.rows(app.pid, range, after)?)),
         })
     }
@@ -125,7 +127,9 @@ impl View<'_> {
         range: (EventTime, EventTime),
     ) -> Result<Rows<'_>, StoreError> {
         Ok(match self {
-            Self::Embedded(view) => Rows::Embedded(view.rows_newest_first(app, range)?),
+            Self::Embedded(view) => {
+                Rows::Embedded(view.rows(Order::NewestFirst, app, range, None)?)
+            }
             Self::Shared(reader) => {
                 Rows::SharedNewestFirst(Box::new(reader.rows_newest_first(app.pid, range)?))
             }

@@ -19,7 +19,7 @@ pub fn view(config: &Config) -> anyhow::Result<View<'_>> {
         apps: Apps::new(config, reader.apps()?),
         columns: &[("rows", 12), ("bytes", 12), ("written/s", 10), ("read/s", 10)],
         skews: [
-            regions.skew(|region| region.figures.bytes as f64),
+            regions.skew(|region| region.size.bytes as f64),
             regions.skew(|region| region.writes.per_second(now)),
             regions.skew(|region| region.reads.per_second(now)),
         ],
@@ -28,19 +28,19 @@ pub fn view(config: &Config) -> anyhow::Result<View<'_>> {
 }
 
 fn region_view(region: &Region, now: EventTime) -> RegionView {
-    let Region { start, figures, writes, reads, .. } = region;
+    let Region { start, size, writes, reads, .. } = region;
     let (written, read) = (writes.per_second(now), reads.per_second(now));
     RegionView {
         start: *start,
         cells: vec![
-            figures.rows.to_string(),
-            HumanBytes(figures.bytes).to_string(),
+            size.rows.to_string(),
+            HumanBytes(size.bytes).to_string(),
             format!("{written:.1}"),
             format!("{read:.1}"),
         ],
         json: json!({
-            "rows": figures.rows,
-            "bytes": figures.bytes,
+            "rows": size.rows,
+            "bytes": size.bytes,
             "written": writes.total,
             "written_per_second": written,
             "read": reads.total,

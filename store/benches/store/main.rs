@@ -19,7 +19,7 @@ mod touches;
 use std::path::Path;
 use std::time::Duration;
 
-use adtrail_store::embedded::{Embedded, Figures};
+use adtrail_store::embedded::{Embedded, EngineStats};
 use config::Config;
 use support::count;
 
@@ -56,26 +56,26 @@ fn settings(path: &Path) -> Config {
 }
 
 /// Waits until flushes and compactions have finished.
-fn settle(store: &Embedded) -> Figures {
+fn settle(store: &Embedded) -> EngineStats {
     loop {
         std::thread::sleep(Duration::from_millis(300));
-        let figures = store.engine().figures().expect("the statistics are readable");
-        let pending: u64 = figures.tables.iter().map(|table| table.compaction_pending_bytes).sum();
-        if figures.compactions_running + figures.flushes_running + pending == 0 {
-            return figures;
+        let stats = store.engine().stats().expect("the statistics are readable");
+        let pending: u64 = stats.tables.iter().map(|table| table.compaction_pending_bytes).sum();
+        if stats.compactions_running + stats.flushes_running + pending == 0 {
+            return stats;
         }
     }
 }
 
 /// Returns the bytes written to disk, including the log, per committed byte.
-fn write_amplification(figures: &Figures) -> f64 {
+fn write_amplification(stats: &EngineStats) -> f64 {
     let written =
-        figures.wal_written_bytes + figures.flush_written_bytes + figures.compaction_written_bytes;
-    written as f64 / figures.written_bytes as f64
+        stats.wal_written_bytes + stats.flush_written_bytes + stats.compaction_written_bytes;
+    written as f64 / stats.written_bytes as f64
 }
 
-fn disk_bytes(figures: &Figures) -> u64 {
-    figures.tables.iter().map(|table| table.disk_bytes).sum()
+fn disk_bytes(stats: &EngineStats) -> u64 {
+    stats.tables.iter().map(|table| table.disk_bytes).sum()
 }
 
 /// Returns percentiles of the values; 0.5 is the median.

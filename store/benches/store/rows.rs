@@ -60,11 +60,11 @@ pub fn run(folder: &Path, total: usize) {
         rounds.push(costs);
     }
     summary(&rounds);
-    let figures = settle(&worker.ledger().store);
+    let stats = settle(&worker.ledger().store);
     println!(
         "{:.0} bytes on disk per row with its event and index, {:.1} bytes written per committed byte",
-        disk_bytes(&figures) as f64 / (ROUNDS * count) as f64,
-        write_amplification(&figures)
+        disk_bytes(&stats) as f64 / (ROUNDS * count) as f64,
+        write_amplification(&stats)
     );
 }
 

@@ -94,7 +94,7 @@ fn line(
         commits.push((worker.ledger().writing.wall - before) * 1e3);
     }
     let wall = started.elapsed().as_secs_f64();
-    let figures = settle(&worker.ledger().store);
+    let stats = settle(&worker.ledger().store);
     let cpu = cpu_seconds(pid) - cpu;
     let count = (to - from) as f64;
     let mut reader = worker.ledger().store.reader();
@@ -111,12 +111,12 @@ fn line(
         cpu / count * 1e6,
         format!("{commit_p50:.1}-{commit_p99:.1}"),
         percentiles(&mut raw, [0.5])[0],
-        disk_bytes(&figures) as f64 / to as f64,
-        write_amplification(&figures),
+        disk_bytes(&stats) as f64 / to as f64,
+        write_amplification(&stats),
         memory_mib(pid).0,
     );
-    let cache = figures.cache_bytes as f64 / MIB;
-    assert!(cache <= figures.cache_capacity_bytes as f64 / MIB * 1.25, "{cache} MiB in the cache");
+    let cache = stats.cache_bytes as f64 / MIB;
+    assert!(cache <= stats.cache_capacity_bytes as f64 / MIB * 1.25, "{cache} MiB in the cache");
 }
 
 /// Returns a batch of clicks from number `first` of `total`, with the position after it.

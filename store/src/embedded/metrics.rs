@@ -2,7 +2,7 @@
 
 use metrics::{Counter, Gauge, counter, gauge};
 
-use super::stats::{Engine, Figures, TableFigures};
+use super::stats::{Engine, EngineStats, TableStats};
 
 config::describe_metrics! {
     /// Store blocks found in the block cache.
@@ -52,21 +52,14 @@ config::describe_metrics! {
 }
 
 /// Selects the value of a metric.
-type Figure = fn(&Figures) -> u64;
+type Value<S> = fn(&S) -> u64;
 
 /// All metrics of the engine.
 pub struct EngineMetrics {
     engine: Engine,
-    counters: [(Counter, Figure); 10],
-    gauges: [(Gauge, Figure); 8],
-    tables: [TableMetrics; Engine::TABLES.len()],
-}
-
-struct TableMetrics {
-    memtable: Gauge,
-    disk: Gauge,
-    files: Gauge,
-    pending: Gauge,
+    counters: [(Counter, Value<EngineStats>); 10],
+    gauges: [(Gauge, Value<EngineStats>); 8],
+    tables: [[(Gauge, Value<TableStats>); 4]; Engine::TABLES.len()],
 }
 
 impl EngineMetrics {
@@ -76,28 +69,28 @@ impl EngineMetrics {
         let metrics = Self {
             engine,
             counters: [
-                (counter!(CACHE_HITS), |figures| figures.cache_hits),
-                (counter!(CACHE_MISSES), |figures| figures.cache_misses),
-                (counter!(FILTER_CHECKS), |figures| figures.filter_checks),
-                (counter!(FILTER_USEFUL), |figures| figures.filter_useful),
-                (counter!(WRITTEN), |figures| figures.written_bytes),
-                (counter!(WAL_WRITTEN), |figures| figures.wal_written_bytes),
-                (counter!(FLUSH_WRITTEN), |figures| figures.flush_written_bytes),
-                (counter!(COMPACTION_READ), |figures| figures.compaction_read_bytes),
-                (counter!(COMPACTION_WRITTEN), |figures| figures.compaction_written_bytes),
-                (counter!(STALLED), |figures| figures.stalled_micros / 1_000_000),
+                (counter!(CACHE_HITS), |stats| stats.cache_hits),
+                (counter!(CACHE_MISSES), |stats| stats.cache_misses),
+                (counter!(FILTER_CHECKS), |stats| stats.filter_checks),
+                (counter!(FILTER_USEFUL), |stats| stats.filter_useful),
+                (counter!(WRITTEN), |stats| stats.written_bytes),
+                (counter!(WAL_WRITTEN), |stats| stats.wal_written_bytes),
+                (counter!(FLUSH_WRITTEN), |stats| stats.flush_written_bytes),
+                (counter!(COMPACTION_READ), |stats| stats.compaction_read_bytes),
+                (counter!(COMPACTION_WRITTEN), |stats| stats.compaction_written_bytes),
+                (counter!(STALLED), |stats| stats.stalled_micros / 1_000_000),
             ],
             gauges: [
-                (gauge!(CACHE), |figures| figures.cache_bytes),
-                (gauge!(CACHE_CAPACITY), |figures| figures.cache_capacity_bytes),
-                (gauge!(COMPACTIONS), |figures| figures.compactions_running),
-                (gauge!(FLUSHES), |figures| figures.flushes_running),
-                (gauge!(WAL), |figures| figures.wal_bytes),
-                (gauge!(STOPPED), |figures| figures.is_stopped.into()),
-                (gauge!(DELAYED), |figures| figures.is_delayed.into()),
-                (gauge!(DISK_FULL), |figures| figures.is_disk_full.into()),
+                (gauge!(CACHE), |stats| stats.cache_bytes),
+                (gauge!(CACHE_CAPACITY), |stats| stats.cache_capacity_bytes),
+                (gauge!(COMPACTIONS), |stats| stats.compactions_running),
+                (gauge!(FLUSHES), |stats| stats.flushes_running),
+                (gauge!(WAL), |stats| stats.wal_bytes),
+                (gauge!(STOPPED), |stats| stats.is_stopped.into()),
+                (gauge!(DELAYED), |stats| stats.is_delayed.into()),
+                (gauge!(DISK_FULL), |stats| stats.is_disk_full.into()),
             ],
-            tables: Engine::TABLES.map(TableMetrics::new),
+            tables: Engine::TABLES.map(table_gauges),
         };
         metrics.observe();
         metrics
@@ -105,33 +98,24 @@ impl EngineMetrics {
 
     /// Updates all metrics; call before each scrape. They keep their values if the engine cannot be read.
     pub fn observe(&self) {
-        let Ok(figures) = self.engine.figures() else { return };
-        for (counter, figure) in &self.counters {
-            counter.absolute(figure(&figures));
+        let Ok(stats) = self.engine.stats() else { return };
+        for (counter, value) in &self.counters {
+            counter.absolute(value(&stats));
         }
-        for (gauge, figure) in &self.gauges {
-            gauge.set(figure(&figures) as f64);
+        for (gauge, value) in &self.gauges {
+            gauge.set(value(&stats) as f64);
         }
-        for (metrics, figures) in self.tables.iter().zip(&figures.tables) {
-            metrics.set(figures);
+        for (gauges, stats) in self.tables.iter().zip(&stats.tables) {
+            gauges.iter().for_each(|(gauge, value)| gauge.set(value(stats) as f64));
         }
     }
 }
 
-impl TableMetrics {
-    fn new(table: &'static str) -> Self {
-        Self {
-            memtable: gauge!(MEMTABLE, "table" => table),
-            disk: gauge!(DISK, "table" => table),
-            files: gauge!(FILES, "table" => table),
-            pending: gauge!(PENDING, "table" => table),
-        }
-    }
-
-    fn set(&self, figures: &TableFigures) {
-        self.memtable.set(figures.memtable_bytes as f64);
-        self.disk.set(figures.disk_bytes as f64);
-        self.files.set(figures.files as f64);
-        self.pending.set(figures.compaction_pending_bytes as f64);
-    }
+fn table_gauges(table: &'static str) -> [(Gauge, Value<TableStats>); 4] {
+    [
+        (gauge!(MEMTABLE, "table" => table), |stats| stats.memtable_bytes),
+        (gauge!(DISK, "table" => table), |stats| stats.disk_bytes),
+        (gauge!(FILES, "table" => table), |stats| stats.files),
+        (gauge!(PENDING, "table" => table), |stats| stats.compaction_pending_bytes),
+    ]
 }

@@ -43,7 +43,7 @@ use open::meta::{self, Meta};
 use open::preflight::StoreCreation;
 use read::index;
 use read::snapshot::EmbeddedReader;
-pub use stats::{Engine, Figures, TableFigures};
+pub use stats::{Engine, EngineStats, TableStats};
 use tables::Tables;
 pub use write::disk_full::DiskFullGate;
 use write::expiry_floor;

@@ -16,7 +16,7 @@ pub struct Engine {
 
 /// Counters start at 0 when the store is opened.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct EngineStats {
     /// Lookups of data, index and filter blocks.
     pub cache_hits: u64,
     pub cache_misses: u64,
@@ -45,12 +45,12 @@ pub struct Figures {
     /// Time for which flushes and compactions have delayed writes.
     pub stalled_micros: u64,
     /// In the order of [`Engine::TABLES`].
-    pub tables: [TableFigures; TABLES.len()],
+    pub tables: [TableStats; TABLES.len()],
 }
 
 /// Statistics of one table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct TableFigures {
+pub struct TableStats {
     /// Write buffers, including those that are being flushed.
     pub memtable_bytes: u64,
     pub disk_bytes: u64,
@@ -60,18 +60,18 @@ pub struct TableFigures {
 }
 
 impl Engine {
-    /// The names of the tables, in the order of [`Figures::tables`].
+    /// The names of the tables, in the order of [`EngineStats::tables`].
     pub const TABLES: [&'static str; TABLES.len()] = TABLES;
 
     pub(super) fn new(tables: Tables) -> Self {
         Self { tables }
     }
 
-    pub fn figures(&self) -> Result<Figures, StoreError> {
+    pub fn stats(&self) -> Result<EngineStats, StoreError> {
         let ticker = |ticker| self.tables.options.get_ticker_count(ticker);
-        let mut tables = [TableFigures::default(); TABLES.len()];
-        for (name, figures) in TABLES.iter().zip(&mut tables) {
-            *figures = self.table(name)?;
+        let mut tables = [TableStats::default(); TABLES.len()];
+        for (name, stats) in TABLES.iter().zip(&mut tables) {
+            *stats = self.table(name)?;
         }
         // RocksDB counts filter checks of gets and of seeks separately.
         let gets = ticker(Ticker::BloomFilterPrefixChecked);
@@ -81,7 +81,7 @@ impl Engine {
         let seeks = seeks_useful
             + ticker(Ticker::LastLevelSeekFilterMatch)
             + ticker(Ticker::NonLastLevelSeekFilterMatch);
-        Ok(Figures {
+        Ok(EngineStats {
             cache_hits: ticker(Ticker::BlockCacheHit),
             cache_misses: ticker(Ticker::BlockCacheMiss),
             cache_bytes: self.database_property(properties::BLOCK_CACHE_USAGE)?,
@@ -104,13 +104,13 @@ impl Engine {
         })
     }
 
-    fn table(&self, name: &str) -> Result<TableFigures, StoreError> {
+    fn table(&self, name: &str) -> Result<TableStats, StoreError> {
         let table = self.tables.table(name);
         let property = |property: &PropName| -> Result<u64, StoreError> {
             Ok(self.tables.db.property_int_value_cf(table, property)?.unwrap_or(0))
         };
         let files = self.tables.db.get_column_family_metadata_cf(&table);
-        Ok(TableFigures {
+        Ok(TableStats {
             memtable_bytes: property(properties::CUR_SIZE_ALL_MEM_TABLES)?,
             disk_bytes: files.size,
             files: files.file_count as u64,
@@ -143,7 +143,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let tables = Tables::open(&dir.path().join("store"), 64 * MIB, &Limits::none()).unwrap();
         let engine = Engine::new(tables.clone());
-        let state = || engine.figures().map(|figures| (figures.is_delayed, figures.is_stopped));
+        let state = || engine.stats().map(|stats| (stats.is_delayed, stats.is_stopped));
         let set = |name, value| {
             tables.db.set_options_cf(tables.events(), &[(name, value)]).unwrap();
         };
@@ -154,10 +154,10 @@ mod tests {
         tables.db.put_cf(tables.events(), "a", "row").unwrap();
         tables.db.flush_cf(tables.events()).unwrap();
         assert_eq!(state().unwrap(), (true, false));
-        assert_eq!(engine.figures().unwrap().tables[0].files, 1);
+        assert_eq!(engine.stats().unwrap().tables[0].files, 1);
         // How long a write is delayed depends on the machine; it is delayed at some point.
         let large = vec![0; MIB as usize];
-        while engine.figures().unwrap().stalled_micros == 0 {
+        while engine.stats().unwrap().stalled_micros == 0 {
             tables.db.put_cf(tables.events(), "large", &large).unwrap();
         }
         set("level0_stop_writes_trigger", "1");

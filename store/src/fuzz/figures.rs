@@ -40,12 +40,12 @@ pub fn figures(input: &[u8]) {
     if let [Some(a), Some(b)] = decoded {
         let Some(mut regions) = Regions::of(1, 1 << 20, vec![a, b]) else { return };
         let now = EventTime::default();
-        assert!(regions.skew(|region| region.figures.bytes as f64) >= 0.0);
+        assert!(regions.skew(|region| region.size.bytes as f64) >= 0.0);
         if let Some(region) = regions.at_mut(0) {
-            region.figures.add(1, 1);
+            region.size.add(1, 1);
             region.writes.add(1, now);
         }
-        let half = regions.at(1).map(|region| region.figures).unwrap_or_default();
+        let half = regions.at(1).map(|region| region.size).unwrap_or_default();
         let mut at = Key::default();
         at[0] = 2;
         regions.split(1, at, half);

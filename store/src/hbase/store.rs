@@ -13,7 +13,7 @@ use super::ledger::cells::Table;
 use super::read::SharedReader;
 use super::schema::meta::{self, PartitionComplete, require};
 use super::schema::provision;
-use super::schema::tables::{self, LAG_MS, Ttls};
+use super::schema::tables::{self, LAG_MS};
 use crate::StoreError;
 use crate::Timing;
 use crate::apps::record::App;
@@ -87,7 +87,7 @@ impl Shared {
         let ledger = SharedLedger::new(cells, apps, self.settings.partitions);
         let expiry = Expiry::new(policy, |pid| self.settings.retention_of(pid));
         expiry.set_floors(&meta::record_expiry(&self.cluster, &expiry, now().minus(LAG_MS))?);
-        Ok(ledger.with_ttls(Ttls::new(&self.settings, policy)).with_expiry(expiry))
+        Ok(ledger.with_expiry(expiry))
     }
 
     /// The reading side, for any number of threads.

@@ -1,6 +1,6 @@
 //! Counts of rows by partition, app and hour of event time.
 //!
-//! A cell counts the rows of one such hour, so that they need not be read: the figures of a region are the sum of its
+//! A cell counts the rows of one such hour, so that they need not be read: the size of a region is the sum of its
 //! cells, regions are split between cells, and retention removes whole cells. Every write batch updates the cells of
 //! its rows.
 

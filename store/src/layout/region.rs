@@ -10,12 +10,12 @@ use attribution::facts::event::EventTime;
 use super::key::{KEY_BYTES, Key};
 
 /// A region ends where the next one begins.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Region {
     pub start: Key,
     /// True if the region begins a fixed range of partitions; such a region is never merged into the one before it.
     is_first_of_range: bool,
-    pub figures: Figures,
+    pub size: RegionSize,
     pub writes: Flow,
     pub reads: Flow,
     /// The size at which no split point was found.
@@ -24,7 +24,7 @@ pub struct Region {
 
 /// The present size of a region.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct RegionSize {
     pub rows: u64,
     /// Size of keys and values, before compression.
     pub bytes: u64,
@@ -60,7 +60,7 @@ pub struct Regions {
     bytes_max: u64,
 }
 
-impl Figures {
+impl RegionSize {
     pub fn add(&mut self, rows: i64, bytes: i64) {
         self.rows = self.rows.saturating_add_signed(rows);
         self.bytes = self.bytes.saturating_add_signed(bytes);
@@ -118,14 +118,7 @@ impl Flow {
 
 impl Region {
     pub fn new(start: Key) -> Self {
-        Self {
-            start,
-            is_first_of_range: false,
-            figures: Figures::default(),
-            writes: Flow::default(),
-            reads: Flow::default(),
-            unsplittable_bytes: 0,
-        }
+        Self { start, ..Self::default() }
     }
 }
 
@@ -175,7 +168,7 @@ impl Regions {
     /// quarter.
     pub fn is_too_large(&self, index: usize) -> bool {
         self.regions.get(index).is_some_and(|region| {
-            let bytes = region.figures.bytes;
+            let bytes = region.size.bytes;
             bytes > self.limit(index)
                 && bytes.abs_diff(region.unsplittable_bytes) > region.unsplittable_bytes / 4
         })
@@ -184,21 +177,21 @@ impl Regions {
     /// Records that a region has no split point at its present size.
     pub fn mark_unsplittable(&mut self, index: usize) {
         if let Some(region) = self.regions.get_mut(index) {
-            region.unsplittable_bytes = region.figures.bytes;
+            region.unsplittable_bytes = region.size.bytes;
         }
     }
 
     /// Splits a region at a key within it; `left` is the size of the part before the key.
-    pub fn split(&mut self, index: usize, at: Key, left: Figures) {
+    pub fn split(&mut self, index: usize, at: Key, left: RegionSize) {
         let Some(region) = self.regions.get_mut(index) else { return };
         let mut right = Region::new(at);
-        right.figures = region.figures.minus(left);
-        let fraction = right.figures.bytes as f64 / region.figures.bytes.max(1) as f64;
+        right.size = region.size.minus(left);
+        let fraction = right.size.bytes as f64 / region.size.bytes.max(1) as f64;
         right.writes = region.writes.scaled(fraction);
         right.reads = region.reads.scaled(fraction);
         region.writes = region.writes.scaled(1.0 - fraction);
         region.reads = region.reads.scaled(1.0 - fraction);
-        region.figures = left;
+        region.size = left;
         self.regions.insert(index + 1, right);
     }
 
@@ -206,7 +199,7 @@ impl Regions {
     pub fn to_merge(&self) -> Option<usize> {
         (1..self.regions.len()).find(|index| {
             let (before, region) = (&self.regions[index - 1], &self.regions[*index]);
-            let is_empty = before.figures.rows == 0 || region.figures.rows == 0;
+            let is_empty = before.size.rows == 0 || region.size.rows == 0;
             !region.is_first_of_range && is_empty
         })
     }
@@ -218,7 +211,7 @@ impl Regions {
         }
         let removed = self.regions.remove(index);
         let region = &mut self.regions[index - 1];
-        region.figures = region.figures.plus(removed.figures);
+        region.size = region.size.plus(removed.size);
         region.writes = region.writes.plus(removed.writes);
         region.reads = region.reads.plus(removed.reads);
         region.unsplittable_bytes = 0;

@@ -43,7 +43,7 @@ pub fn create_tables(prefix: &str, partitions: u16) -> Cluster {
     let cluster =
         Cluster::connect(&settings(prefix), Timing::default()).expect("HBase is reachable");
     let admin = admin_client(&cluster).admin();
-    for layout in tables::layouts(prefix, &tables::Kept::default(), partitions) {
+    for layout in tables::layouts(prefix, &tables::TableTtls::default(), partitions) {
         let splits: Vec<_> = layout.splits.into_iter().map(Into::into).collect();
         let created = cluster.wait(admin.create(&layout.spec, &splits));
         created.expect("the table is created");

@@ -79,26 +79,8 @@ pub struct EmbeddedView<'r> {
 }
 
 impl EmbeddedView<'_> {
-    /// See [`crate::reader::View::rows`].
+    /// See [`crate::reader::View::rows`] and [`crate::reader::View::rows_newest_first`].
     pub fn rows(
-        &self,
-        app: &AppPolicy,
-        (from, to): (EventTime, EventTime),
-        after: Option<RowKey>,
-    ) -> Result<EmbeddedRows<'_>, StoreError> {
-        self.rows_in(Order::OldestFirst, app, (from, to), after)
-    }
-
-    /// See [`crate::reader::View::rows_newest_first`].
-    pub fn rows_newest_first(
-        &self,
-        app: &AppPolicy,
-        range: (EventTime, EventTime),
-    ) -> Result<EmbeddedRows<'_>, StoreError> {
-        self.rows_in(Order::NewestFirst, app, range, None)
-    }
-
-    fn rows_in(
         &self,
         order: Order,
         app: &AppPolicy,
@@ -155,8 +137,9 @@ impl EmbeddedView<'_> {
     }
 }
 
+/// The order of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Order {
+pub enum Order {
     OldestFirst,
     NewestFirst,
 }

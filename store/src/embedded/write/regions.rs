@@ -13,7 +13,7 @@ use crate::embedded::tables::Tables;
 use crate::layout::codec::{Input, event_time};
 use crate::layout::hourly_counts::{self, Cell, CellKey, Changes};
 use crate::layout::key::Key;
-use crate::layout::region::{Figures, Flow, Region, Regions};
+use crate::layout::region::{Flow, Region, RegionSize, Regions};
 
 /// Clones share the same regions.
 #[derive(Debug, Clone)]
@@ -44,7 +44,7 @@ impl SharedRegions {
         for (key, change) in changes {
             let index = regions.index_of(&hourly_counts::first_row(key));
             if let Some(region) = regions.at_mut(index) {
-                region.figures.add(change.cell.rows(), change.cell.bytes);
+                region.size.add(change.cell.rows(), change.cell.bytes);
                 region.writes.add(change.written, now);
                 changed.push(index);
             }
@@ -133,22 +133,22 @@ pub fn cells(
     Ok(found)
 }
 
-/// The key at which a split divides the bytes best, and the figures of the part before it; `None` if all rows are of
+/// The key at which a split divides the bytes best, and the size of the part before it; `None` if all rows are of
 /// one hour of an app.
-fn split_point(cells: &[(CellKey, Cell)]) -> Option<(Key, Figures)> {
+fn split_point(cells: &[(CellKey, Cell)]) -> Option<(Key, RegionSize)> {
     let total = cells.iter().fold(0_i64, |sum, (_, cell)| sum.saturating_add(cell.bytes));
     let mut before = Cell::default();
-    let mut best: Option<(i128, Key, Figures)> = None;
+    let mut best: Option<(i128, Key, RegionSize)> = None;
     for (key, cell) in cells {
         let off = (i128::from(total) - 2 * i128::from(before.bytes)).abs();
         if before.rows() > 0 && best.as_ref().is_none_or(|(best, ..)| off < *best) {
-            let mut figures = Figures::default();
-            figures.add(before.rows(), before.bytes);
-            best = Some((off, hourly_counts::first_row(key), figures));
+            let mut size = RegionSize::default();
+            size.add(before.rows(), before.bytes);
+            best = Some((off, hourly_counts::first_row(key), size));
         }
         before.add(cell);
     }
-    best.map(|(_, key, figures)| (key, figures))
+    best.map(|(_, key, size)| (key, size))
 }
 
 /// The stored regions; empty in a new store.
@@ -177,7 +177,7 @@ pub fn replace(
 
 fn put(region: &Region, batch: &mut WriteBatch, tables: &Tables) {
     let mut value = Vec::with_capacity(64);
-    let Figures { rows, bytes } = region.figures;
+    let RegionSize { rows, bytes } = region.size;
     value.extend([rows, bytes].iter().flat_map(|number| number.to_be_bytes()));
     for flow in [&region.writes, &region.reads] {
         let rate = flow.per_second(flow.as_of()).to_bits();
@@ -191,7 +191,7 @@ pub fn decode(start: Key, value: &[u8]) -> Option<Region> {
     let mut input = Input::new(value);
     let mut number = || input.u64().ok();
     let mut region = Region::new(start);
-    region.figures = Figures { rows: number()?, bytes: number()? };
+    region.size = RegionSize { rows: number()?, bytes: number()? };
     for flow in [&mut region.writes, &mut region.reads] {
         let (total, rate) = (number()?, f64::from_bits(number()?));
         let as_of = event_time(number()?)?;

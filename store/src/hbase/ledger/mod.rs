@@ -21,7 +21,7 @@ use attribution::rules::expiry::ExpiryFloor;
 use attribution::rules::policy::Policy;
 use foldhash::fast::FixedState;
 
-use super::schema::tables::Ttls;
+use super::schema::tables::record_ttl_ms;
 use crate::StoreError;
 use crate::apps::record::App;
 use crate::clock::now;
@@ -38,8 +38,7 @@ pub struct SharedLedger<C> {
     cells: C,
     apps: HashMap<Pid, App, FixedState>,
     partitions: u16,
-    ttls: Ttls,
-    /// Expiry floors only: ordinary expiry is done by the TTLs of the tables.
+    /// Only its floors hide facts: it knows no low watermark, and ordinary expiry is done by TTLs.
     expiry: Expiry,
     /// The stored bytes of the records that the current batch has read or put, for compare-and-set.
     read: HashMap<FactKey, Vec<u8>, FixedState>,
@@ -59,19 +58,13 @@ impl<C> SharedLedger<C> {
             cells,
             apps: apps.into_iter().collect(),
             partitions,
-            ttls: Ttls::default(),
             expiry: Expiry::default(),
             read: HashMap::default(),
             collisions: HashMap::default(),
         }
     }
 
-    /// Sets the TTLs by which touches expire.
-    pub fn with_ttls(self, ttls: Ttls) -> Self {
-        Self { ttls, ..self }
-    }
-
-    /// Sets the expiry floors.
+    /// Sets the expiry floors, and the settings from which the TTLs of touches are derived.
     pub(crate) fn with_expiry(self, expiry: Expiry) -> Self {
         Self { expiry, ..self }
     }
@@ -108,7 +101,7 @@ impl<C: Cells> SharedLedger<C> {
             let of_family = facts.iter().filter(|write| write.key.family == family);
             let (mut replaced, mut entries) = (Vec::new(), Vec::new());
             for write in of_family {
-                let ttl_ms = self.ttls.of(&write.key, &write.record);
+                let ttl_ms = record_ttl_ms(&self.expiry, &write.key, &write.record);
                 if let Some(fact) = &write.superseded {
                     let (column, value) = fact_record::outgoing(fact);
                     let row = key::record(&write.key).to_vec();
@@ -171,7 +164,7 @@ impl<C: Cells> SharedLedger<C> {
     /// Puts entries of a collided touch again if the existing record is kept longer: the existing fact may have the
     /// same entries, which must be kept as long as its record.
     fn extend_ttls(&mut self, key: &FactKey, record: &FactRecord) -> Result<(), StoreError> {
-        let ttl_ms = self.ttls.of(key, record);
+        let ttl_ms = record_ttl_ms(&self.expiry, key, record);
         let Some(collision) = self.collisions.get(key) else { return Ok(()) };
         let is_longer =
             collision.ttl_ms.is_some_and(|ms| ttl_ms.is_none_or(|record_ms| record_ms > ms));
@@ -277,8 +270,10 @@ impl<C: Cells> Ledger for SharedLedger<C> {
             };
             // The new record is kept at least as long as the one that it replaces.
             let versions = [Some(&write.record), stored.as_ref().map(|(record, _)| record)];
-            let ttls =
-                versions.into_iter().flatten().map(|record| self.ttls.of(&write.key, record));
+            let ttls = versions
+                .into_iter()
+                .flatten()
+                .map(|record| record_ttl_ms(&self.expiry, &write.key, record));
             let ttl_ms = ttls.reduce(|longest, ttl_ms| Some(longest?.max(ttl_ms?))).flatten();
             let replaced = stored.map(|(_, replaced)| replaced).unwrap_or_default();
             let value = fact_record::encode(&write.record, &replaced);
@@ -295,7 +290,7 @@ impl<C: Cells> Ledger for SharedLedger<C> {
                 stale.extend(later.map(|entry| (write.key.family, key(entry))));
             } else {
                 if write.key.family == Family::Touch {
-                    let ttl_ms = self.ttls.of(&write.key, &write.record);
+                    let ttl_ms = record_ttl_ms(&self.expiry, &write.key, &write.record);
                     let entries = fact_entries(&write, ttl_ms).collect();
                     self.collisions.insert(write.key, Collision { entries, ttl_ms });
                 }

@@ -6,7 +6,7 @@ use attribution::rules::policy::Policy;
 use hbase_client::{Error, RetryAdvice, TableSpec};
 
 use super::meta::{self, require};
-use super::tables::{self, Kept, Layout};
+use super::tables::{self, Layout, TableTtls};
 use crate::StoreError;
 use crate::Timing;
 use crate::hbase::cluster::{Cluster, FAMILY, State};
@@ -176,7 +176,7 @@ pub fn require_kept(
 }
 
 fn layouts(cluster: &Cluster, settings: &config::Store, policy: &Policy) -> Vec<Layout> {
-    tables::layouts(cluster.prefix(), &Kept::new(settings, policy), settings.partitions)
+    tables::layouts(cluster.prefix(), &TableTtls::new(settings, policy), settings.partitions)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

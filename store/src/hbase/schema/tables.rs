@@ -1,15 +1,13 @@
 //! The layout of the tables of a store in HBase, derived from the settings.
 
-use std::collections::HashMap;
-
-use attribution::facts::event::{EventTime, Family as FactFamily, Pid};
+use attribution::facts::event::{EventTime, Family as FactFamily};
 use attribution::facts::keys::FactKey;
 use attribution::ledger::record::FactRecord;
 use attribution::rules::expiry::Needed;
 use attribution::rules::policy::{DAY_MS, HOUR_MS, LOOKBACK_MAX_MS, Policy};
-use foldhash::fast::FixedState;
 use hbase_client::{Family, TableSpec};
 
+use crate::expiry::Expiry;
 use crate::hbase::ledger::cells::Table;
 
 /// All tables except `meta`.
@@ -57,9 +55,9 @@ pub struct Layout {
 }
 
 /// All tables of a store.
-pub fn layouts(prefix: &str, kept: &Kept, partitions: u16) -> Vec<Layout> {
+pub fn layouts(prefix: &str, ttls: &TableTtls, partitions: u16) -> Vec<Layout> {
     let with_cells = TABLES.map(|table| Layout {
-        spec: spec(name(prefix, table), family(table, kept)),
+        spec: spec(name(prefix, table), family(table, ttls)),
         splits: splits(table, partitions),
     });
     let meta = Layout { spec: spec(meta(prefix), family_of("ROW")), splits: Vec::new() };
@@ -69,13 +67,13 @@ pub fn layouts(prefix: &str, kept: &Kept, partitions: u16) -> Vec<Layout> {
 /// How long the cells of each table are kept, from their timestamps on; `None`: forever. The timestamp of a row is the
 /// time of its event, that of a fact is the time at which it was written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct TableTtls {
     rows_ms: Option<u64>,
     /// Indexed by [`FactFamily`]. The limit of touches is that of touches with a lookback of their own.
     facts_ms: [Option<u64>; 3],
 }
 
-impl Kept {
+impl TableTtls {
     /// The longest times of all apps.
     pub fn new(settings: &config::Store, policy: &Policy) -> Self {
         let mut kept = Self { rows_ms: Some(0), facts_ms: [Some(0); 3] };
@@ -111,26 +109,12 @@ impl Kept {
     }
 }
 
-/// How long the touches of each app are kept. The TTL of the table is for touches with a lookback of their own, which
-/// are few; the others get a shorter TTL per cell.
-#[derive(Debug, Clone, Default)]
-pub struct Ttls(HashMap<Pid, Needed, FixedState>);
-
-impl Ttls {
-    pub fn new(settings: &config::Store, policy: &Policy) -> Self {
-        let needed = policy.apps().filter_map(|app| {
-            let late_ms = app.correction_horizon_ms.or(settings.retention_of(app.pid))?;
-            Some((app.pid, Needed::new(policy, app, late_ms)))
-        });
-        Self(needed.collect())
-    }
-
-    /// The TTL of a record in milliseconds; `None`: that of the table.
-    pub fn of(&self, key: &FactKey, record: &FactRecord) -> Option<u64> {
-        let FactRecord::Touch(touch) = record else { return None };
-        let kept_ms = kept_ms(self.0.get(&key.pid)?, FactFamily::Touch, touch.lookback_ms);
-        Some(kept_ms.saturating_add(LAG_MS))
-    }
+/// The TTL of a record in milliseconds; `None`: that of the table, which is for touches with a lookback of their own.
+/// These are few; the others get a shorter TTL per cell.
+pub(crate) fn record_ttl_ms(expiry: &Expiry, key: &FactKey, record: &FactRecord) -> Option<u64> {
+    let FactRecord::Touch(touch) = record else { return None };
+    let needed = expiry.kept(key.pid)?.needed;
+    Some(kept_ms(&needed, FactFamily::Touch, touch.lookback_ms).saturating_add(LAG_MS))
 }
 
 fn kept_ms(needed: &Needed, family: FactFamily, lookback_ms: Option<u64>) -> u64 {
@@ -150,13 +134,13 @@ fn family_of(bloom_filter: &str) -> Family {
         .attribute("COMPRESSION", "GZ")
 }
 
-fn family(table: Table, kept: &Kept) -> Family {
+fn family(table: Table, ttls: &TableTtls) -> Family {
     let family = match table {
         // Rows are scanned, facts are fetched by row.
         Table::Events => family_of("NONE"),
         Table::Facts(_) => family_of("ROW"),
     };
-    match kept.seconds(table) {
+    match ttls.seconds(table) {
         Some(seconds) => family.attribute("TTL", seconds.to_string()),
         None => family,
     }

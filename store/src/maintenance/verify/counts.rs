@@ -15,14 +15,14 @@ use crate::embedded::write::regions;
 use crate::layout::codec::row::RowView;
 use crate::layout::hourly_counts::{self, Cell, CellKey};
 use crate::layout::key::RowKey;
-use crate::layout::region::{Figures, Regions};
+use crate::layout::region::{RegionSize, Regions};
 
 /// The sums of all rows.
 struct Sums {
     /// The stored regions; `None` if they cannot be used.
     regions: Option<Regions>,
-    /// The counted figures of each region.
-    figures: Vec<Figures>,
+    /// The counted size of each region.
+    sizes: Vec<RegionSize>,
     /// The hour that is being counted. Rows are in the order of their hourly counts.
     cell: Option<(CellKey, Cell)>,
     totals: Cell,
@@ -54,8 +54,8 @@ pub fn check_counts(
     check_empty_cells(snapshot, findings)?;
     if let Some(regions) = &sums.regions {
         findings.report.add_checked(Check::Counts, regions.iter().len());
-        for (region, counted) in regions.iter().zip(&sums.figures) {
-            if region.figures != *counted {
+        for (region, counted) in regions.iter().zip(&sums.sizes) {
+            if region.size != *counted {
                 findings.add_count(Problem::RegionDiffers, || at(META, &region.start));
             }
         }
@@ -71,8 +71,8 @@ pub fn check_counts(
 impl Sums {
     fn new(regions: Option<Regions>) -> Self {
         let count = regions.as_ref().map_or(0, |regions| regions.iter().len());
-        let (figures, totals) = (vec![Figures::default(); count], Cell::default());
-        Self { regions, figures, cell: None, totals, aggregates: AggregateSums::default() }
+        let (sizes, totals) = (vec![RegionSize::default(); count], Cell::default());
+        Self { regions, sizes, cell: None, totals, aggregates: AggregateSums::default() }
     }
 
     /// Adds a row. Returns the hour before it, if it is the first of another.
@@ -92,8 +92,8 @@ impl Sums {
         self.totals.add(&counted);
         let first = hourly_counts::first_row(&key);
         let region = self.regions.as_ref().map(|regions| regions.index_of(&first));
-        if let Some(figures) = region.and_then(|index| self.figures.get_mut(index)) {
-            figures.add(counted.rows(), counted.bytes);
+        if let Some(size) = region.and_then(|index| self.sizes.get_mut(index)) {
+            size.add(counted.rows(), counted.bytes);
         }
         Some((key, counted))
     }

@@ -1,6 +1,6 @@
 //! Statistics of the RocksDB engine.
 
-use adtrail_store::embedded::{Embedded, Engine, Figures, TableFigures};
+use adtrail_store::embedded::{Embedded, Engine, EngineStats, TableStats};
 use attribution::facts::event::Family;
 use attribution::facts::match_keys::fact_key;
 use tempfile::TempDir;
@@ -11,13 +11,13 @@ use crate::support::run::on_disk;
 
 const MIB: u64 = 1 << 20;
 
-fn figures(store: &Embedded) -> Figures {
-    store.engine().figures().expect("the statistics are readable")
+fn stats(store: &Embedded) -> EngineStats {
+    store.engine().stats().expect("the statistics are readable")
 }
 
-fn table(figures: &Figures, name: &str) -> TableFigures {
+fn table(stats: &EngineStats, name: &str) -> TableStats {
     let index = Engine::TABLES.iter().position(|table| *table == name).expect("the table exists");
-    figures.tables[index]
+    stats.tables[index]
 }
 
 /// Returns a store with `count` clicks, each under its own key, counted from 0.
@@ -37,20 +37,20 @@ fn found(store: &mut Embedded, prefix: &str) -> usize {
 #[test]
 fn write_buffers_are_charged_to_the_cache() {
     let (store, _dir) = with_clicks(20_000);
-    let figures = figures(&store);
-    assert_eq!(figures.cache_capacity_bytes, 64 * MIB);
-    let buffers: u64 = figures.tables.iter().map(|table| table.memtable_bytes).sum();
+    let stats = stats(&store);
+    assert_eq!(stats.cache_capacity_bytes, 64 * MIB);
+    let buffers: u64 = stats.tables.iter().map(|table| table.memtable_bytes).sum();
     assert!(buffers > 4 * MIB, "only {buffers} bytes in write buffers");
     assert!(
-        figures.cache_bytes >= buffers,
-        "the cache is not charged for {buffers} bytes: {figures:?}"
+        stats.cache_bytes >= buffers,
+        "the cache is not charged for {buffers} bytes: {stats:?}"
     );
 }
 
 #[test]
 fn written_bytes_are_counted_from_the_log_to_the_files() {
     let (store, _dir) = with_clicks(1_000);
-    let before = figures(&store);
+    let before = stats(&store);
     assert!(before.written_bytes > 100_000, "{before:?}");
     assert!(before.wal_written_bytes >= before.written_bytes, "{before:?}");
     assert!(before.wal_bytes >= before.written_bytes, "{before:?}");
@@ -60,7 +60,7 @@ fn written_bytes_are_counted_from_the_log_to_the_files() {
     assert!(touches.memtable_bytes > 100_000, "{touches:?}");
 
     store.compact();
-    let after = figures(&store);
+    let after = stats(&store);
     assert!(after.flush_written_bytes > 10_000, "{after:?}");
     let touches = table(&after, "touches");
     assert_eq!((touches.files, touches.compaction_pending_bytes), (1, 0));
@@ -73,9 +73,9 @@ fn written_bytes_are_counted_from_the_log_to_the_files() {
 fn hits_of_filters_and_cache_are_counted() {
     let (mut store, _dir) = with_clicks(1_000);
     store.compact();
-    let before = figures(&store);
+    let before = stats(&store);
     assert_eq!(found(&mut store, "none"), 0);
-    let missed = figures(&store);
+    let missed = stats(&store);
     // The filter is not consulted for keys outside the key range of a file.
     let checks = missed.filter_checks - before.filter_checks;
     assert!((450..=500).contains(&checks), "{checks} of 500");
@@ -83,11 +83,11 @@ fn hits_of_filters_and_cache_are_counted() {
     assert!((450..=500).contains(&useful), "{useful} of 500");
 
     assert_eq!(found(&mut store, "c"), 500);
-    let hit = figures(&store);
+    let hit = stats(&store);
     assert_eq!(hit.filter_useful, missed.filter_useful);
     assert!(hit.cache_misses > missed.cache_misses, "{hit:?}");
     assert_eq!(found(&mut store, "c"), 500);
-    let again = figures(&store);
+    let again = stats(&store);
     assert_eq!(again.cache_misses, hit.cache_misses);
     assert!(again.cache_hits >= hit.cache_hits + 500, "{again:?}");
 }
@@ -96,12 +96,12 @@ fn hits_of_filters_and_cache_are_counted() {
 fn filter_checks_of_scans_are_counted() {
     let (mut store, _dir) = with_clicks(1_000);
     store.compact();
-    let before = figures(&store);
+    let before = stats(&store);
     for key in 0..500 {
         assert_eq!(times(&mut store, scan(1_000_000 + key, end_of_time(), 0)), [0; 0]);
         assert_eq!(times(&mut store, scan(key, end_of_time(), 0)), [1_000]);
     }
-    let after = figures(&store);
+    let after = stats(&store);
     assert_eq!(after.filter_checks - before.filter_checks, 1_000);
     let useful = after.filter_useful - before.filter_useful;
     assert!((450..=500).contains(&useful), "{useful} of 500");

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use adtrail_store::embedded::open_for_reading;
 use adtrail_store::layout::codec::row::{RowView, TextCell};
 use adtrail_store::layout::key::{Key, RowKey};
-use adtrail_store::layout::region::Figures;
+use adtrail_store::layout::region::RegionSize;
 use adtrail_store::reader::Reader;
 use attribution::facts::event::EventTime;
 use attribution::rules::policy::HOUR_MS;
@@ -181,17 +181,17 @@ fn check_newest_first(reader: &Reader, rows: &[Vec<Row>; 2]) {
 }
 
 /// Returns the stored statistics of each region, and those of the rows that it contains.
-fn figures(reader: &Reader, rows: &[(Key, u64)]) -> [Vec<Figures>; 2] {
+fn sizes(reader: &Reader, rows: &[(Key, u64)]) -> [Vec<RegionSize>; 2] {
     let regions = reader.regions().expect("an embedded store has regions");
     let starts: Vec<Key> = regions.iter().map(|region| region.start).collect();
     assert!(starts.is_sorted() && starts[0] == [0; 24]);
-    let mut found = vec![Figures::default(); starts.len()];
+    let mut found = vec![RegionSize::default(); starts.len()];
     for (key, bytes) in rows {
         let region = starts.partition_point(|start| start <= key) - 1;
         found[region].rows += 1;
         found[region].bytes += bytes;
     }
-    [regions.iter().map(|region| region.figures).collect(), found]
+    [regions.iter().map(|region| region.size).collect(), found]
 }
 
 fn check(fixture: &mut Fixture) -> Result<(), TestCaseError> {
@@ -201,7 +201,7 @@ fn check(fixture: &mut Fixture) -> Result<(), TestCaseError> {
         let (rows, keys) = scan(&reader);
         prop_assert_eq!(&rows, &expected);
         check_newest_first(&reader, &rows);
-        let [stored, found] = figures(&reader, &keys);
+        let [stored, found] = sizes(&reader, &keys);
         prop_assert_eq!(stored, found);
         prop_assert_eq!(
             keys.len() as u64,
