@@ -18,7 +18,7 @@ use store::embedded::checkpoint::{self, Checkpoints};
 
 const SOCKET: &str = "control.sock";
 /// The response after a checkpoint is created.
-const CREATED: &str = "made";
+const CREATED: &str = "created";
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Starts a thread that serves until shutdown. A failure to listen only causes a warning, since everything else works

@@ -86,7 +86,7 @@ pub struct Position {
     pub next_offset: i64,
     /// Fingerprint of a record that a check found unchanged in Kafka or, without one, of the record to check next. Used
     /// to detect a recreated topic.
-    pub mark: Option<RecordFingerprint>,
+    pub known: Option<RecordFingerprint>,
     /// Fingerprint of the last record read, if known: the one before `next_offset`.
     pub last: Option<RecordFingerprint>,
 }

@@ -189,8 +189,8 @@ pub fn find_committed(
         element.error()?;
         let topic = names.kind(element.topic());
         if let (Some(topic), Offset::Offset(next)) = (topic, element.offset()) {
-            let [mark, last] = parse_metadata(element.metadata());
-            offsets.restore(topic, element.partition(), next, mark, last);
+            let [known, last] = parse_metadata(element.metadata());
+            offsets.restore(topic, element.partition(), next, known, last);
         }
     }
     Ok(offsets)
@@ -216,7 +216,7 @@ pub fn to_partition_list(names: &TopicNames, offsets: &Offsets) -> KafkaResult<T
     for (topic, partition, next) in offsets.iter() {
         let mut element = list.add_partition(names.of(topic), partition);
         element.set_offset(Offset::Offset(next))?;
-        let records = [offsets.mark(topic, partition), offsets.last(topic, partition)];
+        let records = [offsets.known(topic, partition), offsets.last(topic, partition)];
         let records = records.into_iter().flatten();
         let records: Vec<_> = records
             .map(|RecordFingerprint { offset, digest }| format!("{offset}:{digest:016x}"))

@@ -14,7 +14,7 @@ pub struct Offsets(PerTopic<BTreeMap<i32, PartitionOffset>>);
 struct PartitionOffset {
     next: i64,
     /// A record that the last check found unchanged; it is stored with the position.
-    mark: Option<RecordFingerprint>,
+    verified: Option<RecordFingerprint>,
     /// A record to check next.
     candidate: Option<RecordFingerprint>,
     /// The last record read.
@@ -25,9 +25,9 @@ impl Offsets {
     /// Converts the positions of the three topics. Other topics are left out.
     pub fn new(names: &TopicNames, positions: &[Position]) -> Self {
         let mut offsets = Self::default();
-        for Position { topic, partition, next_offset, mark, last } in positions {
+        for Position { topic, partition, next_offset, known, last } in positions {
             if let Some(topic) = names.kind(topic) {
-                offsets.restore(topic, *partition, *next_offset, *mark, *last);
+                offsets.restore(topic, *partition, *next_offset, *known, *last);
             }
         }
         offsets
@@ -38,8 +38,8 @@ impl Offsets {
     }
 
     /// Returns the record by which the topic is recognised after a restart.
-    pub fn mark(&self, topic: TopicKind, partition: i32) -> Option<RecordFingerprint> {
-        self.0.of(topic).get(&partition).and_then(|offset| offset.mark.or(offset.candidate))
+    pub fn known(&self, topic: TopicKind, partition: i32) -> Option<RecordFingerprint> {
+        self.0.of(topic).get(&partition).and_then(|offset| offset.verified.or(offset.candidate))
     }
 
     /// Returns the last record read.
@@ -57,7 +57,7 @@ impl Offsets {
     /// belongs to the same topic only if the previous one still exists.
     pub fn advance(&mut self, topic: TopicKind, partition: i32, record: RecordFingerprint) {
         let next = record.offset + 1;
-        let new = PartitionOffset { next, mark: None, candidate: None, last: None };
+        let new = PartitionOffset { next, verified: None, candidate: None, last: None };
         let offset = self.0.of_mut(topic).entry(partition).or_insert(new);
         offset.next = next;
         let previous = offset.last.replace(record);
@@ -69,16 +69,16 @@ impl Offsets {
         self.restore(topic, partition, next, None, None);
     }
 
-    /// Sets the next offset of a partition, and schedules checks of its mark and then of its last record.
+    /// Sets the next offset of a partition, and schedules checks of its known record and then of its last one.
     pub fn restore(
         &mut self,
         topic: TopicKind,
         partition: i32,
         next: i64,
-        mark: Option<RecordFingerprint>,
+        known: Option<RecordFingerprint>,
         last: Option<RecordFingerprint>,
     ) {
-        let offset = PartitionOffset { next, mark, candidate: mark.or(last), last };
+        let offset = PartitionOffset { next, verified: known, candidate: known.or(last), last };
         self.0.of_mut(topic).insert(partition, offset);
     }
 
@@ -89,8 +89,8 @@ impl Offsets {
         }
     }
 
-    /// Applies the check of a candidate: if it is still present, it becomes the mark; otherwise it has expired. The
-    /// last record read becomes the next candidate.
+    /// Applies the check of a candidate: if it is still present, it becomes the verified one; otherwise it has expired.
+    /// The last record read becomes the next candidate.
     pub fn apply_check(
         &mut self,
         topic: TopicKind,
@@ -101,8 +101,8 @@ impl Offsets {
         let offset = self.0.of_mut(topic).get_mut(&partition);
         if let Some(offset) = offset.filter(|offset| offset.candidate == Some(record)) {
             offset.candidate = offset.last.filter(|last| last.offset > record.offset);
-            offset.mark =
-                if is_present { Some(record) } else { offset.mark.filter(|mark| *mark != record) };
+            offset.verified =
+                if is_present { Some(record) } else { offset.verified.filter(|of| *of != record) };
         }
     }
 
@@ -126,7 +126,7 @@ impl Offsets {
             topic: names.of(topic).clone(),
             partition,
             next_offset,
-            mark: self.mark(topic, partition),
+            known: self.known(topic, partition),
             last: self.last(topic, partition),
         };
         self.iter().map(position).collect()
@@ -151,16 +151,16 @@ mod tests {
         [3, 4, 5].into_iter().for_each(|offset| offsets.advance(topic, 0, record(offset)));
         assert_eq!((candidates(&offsets), offsets.next(topic, 0)), (vec![3], Some(6)));
         offsets.apply_check(topic, 0, record(3), true);
-        assert_eq!((offsets.mark(topic, 0), candidates(&offsets)), (Some(record(3)), vec![5]));
+        assert_eq!((offsets.known(topic, 0), candidates(&offsets)), (Some(record(3)), vec![5]));
         offsets.advance(topic, 0, record(6));
         assert_eq!((candidates(&offsets), offsets.last(topic, 0)), (vec![5], Some(record(6))));
         offsets.apply_check(topic, 0, record(5), true);
         offsets.apply_check(topic, 0, record(6), true);
         // No record was read since.
-        assert_eq!((offsets.mark(topic, 0), candidates(&offsets)), (Some(record(6)), vec![]));
+        assert_eq!((offsets.known(topic, 0), candidates(&offsets)), (Some(record(6)), vec![]));
         // The following records may belong to a recreated topic.
         [7, 8].into_iter().for_each(|offset| offsets.advance(topic, 0, record(offset)));
-        assert_eq!((offsets.mark(topic, 0), candidates(&offsets)), (Some(record(6)), vec![6]));
+        assert_eq!((offsets.known(topic, 0), candidates(&offsets)), (Some(record(6)), vec![6]));
         offsets.apply_check(topic, 0, record(6), true);
         assert_eq!(candidates(&offsets), [8]);
     }
@@ -171,9 +171,9 @@ mod tests {
         let mut offsets = Offsets::default();
         offsets.restore(topic, 2, 9, Some(record(4)), Some(record(8)));
         assert_eq!(candidates(&offsets), [4]);
-        // The mark has expired.
+        // The verified record has expired.
         offsets.apply_check(topic, 2, record(4), false);
-        assert_eq!((offsets.mark(topic, 2), candidates(&offsets)), (Some(record(8)), vec![8]));
+        assert_eq!((offsets.known(topic, 2), candidates(&offsets)), (Some(record(8)), vec![8]));
         offsets.restore(topic, 2, 9, None, Some(record(8)));
         assert_eq!(candidates(&offsets), [8]);
     }

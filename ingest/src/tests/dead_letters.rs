@@ -79,7 +79,7 @@ fn no_batch_overtakes_unacknowledged_dead_letters() {
     broker.cluster.topic_error(dlq, no_error).expect("the broker clears the error");
     let batches = running.take(1);
     let reached = &batches[0].progress.positions[0];
-    assert_eq!(Position { mark: None, last: None, ..reached.clone() }, position(CLICKS, 0, 2));
+    assert_eq!(Position { known: None, last: None, ..reached.clone() }, position(CLICKS, 0, 2));
     assert_eq!(letters(&broker, dlq, 1)[0].1.as_deref(), Some(&b"bad"[..]));
     running.stop().expect("the reader stops cleanly");
 }

@@ -172,7 +172,7 @@ fn wait_until(condition: &str, mut holds: impl FnMut() -> bool) {
 }
 
 fn position(topic: &str, partition: i32, next_offset: i64) -> Position {
-    Position { topic: topic.into(), partition, next_offset, mark: None, last: None }
+    Position { topic: topic.into(), partition, next_offset, known: None, last: None }
 }
 
 /// Returns the positions of all partitions, so that no batch adds one.

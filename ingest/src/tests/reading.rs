@@ -44,7 +44,7 @@ fn records_become_facts_positions_and_dead_letters() {
     reached.dedup_by(|a, b| (&a.topic, a.partition) == (&b.topic, b.partition));
     let last: Vec<_> = reached.iter().map(|at| at.last.map(|last| last.offset)).collect();
     assert_eq!(last, [Some(1), Some(2), Some(9)]);
-    let without = |at: Position| Position { mark: None, last: None, ..at };
+    let without = |at: Position| Position { known: None, last: None, ..at };
     let reached: Vec<_> = reached.into_iter().map(without).collect();
     assert_eq!(reached, [position(EFFECTS, 0, 2), position(CLICKS, 1, 3), position(CLICKS, 0, 10)]);
 

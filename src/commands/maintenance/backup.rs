@@ -14,7 +14,7 @@ use config::Config;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use store::StoreError;
-use store::embedded::checkpoint::{self, Moment};
+use store::embedded::checkpoint::{self, StoreContents};
 use store::embedded::{Embedded, open_for_reading};
 use store::maintenance::backup::{Archive, Manifest};
 
@@ -37,8 +37,8 @@ pub fn run(options: &Backup, timing: Timing) -> anyhow::Result<()> {
     let checkpoint = Checkpoint::take(&config, timing)?;
     let plan = archive.plan(&checkpoint.path)?;
     let store = config::Store { path: checkpoint.path.clone(), ..config.store.clone() };
-    let moment = Moment::read(&store)?;
-    let (manifest, new) = archive.add(plan, &moment, time, &mut copy_progress())?;
+    let contents = StoreContents::read(&store)?;
+    let (manifest, new) = archive.add(plan, &contents, time, &mut copy_progress())?;
     drop(checkpoint);
     let mut line = line(&manifest);
     line["new_files"] = new.files.into();

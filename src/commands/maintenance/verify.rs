@@ -58,11 +58,11 @@ fn require_undamaged(report: &Report, options: &Verify) -> anyhow::Result<()> {
 /// Renders a line for each check, then the problems.
 fn text(report: &Report) -> String {
     let mut out = String::new();
-    let [check, looked_at, wrong] = ["check", "looked at", "wrong"];
-    let _ = writeln!(out, "{check:<10} {looked_at:>12} {wrong:>8}");
+    let [check, checked, wrong] = ["check", "checked", "wrong"];
+    let _ = writeln!(out, "{check:<10} {checked:>12} {wrong:>8}");
     for check in Check::ALL {
-        let (looked_at, wrong) = (report.checked(check), report.wrong(check));
-        let _ = write!(out, "{:<10} {looked_at:>12} {wrong:>8}", check.name());
+        let (checked, wrong) = (report.checked(check), report.wrong(check));
+        let _ = write!(out, "{:<10} {checked:>12} {wrong:>8}", check.name());
         let _ = match report.repaired(check) {
             0 => writeln!(out),
             repaired => writeln!(out, "  {repaired} repaired"),

@@ -125,6 +125,6 @@ pub fn batch(first: u64, total: u64) -> Batch {
     let next_offset = numbers.end as i64;
     let facts = numbers.map(|number| Fact::Touch(Box::new(facts::click(number, total)))).collect();
     let position =
-        Position { topic: Arc::from("clicks"), partition: 0, next_offset, mark: None, last: None };
+        Position { topic: Arc::from("clicks"), partition: 0, next_offset, known: None, last: None };
     Batch { facts, progress: Progress { positions: vec![position], consumed_until: None } }
 }

@@ -25,7 +25,7 @@ pub struct Checkpoints {
 
 /// The contents of a store according to its metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Moment {
+pub struct StoreContents {
     pub partitions: u16,
     /// Rows of all types.
     pub rows: u64,
@@ -55,7 +55,7 @@ impl Checkpoints {
     }
 }
 
-impl Moment {
+impl StoreContents {
     /// Reads the metadata of a store or a checkpoint. Opening it also finds missing and truncated files.
     pub fn read(settings: &config::Store) -> Result<Self, StoreError> {
         let tables = Tables::open_for_reading(&settings.path, settings.memory_bytes)?;

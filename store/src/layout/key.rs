@@ -239,7 +239,7 @@ pub fn decode_position(key: &[u8], next_offset: &[u8]) -> Option<Position> {
         topic: topic.into(),
         partition: i32::from_be_bytes(*partition),
         next_offset: i64::from_be_bytes(next_offset.try_into().ok()?),
-        mark: None,
+        known: None,
         last: None,
     })
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use adtrail_store::StoreError;
-use adtrail_store::embedded::checkpoint::{self, Moment};
+use adtrail_store::embedded::checkpoint::{self, StoreContents};
 use adtrail_store::embedded::{Embedded, open_for_reading};
 use adtrail_store::maintenance::backup::{Amount, Archive, Manifest, StoredFile, Target};
 use attribution::ledger::{Ledger, Progress};
@@ -72,23 +72,23 @@ impl Fixture {
     }
 }
 
-/// Creates a checkpoint, and returns it with its moment.
-fn checkpoint_of(store: &Embedded) -> (PathBuf, Moment) {
+/// Creates a checkpoint, and returns it with its contents.
+fn checkpoint_of(store: &Embedded) -> (PathBuf, StoreContents) {
     let checkpoint = store.checkpoints().take().expect("the checkpoint is created");
-    let moment = Moment::read(&settings(&checkpoint)).expect("the checkpoint is readable");
-    (checkpoint, moment)
+    let contents = StoreContents::read(&settings(&checkpoint)).expect("the checkpoint is readable");
+    (checkpoint, contents)
 }
 
-fn add(archive: &Archive, checkpoint: &Path, moment: &Moment) -> (Manifest, Amount) {
+fn add(archive: &Archive, checkpoint: &Path, contents: &StoreContents) -> (Manifest, Amount) {
     let plan = archive.plan(checkpoint).expect("the checkpoint is readable");
-    archive.add(plan, moment, "now".into(), &mut |_, _| ()).expect("the backup is added")
+    archive.add(plan, contents, "now".into(), &mut |_, _| ()).expect("the backup is added")
 }
 
 /// Adds a backup of the store to the folder.
 pub fn back_up(folder: &Path, store: &Embedded) -> (Manifest, Amount) {
-    let (checkpoint, moment) = checkpoint_of(store);
+    let (checkpoint, contents) = checkpoint_of(store);
     let archive = Archive::create(folder).expect("the folder of backups is created");
-    add(&archive, &checkpoint, &moment)
+    add(&archive, &checkpoint, &contents)
 }
 
 /// Restores a backup of the folder.
@@ -373,11 +373,11 @@ fn a_restore_locks_its_directory_and_removes_it_on_failure() {
 fn a_backup_of_another_layout_is_not_restored() {
     let fixture = Fixture::new();
     let (store, _) = fixture.fill();
-    let (checkpoint, moment) = checkpoint_of(&store);
+    let (checkpoint, contents) = checkpoint_of(&store);
     let layout = Raw::open(&checkpoint).change_layout(|layout| layout);
     for (other, advice) in [(layout - 1, "an empty store"), (layout + 1, "use that version")] {
         Raw::open(&checkpoint).change_layout(|_| other);
-        let (manifest, _) = add(&fixture.archive(), &checkpoint, &moment);
+        let (manifest, _) = add(&fixture.archive(), &checkpoint, &contents);
         let error =
             fixture.restore(manifest.backup, "restored").expect_err("the layout version differs");
         assert!(
@@ -393,8 +393,8 @@ fn a_backup_of_another_layout_is_not_restored() {
 fn a_backup_with_a_wrong_row_count_is_not_restored() {
     let fixture = Fixture::new();
     let (store, _) = fixture.fill();
-    let (checkpoint, moment) = checkpoint_of(&store);
-    add(&fixture.archive(), &checkpoint, &Moment { rows: moment.rows + 1, ..moment });
+    let (checkpoint, contents) = checkpoint_of(&store);
+    add(&fixture.archive(), &checkpoint, &StoreContents { rows: contents.rows + 1, ..contents });
     let error = fixture.restore(1, "restored").expect_err("the row count differs");
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
     assert!(!fixture.path("restored").exists());

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use adtrail_store::embedded::checkpoint::Moment;
+use adtrail_store::embedded::checkpoint::StoreContents;
 use adtrail_store::embedded::{Embedded, open_for_reading};
 use adtrail_store::maintenance::copy_store::Source;
 use adtrail_store::maintenance::verify::{Options, repair, verify};
@@ -42,7 +42,7 @@ fn check_refused(fixture: &Fixture, (found, expected): (u32, u32), advice: &str)
     let outcomes = [
         ("run", Embedded::open(settings, policy).map(drop)),
         ("download", open_for_reading(settings).map(drop)),
-        ("backup", Moment::read(settings).map(drop)),
+        ("backup", StoreContents::read(settings).map(drop)),
         ("verify", verify(settings, policy, &options, &mut |_| ()).map(drop)),
         ("repair", repair(settings, policy, &options, &mut |_| ()).map(drop)),
         ("copy", Source::open(settings).map(drop)),

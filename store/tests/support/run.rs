@@ -120,7 +120,7 @@ pub fn process<L: LedgerUnderTest>(worker: &mut Worker<L>, facts: Vec<Fact>) -> 
 }
 
 pub fn position(topic: &str, partition: i32, next_offset: i64) -> Position {
-    Position { topic: topic.into(), partition, next_offset, mark: None, last: None }
+    Position { topic: topic.into(), partition, next_offset, known: None, last: None }
 }
 
 /// The environment variable that makes the contract's tests run on HBase.

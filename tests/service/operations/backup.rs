@@ -251,9 +251,9 @@ fn backups_are_taken_one_at_a_time_and_interrupted_ones_leave_nothing() {
 
     // A client that disconnects without copying anything.
     let mut client = UnixStream::connect(&socket).unwrap();
-    let mut response = [0; 5];
+    let mut response = [0; 8];
     client.read_exact(&mut response).unwrap();
-    assert_eq!(&response, b"made\n");
+    assert_eq!(&response, b"created\n");
     assert!(checkpoint.join("CURRENT").exists());
     check_refused(&site.run(&["backup", "backups"]), 1, &["another backup is being taken"]);
     drop(client);

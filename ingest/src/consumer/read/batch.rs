@@ -241,7 +241,7 @@ mod tests {
             topic: topic.setting().into(),
             partition,
             next_offset,
-            mark: None,
+            known: None,
             last: None,
         };
         assert_eq!(

@@ -148,7 +148,7 @@ impl ReadState {
         let (mut batch, letters) = self.router.finish();
         for position in &mut batch.progress.positions {
             let Some(topic) = names.kind(&position.topic) else { continue };
-            position.mark = self.offsets.mark(topic, position.partition);
+            position.known = self.offsets.known(topic, position.partition);
             position.last = self.offsets.last(topic, position.partition);
         }
         (batch, letters)

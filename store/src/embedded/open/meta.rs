@@ -24,9 +24,9 @@ pub const APP: &[u8] = b"app/";
 /// Followed by the pid; the value is the app's key.
 pub const NAMED: &[u8] = b"named/";
 pub const REGION: &[u8] = b"region/";
-/// Followed by the key of a position; the value is the fingerprint of a verified record.
-pub const VERIFIED_RECORDS: &[u8] = b"last_read/";
-/// Like [`VERIFIED_RECORDS`], for the newest record that was read.
+/// Followed by the key of a position; the value is the fingerprint of a known record.
+pub const KNOWN_RECORDS: &[u8] = b"last_read/";
+/// Like [`KNOWN_RECORDS`], for the newest record that was read.
 pub const LAST_RECORDS: &[u8] = b"newest_read/";
 
 /// Metadata that is loaded when a store is opened.
@@ -140,8 +140,7 @@ pub fn delete_app(batch: &mut WriteBatch, tables: &Tables, pid: Pid) {
 }
 
 pub fn put_fingerprints(batch: &mut WriteBatch, tables: &Tables, position: &Position) {
-    for (prefix, fingerprint) in [(VERIFIED_RECORDS, position.mark), (LAST_RECORDS, position.last)]
-    {
+    for (prefix, fingerprint) in [(KNOWN_RECORDS, position.known), (LAST_RECORDS, position.last)] {
         if let Some(fingerprint) = fingerprint {
             let name = [prefix, &key::position(position)].concat();
             batch.put_cf(tables.meta(), name, key::fingerprint(fingerprint));
@@ -231,7 +230,7 @@ pub fn positions(tables: &Tables) -> Result<Vec<Position>, StoreError> {
         let (key, next_offset) = entry?;
         let position = key::decode_position(&key, &next_offset);
         let mut position = position.ok_or_else(|| StoreError::corrupt("a position"))?;
-        position.mark = fingerprint(tables, VERIFIED_RECORDS, &position)?;
+        position.known = fingerprint(tables, KNOWN_RECORDS, &position)?;
         position.last = fingerprint(tables, LAST_RECORDS, &position)?;
         positions.push(position);
     }

@@ -1,4 +1,4 @@
-//! Updates of the tables `counts` (summary counts) and `brought` (credited activations) by write batches.
+//! Updates of the summary counts and the campaign index by write batches.
 
 use std::collections::HashMap;
 

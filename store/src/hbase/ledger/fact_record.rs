@@ -14,7 +14,7 @@ use crate::StoreError;
 use crate::layout::codec;
 use crate::layout::key::{KEY_BYTES, RowKey};
 
-const OUTGOING: u8 = b'o';
+const SUPERSEDED: u8 = b'o';
 
 /// A row that was replaced and may not be deleted yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,10 +69,10 @@ fn split(value: &[u8]) -> Option<(Vec<ReplacedRow>, &[u8])> {
 }
 
 /// The column and the value of a fact that is replaced.
-pub fn outgoing(fact: &Fact) -> (Vec<u8>, Vec<u8>) {
+pub fn superseded(fact: &Fact) -> (Vec<u8>, Vec<u8>) {
     let mut value = Vec::with_capacity(256);
     codec::fact_record::encode(&fact.clone().into(), &mut value);
-    let column = [&[OUTGOING][..], &xxh3_64(&value).to_be_bytes()].concat();
+    let column = [&[SUPERSEDED][..], &xxh3_64(&value).to_be_bytes()].concat();
     (column, value)
 }
 
@@ -83,7 +83,7 @@ pub fn read(
     columns: &[(Vec<u8>, Vec<u8>)],
 ) -> Result<(Option<&[u8]>, Vec<Fact>), StoreError> {
     let mut facts = Vec::new();
-    for (_, value) in columns.iter().filter(|(column, _)| column.first() == Some(&OUTGOING)) {
+    for (_, value) in columns.iter().filter(|(column, _)| column.first() == Some(&SUPERSEDED)) {
         facts.push(codec::fact_record::decode(family, pid, value)?.into());
     }
     let value = columns.iter().find(|(column, _)| column == VALUE);

@@ -103,7 +103,7 @@ impl<C: Cells> SharedLedger<C> {
             for write in of_family {
                 let ttl_ms = record_ttl_ms(&self.expiry, &write.key, &write.record);
                 if let Some(fact) = &write.superseded {
-                    let (column, value) = fact_record::outgoing(fact);
+                    let (column, value) = fact_record::superseded(fact);
                     let row = key::record(&write.key).to_vec();
                     replaced.push(Put { row, column, value, time: None, ttl_ms });
                 }
@@ -245,12 +245,12 @@ impl<C: Cells> Ledger for SharedLedger<C> {
             let columns = self.cells.get_rows(Table::Facts(family), &rows)?;
             for (index, columns) in indexes.into_iter().zip(columns) {
                 let key = &keys[index];
-                let (value, outgoing) = fact_record::read(family, key.pid, &columns)?;
+                let (value, superseded) = fact_record::read(family, key.pid, &columns)?;
                 if let Some(value) = value {
                     let record = fact_record::decode(family, key.pid, value)?.0;
                     self.extend_ttls(key, &record)?;
                     all[index] = match self.expiry.lookup(key.pid, Some(record)) {
-                        Lookup::Found(record) => found(record, outgoing),
+                        Lookup::Found(record) => found(record, superseded),
                         expired => expired,
                     };
                 }
@@ -317,12 +317,14 @@ impl<C: Cells> Ledger for SharedLedger<C> {
     }
 }
 
-/// The lookup result for a record and the facts that it replaced. An outgoing fact that is still current is left out:
+/// The lookup result for a record and the facts that it replaced. A superseded fact that is still current is left out:
 /// its replacement is in progress.
-fn found(record: FactRecord, outgoing: Vec<Fact>) -> Lookup {
-    let outgoing: Vec<Fact> =
-        outgoing.into_iter().filter(|fact| !is_current(fact, &record)).collect();
-    if outgoing.is_empty() { Lookup::Found(record) } else { Lookup::Superseded(record, outgoing) }
+fn found(record: FactRecord, mut superseded: Vec<Fact>) -> Lookup {
+    superseded.retain(|fact| !is_current(fact, &record));
+    match superseded.is_empty() {
+        true => Lookup::Found(record),
+        false => Lookup::Superseded(record, superseded),
+    }
 }
 
 /// True if the fact is the one of the record.

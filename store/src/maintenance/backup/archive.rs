@@ -11,7 +11,7 @@ use super::manifest::ManifestName;
 use super::stored_file::{Source, StoredFile};
 use super::{Amount, Manifest, Progress, Target, lock};
 use crate::StoreError;
-use crate::embedded::checkpoint::Moment;
+use crate::embedded::checkpoint::StoreContents;
 use crate::fs::sync_folder;
 
 /// The file that identifies the directory. A process that uses the directory holds a lock on it.
@@ -126,7 +126,7 @@ impl Archive {
     pub fn add(
         &self,
         plan: Plan,
-        moment: &Moment,
+        contents: &StoreContents,
         time: String,
         progress: Progress<'_>,
     ) -> Result<(Manifest, Amount), StoreError> {
@@ -145,7 +145,7 @@ impl Archive {
         }
         sync(&self.files())?;
         let backup = self.backups()?.last().map_or(1, |last| last + 1);
-        let manifest = Manifest::new(backup, time, moment, &files);
+        let manifest = Manifest::new(backup, time, contents, &files);
         self.write(&manifest)?;
         Ok((manifest, new))
     }

@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::Amount;
 use super::stored_file::StoredFile;
 use crate::StoreError;
-use crate::embedded::checkpoint::Moment;
+use crate::embedded::checkpoint::StoreContents;
 
 /// Next offsets by topic and Kafka partition.
 pub type Positions = BTreeMap<String, BTreeMap<i32, i64>>;
@@ -38,13 +38,13 @@ pub struct ManifestName {
 }
 
 impl Manifest {
-    pub fn new(backup: u32, time: String, moment: &Moment, files: &[StoredFile]) -> Self {
+    pub fn new(backup: u32, time: String, contents: &StoreContents, files: &[StoredFile]) -> Self {
         let mut positions = Positions::new();
-        for position in &moment.positions {
+        for position in &contents.positions {
             let of_topic = positions.entry(position.topic.to_string()).or_default();
             of_topic.insert(position.partition, position.next_offset);
         }
-        let (partitions, rows) = (moment.partitions, moment.rows);
+        let (partitions, rows) = (contents.partitions, contents.rows);
         let files = files.iter().map(StoredFile::to_string).collect();
         Self { backup, time, partitions, rows, positions, files }
     }
@@ -65,7 +65,7 @@ impl Manifest {
 
     /// Checks that the restored store opens and matches this manifest.
     pub fn check(&self, settings: &config::Store) -> Result<(), StoreError> {
-        if self.matches(&Moment::read(settings)?) {
+        if self.matches(&StoreContents::read(settings)?) {
             return Ok(());
         }
         Err(StoreError::corrupt(format!(
@@ -74,8 +74,8 @@ impl Manifest {
         )))
     }
 
-    fn matches(&self, moment: &Moment) -> bool {
-        let found = Self::new(self.backup, String::new(), moment, &[]);
+    fn matches(&self, contents: &StoreContents) -> bool {
+        let found = Self::new(self.backup, String::new(), contents, &[]);
         (self.partitions, self.rows, &self.positions)
             == (found.partitions, found.rows, &found.positions)
     }

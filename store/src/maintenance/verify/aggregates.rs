@@ -69,7 +69,7 @@ pub fn check_aggregates(
         findings.report.add_checked(Check::Counts, chunk.len());
         for (key, value) in chunk {
             let Some(row) = aggregates::decode(key, value) else {
-                findings.add_count(Problem::BroughtUnreadable, || at(CAMPAIGN_INDEX, key));
+                findings.add_count(Problem::CampaignEntryUnreadable, || at(CAMPAIGN_INDEX, key));
                 continue;
             };
             if !snapshot.is_past_retention(row.pid, row.event_time) {
@@ -79,7 +79,7 @@ pub fn check_aggregates(
         Ok(())
     })?;
     for (problem, sums) in
-        [(Problem::CountDiffers, sums.counts), (Problem::BroughtDiffers, sums.credited)]
+        [(Problem::CountDiffers, sums.counts), (Problem::CampaignIndexDiffers, sums.credited)]
     {
         for (pid, _) in sums.into_iter().filter(|(_, sum)| *sum != 0) {
             findings.add_count(problem, || snapshot.app_name(pid));

@@ -15,7 +15,7 @@ use crate::StoreError;
 use crate::apps::record::{self, App};
 use crate::clock::now;
 use crate::embedded::open::column_families::{CELLS, META, OFFSETS};
-use crate::embedded::open::meta::{self, APP, LAST_RECORDS, VERIFIED_RECORDS};
+use crate::embedded::open::meta::{self, APP, KNOWN_RECORDS, LAST_RECORDS};
 use crate::embedded::write::expiry_floor::EXPIRING;
 use crate::embedded::write::regions;
 use crate::expiry::floor;
@@ -97,7 +97,7 @@ fn entry_problem(name: &[u8], value: &[u8]) -> Option<Problem> {
     }
     // Without the fingerprint, a recreated topic is not detected until the next commit.
     let is_fingerprint =
-        [VERIFIED_RECORDS, LAST_RECORDS].iter().any(|prefix| name.starts_with(prefix));
+        [KNOWN_RECORDS, LAST_RECORDS].iter().any(|prefix| name.starts_with(prefix));
     let is_damaged = is_fingerprint && key::decode_fingerprint(value).is_none();
     is_damaged.then_some(Problem::PositionUnreadable)
 }

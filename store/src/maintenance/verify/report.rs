@@ -55,8 +55,8 @@ attribution::named! {
         TotalsDiffer = "totals_differ",
         CountUnreadable = "count_unreadable",
         CountDiffers = "count_differs",
-        BroughtUnreadable = "brought_unreadable",
-        BroughtDiffers = "brought_differ",
+        CampaignEntryUnreadable = "campaign_entry_unreadable",
+        CampaignIndexDiffers = "campaign_index_differs",
     }
 }
 
@@ -123,8 +123,8 @@ impl Problem {
             Self::TotalsDiffer => (Counts, Repair, "the totals differ from the rows"),
             Self::CountUnreadable => (Counts, Repair, "a summary count is unreadable"),
             Self::CountDiffers => (Counts, Repair, "the summary counts of an app differ from its rows"),
-            Self::BroughtUnreadable => (Counts, Repair, "an entry of the campaign index is unreadable"),
-            Self::BroughtDiffers => (Counts, Repair, "the campaign index of an app differs from its rows"),
+            Self::CampaignEntryUnreadable => (Counts, Repair, "an entry of the campaign index is unreadable"),
+            Self::CampaignIndexDiffers => (Counts, Repair, "the campaign index of an app differs from its rows"),
         }
     }
 }

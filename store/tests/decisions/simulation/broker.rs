@@ -72,7 +72,7 @@ impl Broker {
             topic: Arc::from(topic(family)),
             partition: number,
             next_offset,
-            mark: None,
+            known: None,
             last: None,
         }
     }

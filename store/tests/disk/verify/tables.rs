@@ -298,20 +298,20 @@ const QUARTERS: &[Damage] = &[
 ];
 
 const CREDITED: &[Damage] = &[
-    ("a credited activation of a campaign is deleted", &[Problem::BroughtDiffers], |raw| {
+    ("a credited activation of a campaign is deleted", &[Problem::CampaignIndexDiffers], |raw| {
         raw.delete("brought", &raw.entries("brought")[3].0);
     }),
-    ("a campaign has another credited activation", &[Problem::BroughtDiffers], |raw| {
+    ("a campaign has another credited activation", &[Problem::CampaignIndexDiffers], |raw| {
         let (mut key, value) = raw.entries("brought").swap_remove(3);
         key[21] ^= 1;
         raw.put("brought", &key, &value);
     }),
-    ("a credited activation has another value", &[Problem::BroughtDiffers], |raw| {
+    ("a credited activation has another value", &[Problem::CampaignIndexDiffers], |raw| {
         let (key, mut value) = raw.entries("brought").swap_remove(3);
         value[1] ^= 1;
         raw.put("brought", &key, &value);
     }),
-    ("a credited activation is unreadable", &[Problem::BroughtUnreadable], |raw| {
+    ("a credited activation is unreadable", &[Problem::CampaignEntryUnreadable], |raw| {
         raw.put("brought", b"x", b"x");
     }),
 ];
