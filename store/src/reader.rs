@@ -1,7 +1,7 @@
 //! Reads an app's rows between two times in key order, and their aggregates, from either store.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use attribution::facts::event::{EventTime, Pid, SpreadId};
 use attribution::facts::keys::FactKey;
@@ -86,7 +86,7 @@ impl Reader {
         mut visit: impl FnMut(&RowKey, &[u8]) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
         let view = self.view();
-        let mut rows = view.rows(app, (from, to), None)?;
+        let mut rows = view.rows(app, from..to, None)?;
         while let Some((key, value)) = rows.current()? {
             if visit(&key, value).is_break() {
                 return Ok(());
@@ -104,12 +104,11 @@ pub enum View<'r> {
 }
 
 impl View<'_> {
-    /// The rows of an app, `from <= event_time < to`, in key order, after the row `after`, whose partition is
-    /// ignored.
+    /// The rows of an app in a range of event times, in key order, after the row `after`, whose partition is ignored.
     pub fn rows(
         &self,
         app: &AppPolicy,
-        range: (EventTime, EventTime),
+        range: Range<EventTime>,
         after: Option<RowKey>,
     ) -> Result<Rows<'_>, StoreError> {
         Ok(match self {
@@ -124,7 +123,7 @@ impl View<'_> {
     pub fn rows_newest_first(
         &self,
         app: &AppPolicy,
-        range: (EventTime, EventTime),
+        range: Range<EventTime>,
     ) -> Result<Rows<'_>, StoreError> {
         Ok(match self {
             Self::Embedded(view) => {
@@ -146,7 +145,7 @@ impl View<'_> {
     pub fn counts(
         &self,
         pid: Pid,
-        range: (EventTime, EventTime),
+        range: Range<EventTime>,
         visit: impl FnMut(&SummaryKey<'_>, &Totals) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
         either!(self, view => view.counts(pid, range, visit))
@@ -157,13 +156,13 @@ impl View<'_> {
         matches!(self, Self::Embedded(_))
     }
 
-    /// The rows of at most `limit` activations that are credited to a campaign, `from <= event_time < to`, newest
+    /// The rows of at most `limit` activations that are credited to a campaign, in a range of event times, newest
     /// first, beginning after the activation `after`.
     pub fn credited_activations(
         &self,
         pid: Pid,
         spreadid: SpreadId,
-        range: (EventTime, EventTime),
+        range: Range<EventTime>,
         after: Option<CreditedActivation>,
         limit: usize,
     ) -> Result<Vec<StoredRow>, StoreError> {

@@ -28,7 +28,7 @@ pub struct Pair<'a> {
 impl<'r> MillisecondReader<'r> {
     pub fn new(view: &'r View<'_>, app: Option<&AppPolicy>) -> Result<Self, StoreError> {
         let rows = app
-            .map(|app| view.rows(app, (EventTime::default(), EventTime::END), None))
+            .map(|app| view.rows(app, EventTime::default()..EventTime::END, None))
             .transpose()?;
         Ok(Self { rows, keys: Vec::new(), values: Vec::new() })
     }

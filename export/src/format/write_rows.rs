@@ -113,7 +113,7 @@ impl Selection<'_> {
     ) -> Result<(), ExportError> {
         let Self { query, policy, app, .. } = self;
         let after = query.after.map(|cursor| cursor.row(app.pid));
-        let range = (query.from, query.to);
+        let range = query.from..query.to;
         let mut rows = match &query.report {
             None => self.view.rows(app, range, after)?,
             Some(_) => self.view.rows_newest_first(app, range)?,

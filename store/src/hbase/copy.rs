@@ -91,10 +91,10 @@ impl StoreSide for SharedSide<'_> {
                 facts_of(family, row, form)?.into_iter().try_for_each(&mut *visit)
             })?;
         }
-        let times = (EventTime::default(), EventTime::END);
         for (pid, app) in apps {
             let partitions = app.partitions(self.settings.partitions);
-            let mut rows = SharedRows::open(&self.cluster, *pid, partitions, times, None)?;
+            let all = EventTime::default()..EventTime::END;
+            let mut rows = SharedRows::open(&self.cluster, *pid, partitions, all, None)?;
             while let Some((key, value)) = rows.current()? {
                 visit(CopyItem::Row(key, value.to_vec()))?;
                 rows.advance();

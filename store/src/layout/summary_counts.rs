@@ -3,6 +3,8 @@
 //! The days of all present time zones begin at a quarter of an hour, so a day of any zone is a sum of counts. Every
 //! write batch updates the counts of its rows by merges; removals are merged as negative counts.
 
+use std::ops::Range;
+
 use attribution::facts::event::{EventTime, Pid, SpreadId};
 use attribution::rules::row::{EventType, InstallType, Row, Status};
 use rocksdb::MergeOperands;
@@ -130,9 +132,10 @@ pub fn quarter_start(time: EventTime) -> EventTime {
 }
 
 /// The largest part of a range that consists of whole quarters of an hour; `None` if it contains none.
-pub fn whole_quarters((from, to): (EventTime, EventTime)) -> Option<(EventTime, EventTime)> {
-    let (first, end) = (event_time(from.millis().next_multiple_of(QUARTER_MS))?, quarter_start(to));
-    (first < end).then_some((first, end))
+pub fn whole_quarters(range: Range<EventTime>) -> Option<Range<EventTime>> {
+    let first = event_time(range.start.millis().next_multiple_of(QUARTER_MS))?;
+    let end = quarter_start(range.end);
+    (first < end).then_some(first..end)
 }
 
 /// A hash of the dimensions that change only if the fact of an event is replaced; never 0.
@@ -236,17 +239,17 @@ mod tests {
     fn whole_quarters_are_the_inner_part_of_a_range() {
         let quarter = QUARTER_MS as i64;
         let check = |from, to, expected: Option<(i64, i64)>| {
-            let expected = expected.map(|(from, to)| (at(from * quarter), at(to * quarter)));
-            assert_eq!(whole_quarters((at(from), at(to))), expected);
+            let expected = expected.map(|(from, to)| at(from * quarter)..at(to * quarter));
+            assert_eq!(whole_quarters(at(from)..at(to)), expected);
         };
         check(0, quarter, Some((0, 1)));
         check(1, 3 * quarter - 1, Some((1, 2)));
         check(1, 2 * quarter - 1, None);
         check(5, 5, None);
         check(2 * quarter, quarter, None);
-        let all = (EventTime::default(), EventTime::END);
-        assert_eq!(whole_quarters(all), Some(all));
-        assert_eq!(whole_quarters((EventTime::MAX, EventTime::END)), None);
+        let all = EventTime::default()..EventTime::END;
+        assert_eq!(whole_quarters(all.clone()), Some(all));
+        assert_eq!(whole_quarters(EventTime::MAX..EventTime::END), None);
         assert_eq!(prefix(Pid(1), EventTime::END).len(), PREFIX_BYTES);
     }
 

@@ -99,7 +99,7 @@ fn rows_that_move_behind_a_lost_scanner_are_shown_once() {
     let mut all: Vec<Put> = (0..EVENTS).map(|seq| put((seq, TIME_MS), 5, 1)).collect();
     all.push(put((0, TIME_MS - 1), 5, 1));
     cluster.put(Table::Events, all).expect("HBase works");
-    let times = (EventTime::default(), EventTime::MAX);
+    let times = EventTime::default()..EventTime::MAX;
     let mut rows = SharedRows::open(&cluster, PID, 0..1, times, None).expect("the scan succeeds");
     correct(&mut cluster);
     split_region(&cluster);

@@ -89,7 +89,7 @@ pub fn rows_on_hbase(policy: &Policy, batches: Vec<Vec<Fact>>) -> Vec<RowText> {
 /// Returns the rows of an app in export order. Checks that a scan resumed in the middle returns the same rows.
 fn rows_of(cluster: &Cluster, pid: Pid) -> Vec<StoredRow> {
     let read = |after| {
-        let times = (EventTime::default(), EventTime::MAX);
+        let times = EventTime::default()..EventTime::MAX;
         let mut rows =
             SharedRows::open(cluster, pid, 0..PARTITIONS, times, after).expect("the scan succeeds");
         let mut all = Vec::new();

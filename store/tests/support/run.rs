@@ -60,7 +60,7 @@ pub fn read(reader: &Reader) -> Vec<RowText> {
 /// Returns all rows of an app, with its pid replaced by `pid`. Checks that a scan newest first returns the same rows.
 pub fn rows_of(reader: &Reader, app: &AppPolicy, pid: Pid) -> Vec<RowText> {
     let view = reader.view();
-    let range = (EventTime::default(), EventTime::MAX);
+    let range = EventTime::default()..EventTime::MAX;
     let all = |mut rows: Rows<'_>| {
         let mut shown = Vec::new();
         while let Some((key, value)) = rows.current().expect("the scan succeeds") {
@@ -70,7 +70,7 @@ pub fn rows_of(reader: &Reader, app: &AppPolicy, pid: Pid) -> Vec<RowText> {
         }
         shown
     };
-    let shown = all(view.rows(app, range, None).expect("the scan succeeds"));
+    let shown = all(view.rows(app, range.clone(), None).expect("the scan succeeds"));
     let newest_first = all(view.rows_newest_first(app, range).expect("the scan succeeds"));
     assert!(
         shown.iter().eq(newest_first.iter().rev()),

@@ -52,7 +52,7 @@ pub(crate) async fn devices(
     let (pid, selected) = (app.pid, query.clone());
     let read = respond::read(&state, app, move |reader, policy| {
         let after = selected.after.map(|cursor| CreditedActivation::of(&cursor.row(pid)));
-        let range = (selected.from, selected.to);
+        let range = selected.from..selected.to;
         let rows = reader.view().credited_activations(pid, spreadid, range, after, limit + 1)?;
         let mut writer = Writer { policy, times: TimeWriter::new(&selected.zone) };
         let shown = rows.iter().take(limit);

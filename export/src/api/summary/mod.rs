@@ -10,7 +10,7 @@ mod groups;
 mod tests;
 
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use attribution::facts::event::EventTime;
 use attribution::rules::policy::{AppPolicy, Policy};
@@ -184,14 +184,14 @@ fn summarise<'q>(
         groups: Groups::new(&query.by, policy),
     };
     let (from, to) = (query.rows.from, query.rows.to);
-    match summary_counts::whole_quarters((from, to)) {
-        None => summary.rows((from, to))?,
-        Some((first, end)) => {
-            summary.rows((from, first))?;
-            for cut in summary.quarters((first, end))? {
-                summary.rows((cut, after(cut)))?;
+    match summary_counts::whole_quarters(from..to) {
+        None => summary.rows(from..to)?,
+        Some(Range { start, end }) => {
+            summary.rows(from..start)?;
+            for cut in summary.quarters(start..end)? {
+                summary.rows(cut..after(cut))?;
             }
-            summary.rows((end, to))?;
+            summary.rows(end..to)?;
         }
     }
     Ok(summary.groups)
@@ -215,7 +215,7 @@ struct Summary<'v, 'q> {
 
 impl Summary<'_, '_> {
     /// Reads and adds the rows of a range.
-    fn rows(&mut self, range: (EventTime, EventTime)) -> Result<(), ExportError> {
+    fn rows(&mut self, range: Range<EventTime>) -> Result<(), ExportError> {
         let mut rows = self.view.rows(self.app, range, None)?;
         while let Some((key, value)) = rows.current()? {
             let row = RowView::decode(value)?;
@@ -231,10 +231,7 @@ impl Summary<'_, '_> {
 
     /// Adds the counts of a range of whole quarters of an hour. Returns the quarters that span two days, which it
     /// leaves out.
-    fn quarters(
-        &mut self,
-        range: (EventTime, EventTime),
-    ) -> Result<BTreeSet<EventTime>, ExportError> {
+    fn quarters(&mut self, range: Range<EventTime>) -> Result<BTreeSet<EventTime>, ExportError> {
         let Self { view, app, query, policy, days, groups } = self;
         let is_by_day = query.by.contains(&Dimension::Day);
         let (mut cut, mut failure) = (BTreeSet::new(), None);

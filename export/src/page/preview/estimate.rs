@@ -43,7 +43,7 @@ pub(crate) fn estimate(
     };
     let has_others = rows > 0 || {
         let view = reader.view();
-        let all = (EventTime::default(), EventTime::END);
+        let all = EventTime::default()..EventTime::END;
         view.rows(app, all, None)?.current()?.is_some()
     };
     Ok(Estimate { rows, days, preview, has_others })

@@ -1,6 +1,6 @@
 //! Reads of aggregates: summary counts, and the activations credited to a campaign.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use attribution::facts::event::{EventTime, Pid, SpreadId};
 use rocksdb::ReadOptions;
@@ -22,14 +22,14 @@ impl EmbeddedView<'_> {
     pub fn counts(
         &self,
         pid: Pid,
-        (from, to): (EventTime, EventTime),
+        range: Range<EventTime>,
         mut visit: impl FnMut(&SummaryKey<'_>, &Totals) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
         let mut options = ReadOptions::default();
-        options.set_iterate_upper_bound(summary_counts::prefix(pid, to));
+        options.set_iterate_upper_bound(summary_counts::prefix(pid, range.end));
         let table = self.reader.tables.counts();
         let mut counts = self.snapshot.raw_iterator_cf_opt(table, options);
-        counts.seek(summary_counts::prefix(pid, from.max(self.oldest(pid))));
+        counts.seek(summary_counts::prefix(pid, range.start.max(self.oldest(pid))));
         while let (Some(key), Some(value)) = (counts.key(), counts.value()) {
             let damage = || StoreError::corrupt("a summary count");
             let key = SummaryKey::decode(key).ok_or_else(damage)?;
@@ -47,13 +47,13 @@ impl EmbeddedView<'_> {
         &self,
         pid: Pid,
         spreadid: SpreadId,
-        (from, to): (EventTime, EventTime),
+        range: Range<EventTime>,
         after: Option<CreditedActivation>,
         limit: usize,
     ) -> Result<Vec<StoredRow>, StoreError> {
         let mut found = Vec::new();
-        let from = from.max(self.oldest(pid));
-        if to <= from {
+        let from = range.start.max(self.oldest(pid));
+        if range.end <= from {
             return Ok(found);
         }
         let mut options = ReadOptions::default();
@@ -65,7 +65,7 @@ impl EmbeddedView<'_> {
         options.set_iterate_upper_bound(end);
         let mut entries =
             self.snapshot.raw_iterator_cf_opt(self.reader.tables.campaign_index(), options);
-        let first = campaign_index::from(pid, spreadid, to.minus(1));
+        let first = campaign_index::from(pid, spreadid, range.end.minus(1));
         let after = after.map(|after| [&after.encode()[..], &[0]].concat());
         entries.seek(after.filter(|after| after[..] > first[..]).unwrap_or(first.to_vec()));
         while let (Some(key), Some(value)) = (entries.key(), entries.value()) {

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::binary_heap::PeekMut;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::ops::Range;
 
 use attribution::facts::event::{EventTime, Pid};
 use attribution::facts::keys::FactKey;
@@ -84,11 +85,11 @@ impl EmbeddedView<'_> {
         &self,
         order: Order,
         app: &AppPolicy,
-        (from, to): (EventTime, EventTime),
+        range: Range<EventTime>,
         after: Option<RowKey>,
     ) -> Result<EmbeddedRows<'_>, StoreError> {
         let reader = self.reader;
-        let from = from.max(reader.retention.oldest(app.pid));
+        let from = range.start.max(reader.retention.oldest(app.pid));
         let mut rows =
             EmbeddedRows { partitions: BinaryHeap::new(), failure: None, regions: &reader.regions };
         let stored = reader.app(app);
@@ -100,7 +101,7 @@ impl EmbeddedView<'_> {
                 let Some(next) = key::next(&after) else { continue };
                 first = first.max(next);
             }
-            let end = key::row_from(partition, app.pid, to);
+            let end = key::row_from(partition, app.pid, range.end);
             let read_ahead_bytes = READ_AHEAD_BYTES / count;
             rows.partitions.extend(self.partition_rows(order, first, end, read_ahead_bytes)?);
         }

@@ -5,7 +5,7 @@ pub mod newest_first;
 pub mod rows;
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use attribution::facts::event::{EventTime, Pid, SpreadId};
@@ -53,10 +53,10 @@ impl SharedReader {
     pub fn rows(
         &self,
         pid: Pid,
-        (from, to): (EventTime, EventTime),
+        range: Range<EventTime>,
         after: Option<RowKey>,
     ) -> Result<SharedRows, StoreError> {
-        let range = (from.max(self.oldest(pid)), to);
+        let range = range.start.max(self.oldest(pid))..range.end;
         SharedRows::open(&self.cluster, pid, self.partitions(pid)?.into_iter(), range, after)
     }
 
@@ -64,9 +64,9 @@ impl SharedReader {
     pub fn rows_newest_first(
         &self,
         pid: Pid,
-        (from, to): (EventTime, EventTime),
+        range: Range<EventTime>,
     ) -> Result<NewestFirst, StoreError> {
-        let range = (from.max(self.oldest(pid)), to);
+        let range = range.start.max(self.oldest(pid))..range.end;
         Ok(NewestFirst::new(&self.cluster, pid, self.partitions(pid)?, range))
     }
 
@@ -86,7 +86,7 @@ impl SharedReader {
     pub fn counts(
         &self,
         pid: Pid,
-        range: (EventTime, EventTime),
+        range: Range<EventTime>,
         mut visit: impl FnMut(&SummaryKey<'_>, &Totals) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
         let mut rows = self.rows(pid, range, None)?;
@@ -113,13 +113,13 @@ impl SharedReader {
         &self,
         pid: Pid,
         spreadid: SpreadId,
-        (from, to): (EventTime, EventTime),
+        range: Range<EventTime>,
         after: Option<CreditedActivation>,
         limit: usize,
     ) -> Result<Vec<StoredRow>, StoreError> {
         // Rows of the same millisecond as `after` are compared with it by seq.
-        let to = after.map_or(to, |after| to.min(after.event_time.plus(1)));
-        let mut rows = self.rows_newest_first(pid, (from, to))?;
+        let to = after.map_or(range.end, |after| range.end.min(after.event_time.plus(1)));
+        let mut rows = self.rows_newest_first(pid, range.start..to)?;
         let (mut found, mut moment): (Vec<StoredRow>, Vec<StoredRow>) = (Vec::new(), Vec::new());
         loop {
             let next = rows.current()?;

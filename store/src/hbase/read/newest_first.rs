@@ -3,6 +3,8 @@
 //! HBase could scan in reverse. But the rows of a millisecond must be read together to select their latest revisions,
 //! so this module reuses the forward scan, window by window.
 
+use std::ops::Range;
+
 use attribution::facts::event::{EventTime, Pid};
 
 use super::rows::SharedRows;
@@ -32,15 +34,11 @@ pub struct NewestFirst {
 }
 
 impl NewestFirst {
-    /// Iterates over the rows with `from <= event_time < to`.
-    pub fn new(
-        cluster: &Cluster,
-        pid: Pid,
-        partitions: Vec<u16>,
-        (from, to): (EventTime, EventTime),
-    ) -> Self {
+    /// Iterates over the rows in a range of event times.
+    pub fn new(cluster: &Cluster, pid: Pid, partitions: Vec<u16>, range: Range<EventTime>) -> Self {
         let (cluster, rows) = (cluster.clone(), Vec::new());
-        Self { cluster, pid, partitions, from, end: to, width_ms: FIRST_MS, rows }
+        let Range { start: from, end } = range;
+        Self { cluster, pid, partitions, from, end, width_ms: FIRST_MS, rows }
     }
 
     /// The row at the iterator's position; `None` after the last.
@@ -61,7 +59,7 @@ impl NewestFirst {
         let start = self.from.max(self.end.minus(self.width_ms));
         let partitions = self.partitions.iter().copied();
         let mut rows =
-            SharedRows::open(&self.cluster, self.pid, partitions, (start, self.end), None)?;
+            SharedRows::open(&self.cluster, self.pid, partitions, start..self.end, None)?;
         while let Some((key, value)) = rows.current()? {
             if self.rows.len() >= ROWS_MAX && self.width_ms > 1 {
                 self.rows.clear();

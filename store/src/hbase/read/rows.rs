@@ -6,6 +6,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::ops::Range;
 
 use attribution::facts::event::{EventTime, Pid};
 use hbase_client::{Scan, Selection};
@@ -45,19 +46,19 @@ struct PartitionRows {
 }
 
 impl SharedRows {
-    /// Iterates over the rows with `from <= event_time < to`, after the row `after`, whose partition is ignored.
+    /// Iterates over the rows in a range of event times, after the row `after`, whose partition is ignored.
     pub fn open(
         cluster: &Cluster,
         pid: Pid,
         partitions: impl Iterator<Item = u16>,
-        (from, to): (EventTime, EventTime),
+        range: Range<EventTime>,
         after: Option<RowKey>,
     ) -> Result<Self, StoreError> {
         let mut rows = Self::default();
         // The millisecond of that row is read completely: its rows include replaced ones that must be left out.
-        let from = after.map_or(from, |after| from.max(after.event_time));
+        let from = after.map_or(range.start, |after| range.start.max(after.event_time));
         for partition in partitions {
-            let mut partition = PartitionRows::open(cluster, partition, pid, (from, to))?;
+            let mut partition = PartitionRows::open(cluster, partition, pid, from..range.end)?;
             if let Some(time) = partition.next_time()? {
                 rows.next.push(Reverse((time, rows.partitions.len())));
             }
@@ -121,9 +122,9 @@ impl PartitionRows {
         cluster: &Cluster,
         partition: u16,
         pid: Pid,
-        times: (EventTime, EventTime),
+        range: Range<EventTime>,
     ) -> Result<Self, StoreError> {
-        let rows = scan(cluster, partition, pid, times)?;
+        let rows = scan(cluster, partition, pid, range)?;
         let cluster = cluster.clone();
         Ok(Self { cluster, partition, pid, rows, fetched: VecDeque::new(), scanner: 0 })
     }
@@ -170,7 +171,7 @@ impl PartitionRows {
     fn read_again(&self, time: EventTime) -> Result<Vec<StoredRow>, StoreError> {
         let mut before = None;
         for _ in 0..ATTEMPTS_MAX {
-            let mut scan = scan(&self.cluster, self.partition, self.pid, (time, time.plus(1)))?;
+            let mut scan = scan(&self.cluster, self.partition, self.pid, time..time.plus(1))?;
             let mut rows = Vec::new();
             while let Some(batch) = self.cluster.wait(scan.next_batch()) {
                 rows.extend(decode(batch?)?);
@@ -188,10 +189,10 @@ fn scan(
     cluster: &Cluster,
     partition: u16,
     pid: Pid,
-    (from, to): (EventTime, EventTime),
+    range: Range<EventTime>,
 ) -> Result<hbase_client::Rows, StoreError> {
-    let first = key::row_from(partition, pid, from).to_vec();
-    let end = key::row_from(partition, pid, to).to_vec();
+    let first = key::row_from(partition, pid, range.start).to_vec();
+    let end = key::row_from(partition, pid, range.end).to_vec();
     let scan = Scan::range(first, end).select(Selection::all().column(FAMILY, VALUE));
     let table = cluster.client().table(&tables::name(cluster.prefix(), Table::Events))?;
     // Scans must be started in the runtime.

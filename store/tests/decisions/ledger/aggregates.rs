@@ -1,7 +1,7 @@
 //! Compares the aggregates (counts, and the index of credited activations by campaign) with the rows.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use adtrail_store::embedded::open_for_reading;
 use adtrail_store::layout::campaign_index::CreditedActivation;
@@ -134,7 +134,7 @@ type Counts = BTreeMap<Vec<u8>, Totals>;
 type CreditedRows = BTreeMap<(Pid, SpreadId), Vec<RowKey>>;
 
 /// Computes the aggregates from the rows.
-fn expected(reader: &Reader, range: (EventTime, EventTime)) -> (Counts, CreditedRows) {
+fn expected(reader: &Reader, range: Range<EventTime>) -> (Counts, CreditedRows) {
     let (mut counts, mut credited) = (Counts::new(), CreditedRows::new());
     for app in apps() {
         let visit = |key: &RowKey, value: &[u8]| {
@@ -146,7 +146,7 @@ fn expected(reader: &Reader, range: (EventTime, EventTime)) -> (Counts, Credited
             }
             ControlFlow::Continue(())
         };
-        reader.scan_rows(&app, range.0, range.1, visit).expect("the scan succeeds");
+        reader.scan_rows(&app, range.start, range.end, visit).expect("the scan succeeds");
     }
     let newest_first = |key: &RowKey| (std::cmp::Reverse(key.event_time), key.seq);
     credited.values_mut().for_each(|rows| rows.sort_by_key(newest_first));
@@ -154,11 +154,11 @@ fn expected(reader: &Reader, range: (EventTime, EventTime)) -> (Counts, Credited
 }
 
 /// Reads the stored aggregates, the index in pages.
-fn stored(reader: &Reader, range: (EventTime, EventTime), page: usize) -> (Counts, CreditedRows) {
+fn stored(reader: &Reader, range: Range<EventTime>, page: usize) -> (Counts, CreditedRows) {
     let (mut counts, mut credited) = (Counts::new(), CreditedRows::new());
     let view = reader.view();
     for pid in [X, Y] {
-        view.counts(pid, range, |key, totals| {
+        view.counts(pid, range.clone(), |key, totals| {
             assert_eq!(counts.insert(key.encode(), *totals), None);
             ControlFlow::Continue(())
         })
@@ -168,7 +168,7 @@ fn stored(reader: &Reader, range: (EventTime, EventTime), page: usize) -> (Count
             loop {
                 let after = rows.last().map(CreditedActivation::of);
                 let found = view
-                    .credited_activations(pid, spreadid, range, after, page)
+                    .credited_activations(pid, spreadid, range.clone(), after, page)
                     .expect("the page is readable");
                 rows.extend(found.iter().map(|(key, _)| *key));
                 if found.len() < page {
@@ -185,8 +185,8 @@ fn check(fixture: &mut StoreFixture) -> Result<(), TestCaseError> {
     let reopened = open_for_reading(&fixture.settings).expect("the store opens");
     let day = EventTime::default().plus(fixture.consumed_ms - 24 * HOUR_MS);
     for reader in [fixture.store().reader(), reopened] {
-        for range in [(EventTime::default(), EventTime::END), (day, day.plus(5 * QUARTER_MS))] {
-            prop_assert_eq!(stored(&reader, range, 3), expected(&reader, range));
+        for range in [EventTime::default()..EventTime::END, day..day.plus(5 * QUARTER_MS)] {
+            prop_assert_eq!(stored(&reader, range.clone(), 3), expected(&reader, range));
         }
     }
     Ok(())
@@ -242,14 +242,14 @@ fn with_rows(count: u32) -> StoreFixture {
 
 #[test]
 fn the_cost_of_reading_aggregates_does_not_grow_with_the_number_of_rows() {
-    let all = (EventTime::default(), EventTime::END);
+    let all = EventTime::default()..EventTime::END;
     let read = |count: u32| {
         let mut fixture = with_rows(count);
         let reader = fixture.store().reader();
         let view = reader.view();
         let counts = read_cost(|| {
             let mut found = 0;
-            view.counts(X, all, |_, totals| {
+            view.counts(X, all.clone(), |_, totals| {
                 found += totals.rows;
                 ControlFlow::Continue(())
             })
@@ -258,13 +258,13 @@ fn the_cost_of_reading_aggregates_does_not_grow_with_the_number_of_rows() {
         });
         let credited = read_cost(|| {
             let found = view
-                .credited_activations(X, SpreadId(1), all, None, 10)
+                .credited_activations(X, SpreadId(1), all.clone(), None, 10)
                 .expect("the page is readable");
             assert_eq!(found.len(), 10);
             let newest = found[0].0.event_time.millis();
             assert_eq!(newest, fixture.consumed_ms + u64::from(count) - 1);
         });
-        let rows = read_cost(|| drop(expected(&reader, all)));
+        let rows = read_cost(|| drop(expected(&reader, all.clone())));
         (counts, credited, rows)
     };
     let (few, many) = (read(100), read(5_000));

@@ -166,7 +166,7 @@ fn scan(reader: &Reader) -> ([Vec<Row>; 2], Vec<(Key, u64)>) {
 fn check_newest_first(reader: &Reader, rows: &[Vec<Row>; 2]) {
     for (app, rows) in apps().iter().zip(rows) {
         let view = reader.view();
-        let range = (EventTime::default(), EventTime::END);
+        let range = EventTime::default()..EventTime::END;
         let mut newest_first = view.rows_newest_first(app, range).expect("the scan succeeds");
         for row in rows.iter().rev() {
             let (key, _) = newest_first
@@ -281,7 +281,7 @@ fn an_export_reads_a_snapshot_while_the_fanout_grows() {
     let reader = fixture.reader();
     let view = reader.view();
     let mut rows = view
-        .rows(&apps()[0], (EventTime::default(), EventTime::END), None)
+        .rows(&apps()[0], EventTime::default()..EventTime::END, None)
         .expect("the scan succeeds");
     let mut seen = Vec::new();
     let mut fanouts = Vec::new();
