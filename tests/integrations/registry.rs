@@ -6,7 +6,7 @@
     reason = "clippy.toml allows them in tests but not in their helpers"
 )]
 
-use ingest::registry::{Lookup, Registry, RegistryOutcome, SchemaKey};
+use ingest::registry::{Registry, RegistryOutcome, SchemaKey, SchemaLookup};
 use serde_json::{Value, json};
 use testbed::registry::Registry as RealRegistry;
 
@@ -21,7 +21,7 @@ fn client(url: &str, folder: &tempfile::TempDir) -> Registry<Value> {
 #[track_caller]
 fn check_ready(client: &Registry<Value>, key: SchemaKey, expected: &Value) {
     match client.wait(key, testbed::DEADLINE) {
-        Lookup::Ready(schema) => assert_eq!(*schema, *expected, "{key}"),
+        SchemaLookup::Ready(schema) => assert_eq!(*schema, *expected, "{key}"),
         other => panic!("{key}: {other:?}"),
     }
 }

@@ -19,8 +19,8 @@ use crate::proto::scan::{Scan, ScanRequest, ScanResponse};
 use crate::rows::{self, Row};
 
 /// Lookups in progress, by table and the start of the gap between its cached regions.
-pub type Lookups = DashMap<(TableName, Bytes), Lookup>;
-type Lookup = Arc<OnceCell<Result<Arc<Region>, Error>>>;
+pub type Lookups = DashMap<(TableName, Bytes), RegionLookup>;
+type RegionLookup = Arc<OnceCell<Result<Arc<Region>, Error>>>;
 
 /// The priority of reads of `hbase:meta` at the server, so that they precede the calls that wait for them.
 const META_PRIORITY: Option<u32> = Some(200);

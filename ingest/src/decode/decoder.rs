@@ -12,7 +12,7 @@ use super::{DecodeError, ErrorCode, Schema, lateness};
 use crate::decode;
 use crate::kafka::error::IngestError;
 use crate::kafka::topics::{PerTopic, TopicKind};
-use crate::registry::{JSON_SCHEMA, Lookup, Registry, SchemaKey, UnusableKind};
+use crate::registry::{JSON_SCHEMA, Registry, SchemaKey, SchemaLookup, UnusableKind};
 use crate::timing::Timing;
 
 /// Number of schemas that are found without a lookup in the registry's cache.
@@ -172,13 +172,13 @@ impl Decoder {
             return Err(DecodeError::new(ErrorCode::UnknownSchema, message));
         };
         match registry.wait(key, self.schema_timeout) {
-            Lookup::Ready(schema) => {
+            SchemaLookup::Ready(schema) => {
                 self.recent.truncate(RECENT_MAX - 1);
                 self.recent.insert(0, (key, schema.clone()));
                 Ok(Some(schema))
             }
-            Lookup::Waiting => Ok(None),
-            Lookup::Unusable(unusable) => {
+            SchemaLookup::Waiting => Ok(None),
+            SchemaLookup::Unusable(unusable) => {
                 let code = match unusable.kind {
                     UnusableKind::Unknown => ErrorCode::UnknownSchema,
                     UnusableKind::Bad => ErrorCode::BadSchema,

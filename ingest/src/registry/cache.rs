@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::schema_key::SchemaKey;
-use super::{Lookup, Unusable};
+use super::{SchemaLookup, Unusable};
 
 /// The bounds of the cache. Records may name arbitrary schema keys, so each of its maps is bounded.
 #[derive(Debug, Clone, Copy)]
@@ -44,7 +44,7 @@ struct UnusableEntry {
 
 /// The result of a lookup in the cache.
 pub enum CacheLookup<T> {
-    Known(Lookup<T>),
+    Known(SchemaLookup<T>),
     /// Neither known nor being fetched. It now counts as waiting, and the caller must fetch it.
     New,
 }
@@ -64,17 +64,17 @@ impl<T> Cache<T> {
         self.uses += 1;
         if let Some(ready) = self.ready.get_mut(&key) {
             ready.last_use = self.uses;
-            return CacheLookup::Known(Lookup::Ready(ready.schema.clone()));
+            return CacheLookup::Known(SchemaLookup::Ready(ready.schema.clone()));
         }
         if let Some(entry) = self.unusable.get_mut(&key) {
             if now < entry.until || !entry.was_reported {
                 entry.was_reported = true;
-                return CacheLookup::Known(Lookup::Unusable(entry.reason.clone()));
+                return CacheLookup::Known(SchemaLookup::Unusable(entry.reason.clone()));
             }
             self.unusable.remove(&key);
         }
         if self.waiting.len() >= self.limits.waiting_max || !self.waiting.insert(key) {
-            return CacheLookup::Known(Lookup::Waiting);
+            return CacheLookup::Known(SchemaLookup::Waiting);
         }
         CacheLookup::New
     }
@@ -143,9 +143,9 @@ mod tests {
     fn check(cache: &mut Cache<u32>, id: u32, now: Instant, expected: &str) {
         let found = match cache.look_up(SchemaKey::Id(id), now) {
             CacheLookup::New => "new",
-            CacheLookup::Known(Lookup::Ready(_)) => "ready",
-            CacheLookup::Known(Lookup::Unusable(_)) => "unusable",
-            CacheLookup::Known(Lookup::Waiting) => "waiting",
+            CacheLookup::Known(SchemaLookup::Ready(_)) => "ready",
+            CacheLookup::Known(SchemaLookup::Unusable(_)) => "unusable",
+            CacheLookup::Known(SchemaLookup::Waiting) => "waiting",
         };
         assert_eq!(found, expected, "{id}");
     }

@@ -48,7 +48,7 @@ use worker::Worker;
 
 /// The result of a lookup.
 #[derive(Debug)]
-pub enum Lookup<T> {
+pub enum SchemaLookup<T> {
     Ready(Arc<T>),
     /// The registry has no such schema, or its schema cannot be used.
     Unusable(Arc<Unusable>),
@@ -133,18 +133,18 @@ impl<T: Send + Sync + 'static> Registry<T> {
     }
 
     /// Looks up a schema without blocking; one that is not cached is fetched in the background.
-    pub fn look_up(&self, key: SchemaKey) -> Lookup<T> {
+    pub fn look_up(&self, key: SchemaKey) -> SchemaLookup<T> {
         self.look_up_locked(&mut self.shared.cache.lock(), key)
     }
 
     /// Like [`Registry::look_up`], but waits until the key is settled or `timeout` has passed.
-    pub fn wait(&self, key: SchemaKey, timeout: Duration) -> Lookup<T> {
+    pub fn wait(&self, key: SchemaKey, timeout: Duration) -> SchemaLookup<T> {
         let started = Instant::now();
         let mut cache = self.shared.cache.lock();
         loop {
             let found = self.look_up_locked(&mut cache, key);
             let remaining = timeout.saturating_sub(started.elapsed());
-            if remaining.is_zero() || !matches!(found, Lookup::Waiting) {
+            if remaining.is_zero() || !matches!(found, SchemaLookup::Waiting) {
                 return found;
             }
             self.shared.settled.wait_for(&mut cache, remaining);
@@ -157,7 +157,7 @@ impl<T: Send + Sync + 'static> Registry<T> {
         self.shared.monitor.snapshot(waiting)
     }
 
-    fn look_up_locked(&self, cache: &mut Cache<T>, key: SchemaKey) -> Lookup<T> {
+    fn look_up_locked(&self, cache: &mut Cache<T>, key: SchemaKey) -> SchemaLookup<T> {
         match cache.look_up(key, Instant::now()) {
             CacheLookup::Known(found) => found,
             CacheLookup::New => {
@@ -166,7 +166,7 @@ impl<T: Send + Sync + 'static> Registry<T> {
                     cache.forget(key);
                 }
                 self.shared.monitor.set_waiting(cache.waiting());
-                Lookup::Waiting
+                SchemaLookup::Waiting
             }
         }
     }

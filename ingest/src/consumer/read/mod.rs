@@ -28,7 +28,7 @@ use crate::kafka::offsets::Offsets;
 use crate::kafka::partitions::Watermarks;
 use crate::kafka::topics::TopicNames;
 use crate::observability::health::Health;
-use crate::registry::Lookup;
+use crate::registry::SchemaLookup;
 use crate::timing::Timing;
 use batch::Batch;
 use low_watermark::LowWatermark;
@@ -140,7 +140,7 @@ impl ReadState {
     pub fn resume(&mut self, health: &Health) -> bool {
         let Some(registry) = &self.router.decoder.registry else { return false };
         health.set_registry_down(registry.health().is_blocking());
-        self.paused.resume(|key| !matches!(registry.look_up(key), Lookup::Waiting))
+        self.paused.resume(|key| !matches!(registry.look_up(key), SchemaLookup::Waiting))
     }
 
     /// Ends the batch. Returns it with its dead letters, which must be acknowledged before it may be emitted.

@@ -30,7 +30,7 @@ fn a_lookup_never_blocks() {
     let server = Server::start(|_| Reply::Never);
     let registry = Fixture::for_servers(&[&server]).start("");
     check_waiting(&registry, id(7));
-    assert!(matches!(registry.wait(id(7), Duration::from_millis(20)), Lookup::Waiting));
+    assert!(matches!(registry.wait(id(7), Duration::from_millis(20)), SchemaLookup::Waiting));
     assert_eq!(registry.health().waiting, 1);
 }
 
@@ -66,7 +66,9 @@ fn an_unknown_schema_is_requested_again_after_its_retry_interval() {
     check_unusable(&registry, id(7), UnusableKind::Unknown, "has no such schema");
     assert_eq!(server.requests().len(), 1);
     server.set(|_| schema("\"string\""));
-    wait_until("it is requested again", || matches!(registry.look_up(id(7)), Lookup::Ready(_)));
+    wait_until("it is requested again", || {
+        matches!(registry.look_up(id(7)), SchemaLookup::Ready(_))
+    });
     assert_eq!(server.requests().len(), 2);
 }
 

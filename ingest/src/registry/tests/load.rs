@@ -12,7 +12,7 @@ fn ten_thousand_unknown_ids_are_each_requested_once() {
     let mut unsettled: Vec<u32> = (0..IDS).collect();
     wait_until("all keys are settled", || {
         assert!(registry.health().waiting <= WAITING_MAX);
-        unsettled.retain(|number| matches!(registry.look_up(id(*number)), Lookup::Waiting));
+        unsettled.retain(|number| matches!(registry.look_up(id(*number)), SchemaLookup::Waiting));
         unsettled.is_empty()
     });
     assert_eq!(registry.health().requests(RegistryOutcome::Unknown), u64::from(IDS));
@@ -20,7 +20,7 @@ fn ten_thousand_unknown_ids_are_each_requested_once() {
     assert!(server.in_flight_max() <= 4, "{}", server.in_flight_max());
     // Nothing is requested again within the retry interval.
     for number in 0..IDS {
-        assert!(matches!(registry.look_up(id(number)), Lookup::Unusable(_)), "{number}");
+        assert!(matches!(registry.look_up(id(number)), SchemaLookup::Unusable(_)), "{number}");
     }
     assert_eq!(server.requests().len(), IDS as usize);
 }

@@ -76,7 +76,7 @@ fn id(id: u32) -> SchemaKey {
 #[track_caller]
 fn check_ready(registry: &Texts, key: SchemaKey, expected: &str) {
     match registry.wait(key, TIMEOUT) {
-        Lookup::Ready(text) => assert_eq!(*text, expected),
+        SchemaLookup::Ready(text) => assert_eq!(*text, expected),
         other => panic!("{key}: {other:?}"),
     }
 }
@@ -84,7 +84,7 @@ fn check_ready(registry: &Texts, key: SchemaKey, expected: &str) {
 #[track_caller]
 fn check_unusable(registry: &Texts, key: SchemaKey, kind: UnusableKind, reason: &str) {
     match registry.wait(key, TIMEOUT) {
-        Lookup::Unusable(unusable) => {
+        SchemaLookup::Unusable(unusable) => {
             assert_eq!(unusable.kind, kind, "{}", unusable.reason);
             assert!(unusable.reason.contains(reason), "{}", unusable.reason);
         }
@@ -95,7 +95,7 @@ fn check_unusable(registry: &Texts, key: SchemaKey, kind: UnusableKind, reason: 
 #[track_caller]
 fn check_waiting(registry: &Texts, key: SchemaKey) {
     let found = registry.look_up(key);
-    assert!(matches!(found, Lookup::Waiting), "{found:?}");
+    assert!(matches!(found, SchemaLookup::Waiting), "{found:?}");
 }
 
 /// Waits until the condition holds.

@@ -32,7 +32,7 @@ fn the_reason_for_a_long_subject_is_truncated() {
     });
     let registry = Fixture::for_servers(&[&server]).start("");
     match registry.wait(id(1), TIMEOUT) {
-        Lookup::Unusable(unusable) => assert!(unusable.reason.len() < 1_000),
+        SchemaLookup::Unusable(unusable) => assert!(unusable.reason.len() < 1_000),
         other => panic!("{other:?}"),
     }
 }
@@ -47,7 +47,7 @@ fn references_are_fetched_and_inlined() {
     });
     let fixture = Fixture::for_servers(&[&server]);
     let inlined = |registry: Texts| match registry.wait(id(1), TIMEOUT) {
-        Lookup::Ready(text) => serde_json::from_str::<Value>(&text).unwrap(),
+        SchemaLookup::Ready(text) => serde_json::from_str::<Value>(&text).unwrap(),
         other => panic!("{other:?}"),
     };
     let nested = |name: &str, kind: Value| {
@@ -71,7 +71,7 @@ fn circular_references_terminate() {
         path => panic!("{path}"),
     });
     let registry = Fixture::for_servers(&[&server]).start("");
-    assert!(matches!(registry.wait(id(1), TIMEOUT), Lookup::Ready(_)));
+    assert!(matches!(registry.wait(id(1), TIMEOUT), SchemaLookup::Ready(_)));
     assert_eq!(server.requests().len(), 3);
 }
 
@@ -133,5 +133,5 @@ fn an_outage_between_references_is_retried() {
         "/schemas/ids/1" => record("A", "B", &["b"]),
         _ => record("B", "int", &[]),
     });
-    assert!(matches!(registry.wait(id(1), TIMEOUT), Lookup::Ready(_)));
+    assert!(matches!(registry.wait(id(1), TIMEOUT), SchemaLookup::Ready(_)));
 }
