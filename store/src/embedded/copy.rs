@@ -133,7 +133,8 @@ impl StoreSide for EmbeddedSide<'_> {
             &config::Store { path: temporary_path.clone(), ..self.settings.clone() },
             policy,
         )?;
-        embedded.flush()?;
+        // All commits must survive a power failure.
+        embedded.tables.db.flush_wal(true)?;
         drop(embedded);
         std::fs::rename(&temporary_path, &path).map_err(StoreError::file("moved", &temporary_path))
     }

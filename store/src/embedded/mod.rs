@@ -98,11 +98,6 @@ impl Embedded {
         Ok(Self { tables, partitions, rows, pending: Pending::default(), expiry })
     }
 
-    /// Syncs the write-ahead log, so that all commits survive a power failure.
-    fn flush(&self) -> Result<(), StoreError> {
-        Ok(self.tables.db.flush_wal(true)?)
-    }
-
     /// A reader of this store, for any thread.
     pub fn reader(&self) -> reader::Reader {
         reader::Reader::Embedded(EmbeddedReader {

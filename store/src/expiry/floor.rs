@@ -203,21 +203,6 @@ mod tests {
     }
 
     #[test]
-    fn encoded_records_decode_to_the_same_value() {
-        let floor = week().unwrap().expired(day(600));
-        for kept in [None, week(), kept([1, 2, 3, 4], None)] {
-            for floor in [ExpiryFloor::default(), floor] {
-                let record = ExpiryRecord { kept, floor };
-                let value = record.encode();
-                assert_eq!(ExpiryRecord::decode(&value), Some(record));
-                assert_eq!(ExpiryRecord::decode(&value[1..]), None);
-                assert!(record.is_possible(day(600)));
-            }
-        }
-        assert!(!ExpiryRecord { kept: None, floor }.is_possible(day(500)));
-    }
-
-    #[test]
     fn unchanged_or_shorter_settings_leave_no_floor() {
         let record = ExpiryRecord::default().under(week(), Some(day(600)));
         assert_eq!(record, ExpiryRecord { kept: week(), floor: ExpiryFloor::default() });

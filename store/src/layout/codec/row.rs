@@ -263,7 +263,6 @@ pub fn encode(row: &Row, out: &mut Vec<u8>) {
 }
 
 /// Cells that are formatted from other values.
-#[derive(Default)]
 struct Details {
     lookback: String,
     install_begin_time: String,

@@ -65,19 +65,16 @@ impl Manifest {
 
     /// Checks that the restored store opens and matches this manifest.
     pub fn check(&self, settings: &config::Store) -> Result<(), StoreError> {
-        if self.matches(&StoreContents::read(settings)?) {
+        let found = Self::new(self.backup, String::new(), &StoreContents::read(settings)?, &[]);
+        let matches = (self.partitions, self.rows, &self.positions)
+            == (found.partitions, found.rows, &found.positions);
+        if matches {
             return Ok(());
         }
         Err(StoreError::corrupt(format!(
             "it does not match the manifest of backup {}",
             self.backup
         )))
-    }
-
-    fn matches(&self, contents: &StoreContents) -> bool {
-        let found = Self::new(self.backup, String::new(), contents, &[]);
-        (self.partitions, self.rows, &self.positions)
-            == (found.partitions, found.rows, &found.positions)
     }
 
     /// Returns the file's name and text.
