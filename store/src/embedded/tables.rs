@@ -39,6 +39,9 @@ pub enum OpenMode {
 const OPEN_ATTEMPTS_MAX: u32 = 20;
 const OPEN_RETRY_DELAY: Duration = Duration::from_millis(50);
 
+/// A key and its value in `meta`.
+type MetaEntry = (Vec<u8>, Vec<u8>);
+
 /// An open RocksDB with all its tables.
 #[derive(Clone)]
 pub struct Tables {
@@ -217,8 +220,8 @@ impl Tables {
         }
     }
 
-    /// The keys and values of `meta` whose keys have a prefix, without that prefix.
-    pub fn meta_entries(&self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
+    /// The entries of `meta` whose keys have a prefix, without that prefix.
+    pub fn meta_entries(&self, prefix: &[u8]) -> Result<Vec<MetaEntry>, StoreError> {
         let mut found = Vec::new();
         let from = IteratorMode::From(prefix, Direction::Forward);
         for entry in self.db.iterator_cf(self.meta(), from) {
