@@ -54,7 +54,7 @@ pub fn published(input: &[u8]) {
 }
 
 /// Removes the message, which describes values in terms of the format.
-fn outline(decoded: Result<Fact, DecodeError>) -> Result<Fact, (ErrorCode, Option<String>)> {
+pub fn outline(decoded: Result<Fact, DecodeError>) -> Result<Fact, (ErrorCode, Option<String>)> {
     decoded.map_err(|error| (error.code, error.field))
 }
 

@@ -32,7 +32,7 @@ pub const TARGETS: &[Target] = &[
     ("references", schemas::references),
 ];
 
-static POLICY: LazyLock<Policy> =
+pub(crate) static POLICY: LazyLock<Policy> =
     LazyLock::new(|| Policy::new(vec![AppPolicy::new(Pid(1), "app-x")], vec![]));
 
 /// Separates the parts of an input; does not occur in UTF-8.

@@ -6,6 +6,8 @@
 mod primitives;
 mod read;
 mod reader_schema;
+#[cfg(test)]
+mod tests;
 
 use self::read::{Amount, Reader};
 use super::event::{Event, Revenue};
