@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 
 use super::{SEPARATOR, check_error};
 use crate::dead_letters::producer::header;
-use crate::dead_letters::replay::letter::Source;
+use crate::dead_letters::replay::dead_letter::Source;
 use crate::decode::decoder::Decoder;
 use crate::decode::framing::{Framed, HEADER, unframed};
 use crate::kafka::topics::TopicNames;

@@ -9,7 +9,7 @@ use config::Kafka;
 use rdkafka::message::Message;
 use rdkafka::types::RDKafkaErrorCode;
 
-use super::letter::Source;
+use super::dead_letter::Source;
 use crate::kafka::error::IngestError;
 use crate::kafka::topic_admin;
 use crate::kafka::topic_scan::{ScanEvent, ScanStart, TopicScan};

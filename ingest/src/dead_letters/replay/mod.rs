@@ -4,9 +4,9 @@
 //! letter is sent twice, even if a replay is repeated, killed, or run twice at the same time; and if a record has
 //! several letters, only one of them is sent.
 
+pub(crate) mod dead_letter;
 mod delivery_reports;
 mod journal;
-pub(crate) mod letter;
 mod sender;
 
 use std::collections::{BTreeMap, HashSet};
@@ -20,8 +20,8 @@ use crate::kafka::error::IngestError;
 use crate::kafka::topic_scan::{ScanEvent, ScanProgress, ScanStart, TopicScan};
 use crate::kafka::topics::{TopicKind, TopicNames};
 use crate::timing::Timing;
-pub use letter::SkipReason;
-use letter::{Letter, Source};
+pub use dead_letter::SkipReason;
+use dead_letter::{DeadLetter, Source};
 use sender::Sender;
 
 /// Maximum number of letters in one transaction.
@@ -93,7 +93,7 @@ impl Replay<'_> {
             Err(IngestError::NoSuchTopic(_)) if self.dry_run => HashSet::new(),
             outcome => outcome?,
         };
-        let mut run = Run {
+        let mut state = ReplayState {
             codes: self.codes,
             names,
             sender,
@@ -105,25 +105,26 @@ impl Replay<'_> {
         };
         letters.run(|event, progress| {
             if let ScanEvent::Record(message) = event {
-                match Letter::read(message, &run.names) {
-                    Ok(letter) => run.add(letter)?,
+                match DeadLetter::read(message, &state.names) {
+                    Ok(letter) => state.add(letter)?,
                     Err(reason) => {
-                        run.skip(message.partition(), message.offset(), reason);
+                        state.skip(message.partition(), message.offset(), reason);
                     }
                 }
             }
             on_progress(progress);
             Ok::<_, IngestError>(ControlFlow::Continue(()))
         })?;
-        run.send()?;
-        match run.report.skipped.get(&SkipReason::TooLong) {
+        state.send()?;
+        match state.report.skipped.get(&SkipReason::TooLong) {
             Some(count) => Err(IngestError::TooLong { count: *count }),
             None => Ok(()),
         }
     }
 }
 
-struct Run<'a> {
+/// The state of a running replay.
+struct ReplayState<'a> {
     codes: &'a [ErrorCode],
     names: TopicNames,
     /// `None` for a dry run.
@@ -132,13 +133,13 @@ struct Run<'a> {
     /// Sources of the letters that this replay sends.
     seen: HashSet<Source>,
     /// Letters of the next transaction.
-    pending: Vec<Letter>,
+    pending: Vec<DeadLetter>,
     pending_bytes: usize,
     report: &'a mut Report,
 }
 
-impl Run<'_> {
-    fn add(&mut self, letter: Letter) -> Result<(), IngestError> {
+impl ReplayState<'_> {
+    fn add(&mut self, letter: DeadLetter) -> Result<(), IngestError> {
         let is_named = |code: &ErrorCode| code.name() == letter.code;
         let is_selected = self.codes.is_empty() || self.codes.iter().any(is_named);
         let kind = (letter.code.clone(), letter.source.topic);

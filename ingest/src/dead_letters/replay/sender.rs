@@ -10,9 +10,9 @@ use rdkafka::message::OwnedHeaders;
 use rdkafka::producer::{BaseRecord, Producer, PurgeConfig, ThreadedProducer};
 use rdkafka::types::RDKafkaErrorCode;
 
+use super::dead_letter::{DeadLetter, Source};
 use super::delivery_reports::Reports;
 use super::journal;
-use super::letter::{Letter, Source};
 use crate::kafka::error::IngestError;
 use crate::kafka::retry::{backoff, delays};
 use crate::kafka::topics::{PerTopic, TopicKind, TopicNames};
@@ -67,7 +67,7 @@ impl Sender {
     ///
     /// Kafka rejects an oversized batch as a whole. So the letters of a failed transaction are sent again in halves,
     /// until an oversized letter is alone.
-    pub fn send(&self, letters: &[Letter]) -> Result<Vec<usize>, IngestError> {
+    pub fn send(&self, letters: &[DeadLetter]) -> Result<Vec<usize>, IngestError> {
         let mut oversized = Vec::new();
         // Slices of letters, each with the index of its first one.
         let mut pending = vec![(0, letters)];
@@ -91,7 +91,7 @@ impl Sender {
     }
 
     /// Sends all letters in one transaction, or none.
-    fn send_transaction(&self, letters: &[Letter]) -> Result<(), IngestError> {
+    fn send_transaction(&self, letters: &[DeadLetter]) -> Result<(), IngestError> {
         for (attempt, delay) in (1..).zip(delays(self.timing)) {
             // Clears the failure of the previous attempt.
             self.producer.context().take_failure();
@@ -122,7 +122,7 @@ impl Sender {
         self.producer.client().fatal_error().is_some_and(|(code, _)| is_fencing_code(code))
     }
 
-    fn transact(&self, letters: &[Letter]) -> KafkaResult<()> {
+    fn transact(&self, letters: &[DeadLetter]) -> KafkaResult<()> {
         self.producer.begin_transaction()?;
         for letter in letters {
             self.produce(BaseRecord {
@@ -205,8 +205,8 @@ fn batch_bytes(
 }
 
 /// Returns the value of a journal record. It is informational, because replays read only the key.
-fn journal_value(letter: &Letter) -> String {
-    let Letter { code, partition, offset, .. } = letter;
+fn journal_value(letter: &DeadLetter) -> String {
+    let DeadLetter { code, partition, offset, .. } = letter;
     format!(r#"{{"code":"{code}","letter":{{"partition":{partition},"offset":{offset}}}}}"#)
 }
 

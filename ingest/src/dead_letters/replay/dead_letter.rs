@@ -42,7 +42,7 @@ impl Source {
 }
 
 /// A dead letter that can be sent.
-pub struct Letter {
+pub struct DeadLetter {
     pub source: Source,
     pub code: String,
     pub key: Option<Vec<u8>>,
@@ -78,7 +78,7 @@ impl SkipReason {
     }
 }
 
-impl Letter {
+impl DeadLetter {
     pub fn read(message: &BorrowedMessage<'_>, names: &TopicNames) -> Result<Self, SkipReason> {
         let all = headers::all(message).map_err(|headers::Unreadable| SkipReason::Headers)?;
         let (original, added) = split(all);
