@@ -25,34 +25,3 @@ fn is_plain_decimal(text: &str) -> bool {
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     text.len() <= BYTES_MAX && digits(whole) && digits(fraction)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn check(text: &str, expected: bool) {
-        assert_eq!(is_plain_decimal(text), expected, "{text}");
-    }
-
-    #[test]
-    fn only_plain_decimals_are_accepted() {
-        check("0", true);
-        check("9.99", true);
-        check("-0.10", true);
-        check("+007.50", true);
-        check(&"9".repeat(64), true);
-        check(&"9".repeat(65), false);
-        check("", false);
-        check("-", false);
-        check(".5", false);
-        check("5.", false);
-        check("1e3", false);
-        check("1,5", false);
-        check("1.2.3", false);
-        check("--1", false);
-        check("NaN", false);
-        check(" 1", false);
-        check("١", false);
-    }
-}

@@ -3,13 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use attribution::facts::event::Pid;
-use attribution::rules::policy::AppPolicy;
 use serde_json::{Value, json};
 
 use super::event::FIELDS;
 use super::*;
 use crate::dead_letters::producer::header;
+use crate::fuzz::POLICY;
 use crate::fuzz::avro::TEXTS as AVRO_SCHEMAS;
 
 const ASYNCAPI: &str = include_str!("../../../schemas/asyncapi.yaml");
@@ -23,11 +22,10 @@ const JSON_SCHEMAS: [&str; 3] = [
 
 /// Checks whether the decoder reads a field: no field may be a boolean, so a boolean is accepted only if ignored.
 fn is_read(topic: TopicKind, field: &str) -> bool {
-    let policy = Policy::new(vec![AppPolicy::new(Pid(1), "app-x")], vec![]);
     let mut event = json!({"app": "app-x", "time": 1, "spreadid": 7, "click_id": "c", "name": "n"});
-    assert!(decode(event.to_string().as_bytes(), Some(topic), &policy).is_ok());
+    assert!(decode(event.to_string().as_bytes(), Some(topic), &POLICY).is_ok());
     event[field] = json!(true);
-    match decode(event.to_string().as_bytes(), Some(topic), &policy) {
+    match decode(event.to_string().as_bytes(), Some(topic), &POLICY) {
         Ok(_) => false,
         Err(error) => {
             assert_eq!(error.field.as_deref(), Some(field), "{error}");

@@ -97,17 +97,14 @@ impl<R: BufRead> Iterator for Events<'_, R> {
 mod tests {
     use std::io::BufReader;
 
-    use attribution::facts::event::Pid;
-    use attribution::rules::policy::AppPolicy;
-
     use super::*;
     use crate::decode::ErrorCode;
+    use crate::fuzz::POLICY;
 
     const GOOD: &str = r#"{"type":"activation","app":"app-x","time":1}"#;
 
     /// Returns the outcome of each line: `None` for a fact, otherwise the line number and error code.
     fn read(text: &[u8]) -> Vec<Option<(u64, ErrorCode)>> {
-        let policy = Policy::new(vec![AppPolicy::new(Pid(1), "app-x")], vec![]);
         // A small buffer, so that lines span several.
         let reader = BufReader::with_capacity(7, text);
         let outcome = |event: Result<Fact, FileError>| match event {
@@ -115,7 +112,7 @@ mod tests {
             Err(FileError::Line { line_number, error }) => Some((line_number, error.code)),
             Err(FileError::Read { error, .. }) => panic!("{error}"),
         };
-        Events::new(reader, &policy).map(outcome).collect()
+        Events::new(reader, &POLICY).map(outcome).collect()
     }
 
     #[track_caller]
@@ -132,6 +129,8 @@ mod tests {
         check(&format!("\u{feff}{GOOD}\n{GOOD}"), &[None, None]);
         check(&format!("{GOOD}\n\u{feff}{GOOD}"), &[None, Some((2, ErrorCode::NotJson))]);
         check(&format!("\n{{}}\n{GOOD}\n"), &[Some((2, ErrorCode::MissingField)), None]);
+        // A file has no default type.
+        check(r#"{"app":"app-x","time":1}"#, &[Some((1, ErrorCode::MissingField))]);
         check(
             &format!("[]\n{GOOD}x"),
             &[Some((1, ErrorCode::NotAnObject)), Some((2, ErrorCode::NotJson))],
@@ -149,15 +148,5 @@ mod tests {
         check(&format!("{}\r\n{GOOD}\n", padded(EVENT_BYTES_MAX + 1)), &[too_large, None]);
         check(&format!("{}\n{GOOD}\n", padded(3 * EVENT_BYTES_MAX)), &[too_large, None]);
         check(&padded(3 * EVENT_BYTES_MAX), &[too_large]);
-    }
-
-    #[test]
-    fn a_file_has_no_default_type() {
-        let policy = Policy::new(vec![AppPolicy::new(Pid(1), "app-x")], vec![]);
-        let event = Events::new(&br#"{"app":"app-x","time":1}"#[..], &policy).next();
-        let Some(Err(FileError::Line { line_number: 1, error })) = event else {
-            panic!("{event:?}");
-        };
-        assert_eq!((error.code, error.field.as_deref()), (ErrorCode::MissingField, Some("type")));
     }
 }

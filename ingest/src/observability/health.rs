@@ -331,14 +331,23 @@ mod tests {
     #[test]
     fn lag_is_summed_by_topic() {
         let health = Health::default();
-        health.set_watermarks(TopicKind::Clicks, 0, Watermarks { low: 0, high: 5 });
-        health.set_watermarks(TopicKind::Clicks, 1, Watermarks { low: 0, high: 7 });
-        health.set_watermarks(TopicKind::Effects, 0, Watermarks { low: 0, high: 1 });
         let mut committed = Offsets::default();
-        committed.set(TopicKind::Clicks, 1, 7);
+        // A partition without watermarks has no lag.
+        committed.set(TopicKind::Clicks, 9, 5);
+        for (topic, partition, low, high, next) in [
+            (TopicKind::Clicks, 0, 0, 5, None),
+            (TopicKind::Clicks, 1, 0, 7, Some(7)),
+            (TopicKind::Clicks, 2, 2, 10, None),
+            (TopicKind::Clicks, 3, 2, 10, Some(4)),
+            (TopicKind::Clicks, 4, 2, 10, Some(12)),
+            (TopicKind::Effects, 0, 8, 10, Some(4)),
+        ] {
+            health.set_watermarks(topic, partition, Watermarks { low, high });
+            next.into_iter().for_each(|next| committed.set(topic, partition, next));
+        }
         health.set_committed(&committed);
-        assert_eq!(health.lag_messages(TopicKind::Clicks), 5);
-        assert_eq!(health.lag_messages(TopicKind::Effects), 1);
+        assert_eq!(health.lag_messages(TopicKind::Clicks), 5 + 8 + 6);
+        assert_eq!(health.lag_messages(TopicKind::Effects), 2);
         assert_eq!(health.lag_messages(TopicKind::Activations), 0);
     }
 }

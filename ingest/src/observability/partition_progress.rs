@@ -52,26 +52,3 @@ impl Partition {
         now_ms.saturating_sub(self.until_ms)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn check(watermarks: Option<(i64, i64)>, committed: Option<i64>, expected: u64) {
-        let watermarks = watermarks.map(|(low, high)| Watermarks { low, high });
-        let partition = Partition { watermarks, committed, ..Partition::default() };
-        assert_eq!(partition.lag_messages(), expected);
-    }
-
-    #[test]
-    fn lag_is_the_number_of_uncommitted_records() {
-        check(None, None, 0);
-        check(None, Some(5), 0);
-        check(Some((2, 10)), None, 8);
-        check(Some((2, 10)), Some(4), 6);
-        check(Some((2, 10)), Some(10), 0);
-        check(Some((2, 10)), Some(12), 0);
-        check(Some((8, 10)), Some(4), 2);
-    }
-}

@@ -151,16 +151,6 @@ mod tests {
     }
 
     #[test]
-    fn each_key_is_fetched_once() {
-        let (mut cache, now) = (Cache::new(LIMITS), Instant::now());
-        check(&mut cache, 1, now, "new");
-        check(&mut cache, 1, now, "waiting");
-        cache.settle(SchemaKey::Id(1), Ok(Arc::new(1)), now);
-        check(&mut cache, 1, now, "ready");
-        assert_eq!(cache.waiting(), 0);
-    }
-
-    #[test]
     fn the_number_of_waiting_keys_is_bounded() {
         let (mut cache, now) = (Cache::new(LIMITS), Instant::now());
         for id in 0..3 {

@@ -164,20 +164,12 @@ mod tests {
     use attribution::ledger::Position;
 
     use super::*;
-    use crate::decode;
 
     const LIMITS: Limits =
         Limits { records_max: 3, bytes_max: 100, age_max: Duration::from_millis(200) };
 
     fn source(topic: TopicKind, partition: i32, offset: i64, bytes: usize) -> Source {
         Source { topic, partition, offset, bytes }
-    }
-
-    fn fact() -> Fact {
-        let config =
-            config::parse("[[apps]]\npid = 1\nkey = \"app-x\"").expect("the settings are valid");
-        let event = br#"{"type":"activation","app":"app-x","time":5}"#;
-        decode::decode(event, None, &config.policy).expect("the event is valid")
     }
 
     #[track_caller]
@@ -227,37 +219,5 @@ mod tests {
         let next = |at: &Position| (at.partition, at.next_offset);
         assert_eq!(positions.iter().map(next).collect::<Vec<_>>(), [(2, 8), (3, 0)]);
         assert!(batch.is_empty());
-    }
-
-    #[test]
-    fn positions_are_after_every_record_read() {
-        let now = Instant::now();
-        let mut batch = Accumulator::new(LIMITS);
-        batch.add_fact(source(TopicKind::Clicks, 1, 7, 10), fact(), now);
-        batch.add_empty(source(TopicKind::Clicks, 1, 8, 0), now);
-        batch.add_dead(source(TopicKind::Effects, 0, 3, 20), ErrorCode::BadTime, now);
-        let done = batch.finish(&TopicNames::of_settings(), None);
-        let position = |topic: TopicKind, partition, next_offset| Position {
-            topic: topic.setting().into(),
-            partition,
-            next_offset,
-            known: None,
-            last: None,
-        };
-        assert_eq!(
-            done.progress.positions,
-            vec![position(TopicKind::Clicks, 1, 9), position(TopicKind::Effects, 0, 4)]
-        );
-        assert_eq!(done.facts.len(), 1);
-        let clicks = done.intake.of(TopicKind::Clicks);
-        assert_eq!((clicks.read, clicks.bytes, clicks.empty), (2, 10, 1));
-        let effects = done.intake.of(TopicKind::Effects);
-        assert_eq!((effects.read, effects.bytes, effects.empty), (1, 20, 0));
-        for code in ErrorCode::ALL {
-            let expected = u64::from(code == ErrorCode::BadTime);
-            assert_eq!(effects.dead_lettered(code), expected, "{}", code.name());
-        }
-        assert!(batch.is_empty());
-        assert!(batch.finish(&TopicNames::of_settings(), None).progress.positions.is_empty());
     }
 }
