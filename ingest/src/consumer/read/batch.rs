@@ -168,15 +168,15 @@ mod tests {
     const LIMITS: Limits =
         Limits { records_max: 3, bytes_max: 100, age_max: Duration::from_millis(200) };
 
-    fn source(topic: TopicKind, partition: i32, offset: i64, bytes: usize) -> Source {
-        Source { topic, partition, offset, bytes }
+    fn source(partition: i32, offset: i64, bytes: usize) -> Source {
+        Source { topic: TopicKind::Clicks, partition, offset, bytes }
     }
 
     #[track_caller]
     fn check_full(sizes_bytes: &[usize], expected: bool) {
         let mut batch = Accumulator::new(LIMITS);
         for (offset, bytes) in (0..).zip(sizes_bytes) {
-            batch.add_empty(source(TopicKind::Clicks, 0, offset, *bytes), Instant::now());
+            batch.add_empty(source(0, offset, *bytes), Instant::now());
         }
         assert_eq!(batch.is_full(), expected, "{sizes_bytes:?}");
     }
@@ -197,8 +197,8 @@ mod tests {
         let after = |ms| start + Duration::from_millis(ms);
         let mut batch = Accumulator::new(LIMITS);
         assert_eq!(batch.remaining(after(5_000)), None);
-        batch.add_empty(source(TopicKind::Clicks, 0, 0, 1), start);
-        batch.add_empty(source(TopicKind::Clicks, 0, 1, 1), after(150));
+        batch.add_empty(source(0, 0, 1), start);
+        batch.add_empty(source(0, 1, 1), after(150));
         assert_eq!(batch.remaining(after(150)), Some(Duration::from_millis(50)));
         assert_eq!(batch.remaining(after(200)), Some(Duration::ZERO));
         assert_eq!(batch.remaining(after(900)), Some(Duration::ZERO));
@@ -214,7 +214,7 @@ mod tests {
         assert!(!batch.is_empty() && !batch.has_records() && !batch.is_full());
         assert_eq!(batch.remaining(start + LIMITS.age_max), Some(Duration::ZERO));
         batch.add_beginning(TopicKind::Clicks, 3, start);
-        batch.add_empty(source(TopicKind::Clicks, 2, 7, 0), start);
+        batch.add_empty(source(2, 7, 0), start);
         let positions = batch.finish(&TopicNames::of_settings(), None).progress.positions;
         let next = |at: &Position| (at.partition, at.next_offset);
         assert_eq!(positions.iter().map(next).collect::<Vec<_>>(), [(2, 8), (3, 0)]);

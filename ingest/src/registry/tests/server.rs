@@ -25,8 +25,6 @@ pub enum Reply {
     Redirect(String),
     /// `{"schema":"` and then this number of bytes, without a content length.
     Huge(usize),
-    /// No response until the server stops.
-    Never,
 }
 
 pub fn ok(body: impl ToString) -> Reply {
@@ -131,55 +129,41 @@ impl State {
             let script = self.script.lock().unwrap().clone();
             let reply = script(&request);
             self.in_flight.fetch_sub(1, Ordering::SeqCst);
-            if self.write(stream, reply).is_err() {
+            if write(stream, reply).is_err() {
                 return;
-            }
-        }
-    }
-
-    fn write(&self, mut stream: &TcpStream, reply: Reply) -> std::io::Result<()> {
-        match reply {
-            Reply::Status(status, body) => write!(
-                stream,
-                "HTTP/1.1 {status} Scripted\r\ncontent-length: {}\r\n\r\n{body}",
-                body.len()
-            ),
-            Reply::Redirect(location) => {
-                write!(
-                    stream,
-                    "HTTP/1.1 302 Found\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n"
-                )
-            }
-            Reply::Huge(bytes) => {
-                stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"schema\":\"")?;
-                let chunk = [b'x'; 1 << 16];
-                for _ in 0..bytes / chunk.len() {
-                    stream.write_all(&chunk)?;
-                }
-                Err(std::io::ErrorKind::ConnectionAborted.into())
-            }
-            Reply::Never => {
-                while !self.is_stopped.load(Ordering::SeqCst) {
-                    thread::sleep(std::time::Duration::from_millis(5));
-                }
-                Ok(())
             }
         }
     }
 }
 
-fn read_request(reader: &mut impl BufRead) -> Option<Request> {
-    let mut line = String::new();
-    reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
-    let path = line.split(' ').nth(1)?.to_owned();
-    let mut headers = Vec::new();
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).ok()?;
-        match line.trim().split_once(": ") {
-            Some((name, value)) => headers.push((name.to_ascii_lowercase(), value.to_owned())),
-            None => break,
+fn write(mut stream: &TcpStream, reply: Reply) -> std::io::Result<()> {
+    match reply {
+        Reply::Status(status, body) => write!(
+            stream,
+            "HTTP/1.1 {status} Scripted\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        ),
+        Reply::Redirect(location) => write!(
+            stream,
+            "HTTP/1.1 302 Found\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n"
+        ),
+        Reply::Huge(bytes) => {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"schema\":\"")?;
+            let chunk = [b'x'; 1 << 16];
+            for _ in 0..bytes / chunk.len() {
+                stream.write_all(&chunk)?;
+            }
+            Err(std::io::ErrorKind::ConnectionAborted.into())
         }
     }
-    Some(Request { path, headers })
+}
+
+fn read_request(reader: &mut impl BufRead) -> Option<Request> {
+    let mut lines = reader.lines().map_while(Result::ok);
+    let path = lines.next()?.split(' ').nth(1)?.to_owned();
+    let headers = lines.take_while(|line| !line.is_empty()).filter_map(|line| {
+        let (name, value) = line.split_once(": ")?;
+        Some((name.to_ascii_lowercase(), value.to_owned()))
+    });
+    Some(Request { path, headers: headers.collect() })
 }
