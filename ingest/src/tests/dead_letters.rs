@@ -1,11 +1,11 @@
 //! Dead letters: their content, and that reading waits for them.
 
+use rdkafka::message::OwnedMessage;
+
 use super::*;
 
-pub type Letter = (Option<Vec<u8>>, Option<Vec<u8>>, Vec<(String, Option<Vec<u8>>)>);
-
-/// Reads the first `count` dead letters of a topic: key, value and headers.
-pub fn letters(broker: &Broker, topic: &str, count: usize) -> Vec<Letter> {
+/// Reads the first `count` dead letters of a topic.
+pub fn letters(broker: &Broker, topic: &str, count: usize) -> Vec<OwnedMessage> {
     let consumer: BaseConsumer = client(&broker.cluster.bootstrap_servers())
         .set("group.id", "letters")
         .create()
@@ -16,15 +16,9 @@ pub fn letters(broker: &Broker, topic: &str, count: usize) -> Vec<Letter> {
     let (mut found, start) = (Vec::new(), Instant::now());
     while found.len() < count {
         assert!(start.elapsed() < TIMEOUT, "{} of {count} dead letters", found.len());
-        let Some(Ok(message)) = consumer.poll(Duration::from_millis(100)) else { continue };
-        let header =
-            |header: Header<'_, &[u8]>| (header.key.to_owned(), header.value.map(<[u8]>::to_vec));
-        let headers = message.headers().into_iter().flat_map(|headers| headers.iter());
-        found.push((
-            message.key().map(<[u8]>::to_vec),
-            message.payload().map(<[u8]>::to_vec),
-            headers.map(header).collect(),
-        ));
+        if let Some(Ok(message)) = consumer.poll(Duration::from_millis(100)) {
+            found.push(message.detach());
+        }
     }
     found
 }
@@ -33,30 +27,29 @@ pub fn letters(broker: &Broker, topic: &str, count: usize) -> Vec<Letter> {
 #[track_caller]
 pub fn check_letter(broker: &Broker, bad: &[u8]) {
     let found = letters(broker, "adtrail.clicks.dlq", 1).remove(0);
-    assert_eq!(found.0.as_deref(), Some(&b"app-x"[..]));
-    assert_eq!(found.1.as_deref(), Some(bad));
+    assert_eq!(found.key(), Some(&b"app-x"[..]));
+    assert_eq!(found.payload(), Some(bad));
+    let headers = found.headers().expect("a dead letter has headers");
     let header = |key: &str| {
-        let value = found.2.iter().find(|(name, _)| name == key).expect(key).1.clone();
-        value.map(|value| String::from_utf8(value).expect("the text is valid UTF-8"))
+        let header = headers.iter().find(|header| header.key == key).expect(key);
+        header.value.map(|value| std::str::from_utf8(value).expect("the text is valid UTF-8"))
     };
-    assert_eq!(header("own").as_deref(), Some("kept"));
+    assert_eq!(header("own"), Some("kept"));
     assert_eq!(header("null"), None);
-    assert_eq!(header("__connect.errors.topic").as_deref(), Some(CLICKS));
-    assert_eq!(header("__connect.errors.partition").as_deref(), Some("1"));
-    assert_eq!(header("__connect.errors.offset").as_deref(), Some("0"));
-    assert_eq!(header("__connect.errors.stage").as_deref(), Some("VALUE_CONVERTER"));
-    let class = header("__connect.errors.exception.class.name");
-    assert_eq!(class.as_deref(), Some("adtrail.not_json"));
+    assert_eq!(header("__connect.errors.topic"), Some(CLICKS));
+    assert_eq!(header("__connect.errors.partition"), Some("1"));
+    assert_eq!(header("__connect.errors.offset"), Some("0"));
+    assert_eq!(header("__connect.errors.stage"), Some("VALUE_CONVERTER"));
+    assert_eq!(header("__connect.errors.exception.class.name"), Some("adtrail.not_json"));
     assert!(header("__connect.errors.exception.message").is_some());
-    assert_eq!(header("adtrail.error.code").as_deref(), Some("not_json"));
+    assert_eq!(header("adtrail.error.code"), Some("not_json"));
 }
 
 #[test]
 fn no_batch_overtakes_unacknowledged_dead_letters() {
     let broker = Broker::with_topics();
     let dlq = "adtrail.clicks.dlq";
-    let denied = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
-    broker.cluster.topic_error(dlq, denied).expect("the broker sets the error");
+    broker.set_error(dlq, RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
     broker.produce(CLICKS, 0, Some(&click(0)));
     broker.produce(CLICKS, 0, Some(b"bad"));
     broker.flush();
@@ -69,18 +62,18 @@ fn no_batch_overtakes_unacknowledged_dead_letters() {
     let uncommitted = running.stop().expect("the reader stops cleanly");
     assert_eq!(uncommitted, 2 - emitted as u64);
 
-    let running = Running::start_quick(
-        &broker.config(""),
-        &[&[position(CLICKS, 0, 1)], &beginnings()[1..]].concat(),
-    );
+    let mut positions = beginnings();
+    positions[0] = position(CLICKS, 0, 1);
+    // Positions of other topics are ignored.
+    positions.push(position("other", 0, 9));
+    let running = Running::start_quick(&broker.config(""), &positions);
     wait_until("dead letters wait again", || running.health.are_dead_letters_waiting());
     assert!(running.batches.try_recv().is_err());
-    let no_error = RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR;
-    broker.cluster.topic_error(dlq, no_error).expect("the broker clears the error");
+    broker.set_error(dlq, RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR);
     let batches = running.take(1);
     let reached = &batches[0].progress.positions[0];
     assert_eq!(Position { known: None, last: None, ..reached.clone() }, position(CLICKS, 0, 2));
-    assert_eq!(letters(&broker, dlq, 1)[0].1.as_deref(), Some(&b"bad"[..]));
+    assert_eq!(letters(&broker, dlq, 1)[0].payload(), Some(&b"bad"[..]));
     running.stop().expect("the reader stops cleanly");
 }
 
@@ -97,7 +90,7 @@ fn large_values_become_complete_dead_letters() {
         |batch: &Batch| batch.intake.of(TopicKind::Clicks).dead_lettered(ErrorCode::TooLarge);
     assert_eq!(batches.iter().map(too_large).sum::<u64>(), 1);
     let found = letters(&broker, "adtrail.clicks.dlq", 1).remove(0);
-    assert!(found.1.as_ref() == Some(&large));
+    assert!(found.payload() == Some(&*large));
     running.stop().expect("the reader stops cleanly");
 }
 
@@ -107,21 +100,14 @@ fn dead_letters_that_wait_for_their_topic_are_reported_early() {
     let broker = Broker::with_topics();
     broker.produce(CLICKS, 0, Some(b"bad"));
     broker.flush();
-    let unknown_topic = RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
-    broker
-        .cluster
-        .topic_error("adtrail.clicks.dlq", unknown_topic)
-        .expect("the broker sets the error");
+    let dlq = "adtrail.clicks.dlq";
+    broker.set_error(dlq, RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
     let running = Running::start_quick(&broker.config(""), &[]);
-    let health = running.health.clone();
+    let health = &running.health;
     wait_until("a record is read", || health.last_message_ms().is_some());
     wait_until("the wait is reported", || health.are_dead_letters_waiting());
     assert!(!health.is_ready());
-    let no_error = RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR;
-    broker
-        .cluster
-        .topic_error("adtrail.clicks.dlq", no_error)
-        .expect("the broker clears the error");
+    broker.set_error(dlq, RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR);
     running.take(1);
     wait_until("the reader is ready again", || health.is_ready());
     running.stop().expect("the reader stops cleanly");

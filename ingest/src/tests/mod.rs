@@ -74,6 +74,11 @@ impl Broker {
         self.producer.send(record).map_err(|(error, _)| error).expect("the queue is not full");
     }
 
+    /// Makes every request for the topic fail with this error.
+    fn set_error(&self, topic: &str, error: RDKafkaRespErr) {
+        self.cluster.topic_error(topic, error).expect("the broker sets the error");
+    }
+
     fn flush(&self) {
         self.producer.flush(TIMEOUT).expect("the broker answers");
     }
@@ -152,6 +157,11 @@ impl Running {
         }
         assert_eq!(read, records);
         taken
+    }
+
+    /// Waits until the reader ends by itself, and returns its error.
+    fn failure(self) -> IngestError {
+        self.thread.join().expect("the thread does not panic").expect_err("the reader fails")
     }
 
     /// Stops the reader and returns the number of records that will be re-read.

@@ -11,8 +11,7 @@ fn a_topic_without_read_access_is_reported_and_read_once_allowed() {
     let running = Running::start_quick(&broker.config(""), &[]);
     running.take(1);
     wait_until("the reader is ready", || running.health.is_ready());
-    let denied = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
-    broker.cluster.topic_error(CLICKS, denied).expect("the broker sets the error");
+    broker.set_error(CLICKS, RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
     wait_until("the reader is not ready", || !running.health.is_ready());
     assert_eq!(running.health.denied().as_deref(), Some(CLICKS));
     assert!(running.health.is_connected());
@@ -24,8 +23,7 @@ fn a_topic_without_read_access_is_reported_and_read_once_allowed() {
     running.take(1);
     wait_until("another topic has no lag", || lag(TopicKind::Effects) == 0);
     assert!(lag(TopicKind::Clicks) > 0);
-    let no_error = RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR;
-    broker.cluster.topic_error(CLICKS, no_error).expect("the broker clears the error");
+    broker.set_error(CLICKS, RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR);
     broker.produce(CLICKS, 0, Some(&click(1)));
     broker.flush();
     assert_eq!(ids(&running.take(1)), ["c-1"]);
@@ -55,13 +53,7 @@ fn a_highly_compressed_batch_is_read_or_located_in_the_error() {
     producer.flush(TIMEOUT).expect("the broker answers");
 
     let low = "[kafka.librdkafka]\nreceive.message.max.bytes = 60000000\n";
-    let running = Running::start(&broker.config(low), &[]);
-    let error = running
-        .thread
-        .join()
-        .expect("the thread does not panic")
-        .expect_err("the batch is too long to decompress")
-        .to_string();
+    let error = Running::start(&broker.config(low), &[]).failure().to_string();
     for part in ["offset 0", "partition 1 of adtrail.clicks", "receive.message.max.bytes"] {
         assert!(error.contains(part), "{part}: {error}");
     }

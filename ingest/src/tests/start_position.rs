@@ -3,45 +3,23 @@
 use super::*;
 
 #[test]
-fn reading_continues_from_the_positions_of_the_store() {
-    let broker = Broker::with_topics();
-    for id in 0..10 {
-        broker.produce(CLICKS, (id % 2) as i32, Some(&click(id)));
-    }
-    broker.flush();
-    let positions = [position(CLICKS, 0, 3), position(CLICKS, 1, 5), position("other", 0, 9)];
-    let running = Running::start(&broker.config(""), &positions);
-    assert_eq!(ids(&running.take(2)), ["c-6", "c-8"]);
-    running.stop().expect("the reader stops cleanly");
-}
-
-#[test]
 fn a_position_beyond_the_end_is_fatal() {
     let broker = Broker::with_topics();
     for id in 0..4 {
         broker.produce(CLICKS, 1, Some(&click(id)));
     }
     broker.flush();
-    let running = Running::start(&broker.config(""), &[position(CLICKS, 1, 5)]);
-    let outcome = running.thread.join().expect("the thread does not panic");
-    assert!(
-        matches!(&outcome, Err(IngestError::OutOfRange { topic, partition: 1, wanted: 5, low: 0, high: 4 })
-            if &**topic == CLICKS),
-        "{outcome:?}"
-    );
+    let error = Running::start(&broker.config(""), &[position(CLICKS, 1, 5)]).failure();
+    let expected = "wanted offset 5 of partition 1, the broker has 0 to 4";
+    let error = error.to_string();
+    assert!(error.contains(expected) && error.ends_with(CLICKS), "{error}");
 }
 
 #[test]
 fn a_missing_topic_is_named_with_its_setting() {
     let broker = Broker::new();
     broker.cluster.create_topic(CLICKS, 1, 1).expect("the topic is created");
-    let running = Running::start_quick(&broker.config(""), &[]);
-    let error = running
-        .thread
-        .join()
-        .expect("the thread does not panic")
-        .expect_err("the topic does not exist")
-        .to_string();
+    let error = Running::start_quick(&broker.config(""), &[]).failure().to_string();
     assert!(error.contains("kafka.activations"), "{error}");
     assert!(error.contains("\"adtrail.activations\""), "{error}");
 }
