@@ -122,29 +122,3 @@ fn ignored(name: &str, depth: u8, rng: &mut Rng) -> (Json, Datum) {
         }
     }
 }
-
-/// Returns the fields of an event as a record of a published schema.
-pub fn datum(published: &Json, event: &Json) -> Datum {
-    let fields =
-        published["fields"].as_array().expect("the schema has fields").iter().map(|field| {
-            let name = field["name"].as_str().expect("the field has a name");
-            (name.to_owned(), field_datum(&field["type"], &event[name]))
-        });
-    Datum::Record(fields.collect())
-}
-
-fn field_datum(schema: &Json, value: &Json) -> Datum {
-    match schema {
-        Json::Array(_) if value.is_null() => Datum::Union(0, Box::new(Datum::Null)),
-        Json::Array(branches) => Datum::Union(1, Box::new(field_datum(&branches[1], value))),
-        _ if schema["type"] == "map" => {
-            let texts = value.as_object().into_iter().flatten();
-            Datum::Map(texts.map(|(key, text)| (key.clone(), string(text))).collect())
-        }
-        _ if *schema == "string" => string(value),
-        _ if schema["logicalType"] == "timestamp-millis" => {
-            Datum::TimestampMillis(value.as_i64().unwrap_or_default())
-        }
-        _ => Datum::Long(value.as_i64().unwrap_or_default()),
-    }
-}
