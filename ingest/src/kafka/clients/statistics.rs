@@ -85,41 +85,24 @@ impl Partition {
 mod tests {
     use super::*;
 
-    #[track_caller]
-    fn check(
-        next: i64,
-        stable: i64,
-        high: i64,
-        queued: i64,
-        expected: (Option<i64>, bool),
-    ) -> Partition {
-        let partition = Partition {
-            next_offset: next,
-            lo_offset: -1001,
-            hi_offset: high,
-            ls_offset: stable,
-            fetchq_cnt: queued,
-        };
-        assert_eq!((partition.high(), partition.is_drained()), expected);
-        assert_eq!(partition.low(), 0);
-        partition
+    fn partition(next_offset: i64, ls_offset: i64, hi_offset: i64, fetchq_cnt: i64) -> Partition {
+        Partition { next_offset, lo_offset: -1001, hi_offset, ls_offset, fetchq_cnt }
     }
 
     #[test]
     fn a_partition_is_drained_once_all_records_are_polled() {
-        check(12, 12, 12, 0, (Some(12), true));
-        check(12, 12, 12, 3, (Some(12), false));
-        check(9, 10, 10, 0, (Some(10), false));
-        check(10, -1, 10, 0, (Some(10), true));
-        check(-1001, -1001, -1001, 0, (None, false));
-        check(0, 0, 0, 0, (Some(0), true));
+        assert!(partition(12, 12, 12, 0).is_drained());
+        assert!(!partition(12, 12, 12, 3).is_drained());
+        assert!(!partition(9, 10, 10, 0).is_drained());
+        assert!(partition(10, -1, 10, 0).is_drained());
+        assert!(partition(0, 0, 0, 0).is_drained());
+        let unknown = partition(-1001, -1001, -1001, 0);
+        assert_eq!((unknown.low(), unknown.high(), unknown.is_drained()), (0, None, false));
     }
 
     #[test]
     fn an_open_transaction_blocks_a_partition() {
-        let blocked_at = |next, stable, high| {
-            check(next, stable, high, 0, (Some(high), next >= high)).blocked_at()
-        };
+        let blocked_at = |next, stable, high| partition(next, stable, high, 0).blocked_at();
         assert_eq!(blocked_at(10, 10, 12), Some(10));
         assert_eq!(blocked_at(9, 10, 12), None, "a record before it is not polled");
         assert_eq!(blocked_at(12, 12, 12), None);
