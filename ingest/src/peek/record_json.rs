@@ -211,18 +211,17 @@ mod tests {
     use super::*;
     use crate::timing::Timing;
 
-    const POLICY: &str = "[[apps]]\npid = 1\nkey = \"app-x\"\n";
-
-    fn view(config: &config::Config, raw: bool) -> View {
-        let decoder = Decoder::new(config, std::time::Duration::ZERO, Timing::default())
+    fn printed(record: &Record<'_>, raw: bool) -> String {
+        let config =
+            config::parse("[[apps]]\npid = 1\nkey = \"app-x\"\n").expect("the settings are valid");
+        let decoder = Decoder::new(&config, std::time::Duration::ZERO, Timing::default())
             .expect("the decoder is created");
-        View { decoder, names: TopicNames::new(&config.kafka.topics), raw }
+        line(record, &mut View { decoder, names: TopicNames::new(&config.kafka.topics), raw })
     }
 
     #[track_caller]
     fn check(record: &Record<'_>, raw: bool, expected: &str) {
-        let config = config::parse(POLICY).expect("the settings are valid");
-        assert_eq!(line(record, &mut view(&config, raw)), format!("{expected}\n"));
+        assert_eq!(printed(record, raw), format!("{expected}\n"));
     }
 
     fn record<'a>(topic: &'a str, value: &'a [u8]) -> Record<'a> {
@@ -277,8 +276,7 @@ mod tests {
         );
         let late =
             Record { broker_ms: Some(1_841_608_000_000), ..record("adtrail.effects", EFFECT) };
-        let config = config::parse(POLICY).expect("the settings are valid");
-        let shown = line(&late, &mut view(&config, false));
+        let shown = printed(&late, false);
         assert!(shown.contains(SHOWN) && shown.contains(r#""code":"too_late""#), "{shown}");
     }
 

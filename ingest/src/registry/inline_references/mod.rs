@@ -52,10 +52,9 @@ impl<'a> Definitions<'a> {
         depth: usize,
     ) -> Result<(), String> {
         let Some(full_name) = defined_name(object, namespace) else {
-            let inner = ["items", "values", "type"].into_iter().filter_map(|key| object.get(key));
-            return inner
-                .into_iter()
-                .try_for_each(|schema| self.collect(schema, namespace, depth + 1));
+            let mut inner =
+                ["items", "values", "type"].into_iter().filter_map(|key| object.get(key));
+            return inner.try_for_each(|schema| self.collect(schema, namespace, depth + 1));
         };
         let namespace = namespace_of(&full_name).to_owned();
         match self.0.get(&full_name) {

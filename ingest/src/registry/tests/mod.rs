@@ -87,6 +87,8 @@ fn check_unusable(registry: &Texts, key: SchemaKey, kind: UnusableKind, reason: 
         SchemaLookup::Unusable(unusable) => {
             assert_eq!(unusable.kind, kind, "{}", unusable.reason);
             assert!(unusable.reason.contains(reason), "{}", unusable.reason);
+            // It goes into a dead letter, which must not be too long for its topic.
+            assert!(unusable.reason.len() < 1_000, "{}", unusable.reason);
         }
         other => panic!("{key}: {other:?}"),
     }
