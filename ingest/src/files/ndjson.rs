@@ -47,29 +47,13 @@ impl<'p, R: BufRead> Events<'p, R> {
         }
         self.line_number += 1;
         if self.line.pop_if(|byte| *byte == b'\n').is_none() {
-            self.skip_line()?;
+            self.reader.skip_until(b'\n')?;
         }
         self.line.pop_if(|byte| *byte == b'\r');
         if self.line_number == 1 && self.line.starts_with(BYTE_ORDER_MARK) {
             self.line.drain(..BYTE_ORDER_MARK.len());
         }
         Ok(true)
-    }
-
-    fn skip_line(&mut self) -> io::Result<()> {
-        loop {
-            let buffer = match self.reader.fill_buf() {
-                Ok(buffer) => buffer,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            };
-            let end = buffer.iter().position(|byte| *byte == b'\n');
-            let skipped = end.map_or(buffer.len(), |end| end + 1);
-            self.reader.consume(skipped);
-            if end.is_some() || skipped == 0 {
-                return Ok(());
-            }
-        }
     }
 }
 

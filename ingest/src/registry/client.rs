@@ -214,11 +214,8 @@ async fn read(mut response: Response, bytes_max: usize) -> reqwest::Result<Body>
 /// Follows redirects to the same scheme, host and port only. Responses determine how events are read, and requests may
 /// carry a password or a client certificate, so only hosts named in the settings may be involved.
 fn redirect(attempt: Attempt<'_>) -> reqwest::redirect::Action {
-    let origin = |url: &Url| {
-        (url.scheme().to_owned(), url.host_str().map(str::to_owned), url.port_or_known_default())
-    };
-    let is_same =
-        attempt.previous().last().is_some_and(|from| origin(from) == origin(attempt.url()));
+    let origin = attempt.url().origin();
+    let is_same = attempt.previous().last().is_some_and(|from| from.origin() == origin);
     if is_same && attempt.previous().len() <= REDIRECTS_MAX {
         attempt.follow()
     } else {
