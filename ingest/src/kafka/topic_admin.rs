@@ -53,7 +53,7 @@ pub fn create(
 }
 
 fn admin(kafka: &Kafka) -> Result<AdminClient<LogOnly>, IngestError> {
-    clients::admin(kafka).create_with_context(LogOnly).map_err(IngestError::of_client)
+    clients::client(kafka, &[]).create_with_context(LogOnly).map_err(IngestError::of_client)
 }
 
 fn options(timeout: Duration) -> AdminOptions {

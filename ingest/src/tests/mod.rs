@@ -29,7 +29,8 @@ use crate::decode::ErrorCode;
 
 const CLICKS: &str = "adtrail.clicks";
 const EFFECTS: &str = "adtrail.effects";
-const TIMEOUT: Duration = Duration::from_secs(30);
+/// Timeout of each wait, far longer than any wait takes on a slow machine.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 
 struct Broker {
     cluster: MockCluster<'static, DefaultProducerContext>,
@@ -173,11 +174,11 @@ impl Running {
 }
 
 #[track_caller]
-fn wait_until(condition: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn wait_until(condition: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
         assert!(start.elapsed() < TIMEOUT, "not within {TIMEOUT:?}: {condition}");
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

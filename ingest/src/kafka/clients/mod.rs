@@ -203,10 +203,6 @@ pub fn producer(kafka: &Kafka) -> ClientConfig {
     client(kafka, &settings)
 }
 
-pub fn admin(kafka: &Kafka) -> ClientConfig {
-    client(kafka, &[])
-}
-
 /// Returns the settings of the service's two clients without brokers, to check them.
 pub fn unconnected(kafka: &Kafka) -> [ClientConfig; 2] {
     [consumer_config(kafka, Timing::default()), producer(kafka)].map(|mut client| {
@@ -215,7 +211,8 @@ pub fn unconnected(kafka: &Kafka) -> [ClientConfig; 2] {
     })
 }
 
-fn client(kafka: &Kafka, settings: &[(&str, &str)]) -> ClientConfig {
+/// Returns the user's settings over these and over those of all clients.
+pub fn client(kafka: &Kafka, settings: &[(&str, &str)]) -> ClientConfig {
     let mut client = ClientConfig::new();
     client.set("bootstrap.servers", &kafka.brokers).set("client.id", "adtrail");
     for (key, value) in settings {

@@ -11,10 +11,8 @@ mod tls;
 use std::time::Duration;
 
 use super::*;
+use crate::tests::{TIMEOUT, wait_until};
 use server::Server;
-
-/// Timeout of each wait, far longer than any wait takes on a slow machine.
-const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The registry under test: schemas are texts, and any JSON but a number is valid.
 type Texts = Registry<String>;
@@ -98,14 +96,4 @@ fn check_unusable(registry: &Texts, key: SchemaKey, kind: UnusableKind, reason: 
 fn check_waiting(registry: &Texts, key: SchemaKey) {
     let found = registry.look_up(key);
     assert!(matches!(found, SchemaLookup::Waiting), "{found:?}");
-}
-
-/// Waits until the condition holds.
-#[track_caller]
-fn wait_until(condition: &str, mut holds: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !holds() {
-        assert!(started.elapsed() < TIMEOUT, "not within {TIMEOUT:?}: {condition}");
-        thread::sleep(Duration::from_millis(5));
-    }
 }
