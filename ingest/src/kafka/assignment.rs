@@ -245,14 +245,17 @@ fn list_with_offset(
 mod tests {
     use super::*;
 
-    /// Checks a position among three partitions. Partition 0 has watermarks 10 and 20, those of the others are unknown.
+    /// Only the watermarks of the first partition of clicks are known.
+    fn watermarks() -> PartitionWatermarks {
+        PartitionWatermarks::from([((TopicKind::Clicks, 0), Watermarks { low: 10, high: 20 })])
+    }
+
+    /// Checks a position among three partitions.
     fn outcome(partition: i32, wanted: i64) -> Result<(), IngestError> {
         let partitions = Partitions::all(&PerTopic::from_fn(|_| 3));
-        let watermarks =
-            PartitionWatermarks::from([((TopicKind::Clicks, 0), Watermarks { low: 10, high: 20 })]);
         let mut offsets = Offsets::default();
         offsets.set(TopicKind::Clicks, partition, wanted);
-        check_offsets(&TopicNames::of_settings(), &partitions, &watermarks, &offsets)
+        check_offsets(&TopicNames::of_settings(), &partitions, &watermarks(), &offsets)
     }
 
     #[track_caller]
@@ -282,7 +285,7 @@ mod tests {
         }
     }
 
-    /// Checks one partition per topic; that of clicks has watermarks 10 and 20.
+    /// Checks one partition per topic.
     #[track_caller]
     fn check_missing(group: Option<i64>, store: Option<i64>, expected: MissingRecords) {
         let offsets = |next: Option<i64>| {
@@ -291,9 +294,7 @@ mod tests {
             offsets
         };
         let partitions = Partitions::all(&PerTopic::from_fn(|_| 1));
-        let watermarks =
-            PartitionWatermarks::from([((TopicKind::Clicks, 0), Watermarks { low: 10, high: 20 })]);
-        let missing = find_missing(&partitions, &offsets(group), &offsets(store), &watermarks);
+        let missing = find_missing(&partitions, &offsets(group), &offsets(store), &watermarks());
         assert_eq!(missing, expected, "{group:?} {store:?}");
     }
 

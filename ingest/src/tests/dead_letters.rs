@@ -115,10 +115,6 @@ fn dead_letters_that_wait_for_their_topic_are_reported_early() {
     running.stop().expect("the reader stops cleanly");
 }
 
-fn invalid_clicks(count: usize) -> Vec<producer::DeadLetter> {
-    (0..count).map(|_| producer::DeadLetter::of_value(TopicKind::Clicks, b"bad")).collect()
-}
-
 /// A rebalance interrupts a delivery whose dead letters are not acknowledged. Their delivery reports arrive later.
 #[test]
 fn delivery_reports_of_an_interrupted_delivery_do_not_count_for_the_next() {
@@ -128,9 +124,11 @@ fn delivery_reports_of_an_interrupted_delivery_do_not_count_for_the_next() {
     let names = TopicNames::new(&config.kafka.topics);
     let dead_letters = producer::DeadLetters::new(&config.kafka, &names, Timing::default())
         .expect("the producer is created");
-    let deliver = |count, tries: usize| {
+    let deliver = |count: usize, tries: usize| {
+        let letter = |_| producer::DeadLetter::of_value(TopicKind::Clicks, b"bad");
+        let letters: Vec<_> = (0..count).map(letter).collect();
         let mut tries = 0..tries;
-        dead_letters.deliver(&invalid_clicks(count), || Ok(tries.next().is_some()))
+        dead_letters.deliver(&letters, || Ok(tries.next().is_some()))
     };
     assert!(deliver(1, usize::MAX).expect("Kafka accepts it"));
     broker.cluster.broker_down(1).expect("the broker exists");

@@ -21,7 +21,7 @@ pub struct OpenTransactions {
 impl OpenTransactions {
     /// Records the offset at which an open transaction blocks a partition; `None` if none does.
     pub fn observe(&mut self, topic: TopicKind, name: &str, partition: i32, at: Option<i64>) {
-        let Some(duration) = self.time_blocked((topic, partition), at, Instant::now()) else {
+        let Some(duration) = self.time_blocked(topic, partition, at, Instant::now()) else {
             return;
         };
         self.warnings.warn(|| {
@@ -39,15 +39,16 @@ impl OpenTransactions {
     /// Returns how long the same transaction has blocked a partition; `None` if for less than [`WARN_AFTER`].
     fn time_blocked(
         &mut self,
-        partition: (TopicKind, i32),
+        topic: TopicKind,
+        partition: i32,
         at: Option<i64>,
         now: Instant,
     ) -> Option<Duration> {
         let Some(at) = at else {
-            self.blocking.remove(&partition);
+            self.blocking.remove(&(topic, partition));
             return None;
         };
-        let (offset, since) = self.blocking.entry(partition).or_insert((at, now));
+        let (offset, since) = self.blocking.entry((topic, partition)).or_insert((at, now));
         if *offset != at {
             (*offset, *since) = (at, now);
         }
@@ -65,7 +66,7 @@ mod tests {
         let start = Instant::now();
         let mut blocked = |at, second| {
             let now = start + Duration::from_secs(second);
-            open.time_blocked((TopicKind::Clicks, 0), at, now).map(|duration| duration.as_secs())
+            open.time_blocked(TopicKind::Clicks, 0, at, now).map(|duration| duration.as_secs())
         };
         assert_eq!(blocked(Some(5), 0), None);
         assert_eq!(blocked(Some(5), 59), None);

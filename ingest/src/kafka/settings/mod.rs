@@ -160,12 +160,6 @@ mod tests {
     }
 
     #[test]
-    fn the_text_around_a_short_secret_is_not_shown() {
-        let found = check_text("security.protocol = 'ssl'\nssl.key.pem = 'p'");
-        assert!(found.ends_with("(not shown, it may contain a secret)"), "{found}");
-    }
-
-    #[test]
     fn the_error_of_an_unknown_key_names_the_nearest_one() {
         check_wrong(
             "socket.keepalive = true",
@@ -191,6 +185,9 @@ mod tests {
         assert!(!found.contains("hunter") && found.contains("mechanism"), "{found}");
         let found = check_text("security.protocol = 'ssl'\nssl.key.pem = 'hunter3'");
         assert!(!found.contains("hunter") && found.contains("ssl.key.pem"), "{found}");
+        // The text around a short secret would reveal it.
+        let found = check_text("security.protocol = 'ssl'\nssl.key.pem = 'p'");
+        assert!(found.ends_with("(not shown, it may contain a secret)"), "{found}");
         let found = check_text("security.protocol = 'ssl'\nssl.ca.location = '/no/such.pem'");
         assert!(found.contains("ssl.ca.location"), "{found}");
         let found = check_text("sasl.password = \"hun\\u0000ter2\"");
