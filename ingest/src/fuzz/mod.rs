@@ -32,6 +32,7 @@ pub const TARGETS: &[Target] = &[
     ("references", schemas::references),
 ];
 
+/// Settings with a single app, `app-x`.
 pub(crate) static POLICY: LazyLock<Policy> =
     LazyLock::new(|| Policy::new(vec![AppPolicy::new(Pid(1), "app-x")], vec![]));
 

@@ -137,7 +137,7 @@ fn seconds(time: Timestamp) -> f64 {
 mod tests {
     use std::time::Instant;
 
-    use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+    use metrics_exporter_prometheus::PrometheusBuilder;
 
     use super::*;
     use crate::consumer::read::batch::{Accumulator, Limits, Source};
@@ -147,14 +147,14 @@ mod tests {
 
     fn recorded(act: impl FnOnce(&Metrics)) -> String {
         let recorder = PrometheusBuilder::new().build_recorder();
-        let handle: PrometheusHandle = recorder.handle();
+        let handle = recorder.handle();
         let config = config::parse("").expect("the defaults are valid");
         metrics::with_local_recorder(&recorder, || act(&Metrics::new(&config)));
         handle.render()
     }
 
-    fn now() -> Timestamp {
-        Timestamp::from_millisecond(NOW_MS).expect("the time is in range")
+    fn at(ms: i64) -> Timestamp {
+        Timestamp::from_millisecond(ms).expect("the time is in range")
     }
 
     #[track_caller]
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_committed_batch_is_counted() {
-        let scrape = recorded(|metrics| metrics.committed(&intake(), None, now()));
+        let scrape = recorded(|metrics| metrics.committed(&intake(), None, at(NOW_MS)));
         let labels = "{topic=\"adtrail.activations\"}";
         check(&scrape, &format!("{READ}{labels}"), "3");
         check(&scrape, &format!("{BYTES}{labels}"), "21");
@@ -212,10 +212,9 @@ mod tests {
         health.set_watermarks(TopicKind::Activations, 0, Watermarks { low: 0, high });
         let until = EventTime::from_millis(NOW_MS - 60_000).expect("the time is in range");
         health.set_read_until(TopicKind::Activations, 0, until);
-        let later = Timestamp::from_millisecond(NOW_MS + 1_000).expect("the time is in range");
         let scrape = recorded(|metrics| {
-            metrics.committed(&intake(), None, now());
-            metrics.observe(&health, later);
+            metrics.committed(&intake(), None, at(NOW_MS));
+            metrics.observe(&health, at(NOW_MS + 1_000));
         });
         let labels = "{topic=\"adtrail.activations\"}";
         check(&scrape, &format!("{LAG_MESSAGES}{labels}"), messages);

@@ -9,9 +9,9 @@ fn a_position_beyond_the_end_is_fatal() {
         broker.produce(CLICKS, 1, Some(&click(id)));
     }
     broker.flush();
-    let error = Running::start(&broker.config(""), &[position(CLICKS, 1, 5)]).failure();
+    let position = position(CLICKS, 1, 5);
+    let error = Running::start(&broker.config(""), &[position]).failure().to_string();
     let expected = "wanted offset 5 of partition 1, the broker has 0 to 4";
-    let error = error.to_string();
     assert!(error.contains(expected) && error.ends_with(CLICKS), "{error}");
 }
 

@@ -55,10 +55,9 @@ fn unusable_schemas_are_bad() {
 
 #[test]
 fn a_schema_of_almost_the_maximum_length_is_accepted() {
-    let text = format!("\"{}\"", "x".repeat((1 << 20) - 64));
-    let served = text.clone();
-    let server = Server::start(move |_| schema(&served));
-    check_ready(&Fixture::for_servers(&[&server]).start(""), id(1), &text);
+    let text = || format!("\"{}\"", "x".repeat((1 << 20) - 64));
+    let server = Server::start(move |_| schema(&text()));
+    check_ready(&Fixture::for_servers(&[&server]).start(""), id(1), &text());
 }
 
 #[test]
