@@ -13,6 +13,7 @@ use crate::ledger::record::{Cause, Causes, FactRecord};
 use crate::rules::classify::{ActivationKey, InstallChain};
 use crate::rules::expiry;
 use crate::rules::policy::{DAY_MS, HOUR_MS, Policy};
+use crate::rules::row::EventType;
 use crate::rules::winner::Decision;
 use crate::worker::classify_batch::chain_before_activation;
 use crate::worker::fact_cache::{FactCache, scan};
@@ -43,7 +44,7 @@ pub fn explain<L: Facts>(
     event_id: &str,
 ) -> Result<Option<Explanation>, L::Error> {
     let facts = &mut FactCache::new(facts);
-    let key = match_keys::fact_key(Family::Activation, pid, event_id);
+    let key = match_keys::fact_key(EventType::Activation, pid, event_id);
     facts.load([key])?;
     let Some(record) = facts.activation(&key).cloned() else { return Ok(None) };
     let (Some(decision), Some(app)) = (record.decision, policy.app(pid)) else { return Ok(None) };
@@ -133,7 +134,7 @@ fn read_basis<L: Facts>(
     let may_have_unread_runner_up = !has_runner_up(facts, &pending, decision);
     // The stored winner may have been pruned, if it does not win by the current settings.
     if let Some(winner) = &decision.credit.touch {
-        let key = match_keys::fact_key(Family::Touch, pending.key.pid, &winner.click_id);
+        let key = match_keys::fact_key(winner.kind, pending.key.pid, &winner.click_id);
         facts.load([key])?;
         pending.add_touch(facts, key);
     }
@@ -163,7 +164,7 @@ fn read_nearby<L: Facts>(
     let mut around = add_ineligible(facts, &mut pending)?;
     let mut considered = evaluated(facts, &pending, decision);
     let pid = pending.key.pid;
-    let key_of = |it: &Evaluated| match_keys::fact_key(Family::Touch, pid, &it.touch.id);
+    let key_of = |it: &Evaluated| match_keys::fact_key(it.touch.kind, pid, &it.touch.id);
     let mut listed: BTreeSet<FactKey> = basis.iter().map(key_of).collect();
     considered.retain(|it| listed.insert(key_of(it)));
     around.others.extend(pending.touches.keys());
@@ -226,7 +227,7 @@ fn add_ineligible<L: Facts>(
     let times = [(time.minus(BEFORE_MS), time), (time.plus(1), time.plus(AFTER_MS))];
     let marker_times = (time.minus(7 * DAY_MS + BUCKET_MS), time.plus(AFTER_MS));
     let (probabilistic_keys, marker_scans): (Vec<MatchKey>, Vec<Scan>) =
-        marker_scans(&subject, |_| marker_times).into_iter().unzip();
+        marker_scans(&subject, marker_times).into_iter().unzip();
     let mut marked: BTreeSet<(MatchKey, ProbabilisticClass)> = BTreeSet::new();
     facts.scan_all(&marker_scans, |index, entry| {
         let key = probabilistic_keys.get(index);

@@ -141,7 +141,8 @@ pub fn consider(
 
 /// Sorts the touches, best first, and marks the contributors among the accepted ones, which must all be present.
 pub fn ranked(mut considered: Vec<Evaluated>) -> Vec<Evaluated> {
-    considered.sort_by_cached_key(|it| Reverse((it.touch.time, it.touch.id.clone())));
+    considered
+        .sort_by_cached_key(|it| Reverse((it.touch.time, it.touch.id.clone(), it.touch.kind)));
     let accepted = considered.iter_mut().filter(|it| it.verdict == Verdict::Accepted);
     accepted.take(CONTRIBUTORS_MAX).for_each(|it| it.verdict = Verdict::Contributor);
     considered.sort_by_key(|it| it.verdict);
@@ -166,7 +167,7 @@ pub fn is_runner_up_settled(
     let others = evidence
         .touches
         .iter()
-        .filter(|(touch, _)| touch.id != winner.click_id)
+        .filter(|(touch, _)| !winner.is(touch))
         .filter_map(|(touch, ids)| subject.candidate(touch, ids, decision.install_type))
         .filter(|candidate| subject.reject_reason(candidate, &clicks).is_none());
     let is_counted = |other: &Candidate<'_>| evidence.has_counted(subject, other.touch);
@@ -226,8 +227,7 @@ fn verdict(
     ids: &DeviceIds,
     clicks: &ClickCounts<'_>,
 ) -> Verdict {
-    let winner = decision.credit.touch.as_ref().map(|winner| &winner.click_id);
-    if winner == Some(&touch.id) {
+    if decision.credit.touch.as_ref().is_some_and(|winner| winner.is(touch)) {
         return Verdict::Won;
     }
     match subject.candidate(touch, ids, decision.install_type) {

@@ -90,7 +90,7 @@ pub fn timeline<F: Facts>(
 }
 
 fn has_any(record: &FactRecord, ids: &DeviceIds) -> bool {
-    DeviceIds::new(record.ids()).iter().any(|id| ids.contains(id))
+    record.device_ids().iter().any(|id| ids.contains(id))
 }
 
 /// Returns the sort key of an entry: newest first, then a fixed order.

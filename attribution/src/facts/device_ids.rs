@@ -1,13 +1,15 @@
 //! Normalised identifiers (section 1 of the contract).
 //!
-//! A raw id of a kind with a defined MD5 form is represented by its MD5 values only. Equal raw values have equal MD5
-//! values, so one comparison and one index entry serve both forms.
+//! A raw id of a kind whose touches have MD5 forms is represented by its MD5 values only. Equal raw values have equal
+//! MD5 values, so one comparison and one index entry serve both forms. Networks hash ids in different ways. The many
+//! forms are derived from activations and effects, which are few; a touch has one or two.
 
 use std::borrow::Cow;
 
 use md5::{Digest, Md5};
 
 use super::event::Pairs;
+use super::placeholders::{self, IgnoredReason};
 
 crate::named! {
     /// The kinds of device id, best match first.
@@ -32,6 +34,20 @@ impl IdKind {
             None => (name, Form::Raw),
         };
         Some((Self::from_name(name)?, form))
+    }
+
+    /// Returns the name of the MD5 form.
+    pub fn md5_name(self) -> &'static str {
+        match self {
+            Self::Oaid => "oaid_md5",
+            Self::Gaid => "gaid_md5",
+            Self::Idfa => "idfa_md5",
+            Self::Caid => "caid_md5",
+            Self::Idfv => "idfv_md5",
+            Self::Imei => "imei_md5",
+            Self::AndroidId => "android_id_md5",
+            Self::Mac => "mac_md5",
+        }
     }
 }
 
@@ -58,15 +74,39 @@ pub enum IdValue {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DeviceIds(Vec<DeviceId>);
 
+/// The fact that an id belongs to; it determines the MD5 forms of the id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Touch,
+    /// An activation or an effect.
+    AppEvent,
+}
+
 impl DeviceIds {
-    /// Normalises received ids; skips unknown kinds and placeholder values.
-    pub fn new(received: &Pairs) -> Self {
+    /// Normalises the received ids of a touch.
+    pub fn of_touch(received: &Pairs) -> Self {
+        Self::new(received, Owner::Touch)
+    }
+
+    /// Normalises the received ids of an activation or an effect.
+    pub fn of_app_event(received: &Pairs) -> Self {
+        Self::new(received, Owner::AppEvent)
+    }
+
+    /// Skips unknown kinds and values that identify nobody.
+    fn new(received: &Pairs, owner: Owner) -> Self {
         let mut ids = Vec::with_capacity(2 * received.len());
-        for (name, value) in received {
-            match IdKind::parse(name) {
-                Some((kind, Form::Raw)) => push_raw(&mut ids, kind, value),
-                Some((kind, Form::Md5)) => ids.extend(md5_value(kind, value)),
-                None => {}
+        for (name, received) in received {
+            let Some((kind, form)) = IdKind::parse(name) else { continue };
+            for value in values(kind, received) {
+                match form {
+                    Form::Raw => {
+                        if let Ok(raw) = raw_form(kind, value) {
+                            push_forms(&mut ids, kind, value, &raw, owner);
+                        }
+                    }
+                    Form::Md5 => ids.extend(md5_form(kind, value)),
+                }
             }
         }
         ids.sort_unstable();
@@ -130,61 +170,142 @@ impl DeviceId {
 /// Parses a setting such as `oaid:1fe9…`; `None` if it is not an id that an event can have.
 pub fn parse_setting(text: &str) -> Option<DeviceIds> {
     let (name, value) = text.split_once(':')?;
-    let ids = DeviceIds::new(&vec![(name.trim().into(), value.into())]);
+    let ids = DeviceIds::of_app_event(&vec![(name.trim().into(), value.into())]);
     (!ids.is_empty()).then_some(ids)
 }
 
-/// Returns the value that a row shows for a kind: the normalised raw id, or the MD5 if only that was received.
+/// Returns the value that a row shows for a kind: the first normalised raw id, or the first MD5 if only MD5 values were
+/// received.
 pub fn display(received: &Pairs, kind: IdKind) -> Box<str> {
-    let find = |form: Form| {
-        received
-            .iter()
-            .find_map(|(name, value)| (IdKind::parse(name) == Some((kind, form))).then_some(value))
+    let of_form = |form: Form| {
+        let has_form = move |name: &str| IdKind::parse(name) == Some((kind, form));
+        let entries = received.iter().filter(move |(name, _)| has_form(name));
+        entries.flat_map(move |(_, received)| values(kind, received))
     };
-    let raw = find(Form::Raw).and_then(|value| normalise(kind, value));
-    let md5 = || match find(Form::Md5).and_then(|value| md5_value(kind, value))?.value {
+    let raw = of_form(Form::Raw).find_map(|value| raw_form(kind, value).ok());
+    let md5 = || match of_form(Form::Md5).find_map(|value| md5_form(kind, value))?.value {
         IdValue::Md5(digest) => Some(Cow::from(hex(&digest))),
         IdValue::Raw(_) => None,
     };
     raw.or_else(md5).unwrap_or_default().as_ref().into()
 }
 
-/// Trims a click id; `None` for a placeholder.
-pub fn click_id(received: &str) -> Option<&str> {
-    let trimmed = received.trim();
-    (!is_placeholder(trimmed)).then_some(trimmed)
+/// Returns the values of one entry of `ids` that identify nobody, each with its field and the reason. An empty value is
+/// absent, and an entry of an unknown kind has none.
+pub fn ignored<'a>(
+    name: &str,
+    received: &'a str,
+) -> impl Iterator<Item = (&'static str, &'a str, IgnoredReason)> + use<'a> {
+    IdKind::parse(name).into_iter().flat_map(move |(kind, form)| {
+        let values = values(kind, received).filter(|value| !value.trim().is_empty());
+        values.filter_map(move |value| match form {
+            Form::Raw => Some((kind.name(), value, raw_form(kind, value).err()?)),
+            Form::Md5 => Some((kind.md5_name(), value, md5_digest(value).err()?)),
+        })
+    })
 }
 
-fn push_raw(ids: &mut Vec<DeviceId>, kind: IdKind, received: &str) {
-    let Some(value) = normalise(kind, received) else { return };
-    let md5 = |text: &str| DeviceId { kind, value: IdValue::Md5(Md5::digest(text).into()) };
+/// Returns the number of ids in one entry of `ids`; 0 for an unknown kind.
+pub fn count(name: &str, received: &str) -> usize {
+    IdKind::parse(name).map_or(0, |(kind, _)| values(kind, received).count())
+}
+
+/// Trims a click id; `None` if it identifies no click.
+pub fn click_id(received: &str) -> Option<&str> {
+    let trimmed = received.trim();
+    placeholders::ignored_reason(trimmed).is_none().then_some(trimmed)
+}
+
+/// Splits a received value. CAIDs, one for each version of the algorithm, may be separated by commas.
+fn values(kind: IdKind, received: &str) -> impl Iterator<Item = &str> {
+    received.split(move |letter| letter == ',' && kind == IdKind::Caid)
+}
+
+/// Adds the forms of a raw id under which it is found.
+fn push_forms(ids: &mut Vec<DeviceId>, kind: IdKind, received: &str, raw: &str, owner: Owner) {
+    let mut push_md5 =
+        |text: &str| ids.push(DeviceId { kind, value: IdValue::Md5(Md5::digest(text).into()) });
     match kind {
-        IdKind::Idfa | IdKind::Imei => ids.push(md5(&value)),
-        IdKind::Oaid | IdKind::Gaid => {
-            ids.push(if is_lower(&value) { md5(&value) } else { md5(&value.to_lowercase()) });
+        IdKind::Idfa => push_md5(raw),
+        IdKind::Oaid | IdKind::Gaid | IdKind::Caid | IdKind::Imei => push_md5(&lower_case(raw)),
+        IdKind::AndroidId => [raw, &raw.to_uppercase()].into_iter().for_each(push_md5),
+        IdKind::Mac => {
+            let upper = raw.to_uppercase();
+            [&*upper, &with_colons(&upper)].into_iter().for_each(push_md5);
         }
-        IdKind::AndroidId => ids.extend([md5(&value), md5(&value.to_uppercase())]),
-        IdKind::Caid | IdKind::Idfv | IdKind::Mac => {
-            ids.push(DeviceId { kind, value: IdValue::Raw(value.as_ref().into()) });
-        }
+        IdKind::Idfv => ids.push(DeviceId { kind, value: IdValue::Raw(raw.into()) }),
+    }
+    if owner == Owner::AppEvent {
+        let texts = texts_of_app_event(kind, received.trim(), raw);
+        let digests = texts.iter().map(|text| IdValue::Md5(Md5::digest(text).into()));
+        ids.extend(digests.map(|value| DeviceId { kind, value }));
     }
 }
 
-fn normalise(kind: IdKind, received: &str) -> Option<Cow<'_, str>> {
+/// Returns the further texts whose MD5 a network may have sent: the id as the app knows it, in both cases.
+fn texts_of_app_event(kind: IdKind, received: &str, raw: &str) -> Vec<String> {
+    let mut texts = vec![received.to_owned(), received.to_lowercase(), received.to_uppercase()];
+    if is_uuid(received) {
+        texts.extend([0, 1, 2].map(|index| texts[index].replace('-', "")));
+    }
+    if kind == IdKind::Mac {
+        texts.extend([raw.to_owned(), with_colons(raw)]);
+    }
+    texts.sort_unstable();
+    texts.dedup();
+    texts
+}
+
+/// Puts a colon between each two characters.
+fn with_colons(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() * 3 / 2);
+    for (index, letter) in text.chars().enumerate() {
+        if index > 0 && index % 2 == 0 {
+            out.push(':');
+        }
+        out.push(letter);
+    }
+    out
+}
+
+/// Returns the raw form of an id, by which equal ids are recognised, or why the value identifies nobody.
+fn raw_form(kind: IdKind, received: &str) -> Result<Cow<'_, str>, IgnoredReason> {
     let trimmed = received.trim();
-    if is_placeholder(trimmed) {
-        return None;
+    if let Some(reason) = placeholders::ignored_reason(trimmed) {
+        return Err(reason);
     }
     let normalised = match kind {
         IdKind::Idfa => Cow::from(uuid(trimmed).unwrap_or(trimmed.into()).to_uppercase()),
         IdKind::Gaid | IdKind::Oaid => uuid(trimmed).unwrap_or(trimmed.into()),
-        IdKind::Imei | IdKind::AndroidId if is_lower(trimmed) => trimmed.into(),
-        IdKind::Imei | IdKind::AndroidId => trimmed.to_lowercase().into(),
+        IdKind::Imei | IdKind::AndroidId => lower_case(trimmed),
         IdKind::Mac => trimmed.replace([':', '-', '.', ' '], "").to_lowercase().into(),
-        IdKind::Caid | IdKind::Idfv => trimmed.into(),
+        IdKind::Caid => without_version(trimmed).into(),
+        IdKind::Idfv => trimmed.into(),
     };
-    // Without separators, the value can be a placeholder.
-    (!is_placeholder(&normalised)).then_some(normalised)
+    // Without separators or version, the value can be a placeholder.
+    if let Some(reason) = placeholders::ignored_reason(&normalised) {
+        return Err(reason);
+    }
+    if placeholders::is_shared_by_many(kind, &normalised) {
+        return Err(IgnoredReason::Placeholder);
+    }
+    Ok(normalised)
+}
+
+/// Removes the version of the CAID algorithm, a date such as `20230330_`.
+fn without_version(caid: &str) -> &str {
+    match caid.split_once('_') {
+        Some((version, rest))
+            if version.len() == 8 && version.bytes().all(|byte| byte.is_ascii_digit()) =>
+        {
+            rest.trim_start()
+        }
+        _ => caid,
+    }
+}
+
+fn lower_case(text: &str) -> Cow<'_, str> {
+    if is_lower(text) { text.into() } else { text.to_lowercase().into() }
 }
 
 /// Checks whether the text is ASCII without upper-case letters. `to_lowercase` handles other text.
@@ -192,18 +313,22 @@ fn is_lower(text: &str) -> bool {
     !text.bytes().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii())
 }
 
-/// Formats 32 hex digits, with or without UUID dashes, as a lower-case UUID with dashes.
-fn uuid(text: &str) -> Option<Cow<'_, str>> {
+/// Checks whether the text is 32 hex digits, with or without the dashes of a UUID.
+pub fn is_uuid(text: &str) -> bool {
     let dashed = text.len() == 36;
     let is_dash = |index: usize| dashed && matches!(index, 8 | 13 | 18 | 23);
-    let well_formed = (dashed || text.len() == 32)
+    (dashed || text.len() == 32)
         && text.bytes().enumerate().all(|(index, byte)| {
             if is_dash(index) { byte == b'-' } else { byte.is_ascii_hexdigit() }
-        });
-    if !well_formed {
+        })
+}
+
+/// Formats 32 hex digits, with or without UUID dashes, as a lower-case UUID with dashes.
+fn uuid(text: &str) -> Option<Cow<'_, str>> {
+    if !is_uuid(text) {
         return None;
     }
-    if dashed && is_lower(text) {
+    if text.len() == 36 && is_lower(text) {
         return Some(text.into());
     }
     let mut uuid = String::with_capacity(36);
@@ -216,37 +341,17 @@ fn uuid(text: &str) -> Option<Cow<'_, str>> {
     Some(uuid.into())
 }
 
-/// Values that identify no device, besides those of only zeros and separators.
-const PLACEHOLDERS: [&str; 5] = ["0", "null", "unknown", "undefined", "none"];
-const PLACEHOLDER_MAX: usize = "undefined".len();
-
-fn is_placeholder(trimmed: &str) -> bool {
-    trimmed.bytes().all(|byte| matches!(byte, b'0' | b'-' | b':'))
-        || (trimmed.len() <= PLACEHOLDER_MAX
-            && PLACEHOLDERS.iter().any(|word| trimmed.eq_ignore_ascii_case(word)))
+fn md5_form(kind: IdKind, received: &str) -> Option<DeviceId> {
+    md5_digest(received).ok().map(|digest| DeviceId { kind, value: IdValue::Md5(digest) })
 }
 
-fn md5_value(kind: IdKind, received: &str) -> Option<DeviceId> {
-    let digest = parse_hex(received.trim())?;
-    (!placeholder_digests().contains(&digest))
-        .then_some(DeviceId { kind, value: IdValue::Md5(digest) })
-}
-
-/// Returns the MD5 values of common placeholders.
-fn placeholder_digests() -> &'static [[u8; 16]] {
-    static DIGESTS: std::sync::OnceLock<Vec<[u8; 16]>> = std::sync::OnceLock::new();
-    DIGESTS.get_or_init(|| {
-        let mut texts = vec![
-            String::new(),
-            "00:00:00:00:00:00".into(),
-            "00000000-0000-0000-0000-000000000000".into(),
-        ];
-        texts.extend([12, 15, 16, 32].map(|zeros| "0".repeat(zeros)));
-        for word in PLACEHOLDERS {
-            texts.extend([word.to_lowercase(), word.to_uppercase()]);
-        }
-        texts.iter().map(|text| Md5::digest(text).into()).collect()
-    })
+fn md5_digest(received: &str) -> Result<[u8; 16], IgnoredReason> {
+    let trimmed = received.trim();
+    let Some(digest) = parse_hex(trimmed) else {
+        return Err(placeholders::ignored_reason(trimmed).unwrap_or(IgnoredReason::NotMd5));
+    };
+    let is_placeholder = placeholders::is_placeholder_digest(digest);
+    if is_placeholder { Err(IgnoredReason::Placeholder) } else { Ok(digest) }
 }
 
 /// Encodes bytes as lower-case hex.
@@ -268,19 +373,182 @@ fn parse_hex(text: &str) -> Option<[u8; 16]> {
 mod tests {
     use super::*;
 
-    /// Conformance cases have every kind and form of ids; these texts are not among them.
+    type Id<'a> = (&'a str, &'a str);
+
+    fn pairs(ids: &[Id<'_>]) -> Pairs {
+        ids.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect()
+    }
+
+    fn md5(text: &str) -> String {
+        hex(&Md5::digest(text))
+    }
+
+    /// Compares an id of a touch with one of an activation.
+    #[track_caller]
+    fn check(touch: Id<'_>, activation: Id<'_>, expected: Option<IdKind>) {
+        let touch_ids = DeviceIds::of_touch(&pairs(&[touch]));
+        let shared = touch_ids.shared(&DeviceIds::of_app_event(&pairs(&[activation])));
+        assert_eq!(shared, expected, "{touch:?} and {activation:?}");
+    }
+
+    #[track_caller]
+    fn check_display(ids: &[Id<'_>], kind: IdKind, expected: &str) {
+        assert_eq!(&*display(&pairs(ids), kind), expected);
+    }
+
     #[test]
-    fn unusual_texts_are_normalised() {
-        let check = |name: &str, value: &str, kind: IdKind, expected: &str| {
-            assert_eq!(&*display(&vec![(name.into(), value.into())], kind), expected);
-        };
-        check("mac", "AA bb CC 00 11 22", IdKind::Mac, "aabbcc001122");
-        check("imei", "\u{c4}\u{d6}", IdKind::Imei, "\u{e4}\u{f6}");
-        check("imei_md5", "+3e9158a4fb54c0e1ef0b238639a23ae", IdKind::Imei, "");
-        let upper = "1FE9A970-EFBB-29E0-0BDD-F5DBBF751AB5";
+    fn raw_ids_match_in_their_raw_form() {
+        let uuid = "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5";
+        for kind in [IdKind::Oaid, IdKind::Gaid, IdKind::Idfa] {
+            let name = kind.name();
+            for same in [" 1FE9A970EFBB29E00BDDF5DBBF751AB5 ", &uuid.to_uppercase()] {
+                check((name, uuid), (name, same), Some(kind));
+                check((name, same), (name, uuid), Some(kind));
+            }
+        }
+        check(("oaid", uuid), ("gaid", uuid), None);
+        check(("imei", "\u{c4}\u{d6}"), ("imei", "\u{e4}\u{f6}"), Some(IdKind::Imei));
+        for same in ["aabbcc001122", "AA bb CC 00 11 22", "AA-BB-CC-00-11-22"] {
+            check(("mac", "AA:bb:CC:00:11:22"), ("mac", same), Some(IdKind::Mac));
+        }
+        for same in ["abc", "20230330_abc", "20211207_x, 20230330_abc"] {
+            check(("caid", "20220111_abc"), ("caid", same), Some(IdKind::Caid));
+        }
+        check(("caid", "2022_abc"), ("caid", "abc"), None);
+        check(("idfv", uuid), ("idfv", uuid), Some(IdKind::Idfv));
+    }
+
+    #[test]
+    fn md5_values_of_the_test_vectors_match() {
+        for (name, raw, digest) in [
+            ("oaid", "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5", "83e9158a4fb54c0e1ef0b238639a23ae"),
+            ("oaid", "97e7ef3f-e5f2-d0b8-ccfc-f79bbeaf4841", "87f8274c36eb73fabcbf143a10eca6a4"),
+            ("imei", "868049039501257", "8d3ebd3654fb46a2832296669cf1b536"),
+            ("android_id", "7b5ca2d57178d2f1", "873541edf36da9170af47d5b69e82193"),
+            ("mac", "34:d7:12:9b:3a:89", "df97bc5021e14256e141b2f036df5a3c"),
+            ("mac", "34:d7:12:9b:3a:89", "4d0433eb614f5d5ad409a65395426cbe"),
+        ] {
+            let name_of_md5 = format!("{name}_md5");
+            for digest in [digest, &digest.to_uppercase()] {
+                check((name, raw), (&name_of_md5, digest), IdKind::from_name(name));
+                check((&name_of_md5, digest), (name, raw), IdKind::from_name(name));
+            }
+        }
+    }
+
+    #[test]
+    fn an_activation_meets_more_forms_than_a_touch() {
+        let received = "1FE9A970-efbb-29e0-0bdd-f5dbbf751ab5";
+        let dashless = received.replace('-', "");
+        for (name, text) in [
+            ("oaid", received),
+            ("oaid", &received.to_uppercase()),
+            ("oaid", &dashless),
+            ("oaid", &dashless.to_lowercase()),
+            ("gaid", &dashless.to_uppercase()),
+            ("idfa", &received.to_lowercase()),
+            ("idfv", received),
+            ("idfv", &dashless.to_lowercase()),
+        ] {
+            let (kind, name_of_md5) = (IdKind::from_name(name), format!("{name}_md5"));
+            check((&name_of_md5, &md5(text)), (name, received), kind);
+            check((name, received), (&name_of_md5, &md5(text)), None);
+        }
+        // The lower-case form with dashes is the raw form of an OAID, but of this one not as received.
+        check(
+            ("oaid_md5", &md5(&received.to_lowercase())),
+            ("oaid", &dashless),
+            Some(IdKind::Oaid),
+        );
+        check(("oaid_md5", &md5(&received.to_uppercase())), ("oaid", &dashless), None);
+        let lower = "34:d7:12:9b:3a:89";
+        for text in [lower, &lower.replace(':', ""), "34D7129B3A89"] {
+            check(("mac_md5", &md5(text)), ("mac", "34-D7-12-9B-3A-89"), Some(IdKind::Mac));
+        }
+        check(("caid_md5", &md5("20230330_abc")), ("caid", "20230330_abc"), Some(IdKind::Caid));
+        check(("caid_md5", &md5("abc")), ("caid", "20230330_abc"), Some(IdKind::Caid));
+    }
+
+    #[test]
+    fn values_that_identify_nobody_are_skipped() {
+        for id in [
+            ("oaid", " "),
+            ("oaid", "Unknown"),
+            ("oaid", "__OAID__"),
+            ("mac", "02:00:00:00:00:00"),
+            ("mac", "02-00-00-00-00-00"),
+            ("mac", "FF FF FF FF FF FF"),
+            ("mac", "0.0"),
+            ("android_id", "9774D56D682E549C"),
+            ("caid", "20230330_, 0"),
+            ("imei_md5", &md5("000000000000000")),
+            ("mac_md5", &md5("02:00:00:00:00:00")),
+            ("imei_md5", "83e9158a4fb54c0e1ef0b238639a23a"),
+            ("imei_md5", "+3e9158a4fb54c0e1ef0b238639a23ae"),
+            ("serial", "abc"),
+        ] {
+            assert!(DeviceIds::of_touch(&pairs(&[id])).is_empty(), "{id:?}");
+            assert!(DeviceIds::of_app_event(&pairs(&[id])).is_empty(), "{id:?}");
+        }
+        assert_eq!(click_id(" __CLICKID__ "), None);
+        assert_eq!(click_id("0"), None);
+        assert_eq!(click_id(" c1 "), Some("c1"));
+    }
+
+    #[test]
+    fn ignored_values_have_a_reason() {
+        use IgnoredReason::{Macro, NotMd5, Placeholder};
+        let reasons = |name, value| ignored(name, value).collect::<Vec<_>>();
+        assert_eq!(reasons("oaid", "0"), [("oaid", "0", Placeholder)]);
+        assert_eq!(reasons("oaid", "{oaid}"), [("oaid", "{oaid}", Macro)]);
+        assert_eq!(reasons("caid", "20230330_a,0"), [("caid", "0", Placeholder)]);
+        assert_eq!(reasons("oaid_md5", "abc"), [("oaid_md5", "abc", NotMd5)]);
+        assert_eq!(reasons("oaid_md5", "__OAID__"), [("oaid_md5", "__OAID__", Macro)]);
+        assert_eq!(reasons("oaid", " "), []);
+        assert_eq!(reasons("serial", "0"), []);
+        assert_eq!(reasons("oaid", "abc"), []);
+    }
+
+    #[test]
+    fn an_id_with_several_values_matches_by_each() {
+        let two = pairs(&[("oaid", "a1"), ("oaid", "a2")]);
+        let touch = |value| DeviceIds::of_touch(&pairs(&[("oaid", value)]));
+        for value in ["a1", "a2"] {
+            assert_eq!(touch(value).shared(&DeviceIds::of_app_event(&two)), Some(IdKind::Oaid));
+        }
+        assert!(touch("a3").contradicts(&DeviceIds::of_app_event(&two)));
+    }
+
+    #[test]
+    fn rows_show_the_first_normalised_id_or_the_received_md5() {
+        let (lower, upper) =
+            ("1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5", "1FE9A970-EFBB-29E0-0BDD-F5DBBF751AB5");
+        check_display(&[("idfa", lower)], IdKind::Idfa, upper);
+        check_display(&[("oaid", upper)], IdKind::Oaid, lower);
         let (letters, digits) = (upper.replace('1', "X"), upper.replace('-', "0"));
         for non_uuid in ["Not-A-Uuid", "1FE9A970EFBB", &letters, &digits] {
-            check("oaid", non_uuid, IdKind::Oaid, non_uuid);
+            check_display(&[("oaid", non_uuid)], IdKind::Oaid, non_uuid);
         }
+        let md5 = "8d3ebd3654fb46a2832296669cf1b536";
+        check_display(&[("imei_md5", &md5.to_uppercase())], IdKind::Imei, md5);
+        check_display(&[("imei", "null")], IdKind::Imei, "");
+        check_display(&[("oaid", "0"), ("oaid", "b"), ("oaid", "c")], IdKind::Oaid, "b");
+        check_display(&[("caid", "0, 20230330_b")], IdKind::Caid, "b");
+    }
+
+    #[test]
+    fn different_values_of_one_kind_contradict() {
+        let digest = md5("y");
+        let ids = |name, value| {
+            let ids = pairs(&[(name, value)]);
+            (DeviceIds::of_touch(&ids), DeviceIds::of_app_event(&ids))
+        };
+        let (a, same) = ids("idfa", "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5");
+        assert!(a.contradicts(&ids("idfa", "2fe9a970-efbb-29e0-0bdd-f5dbbf751ab5").1));
+        assert!(!a.contradicts(&same));
+        assert!(!a.contradicts(&ids("idfv", "x").1));
+        // A touch's IDFV has no MD5 form.
+        assert!(!ids("idfv", "x").0.contradicts(&ids("idfv_md5", &digest).1));
+        assert!(ids("idfv_md5", &digest).0.contradicts(&ids("idfv", "x").1));
     }
 }

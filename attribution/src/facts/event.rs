@@ -12,12 +12,40 @@ pub enum Fact {
 }
 
 crate::named! {
-    /// The kinds of fact. An id identifies one fact within its app and family.
+    /// The kinds of fact, each in a table of its own.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub enum Family {
         Touch = "touch",
         Activation = "activation",
         Effect = "effect",
+    }
+}
+
+/// The events among which an id identifies one fact of an app. Stored keys are hashes of the discriminant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IdSpace {
+    Click = 0,
+    Activation = 1,
+    Effect = 2,
+    Impression = 3,
+}
+
+impl IdSpace {
+    pub fn family(self) -> Family {
+        match self {
+            Self::Click | Self::Impression => Family::Touch,
+            Self::Activation => Family::Activation,
+            Self::Effect => Family::Effect,
+        }
+    }
+}
+
+impl From<TouchKind> for IdSpace {
+    fn from(kind: TouchKind) -> Self {
+        match kind {
+            TouchKind::Click => Self::Click,
+            TouchKind::Impression => Self::Impression,
+        }
     }
 }
 
@@ -82,7 +110,7 @@ crate::named! {
     }
 }
 
-/// Key-value pairs, sorted by key, each key once.
+/// Key-value pairs, sorted by key. Each key occurs once, except that an id with several values has a pair for each.
 pub type Pairs = Vec<(Box<str>, Box<str>)>;
 
 /// Attributes of the device that an event happened on, without its ids.
@@ -148,11 +176,11 @@ pub struct Effect {
 }
 
 impl Fact {
-    pub fn family(&self) -> Family {
+    pub fn id_space(&self) -> IdSpace {
         match self {
-            Self::Touch(_) => Family::Touch,
-            Self::Activation(_) => Family::Activation,
-            Self::Effect(_) => Family::Effect,
+            Self::Touch(touch) => touch.kind.into(),
+            Self::Activation(_) => IdSpace::Activation,
+            Self::Effect(_) => IdSpace::Effect,
         }
     }
 

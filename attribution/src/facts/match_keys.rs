@@ -9,10 +9,13 @@ use std::net::IpAddr;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::addresses::public_address;
 use super::device_ids::{self, DeviceId, DeviceIds, IdKindSet, IdValue};
-use super::event::{Activation, Device, EventTime, Family, Pid, Purpose, Touch, TouchKind};
+use super::event::{
+    Activation, Device, EventTime, Family, IdSpace, Pid, Purpose, Touch, TouchKind,
+};
 use super::identity::identity;
-use super::matches::{has_device_model, public_address};
+use super::matches::{device_model, user_agent};
 use crate::facts::keys::{FactKey, MatchKey};
 use crate::ledger::index::IndexEntry;
 use crate::rules::policy::DAY_MS;
@@ -75,9 +78,10 @@ impl ProbabilisticClass {
 pub const BUCKET_MS: u64 = DAY_MS;
 
 /// Returns the key of a fact record.
-pub fn fact_key(family: Family, pid: Pid, id: &str) -> FactKey {
-    let (id, tag) = identity(family, id).fact;
-    FactKey { family, id: MatchKey(id), pid, tag }
+pub fn fact_key(space: impl Into<IdSpace>, pid: Pid, id: &str) -> FactKey {
+    let space = space.into();
+    let (id, tag) = identity(space, id).fact;
+    FactKey { family: space.family(), id: MatchKey(id), pid, tag }
 }
 
 /// Returns the keys under which activations find a touch, besides its fact key.
@@ -97,10 +101,7 @@ pub fn touch_index(touch: &Touch, ids: &DeviceIds, probabilistic: bool) -> Vec<M
 pub fn touch_bucket_markers(touch: &Touch, ids: &DeviceIds) -> Vec<(MatchKey, IndexEntry)> {
     let class = ProbabilisticClass { class: TouchClass::of(touch), kinds: ids.kinds() };
     let marker = bucket_marker(Family::Touch, touch.pid, touch.time, class.bits());
-    let has_lookback = touch.lookback_ms.is_some();
-    probabilistic_keys(&touch.device)
-        .map(|key| (bucket_markers(key, has_lookback), marker))
-        .collect()
+    probabilistic_keys(&touch.device).map(|key| (bucket_markers(key), marker)).collect()
 }
 
 fn bucket_marker(family: Family, pid: Pid, time: EventTime, tag: u64) -> IndexEntry {
@@ -108,9 +109,9 @@ fn bucket_marker(family: Family, pid: Pid, time: EventTime, tag: u64) -> IndexEn
     IndexEntry { time, fact: FactKey { family, id: MatchKey(0), pid, tag } }
 }
 
-/// Returns the key of the markers for a probabilistic key. Touches with their own lookback have separate markers.
-pub fn bucket_markers(key: MatchKey, has_lookback: bool) -> MatchKey {
-    hash(KeySpace::BucketMarkers, u8::from(has_lookback), &key.0.to_be_bytes())
+/// Returns the key of the markers for a probabilistic key.
+pub fn bucket_markers(key: MatchKey) -> MatchKey {
+    hash(KeySpace::BucketMarkers, 0, &key.0.to_be_bytes())
 }
 
 /// Returns the keys under which touches, other activations and effects find an activation.
@@ -135,7 +136,7 @@ pub fn activation_bucket_markers(
 ) -> Vec<(MatchKey, IndexEntry)> {
     let kinds = u64::from(ids.kinds().0);
     let marker = bucket_marker(Family::Activation, activation.pid, activation.time, kinds);
-    probabilistic_keys(&activation.device).map(|key| (bucket_markers(key, false), marker)).collect()
+    probabilistic_keys(&activation.device).map(|key| (bucket_markers(key), marker)).collect()
 }
 
 /// Decodes a bucket marker of activations; returns the kinds of their ids.
@@ -180,13 +181,11 @@ pub fn by_click_id(click_id: &str) -> MatchKey {
 /// Returns the key by IP and device model, and the key by IP and user agent, each only if all its parts are known.
 pub fn probabilistic_keys(device: &Device) -> impl Iterator<Item = MatchKey> + use<> {
     let ip = public_address(&device.ip);
-    let by_device = ip.filter(|_| has_device_model(device)).map(|ip| {
-        let parts = [&device.model, &device.os, &device.os_version];
-        probabilistic_key(KeySpace::IpDevice, ip, &parts.map(|part| &**part))
-    });
-    let by_ua = ip
-        .filter(|_| !device.ua.is_empty())
-        .map(|ip| probabilistic_key(KeySpace::IpUa, ip, &[&device.ua]));
+    let by_device = ip
+        .zip(device_model(device))
+        .map(|(ip, parts)| probabilistic_key(KeySpace::IpDevice, ip, &parts));
+    let by_ua =
+        ip.zip(user_agent(device)).map(|(ip, ua)| probabilistic_key(KeySpace::IpUa, ip, &[ua]));
     by_device.into_iter().chain(by_ua)
 }
 
@@ -226,7 +225,7 @@ mod tests {
     use super::*;
 
     fn oaid() -> DeviceIds {
-        DeviceIds::new(&vec![("oaid".into(), "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5".into())])
+        DeviceIds::of_touch(&vec![("oaid".into(), "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5".into())])
     }
 
     fn touch() -> Touch {
@@ -255,7 +254,7 @@ mod tests {
     /// Stored index entries contain these hashes and could not be found under others.
     #[test]
     fn keys_never_change() {
-        let FactKey { id, tag, .. } = fact_key(Family::Touch, Pid(1), "c1");
+        let FactKey { id, tag, .. } = fact_key(TouchKind::Click, Pid(1), "c1");
         let touch = touch();
         let expected = [
             // Fact key, click id, probabilistic keys, device id.

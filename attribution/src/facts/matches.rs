@@ -1,9 +1,9 @@
 //! Compares a touch with an activation: they match by click id, by a device id, or probabilistically.
 
-use std::net::IpAddr;
-
+use super::addresses::public_address;
 use super::device_ids::{self, DeviceIds};
 use super::event::{Activation, Device, Touch};
+use super::placeholders::without_macro;
 use crate::rules::row::MatchType;
 
 /// The best match by id and the best probabilistic match between a touch and an activation.
@@ -39,42 +39,18 @@ fn probabilistic_match(a: &Device, b: &Device) -> Option<MatchType> {
     if public_address(&b.ip) != Some(ip) {
         return None;
     }
-    let same_device =
-        has_device_model(a) && a.model == b.model && a.os == b.os && a.os_version == b.os_version;
-    let same_ua = !a.ua.is_empty() && a.ua == b.ua;
+    let same_device = device_model(a).is_some_and(|model| device_model(b) == Some(model));
+    let same_ua = user_agent(a).is_some_and(|ua| user_agent(b) == Some(ua));
     if same_device { Some(MatchType::IpDevice) } else { same_ua.then_some(MatchType::IpUa) }
 }
 
-pub fn has_device_model(device: &Device) -> bool {
-    !device.model.is_empty() && !device.os.is_empty() && !device.os_version.is_empty()
+/// Returns model, OS and OS version, if all are known.
+pub fn device_model(device: &Device) -> Option<[&str; 3]> {
+    let parts = [&device.model, &device.os, &device.os_version].map(|part| without_macro(part));
+    parts.iter().all(|part| !part.is_empty()).then_some(parts)
 }
 
-/// Parses an address; an IPv4-mapped IPv6 address becomes IPv4.
-pub fn parse_address(text: &str) -> Option<IpAddr> {
-    text.trim().parse::<IpAddr>().ok().map(|ip| ip.to_canonical())
-}
-
-/// Parses an address; `None` for private, loopback, link-local and carrier-grade NAT addresses, which many devices
-/// share.
-pub fn public_address(text: &str) -> Option<IpAddr> {
-    parse_address(text).filter(|ip| match ip {
-        IpAddr::V4(ip) => {
-            let is_carrier_nat = matches!(ip.octets(), [100, 64..128, ..]);
-            !(ip.is_private() || ip.is_loopback() || ip.is_link_local() || is_carrier_nat)
-        }
-        IpAddr::V6(ip) => !(ip.is_loopback() || ip.is_unicast_link_local() || ip.is_unique_local()),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Conformance cases have other addresses.
-    #[test]
-    fn addresses_are_compared_after_parsing() {
-        let ip: IpAddr = "203.0.113.9".parse().unwrap();
-        assert_eq!(public_address("::ffff:203.0.113.9"), Some(ip));
-        assert_eq!(public_address("::ffff:10.0.0.1"), None);
-    }
+/// Returns the user agent, if it is known.
+pub fn user_agent(device: &Device) -> Option<&str> {
+    Some(without_macro(&device.ua)).filter(|ua| !ua.is_empty())
 }

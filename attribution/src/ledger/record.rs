@@ -1,6 +1,9 @@
 //! Fact records: each contains a fact, its current decision, and metadata of its current row.
 
-use crate::facts::event::{Activation, Effect, EventTime, Fact, Family, Pairs, SpreadId, Touch};
+use crate::facts::device_ids::DeviceIds;
+use crate::facts::event::{
+    Activation, Effect, EventTime, Fact, Family, IdSpace, Pairs, SpreadId, Touch,
+};
 use crate::facts::keys::FactKey;
 use crate::rules::classify::InstallChains;
 use crate::rules::row::{InstallType, Status};
@@ -100,6 +103,14 @@ impl FactRecord {
         }
     }
 
+    pub fn id_space(&self) -> IdSpace {
+        match self {
+            Self::Touch(touch) => touch.kind.into(),
+            Self::Activation(_) => IdSpace::Activation,
+            Self::Effect(_) => IdSpace::Effect,
+        }
+    }
+
     /// Returns a touch's own lookback, if it has one.
     pub fn lookback_ms(&self) -> Option<u64> {
         match self {
@@ -109,11 +120,20 @@ impl FactRecord {
     }
 
     /// Returns the ids as received.
-    pub fn ids(&self) -> &Pairs {
+    pub fn received_ids(&self) -> &Pairs {
         match self {
             Self::Touch(touch) => &touch.ids,
             Self::Activation(record) => &record.fact.ids,
             Self::Effect(record) => &record.fact.ids,
+        }
+    }
+
+    /// Returns the normalised ids.
+    pub fn device_ids(&self) -> DeviceIds {
+        match self {
+            Self::Touch(touch) => DeviceIds::of_touch(&touch.ids),
+            Self::Activation(record) => DeviceIds::of_app_event(&record.fact.ids),
+            Self::Effect(record) => DeviceIds::of_app_event(&record.fact.ids),
         }
     }
 

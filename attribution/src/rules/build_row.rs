@@ -7,8 +7,10 @@ use xxhash_rust::xxh3::Xxh3Default;
 use super::inherit::Inheritance;
 use super::row::{ActivationDetails, ActivationRef, EventType, Row, STORE_PROP, seq};
 use super::winner::Decision;
+use crate::facts::addresses::parse_address;
 use crate::facts::device_ids::{self, IdKind};
-use crate::facts::event::{Activation, Effect, Pairs, value};
+use crate::facts::event::{Activation, Device, Effect, Pairs, value};
+use crate::facts::placeholders::without_macro;
 
 /// Builds the row of an activation, at revision 0.
 pub fn activation_row(activation: &Activation, decision: &Decision) -> Row {
@@ -29,7 +31,7 @@ pub fn activation_row(activation: &Activation, decision: &Decision) -> Row {
         reject_reason: credit.reject_reason,
         contributors: credit.contributors,
         ids: ids(&activation.ids),
-        device: activation.device.clone(),
+        device: device(&activation.device),
         app_version: activation.app_version.clone(),
         revenue: Box::default(),
         currency: Box::default(),
@@ -56,7 +58,7 @@ pub fn effect_row(effect: &Effect, inheritance: Inheritance<'_>) -> Row {
         reject_reason: credit.reject_reason,
         contributors: credit.contributors,
         ids: ids(&effect.ids),
-        device: effect.device.clone(),
+        device: device(&effect.device),
         app_version: effect.app_version.clone(),
         revenue: effect.revenue.clone(),
         currency: effect.currency.clone(),
@@ -80,6 +82,19 @@ fn activation_ref(activation: &Activation, credit_of: Option<&str>) -> Activatio
             store: value(&activation.props, STORE_PROP).into(),
             credit_of: credit_of.unwrap_or_default().into(),
         },
+    }
+}
+
+/// Returns the attributes without unexpanded macros. An `ip` that is not an address stays as text.
+fn device(received: &Device) -> Device {
+    let text = |text: &str| without_macro(text).into();
+    let is_address = parse_address(&received.ip).is_some();
+    Device {
+        ip: if is_address { received.ip.clone() } else { text(&received.ip) },
+        ua: text(&received.ua),
+        model: text(&received.model),
+        os: text(&received.os),
+        os_version: text(&received.os_version),
     }
 }
 

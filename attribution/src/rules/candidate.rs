@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::policy::{AppPolicy, LOOKBACK_MAX_MS, Origin, PROBABILISTIC_CLICK_MAX_MS, Policy};
+use super::policy::{AppPolicy, LOOKBACK_MAX_MS, Origin, PROBABILISTIC_MAX_MS, Policy};
 use super::row::{InstallType, MatchType, RejectReason};
+use crate::facts::addresses::parse_address;
 use crate::facts::device_ids::DeviceIds;
 use crate::facts::event::{Activation, EventTime, Purpose, SpreadId, Touch, TouchKind};
 use crate::facts::matches::{self, Matches};
+use crate::facts::placeholders::without_macro;
 
 /// Period before a click in which other clicks of the same device count against it.
 pub const CLICK_COUNT_MS: u64 = super::policy::DAY_MS;
@@ -98,7 +100,8 @@ impl<'a> Subject<'a> {
     ) -> Option<RejectReason> {
         let touch = candidate.touch;
         let fraud = &self.app.fraud;
-        let allowed = fraud.allow_sites.contains(&touch.site)
+        let site = without_macro(&touch.site);
+        let allowed = fraud.allow_sites.iter().any(|allowed| **allowed == *site)
             || self
                 .channel(touch.spreadid)
                 .is_some_and(|channel| fraud.allow_channels.iter().any(|id| **id == *channel));
@@ -189,10 +192,8 @@ pub struct Window {
 
 fn window(policy: &Policy, app: &AppPolicy, touch: &Touch, is_probabilistic: bool) -> Window {
     let tier = Tier::of(touch.kind, is_probabilistic);
-    // A probabilistic click ignores its own lookback.
-    if let Some(ms) = touch.lookback_ms
-        && tier != Tier::ClickProbabilistic
-    {
+    // A probabilistic match ignores the touch's own lookback.
+    if let Some(ms) = touch.lookback_ms.filter(|_| !is_probabilistic) {
         return Window { ms: ms.min(LOOKBACK_MAX_MS), origin: None };
     }
     let windows =
@@ -200,15 +201,13 @@ fn window(policy: &Policy, app: &AppPolicy, touch: &Touch, is_probabilistic: boo
     let [click, click_probabilistic, impression, impression_probabilistic] = windows.origins;
     let (ms, origin) = match tier {
         Tier::ClickById => (windows.click_ms, click),
-        Tier::ClickProbabilistic => {
-            let ms = windows.click_probabilistic_ms.min(PROBABILISTIC_CLICK_MAX_MS);
-            (ms, click_probabilistic)
-        }
+        Tier::ClickProbabilistic => (windows.click_probabilistic_ms, click_probabilistic),
         Tier::ImpressionById => (windows.impression_ms, impression),
         Tier::ImpressionProbabilistic => {
             (windows.impression_probabilistic_ms, impression_probabilistic)
         }
     };
+    let ms = if is_probabilistic { ms.min(PROBABILISTIC_MAX_MS) } else { ms };
     Window { ms, origin: Some(origin) }
 }
 
@@ -219,9 +218,11 @@ pub fn window_max_ms(policy: &Policy, app: &AppPolicy, tier: Tier, has_lookback:
     let lookback_or = |ms| if has_lookback { LOOKBACK_MAX_MS } else { ms };
     match tier {
         Tier::ClickById => lookback_or(widest.click_ms),
-        Tier::ClickProbabilistic => widest.click_probabilistic_ms.min(PROBABILISTIC_CLICK_MAX_MS),
+        Tier::ClickProbabilistic => widest.click_probabilistic_ms.min(PROBABILISTIC_MAX_MS),
         Tier::ImpressionById => lookback_or(widest.impression_ms),
-        Tier::ImpressionProbabilistic => lookback_or(widest.impression_probabilistic_ms),
+        Tier::ImpressionProbabilistic => {
+            widest.impression_probabilistic_ms.min(PROBABILISTIC_MAX_MS)
+        }
     }
 }
 
@@ -237,15 +238,16 @@ pub fn is_activation_blocked(app: &AppPolicy, activation: &Activation, ids: &Dev
 }
 
 fn is_blocked(app: &AppPolicy, touch: &Touch) -> bool {
+    let site = without_macro(&touch.site);
     is_ip_blocked(app, &touch.device.ip)
-        || (!touch.site.is_empty() && app.fraud.block_sites.contains(&touch.site))
+        || app.fraud.block_sites.iter().any(|blocked| **blocked == *site)
         || (!app.fraud.block_devices.is_empty()
-            && is_device_blocked(app, &DeviceIds::new(&touch.ids)))
+            && is_device_blocked(app, &DeviceIds::of_touch(&touch.ids)))
 }
 
 fn is_ip_blocked(app: &AppPolicy, ip: &str) -> bool {
     !app.fraud.block_ips.is_empty()
-        && matches::parse_address(ip)
+        && parse_address(ip)
             .is_some_and(|ip| app.fraud.block_ips.iter().any(|range| range.contains(ip)))
 }
 

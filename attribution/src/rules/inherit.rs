@@ -41,7 +41,7 @@ pub fn attribution_at<'a>(
             activation.time >= oldest
                 && activation.time <= newest
                 && decision.install_type != InstallType::Duplicate
-                && DeviceIds::new(&activation.ids).shared(effect_ids).is_some()
+                && DeviceIds::of_app_event(&activation.ids).shared(effect_ids).is_some()
         })
         .max_by_key(|(activation, _)| (activation.time, &activation.id))
 }

@@ -17,8 +17,8 @@ pub const HOUR_MS: u64 = 3_600_000;
 pub const DAY_MS: u64 = 24 * HOUR_MS;
 /// Maximum of a touch's own lookback; longer ones are cut to it.
 pub const LOOKBACK_MAX_MS: u64 = 90 * DAY_MS;
-/// Maximum age of a probabilistic click, whatever the settings say.
-pub const PROBABILISTIC_CLICK_MAX_MS: u64 = DAY_MS;
+/// Maximum age of a touch that matches probabilistically, whatever the settings say.
+pub const PROBABILISTIC_MAX_MS: u64 = DAY_MS;
 
 /// All settings that decisions depend on.
 #[derive(Debug, Clone, Default)]
@@ -120,7 +120,7 @@ impl Default for Windows {
     fn default() -> Self {
         Self {
             click_ms: 7 * DAY_MS,
-            click_probabilistic_ms: PROBABILISTIC_CLICK_MAX_MS,
+            click_probabilistic_ms: PROBABILISTIC_MAX_MS,
             impression_ms: DAY_MS,
             impression_probabilistic_ms: 6 * HOUR_MS,
             origins: [Origin::Default; 4],

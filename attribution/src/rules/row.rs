@@ -1,7 +1,9 @@
 //! The row that an export shows: one per activation and per effect.
 
 use crate::facts::device_ids::IdKind;
-use crate::facts::event::{Device, EventTime, Family, Pairs, Pid, Purpose, SpreadId, TouchKind};
+use crate::facts::event::{
+    Device, EventTime, IdSpace, Pairs, Pid, Purpose, SpreadId, Touch, TouchKind,
+};
 use crate::facts::identity::identity;
 
 /// An event and the decision about it. The names of app, campaign and channel are not stored; they come from the
@@ -106,6 +108,13 @@ pub struct CreditedTouch {
     pub details: Box<TouchDetails>,
 }
 
+impl CreditedTouch {
+    /// Checks whether this is the touch, of those of the same app.
+    pub fn is(&self, touch: &Touch) -> bool {
+        (self.kind, &self.click_id) == (touch.kind, &touch.id)
+    }
+}
+
 /// Further row columns about the touch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TouchDetails {
@@ -152,14 +161,14 @@ pub const STORE_PROP: &str = "store";
 
 /// Returns the last part of a row key: a hash of the event's identity.
 pub fn seq(event_type: EventType, event_id: &str) -> u64 {
-    identity(event_type.family(), event_id).row
+    identity(event_type.into(), event_id).row
 }
 
-impl EventType {
-    pub fn family(self) -> Family {
-        match self {
-            Self::Activation => Family::Activation,
-            Self::Effect => Family::Effect,
+impl From<EventType> for IdSpace {
+    fn from(event_type: EventType) -> Self {
+        match event_type {
+            EventType::Activation => Self::Activation,
+            EventType::Effect => Self::Effect,
         }
     }
 }
@@ -240,7 +249,7 @@ mod tests {
     #[test]
     fn ids_with_colliding_xxh3_have_separate_rows() {
         let xxh3 = |event_type: EventType, id: &str| {
-            xxh3_64(&[&[event_type.family() as u8], id.as_bytes()].concat())
+            xxh3_64(&[&[IdSpace::from(event_type) as u8], id.as_bytes()].concat())
         };
         let pairs = [
             (

@@ -11,6 +11,7 @@ use super::row::{
 };
 use crate::facts::device_ids::DeviceIds;
 use crate::facts::event::{EventTime, SpreadId, Touch, TouchKind, value};
+use crate::facts::placeholders::without_macro;
 
 /// The decision on an activation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,8 +135,8 @@ pub fn attribute(
         return evidence.unread.newest().is_none().then(|| decision(class, uncredited(class)));
     };
     let mut others: Vec<_> =
-        accepted.iter().filter(|other| other.touch.id != winner.touch.id).collect();
-    others.sort_unstable_by_key(|other| Reverse((other.touch.time, &other.touch.id)));
+        accepted.iter().filter(|other| !std::ptr::eq(other.touch, winner.touch)).collect();
+    others.sort_unstable_by_key(|other| Reverse(recency(other.touch)));
     others.truncate(CONTRIBUTORS_MAX);
     let is_counted = |candidate: &Candidate<'_>| evidence.has_counted(subject, candidate.touch);
     if !is_settled(winner, &others, evidence.unread)
@@ -182,7 +183,13 @@ pub fn can_exceed_click_limit(decision: &Decision, time: EventTime) -> bool {
     accepted.any(|accepted| accepted < time.plus(CLICK_COUNT_MS))
 }
 
-/// Returns the sort key of a candidate. The order is total, because ids are unique.
+/// Returns the sort key of contributors, which are listed newest first. A greater kind is a click.
+pub fn recency(touch: &Touch) -> (EventTime, &str, TouchKind) {
+    (touch.time, &touch.id, touch.kind)
+}
+
+/// Returns the sort key of a candidate. The order is total: only a click and an impression can have the same id, and
+/// their tiers differ.
 pub fn strength<'a>(candidate: &Candidate<'a>) -> (Tier, EventTime, u8, &'a [u8]) {
     let touch = candidate.touch;
     (candidate.tier, touch.time, candidate.match_type.rank(), touch.id.as_bytes())
@@ -218,8 +225,8 @@ fn details(subject: &Subject<'_>, winner: &Candidate<'_>) -> TouchDetails {
     TouchDetails {
         purpose: touch.purpose,
         lookback_ms: subject.window(touch, is_probabilistic).ms,
-        site: touch.site.clone(),
-        subs: SUB_PARAMS.map(|name| value(&touch.params, name).into()),
+        site: without_macro(&touch.site).into(),
+        subs: SUB_PARAMS.map(|name| without_macro(value(&touch.params, name)).into()),
     }
 }
 

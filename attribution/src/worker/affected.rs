@@ -16,7 +16,7 @@ use crate::ledger::index::{IndexEntry, Scan};
 use crate::ledger::record::FactRecord;
 use crate::rules::inherit;
 use crate::rules::policy::Policy;
-use crate::rules::row::Status;
+use crate::rules::row::{EventType, Status};
 use crate::rules::winner::{self, Decision};
 
 /// Number of match windows that are scanned together. More would only cost memory.
@@ -165,7 +165,7 @@ fn reinstalls<L: Facts>(
     let has_changed_original = |key: &FactKey, decision: &Decision| {
         decision.credit.status == Status::Unattributed
             && decision.original.as_deref().is_some_and(|id| {
-                changed.contains(&match_keys::fact_key(Family::Activation, key.pid, id))
+                changed.contains(&match_keys::fact_key(EventType::Activation, key.pid, id))
             })
     };
     followers.retain(|key| {
@@ -207,6 +207,6 @@ fn device_scans(
     family: Family,
     times: (EventTime, EventTime),
 ) -> Vec<Scan> {
-    let ids = DeviceIds::new(&activation.ids);
+    let ids = DeviceIds::of_app_event(&activation.ids);
     ids.iter().map(|id| scan(activation.pid, family, match_keys::by_id(id), times)).collect()
 }

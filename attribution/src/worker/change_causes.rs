@@ -82,7 +82,7 @@ fn causes<L: Facts>(
 ) -> Option<Causes> {
     let record = facts.activation(&key)?;
     let (decision, previous) = (record.decision.as_ref()?, record.previous.as_ref()?);
-    let ids = DeviceIds::new(&record.fact.ids);
+    let ids = DeviceIds::of_app_event(&record.fact.ids);
     let redecided = Redecided { key, record, ids, decision, previous };
     let mut causes = Causes::default();
     add(&mut causes, arrival(state, &key));
@@ -92,7 +92,7 @@ fn causes<L: Facts>(
         add_history(&mut causes, &redecided, links);
     }
     let credited = [decision, previous].into_iter().filter_map(|it| it.credit.touch.as_ref());
-    let credited = credited.map(|it| match_keys::fact_key(Family::Touch, key.pid, &it.click_id));
+    let credited = credited.map(|it| match_keys::fact_key(it.kind, key.pid, &it.click_id));
     add(&mut causes, credited.filter_map(|touch| arrival(state, &touch)));
     add_touches(&mut causes, &redecided, policy, state);
     Some(causes)
@@ -176,7 +176,7 @@ fn add_touches(
 impl Link {
     fn new(key: FactKey, activation: &Activation, cause: Option<Cause>) -> Self {
         let (activation_key, ids) =
-            (ActivationKey::of(activation), DeviceIds::new(&activation.ids));
+            (ActivationKey::of(activation), DeviceIds::of_app_event(&activation.ids));
         Self { activation_key, key, ids, cause }
     }
 }

@@ -9,7 +9,7 @@ use crate::facts::match_keys;
 use crate::ledger::index::{IndexEntry, Scan};
 use crate::ledger::{Facts, Ledger};
 use crate::rules::policy::{AppPolicy, Policy};
-use crate::rules::row::Row;
+use crate::rules::row::{EventType, Row};
 use crate::rules::winner::Decision;
 use crate::rules::{build_row, inherit};
 
@@ -116,7 +116,7 @@ fn settle<L: Facts>(
 impl<'p> PendingEffect<'p> {
     fn new<L: Facts>(facts: &FactCache<'_, L>, policy: &'p Policy, key: FactKey) -> Option<Self> {
         let (effect, app) = (facts.effect(&key)?, policy.app(key.pid)?);
-        let ids = DeviceIds::new(&effect.ids);
+        let ids = DeviceIds::of_app_event(&effect.ids);
         let times = inherit::activation_times(app, effect);
         let search = |id| scan(key.pid, Family::Activation, match_keys::by_id(id), times);
         let scans = ids.iter().map(search).collect();
@@ -144,7 +144,7 @@ impl<'p> PendingEffect<'p> {
     fn original<L: Facts>(&self, facts: &FactCache<'_, L>) -> Option<FactKey> {
         let (_, decision) = self.attribution(facts)?;
         let id = inherit::original(self.app, decision)?;
-        Some(match_keys::fact_key(Family::Activation, self.key.pid, id))
+        Some(match_keys::fact_key(EventType::Activation, self.key.pid, id))
     }
 
     fn row<L: Facts>(&self, facts: &FactCache<'_, L>) -> Option<Row> {

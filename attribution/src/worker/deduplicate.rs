@@ -87,7 +87,7 @@ fn canonical_messages(
     let mut keyed = Vec::with_capacity(messages.len());
     let messages = messages.into_iter().filter(|fact| policy.app(fact.pid()).is_some());
     keyed.extend(
-        messages.map(|fact| (match_keys::fact_key(fact.family(), fact.pid(), fact.id()), fact)),
+        messages.map(|fact| (match_keys::fact_key(fact.id_space(), fact.pid(), fact.id()), fact)),
     );
     keyed.sort_unstable_by_key(|(key, _)| *key);
     keyed.dedup_by(|(key, fact), (kept_key, kept)| {
@@ -186,15 +186,17 @@ fn index(
 ) -> Vec<MatchKey> {
     match fact {
         Fact::Touch(touch) => {
-            let ids = DeviceIds::new(&touch.ids);
+            let ids = DeviceIds::of_touch(&touch.ids);
             add_windows(windows, touch, &ids, policy, app, arrival_index, is_removed);
             match_keys::touch_index(touch, &ids, app.probabilistic)
         }
         Fact::Activation(activation) => {
-            let ids = DeviceIds::new(&activation.ids);
+            let ids = DeviceIds::of_app_event(&activation.ids);
             match_keys::activation_index(activation, &ids, app.probabilistic)
         }
-        Fact::Effect(effect) => DeviceIds::new(&effect.ids).iter().map(match_keys::by_id).collect(),
+        Fact::Effect(effect) => {
+            DeviceIds::of_app_event(&effect.ids).iter().map(match_keys::by_id).collect()
+        }
     }
 }
 
@@ -202,10 +204,10 @@ fn index(
 fn bucket_markers(record: &FactRecord, app: &AppPolicy) -> Vec<(MatchKey, IndexEntry)> {
     match record {
         FactRecord::Touch(touch) if app.probabilistic => {
-            match_keys::touch_bucket_markers(touch, &DeviceIds::new(&touch.ids))
+            match_keys::touch_bucket_markers(touch, &record.device_ids())
         }
-        FactRecord::Activation(record) if app.probabilistic => {
-            match_keys::activation_bucket_markers(&record.fact, &DeviceIds::new(&record.fact.ids))
+        FactRecord::Activation(activation) if app.probabilistic => {
+            match_keys::activation_bucket_markers(&activation.fact, &record.device_ids())
         }
         _ => Vec::new(),
     }

@@ -45,7 +45,7 @@ pub struct HistoryEntry {
 impl DeviceHistory {
     /// Requests the activations that follow this one on a device, and the last one before it.
     pub fn request_followers(&mut self, activation: &Activation) {
-        let ids = DeviceIds::new(&activation.ids);
+        let ids = DeviceIds::of_app_event(&activation.ids);
         self.request(activation.pid, &ids, EventTime::MAX, activation.time);
     }
 
@@ -53,7 +53,7 @@ impl DeviceHistory {
     pub fn request_predecessors(&mut self, key: &FactKey, activation: &Activation) {
         let ids = match self.ids.remove(key) {
             Some(ids) => ids,
-            None => DeviceIds::new(&activation.ids),
+            None => DeviceIds::of_app_event(&activation.ids),
         };
         self.request(key.pid, &ids, activation.time, EventTime::MAX);
         self.ids.insert(*key, ids);
@@ -101,7 +101,7 @@ impl DeviceHistory {
             for (((_, id), list), page) in lists.iter_mut().zip(pages) {
                 let found = page.iter().filter_map(|entry| {
                     let activation = &facts.at(entry).and_then(FactRecord::activation)?.fact;
-                    let new = || DeviceIds::new(&activation.ids);
+                    let new = || DeviceIds::of_app_event(&activation.ids);
                     let has_id = self.ids.entry(entry.fact).or_insert_with(new).contains(id);
                     has_id.then(|| HistoryEntry {
                         activation_key: ActivationKey::of(activation),

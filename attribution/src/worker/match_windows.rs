@@ -55,7 +55,7 @@ impl MatchWindow {
 impl ProbabilisticWindow {
     /// Returns the window of the probabilistic key's markers.
     pub fn bucket_markers(&self) -> MatchWindow {
-        let key = match_keys::bucket_markers(self.window.key, false);
+        let key = match_keys::bucket_markers(self.window.key);
         MatchWindow { key, touch_time: self.window.touch_time.minus(BUCKET_MS), ..self.window }
     }
 }

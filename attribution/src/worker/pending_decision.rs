@@ -11,9 +11,9 @@ use super::touch_search::{
     TouchSearch, id_searches, marker_scans, marker_times, probabilistic_search, read_pages,
 };
 use crate::facts::device_ids::{self, DeviceIds};
-use crate::facts::event::{EventTime, Family, Touch};
+use crate::facts::event::{EventTime, Touch, TouchKind};
 use crate::facts::keys::{FactKey, MatchKey};
-use crate::facts::match_keys::{self, ProbabilisticClass};
+use crate::facts::match_keys::{ProbabilisticClass, fact_key};
 use crate::ledger::Facts;
 use crate::rules::candidate::Subject;
 use crate::rules::classify::Class;
@@ -51,7 +51,7 @@ impl<'p> PendingDecision<'p> {
         has_new_chains: bool,
     ) -> Option<Self> {
         let (activation, app) = (&facts.activation(&key)?.fact, policy.app(key.pid)?);
-        let ids = DeviceIds::new(&activation.ids);
+        let ids = DeviceIds::of_app_event(&activation.ids);
         let subject = Subject { policy, app, activation, ids: &ids };
         let without_touches = winner::without_touches(&subject, &class);
         let searches = match without_touches {
@@ -114,24 +114,26 @@ impl<'p> PendingDecision<'p> {
     /// Adds a loaded touch.
     pub fn add_touch<L: Facts>(&mut self, facts: &FactCache<'_, L>, key: FactKey) {
         if let Some(touch) = facts.touch(&key) {
-            self.touches.entry(key).or_insert_with(|| DeviceIds::new(&touch.ids));
+            self.touches.entry(key).or_insert_with(|| DeviceIds::of_touch(&touch.ids));
         }
     }
 
-    /// Adds the touches of the last pages, and the touch with the activation's click id.
+    /// Adds the touches of the last pages, and those with the activation's click id.
     fn add_found<L: Facts>(&mut self, facts: &FactCache<'_, L>) {
         let found = self.searches.iter_mut().flat_map(|search| std::mem::take(&mut search.found));
         let found: Vec<_> =
             found.filter(|entry| facts.at(entry).is_some()).map(|entry| entry.fact).collect();
-        for key in found.into_iter().chain(self.click_by_id(facts)) {
+        for key in found.into_iter().chain(self.touches_by_click_id(facts)) {
             self.add_touch(facts, key);
         }
     }
 
-    /// Returns the key of the touch with the activation's click id.
-    fn click_by_id<L: Facts>(&self, facts: &FactCache<'_, L>) -> Option<FactKey> {
-        let click_id = device_ids::click_id(&facts.activation(&self.key)?.fact.click_id)?;
-        Some(match_keys::fact_key(Family::Touch, self.key.pid, click_id))
+    /// Returns the keys of the click and the impression with the activation's click id.
+    fn touches_by_click_id<L: Facts>(&self, facts: &FactCache<'_, L>) -> Vec<FactKey> {
+        let activation = facts.activation(&self.key).map(|record| &record.fact);
+        let click_id = activation.and_then(|it| device_ids::click_id(&it.click_id));
+        let keys = |click_id| TouchKind::ALL.map(|kind| fact_key(kind, self.key.pid, click_id));
+        click_id.map(keys).into_iter().flatten().collect()
     }
 
     /// If all searches have reached their end, extends them to older clicks that only count.
@@ -160,7 +162,7 @@ pub fn start_reading<'p, L: Facts>(
         if crowded.contains(&index) { &mut alone } else { &mut together }.push(pending);
     }
     let by_click_id: Vec<_> =
-        together.iter().filter_map(|pending| pending.click_by_id(facts)).collect();
+        together.iter().flat_map(|pending| pending.touches_by_click_id(facts)).collect();
     facts.load(by_click_id)?;
     Ok([together, alone])
 }
@@ -171,7 +173,7 @@ pub fn start_reading_alone<L: Facts>(
     pending: &mut PendingDecision<'_>,
 ) -> Result<(), L::Error> {
     add_probabilistic_searches(facts, std::slice::from_mut(pending), usize::MAX)?;
-    facts.load(pending.click_by_id(facts))
+    facts.load(pending.touches_by_click_id(facts))
 }
 
 /// Adds to each decision the probabilistic searches for those touches in the markers that can match. Decisions with
@@ -186,8 +188,7 @@ fn add_probabilistic_searches<L: Facts>(
     for (index, pending) in pending_decisions.iter().enumerate() {
         let subject = pending.subject(facts).filter(|_| pending.without_touches.is_none());
         let Some(subject) = subject else { continue };
-        let times = |has_lookback| marker_times(&subject, has_lookback);
-        for (key, scan) in marker_scans(&subject, times) {
+        for (key, scan) in marker_scans(&subject, marker_times(&subject)) {
             scans.push(scan);
             owners.push((index, key, pending.ids.kinds()));
         }
@@ -258,6 +259,6 @@ pub fn reload<L: Facts>(
     facts: &mut FactCache<'_, L>,
     pending: &PendingDecision<'_>,
 ) -> Result<(), L::Error> {
-    let by_click_id = pending.click_by_id(facts);
+    let by_click_id = pending.touches_by_click_id(facts);
     facts.load(pending.touches.keys().copied().chain(by_click_id))
 }

@@ -11,7 +11,7 @@ use crate::facts::keys::{FactKey, FactKeySet};
 use crate::ledger::Facts;
 use crate::rules::candidate::{CLICK_COUNT_MS, Candidate, ClickCounts};
 use crate::rules::row::CONTRIBUTORS_MAX;
-use crate::rules::winner::strength;
+use crate::rules::winner::{recency, strength};
 
 /// Drops the touches that cannot affect the decision any more, from the cache and from `pending`.
 pub fn prune<L: Facts>(facts: &mut FactCache<'_, L>, pending: &mut PendingDecision<'_>) {
@@ -46,9 +46,7 @@ fn needed<L: Facts>(facts: &FactCache<'_, L>, pending: &PendingDecision<'_>) -> 
     // The winner, and the runner-up that an explanation shows.
     accepted.sort_unstable_by_key(|(_, candidate)| Reverse(strength(candidate)));
     needed.extend(accepted.iter().take(2).map(|(key, _)| *key));
-    accepted.sort_unstable_by_key(|(_, candidate)| {
-        Reverse((candidate.touch.time, &candidate.touch.id))
-    });
+    accepted.sort_unstable_by_key(|(_, candidate)| Reverse(recency(candidate.touch)));
     needed.extend(accepted.iter().take(CONTRIBUTORS_MAX + 1).map(|(key, _)| *key));
     unsettled.values_mut().for_each(|times| times.sort_unstable());
     let unread = pending.newest_unread();

@@ -159,34 +159,22 @@ pub fn probabilistic_search(
     TouchSearch::new(subject, key, window_ms(subject, touches.class, true), Some(tier))
 }
 
-/// Returns the time range of the markers of touches that can match; `has_lookback` selects touches with their own
-/// lookback, or those without.
-pub fn marker_times(subject: &Subject<'_>, has_lookback: bool) -> (EventTime, EventTime) {
-    let touches = TouchClass::all().filter(|touches| touches.has_lookback == has_lookback);
-    let window_ms = touches.map(|touches| window_ms(subject, touches, true)).max();
+/// Returns the time range of the markers of touches that can match.
+pub fn marker_times(subject: &Subject<'_>) -> (EventTime, EventTime) {
+    let window_ms = TouchClass::all().map(|touches| window_ms(subject, touches, true)).max();
     let time = subject.activation.time;
     (time.minus(window_ms.unwrap_or(0) + BUCKET_MS), time)
 }
 
-/// Returns the probabilistic keys of an activation, each with a scan of its markers. `times` returns the time range for
-/// touches with or without their own lookback.
-pub fn marker_scans(
-    subject: &Subject<'_>,
-    times: impl Fn(bool) -> (EventTime, EventTime),
-) -> Vec<(MatchKey, Scan)> {
+/// Returns the probabilistic keys of an activation, each with a scan of its markers in a time range.
+pub fn marker_scans(subject: &Subject<'_>, times: (EventTime, EventTime)) -> Vec<(MatchKey, Scan)> {
     let Subject { activation, app, .. } = subject;
-    if !app.probabilistic {
-        return Vec::new();
-    }
-    let mut scans = Vec::new();
-    for has_lookback in [false, true] {
-        let times = times(has_lookback);
-        for probabilistic_key in match_keys::probabilistic_keys(&activation.device) {
-            let key = match_keys::bucket_markers(probabilistic_key, has_lookback);
-            scans.push((probabilistic_key, scan(activation.pid, Family::Touch, key, times)));
-        }
-    }
-    scans
+    let keys = match_keys::probabilistic_keys(&activation.device).filter(|_| app.probabilistic);
+    keys.map(|key| {
+        let markers = match_keys::bucket_markers(key);
+        (key, scan(activation.pid, Family::Touch, markers, times))
+    })
+    .collect()
 }
 
 fn can_win(class: &Class, touches: TouchClass) -> bool {

@@ -1,7 +1,7 @@
 //! Reads attribution rules. The table of each level (app, channel, campaign) overrides the rules of the level above.
 
 use attribution::rules::policy::{
-    AppPolicy, Origin, PROBABILISTIC_CLICK_MAX_MS, ReinstallEffects, Windows,
+    AppPolicy, Origin, PROBABILISTIC_MAX_MS, ReinstallEffects, Windows,
 };
 
 use crate::parse::duration::{self, parse_ms, parse_ms_or_off};
@@ -33,11 +33,11 @@ impl WindowOverrides {
         for (window_origin, value) in origins.iter_mut().zip(overrides) {
             *window_origin = if value.is_some() { origin } else { *window_origin };
         }
-        let click_probabilistic_ms =
-            self.click_probabilistic_ms.unwrap_or(base.click_probabilistic_ms);
         Windows {
             click_ms: self.click_ms.unwrap_or(base.click_ms),
-            click_probabilistic_ms: click_probabilistic_ms.min(PROBABILISTIC_CLICK_MAX_MS),
+            click_probabilistic_ms: self
+                .click_probabilistic_ms
+                .unwrap_or(base.click_probabilistic_ms),
             impression_ms: self.impression_ms.unwrap_or(base.impression_ms),
             impression_probabilistic_ms: self
                 .impression_probabilistic_ms
@@ -51,24 +51,26 @@ impl WindowOverrides {
 pub(crate) fn read_windows(table: &mut Section<'_>) -> WindowOverrides {
     WindowOverrides {
         click_ms: table.text("click_window", parse_ms),
-        click_probabilistic_ms: read_click_probabilistic_window(table),
+        click_probabilistic_ms: read_probabilistic_window(table, "click_probabilistic_window"),
         impression_ms: table.text("impression_window", parse_ms),
-        impression_probabilistic_ms: table.text("impression_probabilistic_window", parse_ms),
+        impression_probabilistic_ms: read_probabilistic_window(
+            table,
+            "impression_probabilistic_window",
+        ),
     }
 }
 
-/// Reads the window, which the contract limits to a day. A longer one is probably unintended, but not an error, so it
-/// only causes a warning.
-fn read_click_probabilistic_window(table: &mut Section<'_>) -> Option<u64> {
-    const KEY: &str = "click_probabilistic_window";
+/// Reads a window that the contract limits to a day. A longer one is probably unintended, but not an error, so it only
+/// causes a warning.
+fn read_probabilistic_window(table: &mut Section<'_>, key: &'static str) -> Option<u64> {
     let (window_ms, raw_text) =
-        table.text(KEY, |text| parse_ms(text).map(|ms| (ms, text.to_owned())))?;
-    if window_ms > PROBABILISTIC_CLICK_MAX_MS {
+        table.text(key, |text| parse_ms(text).map(|ms| (ms, text.to_owned())))?;
+    if window_ms > PROBABILISTIC_MAX_MS {
         let consequence =
-            "reduced to \"24h\", the maximum for clicks that are matched probabilistically";
-        table.warn(KEY, consequence, &format!("{raw_text:?}"));
+            "reduced to \"24h\", the maximum for touches that are matched probabilistically";
+        table.warn(key, consequence, &format!("{raw_text:?}"));
     }
-    Some(window_ms)
+    Some(window_ms.min(PROBABILISTIC_MAX_MS))
 }
 
 /// Applies a complete `attribution` table to the app's rules.

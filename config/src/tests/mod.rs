@@ -163,7 +163,7 @@ fn windows_come_from_the_nearest_level() {
 }
 
 #[test]
-fn probabilistic_click_windows_are_limited_to_a_day() {
+fn probabilistic_windows_are_limited_to_a_day() {
     let campaign = "[[campaigns]]\nspreadid = 7\npid = 1\nchannel = \"toutiao\"\n[campaigns.attribution]\nclick_probabilistic_window = \"48h\"\nimpression_probabilistic_window = \"48h\"\n";
     let config = parse(&format!(
         "{CATALOGUE}[attribution]\nclick_probabilistic_window = \"25h\"\n{campaign}"
@@ -173,7 +173,7 @@ fn probabilistic_click_windows_are_limited_to_a_day() {
     let windows = config.policy.campaign(Pid(1), SpreadId(7)).unwrap().windows;
     let expected = Windows {
         click_probabilistic_ms: DAY_MS,
-        impression_probabilistic_ms: 48 * HOUR_MS,
+        impression_probabilistic_ms: DAY_MS,
         origins: [Origin::Default, Origin::Campaign, Origin::Default, Origin::Campaign],
         ..Windows::default()
     };
@@ -184,7 +184,7 @@ fn probabilistic_click_windows_are_limited_to_a_day() {
 fn valid_but_probably_unintended_settings_are_warnings() {
     let campaign = "[[campaigns]]\nspreadid = 7\npid = 1\nchannel = \"toutiao\"\n[campaigns.attribution]\nclick_probabilistic_window = \"25h\"\n";
     let consequence =
-        "reduced to \"24h\", the maximum for clicks that are matched probabilistically";
+        "reduced to \"24h\", the maximum for touches that are matched probabilistically";
     let text = format!(
         "{CATALOGUE}{campaign}[attribution]\nclick_probabilistic_window = \"48h\"\nimpression_probabilistic_window = \"2d\"\n"
     );
@@ -194,6 +194,7 @@ fn valid_but_probably_unintended_settings_are_warnings() {
             "f.toml:12: campaigns[0].attribution.click_probabilistic_window: {consequence}: \"25h\""
         ),
         format!("f.toml:14: attribution.click_probabilistic_window: {consequence}: \"48h\""),
+        format!("f.toml:15: attribution.impression_probabilistic_window: {consequence}: \"2d\""),
     ];
     let warnings = |table: Table| -> Vec<String> {
         read(table, "f.toml").0.unwrap().warnings.iter().map(ToString::to_string).collect()

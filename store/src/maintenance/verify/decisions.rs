@@ -65,7 +65,7 @@ fn read_events(
     for (key, value) in part {
         let Some(FactTableKey::FactRecord { pid, .. }) = key::decode_fact(key) else { continue };
         let Ok(record) = codec::fact_record::decode(family, pid, value) else { continue };
-        let fact = match_keys::fact_key(family, pid, record.id());
+        let fact = match_keys::fact_key(record.id_space(), pid, record.id());
         if key::record(&fact)[..] != **key {
             continue;
         }
@@ -264,7 +264,7 @@ fn is_fact_lost(
     };
     if let Some(touch) = credited.filter(|touch| !touch.click_id.is_empty()) {
         let id = device_ids::click_id(&touch.click_id).unwrap_or_default();
-        let key = key::record(&match_keys::fact_key(Family::Touch, event.fact.pid, id));
+        let key = key::record(&match_keys::fact_key(touch.kind, event.fact.pid, id));
         let touches = look_up(snapshot, Tables::name_of(Family::Touch), [key], findings)?;
         if touches.is_empty() {
             findings.add(Problem::TouchMissing, || snapshot.fact_name(&event.fact, &event.record));

@@ -54,7 +54,7 @@ fn check_facts(
             findings.add(Problem::FactUnreadable, || at(table, key));
             continue;
         };
-        let fact = match_keys::fact_key(family, pid, record.id());
+        let fact = match_keys::fact_key(record.id_space(), pid, record.id());
         if key::record(&fact)[..] != **key {
             findings.add(Problem::FactMisplaced, || at(table, key));
             continue;
@@ -202,7 +202,7 @@ struct FactEntries {
 
 impl FactEntries {
     fn of(fact: &FactKey, record: &FactRecord) -> Self {
-        let ids = DeviceIds::new(record.ids());
+        let ids = record.device_ids();
         let key = |by: &MatchKey| key::index(*by, fact, record.time());
         let [by_id, all] =
             [false, true].map(|probabilistic| index_keys(record, &ids, probabilistic));

@@ -91,7 +91,7 @@ fn readable<'c>(
             Ok(view) => {
                 let event_id = view.text(TextCell::EventId);
                 if seq(view.event_type, event_id) == key.seq {
-                    let fact = match_keys::fact_key(view.event_type.family(), key.pid, event_id);
+                    let fact = match_keys::fact_key(view.event_type, key.pid, event_id);
                     rows.push(Row { key, bytes, fact, event_id });
                     continue;
                 }
