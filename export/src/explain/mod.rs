@@ -12,6 +12,7 @@ mod words;
 use attribution::explain::explanation::Ineligible;
 use attribution::explain::explanation::{Evaluated, Explanation, Match, Verdict};
 use attribution::facts::event::{EventTime, Pid, SpreadId};
+use attribution::facts::ignored_values::{self, IgnoredValue};
 use attribution::rules::candidate::Tier;
 use attribution::rules::classify::ActivationKey;
 use attribution::rules::policy::{Campaign, Origin, Policy};
@@ -34,6 +35,7 @@ pub fn json(explanation: &Explanation, policy: &Policy) -> Value {
         "app": catalogue.app_key(),
         "event_id": &*activation.id,
         "event_time": time(activation.time),
+        "ignored_values": ignored(&ignored_values::of_activation(activation)),
         "decision": catalogue.decision(decision),
         "decision_with_these_settings": explanation.recomputed.as_ref().map(|new| catalogue.decision(new)),
         "previous_decision": explanation.previous.as_ref().map(|old| catalogue.decision(old)),
@@ -103,8 +105,14 @@ impl<'a> Catalogue<'a> {
             "tier": found.map(tier_number),
             "window_ms": window.map(|window| window.ms),
             "window_from": window.map(|window| origin_name(window.origin)),
+            "ignored_values": ignored(&ignored_values::of_touch(touch)),
         })
     }
+}
+
+fn ignored(values: &[IgnoredValue<'_>]) -> Vec<Value> {
+    let one = |it: &IgnoredValue<'_>| json!({ "field": it.field, "value": it.value, "reason": it.reason.name() });
+    values.iter().map(one).collect()
 }
 
 fn version(policy: &Policy) -> String {

@@ -45,12 +45,13 @@ fn write_touches(View { touches, unlisted, .. }: &View, out: &mut String) -> fmt
     }
     writeln!(out, "\nTouches, best first")?;
     for touch in touches {
-        let TouchView { verdict, kind, id, time, age, spreadid, channel, how, reason, .. } = touch;
+        let TouchView { verdict, kind, id, time, age, spreadid, channel, how, .. } = touch;
         writeln!(out, "  {verdict:<13}{kind} {id}, {time} ({age})")?;
         write!(out, "  {:<13}campaign {spreadid} of channel {channel}", "")?;
         how.iter().try_for_each(|how| write!(out, "; {how}"))?;
         writeln!(out)?;
-        reason.iter().try_for_each(|reason| writeln!(out, "  {:<13}{reason}", ""))?;
+        let mut further = touch.reason.iter().chain(&touch.ignored);
+        further.try_for_each(|line| writeln!(out, "  {:<13}{line}", ""))?;
     }
     let noun = if *unlisted == 1 { "touch" } else { "touches" };
     if *unlisted > 0 {

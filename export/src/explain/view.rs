@@ -1,6 +1,8 @@
 //! An explanation in plain words, section by section, for text and pages.
 
 use attribution::explain::explanation::{Explanation, Match};
+use attribution::facts::ignored_values::{self, IgnoredValue};
+use attribution::facts::placeholders::IgnoredReason;
 use attribution::facts::printable::printable;
 use attribution::rules::policy::Policy;
 use attribution::rules::row::Status;
@@ -46,6 +48,8 @@ pub(crate) struct TouchView {
     /// The tier, the key that matched, and the window.
     pub how: Option<String>,
     pub reason: Option<String>,
+    /// The values that identify nobody.
+    pub ignored: Option<String>,
 }
 
 pub(crate) fn view(explanation: &Explanation, policy: &Policy) -> Option<View> {
@@ -68,7 +72,7 @@ pub(crate) fn view(explanation: &Explanation, policy: &Policy) -> Option<View> {
 }
 
 fn answers(renderer: &Renderer<'_>) -> Vec<Answer> {
-    let Explanation { decision, previous, expired_before, .. } = renderer.explanation;
+    let Explanation { activation, decision, previous, expired_before, .. } = renderer.explanation;
     let status = decision.credit.status;
     let mut answers = vec![
         (
@@ -77,6 +81,9 @@ fn answers(renderer: &Renderer<'_>) -> Vec<Answer> {
         ),
         (format!("Why {}", status.name()), vec![renderer.status()]),
     ];
+    if let Some(ignored) = ignored(&ignored_values::of_activation(activation)) {
+        answers.push(("Ignored values".into(), vec![format!("{ignored} (section 1)")]));
+    }
     let is_credited_by_touch = !matches!(status, Status::Duplicate | Status::Rejected);
     if let Some(before) = expired_before.filter(|_| is_credited_by_touch) {
         let expired = format!("Touches before {} have expired.", time(before));
@@ -98,6 +105,21 @@ fn answers(renderer: &Renderer<'_>) -> Vec<Answer> {
     answers
 }
 
+/// Lists the values that identify nobody, each with the reason; `None` if there are none.
+fn ignored(values: &[IgnoredValue<'_>]) -> Option<String> {
+    let one = |IgnoredValue { field, value, reason }: &IgnoredValue<'_>| {
+        let reason = match reason {
+            IgnoredReason::Placeholder => "a placeholder",
+            IgnoredReason::Macro => "an unexpanded macro",
+            IgnoredReason::NotMd5 => "not an MD5",
+            IgnoredReason::NotAnAddress => "not an address",
+        };
+        format!("{field} {}, {reason}", printable(value))
+    };
+    let all: Vec<String> = values.iter().map(one).collect();
+    (!all.is_empty()).then(|| all.join("; "))
+}
+
 fn touches(renderer: &Renderer<'_>) -> Vec<TouchView> {
     let catalogue = renderer.catalogue;
     let touches = renderer.explanation.considered.iter().map(|one| {
@@ -117,6 +139,7 @@ fn touches(renderer: &Renderer<'_>) -> Vec<TouchView> {
                 format!("{}, key {key}; window {window}, {of}", tier(one))
             }),
             reason: renderer.reason(one),
+            ignored: ignored(&ignored_values::of_touch(touch)).map(|of| format!("ignored: {of}")),
         }
     });
     touches.collect()
