@@ -6,9 +6,11 @@ use std::time::Duration;
 use attribution::facts::event::Fact;
 use attribution::rules::policy::Policy;
 use config::{Config, Format};
+use jiff::Timestamp;
 
 use super::framing::{Framed, unframed};
-use super::{DecodeError, ErrorCode, Schema, lateness};
+use super::lateness::{self, Received};
+use super::{DecodeError, ErrorCode, Schema};
 use crate::decode;
 use crate::kafka::error::IngestError;
 use crate::kafka::topics::{PerTopic, TopicKind};
@@ -118,14 +120,14 @@ impl Decoder {
         }
     }
 
-    /// Checks the fact's time against the broker timestamp of its record, if that has one.
+    /// Checks the fact's time against the broker timestamp of its record or, without one, the current time.
     pub fn check_lateness(&self, fact: &Fact, broker_ms: Option<i64>) -> Result<(), DecodeError> {
-        match (broker_ms, self.policy.app(fact.pid())) {
-            (Some(broker_ms), Some(app)) => {
-                lateness::check(fact.time(), broker_ms, app.correction_horizon_ms)
-            }
-            _ => Ok(()),
-        }
+        let received = match broker_ms {
+            Some(ms) => Received::BrokerTimestamp(ms),
+            None => Received::Arrival(Timestamp::now().as_millisecond()),
+        };
+        let app = self.policy.app(fact.pid());
+        app.map_or(Ok(()), |app| lateness::check(fact.time(), received, app.correction_horizon_ms))
     }
 
     /// Describes the format of a decoded value, and its schema if the value names one; `None` if the format is unknown.

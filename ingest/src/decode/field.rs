@@ -1,13 +1,18 @@
 //! Converts field values to the types of a fact. Each error names the expected values.
 
+use attribution::facts::device_ids;
 use attribution::facts::event::{self, EventTime, Pairs, Purpose, SpreadId};
 
 use super::field_error::{FieldError, printable_name};
 use super::time::{self, TIME_ALLOWED};
-use super::value::Value;
+use super::value::{Members, Value};
 
 const STRING: &str = "a string";
 const MAP: &str = "an object whose values are strings";
+const ID_MAP: &str = "an object whose values are strings or arrays of strings";
+/// Maximum number of device ids of an event. A decision searches by each of them.
+const IDS_MAX: usize = 32;
+const IDS_ALLOWED: &str = "at most 32 of them";
 const SPREADID: &str = "a whole number from 1 to 4294967295";
 const MILLISECONDS: &str = "milliseconds as a whole number, not below 0";
 /// Equals the maximum of Avro's `long`, so that JSON and Avro have the same limit.
@@ -32,29 +37,80 @@ pub fn required_text(value: Value<'_>, field: &'static str) -> Result<Box<str>, 
 
 /// Returns the members of an object of texts, sorted.
 pub fn pairs(value: Value<'_>, field: &'static str) -> Result<Pairs, FieldError> {
-    let members = match value {
-        absent if absent.is_absent() => return Ok(Pairs::new()),
-        Value::Object(members) => members,
-        other => return Err(FieldError::wrong_type(field, &other, MAP)),
+    let Some(Members { texts: mut pairs, lists, .. }) = members(value, field, MAP)? else {
+        return Ok(Pairs::new());
     };
-    if let Some((key, problem)) = members.other {
-        let key = printable_name(&key);
-        let error = FieldError::bad_value(&format!("{field}.{key}"), problem, STRING);
-        return Err(error.with_code(super::ErrorCode::WrongType));
+    if let Some((key, _)) = lists.first() {
+        return Err(wrong_type_of(field, key, "an array", STRING));
     }
-    let mut pairs = members.texts;
     event::sort_pairs(&mut pairs);
     Ok(pairs)
+}
+
+/// Returns the device ids, sorted by key; an array is a pair for each element, in their order.
+pub fn ids(value: Value<'_>) -> Result<Pairs, FieldError> {
+    const IDS: &str = "ids";
+    let Some(Members { texts: mut pairs, lists, nulls, .. }) = members(value, IDS, ID_MAP)? else {
+        return Ok(Pairs::new());
+    };
+    let texts = pairs.iter().map(|(key, _)| key);
+    let mut keys: Vec<_> = texts.chain(lists.iter().map(|(key, _)| key)).chain(&nulls).collect();
+    keys.sort_unstable();
+    if let Some([key, _]) = keys.array_windows().find(|[key, next]| key == next) {
+        let field = format!("{IDS}.{}", printable_name(key));
+        return Err(FieldError::bad_value(&field, "present twice", "each kind of id once"));
+    }
+    for (key, values) in lists {
+        if values.is_empty() {
+            pairs.push((key, Box::default()));
+        } else {
+            pairs.extend(values.into_iter().map(|value| (key.clone(), value)));
+        }
+    }
+    let values: usize = pairs.iter().map(|(key, value)| device_ids::count(key, value)).sum();
+    if values > IDS_MAX {
+        let problem = format!("an object with {values} device ids");
+        return Err(FieldError::bad_value(IDS, &problem, IDS_ALLOWED));
+    }
+    pairs.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(pairs)
+}
+
+/// Returns the members of an object; `None` if it is absent.
+fn members(
+    value: Value<'_>,
+    field: &str,
+    expected: &'static str,
+) -> Result<Option<Members>, FieldError> {
+    let mut members = match value {
+        absent if absent.is_absent() => return Ok(None),
+        Value::Object(members) => *members,
+        other => return Err(FieldError::wrong_type(field, &other, expected)),
+    };
+    match members.other.take() {
+        Some((key, problem)) => Err(wrong_type_of(field, &key, problem, STRING)),
+        None => Ok(Some(members)),
+    }
+}
+
+fn wrong_type_of(field: &str, key: &str, problem: &str, expected: &'static str) -> FieldError {
+    let field = format!("{field}.{}", printable_name(key));
+    FieldError::bad_value(&field, problem, expected).with_code(super::ErrorCode::WrongType)
 }
 
 pub fn required_time(value: &Value<'_>, field: &'static str) -> Result<EventTime, FieldError> {
     optional_time(value, field)?.ok_or_else(|| FieldError::missing(field, TIME_ALLOWED))
 }
 
-pub fn optional_time(
-    value: &Value<'_>,
-    field: &'static str,
-) -> Result<Option<EventTime>, FieldError> {
+/// Returns when the download began. App stores return 0 if they do not know it.
+pub fn install_begin_time(value: &Value<'_>) -> Result<Option<EventTime>, FieldError> {
+    if time::is_not_after_1970(value) {
+        return Ok(None);
+    }
+    optional_time(value, "install_begin_time")
+}
+
+fn optional_time(value: &Value<'_>, field: &'static str) -> Result<Option<EventTime>, FieldError> {
     if value.is_absent() {
         return Ok(None);
     }

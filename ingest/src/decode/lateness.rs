@@ -11,15 +11,31 @@ use super::{DecodeError, ErrorCode};
 /// Maximum that a producer's clock may be ahead of the broker's.
 pub const AHEAD_MAX_MS: u64 = DAY_MS;
 
-/// Checks a fact's time against the broker timestamp of its message. Both bounds are inclusive. `horizon_ms` is the
-/// app's `correction_horizon`; with `None` no fact is too late.
-pub fn check(time: EventTime, broker_ms: i64, horizon_ms: Option<u64>) -> Result<(), DecodeError> {
-    let late_ms = i128::from(broker_ms) - i128::from(time.millis());
+/// When a message was received, in milliseconds since 1970.
+#[derive(Debug, Clone, Copy)]
+pub enum Received {
+    BrokerTimestamp(i64),
+    /// When the message was read, because it has no broker timestamp.
+    Arrival(i64),
+}
+
+/// Checks a fact's time against the time at which its message was received. Both bounds are inclusive. `horizon_ms` is
+/// the app's `correction_horizon`; with `None` no fact is too late.
+pub fn check(
+    time: EventTime,
+    received: Received,
+    horizon_ms: Option<u64>,
+) -> Result<(), DecodeError> {
+    let (received_ms, reference) = match received {
+        Received::BrokerTimestamp(ms) => (ms, "the broker timestamp"),
+        Received::Arrival(ms) => (ms, "its arrival (the record has no broker timestamp)"),
+    };
+    let late_ms = i128::from(received_ms) - i128::from(time.millis());
     if late_ms < -i128::from(AHEAD_MAX_MS) {
         return Err(error(
             ErrorCode::BadTime,
             format!(
-                "time is {} ms ahead of the broker timestamp; allowed: at most {AHEAD_MAX_MS} ms",
+                "time is {} ms ahead of {reference}; allowed: at most {AHEAD_MAX_MS} ms",
                 -late_ms
             ),
         ));
@@ -28,7 +44,7 @@ pub fn check(time: EventTime, broker_ms: i64, horizon_ms: Option<u64>) -> Result
         Some(horizon_ms) if late_ms > i128::from(horizon_ms) => Err(error(
             ErrorCode::TooLate,
             format!(
-                "time is {late_ms} ms before the broker timestamp; \
+                "time is {late_ms} ms before {reference}; \
                  allowed: at most correction_horizon = {horizon_ms} ms"
             ),
         )),
@@ -49,7 +65,7 @@ mod tests {
     #[track_caller]
     fn check_code(time_ms: i64, horizon_ms: Option<u64>, expected: Option<ErrorCode>) {
         let time = EventTime::from_millis(time_ms).expect("the time is in range");
-        let outcome = check(time, BROKER_MS, horizon_ms);
+        let outcome = check(time, Received::BrokerTimestamp(BROKER_MS), horizon_ms);
         assert_eq!(outcome.err().map(|error| error.code), expected);
     }
 
@@ -71,8 +87,16 @@ mod tests {
 
     #[test]
     fn extreme_broker_times_do_not_overflow() {
-        let outcome = |broker_ms| check(EventTime::MAX, broker_ms, Some(u64::MAX));
+        let outcome = |ms| check(EventTime::MAX, Received::BrokerTimestamp(ms), Some(u64::MAX));
         assert!(outcome(i64::MIN).is_err());
         assert!(outcome(i64::MAX).is_ok());
+    }
+
+    #[test]
+    fn a_record_without_a_broker_timestamp_is_judged_by_its_arrival() {
+        let error = check(EventTime::MAX, Received::Arrival(BROKER_MS), None).unwrap_err();
+        assert!(
+            error.message.contains("ahead of its arrival (the record has no broker timestamp)")
+        );
     }
 }

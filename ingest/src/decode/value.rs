@@ -9,7 +9,10 @@ use std::mem::ManuallyDrop;
 
 use attribution::facts::event::Pairs;
 use serde::Deserialize;
-use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
+
+/// 2 to the power of 64: the least number beyond 64 bits.
+const BEYOND_U64: f64 = 18_446_744_073_709_551_616.0;
 
 /// The value of a field.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -22,11 +25,13 @@ pub enum Value<'a> {
     Resolved(Box<str>),
     Unsigned(u64),
     Negative,
-    /// With a fraction or an exponent, or beyond 64 bits.
+    /// With a fraction, or beyond 64 bits.
     Float,
     Boolean,
     /// A type that only Avro has, by its description.
     Other(&'static str),
+    Texts(Box<Vec<Box<str>>>),
+    /// An array with an element that is not a text.
     List,
     Object(Box<Members>),
 }
@@ -55,7 +60,7 @@ impl<'a> Slot<'a> {
 impl Drop for Slot<'_> {
     #[inline]
     fn drop(&mut self) {
-        if matches!(*self.0, Value::Resolved(_) | Value::Object(_)) {
+        if matches!(*self.0, Value::Resolved(_) | Value::Texts(_) | Value::Object(_)) {
             drop(self.take());
         }
     }
@@ -72,12 +77,15 @@ impl<'de: 'a, 'a> Deserialize<'de> for Slot<'a> {
 #[serde(transparent)]
 pub struct Text<'a>(#[serde(borrow)] pub Cow<'a, str>);
 
-/// The members of an object, without those that are null.
+/// The members of an object.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Members {
     /// In the order of the message.
     pub texts: Pairs,
-    /// The key and description of the first member that is not a text.
+    pub lists: Vec<(Box<str>, Vec<Box<str>>)>,
+    /// The keys of members that are null.
+    pub nulls: Vec<Box<str>>,
+    /// The key and description of the first member of another type.
     pub other: Option<(Box<str>, &'static str)>,
 }
 
@@ -86,14 +94,52 @@ impl Members {
         match value {
             Value::Text(text) => self.texts.push((key.into(), text.into())),
             Value::Resolved(text) => self.texts.push((key.into(), text)),
-            Value::Absent => {}
+            Value::Texts(texts) => self.lists.push((key.into(), *texts)),
+            Value::Absent => self.nulls.push(key.into()),
             other if self.other.is_none() => self.other = Some((key.into(), other.description())),
             _ => {}
         }
     }
 }
 
-impl Value<'_> {
+/// Collects the elements of an array.
+#[derive(Debug)]
+pub struct Elements(Option<Vec<Box<str>>>);
+
+impl Default for Elements {
+    fn default() -> Self {
+        Self(Some(Vec::new()))
+    }
+}
+
+impl Elements {
+    /// Adds an element; null counts as absent.
+    pub fn add(&mut self, value: Value<'_>) {
+        match (&mut self.0, value) {
+            (Some(texts), Value::Text(text)) => texts.push(text.into()),
+            (Some(texts), Value::Resolved(text)) => texts.push(text),
+            (_, Value::Absent) => {}
+            (all, _) => *all = None,
+        }
+    }
+
+    pub fn finish<'a>(self) -> Value<'a> {
+        self.0.map_or(Value::List, |texts| Value::Texts(texts.into()))
+    }
+}
+
+impl<'a> Value<'a> {
+    /// Converts a float. A whole number is the same value as the integer.
+    pub fn of_float(number: f64) -> Self {
+        if number.fract() != 0.0 || number.abs() >= BEYOND_U64 {
+            Self::Float
+        } else if number < 0.0 {
+            Self::Negative
+        } else {
+            Self::Unsigned(number as u64)
+        }
+    }
+
     pub fn text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -118,10 +164,11 @@ impl Value<'_> {
             Self::Text(_) | Self::Resolved(_) => "a string",
             Self::Unsigned(_) => "a number",
             Self::Negative => "a negative number",
-            Self::Float => "a number with a fraction or an exponent, or beyond 64 bits",
+            Self::Float => "a number with a fraction, or beyond 64 bits",
             Self::Boolean => "a boolean",
             Self::Other(description) => description,
-            Self::List => "an array",
+            Self::Texts(_) => "an array",
+            Self::List => "an array whose elements are not all strings",
             Self::Object(_) => "an object",
         }
     }
@@ -162,8 +209,8 @@ impl<'de> Visitor<'de> for ValueVisitor {
         Ok(u64::try_from(number).map_or(Value::Negative, Value::Unsigned))
     }
 
-    fn visit_f64<E: Error>(self, _: f64) -> Result<Value<'de>, E> {
-        Ok(Value::Float)
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Value<'de>, E> {
+        Ok(Value::of_float(number))
     }
 
     fn visit_bool<E: Error>(self, _: bool) -> Result<Value<'de>, E> {
@@ -171,8 +218,11 @@ impl<'de> Visitor<'de> for ValueVisitor {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value<'de>, A::Error> {
-        while list.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Value::List)
+        let mut elements = Elements::default();
+        while let Some(value) = list.next_element::<Value<'de>>()? {
+            elements.add(value);
+        }
+        Ok(elements.finish())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Value<'de>, A::Error> {

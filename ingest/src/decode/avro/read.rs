@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 
+use attribution::facts::device_ids::hex;
 use num_bigint::BigInt;
 
-use super::super::value::{Members, Value};
+use super::super::value::{Elements, Members, Value};
 use super::primitives::{Bytes, Problem};
 use super::reader_schema::{FastPath, Field, Kind, KindId, Schema};
 use crate::decode::event::EVENT_BYTES_MAX;
@@ -97,8 +98,8 @@ impl<'a, 's> Reader<'a, 's> {
             Kind::Long => whole_number(self.bytes.long()?, 1),
             Kind::Timestamp(unit) => whole_number(self.bytes.long()?, *unit),
             Kind::OtherLong(description) => self.bytes.long().map(|_| Value::Other(description))?,
-            Kind::Float => self.bytes.array::<4>().map(|_| Value::Float)?,
-            Kind::Double => self.bytes.array::<8>().map(|_| Value::Float)?,
+            Kind::Float => Value::of_float(f32::from_le_bytes(self.bytes.array()?).into()),
+            Kind::Double => Value::of_float(f64::from_le_bytes(self.bytes.array()?)),
             Kind::Decimal { size, .. } => {
                 self.unscaled(*size).map(|_| Value::Other("a decimal"))?
             }
@@ -110,6 +111,7 @@ impl<'a, 's> Reader<'a, 's> {
             Kind::OtherBytes(description) => {
                 self.bytes.blob().map(|_| Value::Other(description))?
             }
+            Kind::Uuid => Value::Resolved(uuid_text(self.bytes.array()?).into()),
             Kind::Fixed(size) => self.bytes.take(*size).map(|_| Value::Other("bytes"))?,
             Kind::Enum(symbols) => {
                 let index = self.bytes.count()?;
@@ -118,8 +120,12 @@ impl<'a, 's> Reader<'a, 's> {
                 Value::Resolved(symbol.clone())
             }
             Kind::Array(items) => {
-                self.blocks(|reader| reader.nested(|reader| reader.skip(*items)))?;
-                Value::List
+                let mut elements = Elements::default();
+                self.blocks(|reader| {
+                    elements.add(reader.nested(|reader| reader.value(*items))?);
+                    Ok(())
+                })?;
+                elements.finish()
             }
             Kind::Map(values) => {
                 let mut members = Members::default();
@@ -177,6 +183,9 @@ impl<'a, 's> Reader<'a, 's> {
             Kind::Enum(symbols) => {
                 let index = self.bytes.count()?;
                 symbols.get(index).ok_or("an enum has no such symbol")?;
+            }
+            Kind::Array(items) => {
+                self.blocks(|reader| reader.nested(|reader| reader.skip(*items)))?;
             }
             Kind::Map(values) => self.blocks(|reader| {
                 reader.bytes.text()?;
@@ -257,6 +266,18 @@ impl<'a, 's> Reader<'a, 's> {
 
 fn whole_number<'a>(number: i64, unit: u64) -> Value<'a> {
     u64::try_from(number).map_or(Value::Negative, |number| Value::Unsigned(number / unit))
+}
+
+/// Returns the text of a UUID: 32 hex digits with dashes.
+fn uuid_text(bytes: [u8; 16]) -> String {
+    let mut text = String::with_capacity(36);
+    for (index, byte) in bytes.into_iter().enumerate() {
+        if matches!(index, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        text.push_str(&hex(&[byte]));
+    }
+    text
 }
 
 /// Returns the text of a decimal with `scale` digits after the point.

@@ -38,6 +38,8 @@ pub(super) enum Kind {
     /// An integer that is neither a time nor a count, with a description.
     OtherLong(&'static str),
     Fixed(usize),
+    /// A UUID in 16 bytes.
+    Uuid,
     Decimal {
         size: Option<usize>,
         scale: usize,
@@ -202,6 +204,9 @@ impl Compiler {
                     self.named.insert(fixed.name.clone(), id);
                 }
                 return Ok(id);
+            }
+            Avro::Uuid(UuidSchema::Fixed(fixed)) if fixed.size == 16 => {
+                return Ok(self.named(&fixed.name, Kind::Uuid));
             }
             Avro::Fixed(fixed) | Avro::Duration(fixed) | Avro::Uuid(UuidSchema::Fixed(fixed)) => {
                 return Ok(self.named(&fixed.name, Kind::Fixed(fixed.size)));
