@@ -7,7 +7,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
 use anyhow::Context;
-use attribution::facts::event::{EventTime, Family};
+use attribution::facts::event::Family;
 use attribution::ledger::{Ledger, Position};
 use attribution::rules::row::Status;
 use attribution::worker::{self, BatchReport, Worker};
@@ -64,7 +64,7 @@ fn work<L: Ledger<Error = StoreError> + RowCounting>(
     metrics: &PipelineMetrics,
 ) -> anyhow::Result<()> {
     metrics.set_rows(worker.ledger());
-    for ingest::Batch { facts, progress, intake } in batches {
+    for ingest::Batch { facts, progress, intake, values } in batches {
         config::crash_point!("batch-received");
         let start = Instant::now();
         let committed_progress = progress.clone();
@@ -73,7 +73,8 @@ fn work<L: Ledger<Error = StoreError> + RowCounting>(
             .context("a batch could not be committed; its events will be read again")?;
         config::crash_point!("batch-committed");
         let consumed_until = committed_progress.consumed_until;
-        metrics.count_commit(&intake, consumed_until, &report, start, worker.ledger());
+        let count = || metrics.ingest.committed(&intake, &values, consumed_until, Timestamp::now());
+        metrics.count_commit(count, &report, start, worker.ledger());
         // Fails only if the intake has ended; the consumer group's offsets then stay behind those of the store.
         let _ = committed.send(committed_progress.positions);
     }
@@ -134,16 +135,16 @@ impl PipelineMetrics {
         render()
     }
 
+    /// Counts a committed batch; `count_records` counts the records that it was read from.
     fn count_commit(
         &self,
-        intake: &ingest::Intake,
-        consumed_until: Option<EventTime>,
+        count_records: impl FnOnce(),
         report: &BatchReport,
         start: Instant,
         store: &impl RowCounting,
     ) {
         let _guard = self.whole_batches.lock();
-        self.ingest.committed(intake, consumed_until, Timestamp::now());
+        count_records();
         self.count_batch(report, start, store);
     }
 

@@ -3,12 +3,16 @@
 //! A batch is counted after its commit. So a record that is read again after a crash is counted once, and read =
 //! accepted + redelivered + dead-lettered + empty holds for every topic at any time.
 
+use std::sync::Arc;
+
 use attribution::facts::event::EventTime;
+use attribution::rules::policy::Policy;
 use config::Config;
 use jiff::Timestamp;
 use metrics::{Counter, Gauge, counter, gauge};
 
 use super::health::Health;
+use super::value_counts::ValueCounts;
 use crate::consumer::read::batch::Intake;
 use crate::decode::ErrorCode;
 use crate::kafka::topics::{PerTopic, TopicKind, TopicNames};
@@ -24,6 +28,11 @@ config::describe_metrics! {
     describe_counter LATE = "adtrail_ingest_late_records_total";
     /// Records on another partition than most records of their app, while both partitions are in use.
     describe_counter KEY_MISMATCHES = "adtrail_ingest_key_partition_mismatch_total";
+    /// Clicks and impressions, by channel.
+    describe_counter pub(super) TOUCHES = "adtrail_ingest_touches_total";
+    /// Values that are ignored because they identify nobody, by field and reason: placeholders, unexpanded macros, values
+    /// of an MD5 field that are not an MD5, addresses that cannot be parsed. Only touches have a channel.
+    describe_counter pub(super) IGNORED_VALUES = "adtrail_ingest_ignored_values_total";
     /// Invalid records that were produced to the dead-letter topic, by error code.
     describe_counter DEAD_LETTERED = "adtrail_ingest_dead_lettered_total";
     /// Records in Kafka that are not committed yet.
@@ -39,6 +48,7 @@ config::describe_metrics! {
 
 /// All metrics of the crate.
 pub struct Metrics {
+    policy: Arc<Policy>,
     topics: PerTopic<TopicMetrics>,
     last_progress: Gauge,
     consumed_until: Gauge,
@@ -64,11 +74,19 @@ impl Metrics {
         let topics = PerTopic::from_fn(|topic| TopicMetrics::new(names.of(topic)));
         let consumed_until = gauge!(CONSUMED_UNTIL);
         consumed_until.set(0.0);
-        Self { topics, last_progress: gauge!(LAST_PROGRESS), consumed_until }
+        let (policy, last_progress) = (config.policy.clone(), gauge!(LAST_PROGRESS));
+        Self { policy, topics, last_progress, consumed_until }
     }
 
-    /// Counts a committed batch.
-    pub fn committed(&self, intake: &Intake, consumed_until: Option<EventTime>, now: Timestamp) {
+    /// Counts a committed batch, whose app and channel names `policy` has.
+    pub fn committed(
+        &self,
+        intake: &Intake,
+        values: &ValueCounts,
+        consumed_until: Option<EventTime>,
+        now: Timestamp,
+    ) {
+        values.count(&self.policy);
         for topic in TopicKind::ALL {
             let (metrics, intake) = (self.topics.of(topic), intake.of(topic));
             metrics.read.increment(intake.read);
@@ -194,7 +212,9 @@ mod tests {
 
     #[test]
     fn a_committed_batch_is_counted() {
-        let scrape = recorded(|metrics| metrics.committed(&intake(), None, at(NOW_MS)));
+        let scrape = recorded(|metrics| {
+            metrics.committed(&intake(), &ValueCounts::default(), None, at(NOW_MS))
+        });
         let labels = "{topic=\"adtrail.activations\"}";
         check(&scrape, &format!("{READ}{labels}"), "3");
         check(&scrape, &format!("{BYTES}{labels}"), "21");
@@ -213,7 +233,7 @@ mod tests {
         let until = EventTime::from_millis(NOW_MS - 60_000).expect("the time is in range");
         health.set_read_until(TopicKind::Activations, 0, until);
         let scrape = recorded(|metrics| {
-            metrics.committed(&intake(), None, at(NOW_MS));
+            metrics.committed(&intake(), &ValueCounts::default(), None, at(NOW_MS));
             metrics.observe(&health, at(NOW_MS + 1_000));
         });
         let labels = "{topic=\"adtrail.activations\"}";

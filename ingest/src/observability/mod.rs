@@ -3,3 +3,4 @@
 pub(crate) mod health;
 pub(crate) mod metrics;
 pub(crate) mod partition_progress;
+pub(crate) mod value_counts;

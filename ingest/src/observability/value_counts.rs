@@ -1,0 +1,105 @@
+//! Counts of received values that identify nobody, and of the touches that they are a share of.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+use attribution::facts::event::{Fact, Pid, SpreadId};
+use attribution::facts::ignored_values::{self, IgnoredValue};
+use attribution::facts::placeholders::IgnoredReason;
+use attribution::rules::policy::Policy;
+use metrics::counter;
+
+use super::metrics::{IGNORED_VALUES, TOUCHES};
+
+/// The channel of campaigns that are not in the catalogue.
+const UNKNOWN: &str = "unknown";
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The counts of one batch.
+#[derive(Debug, Default)]
+pub struct ValueCounts {
+    touches: HashMap<(Pid, SpreadId), u64>,
+    ignored: HashMap<IgnoredKey, u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct IgnoredKey {
+    pid: Pid,
+    /// The campaign of a touch.
+    spreadid: Option<SpreadId>,
+    field: &'static str,
+    reason: IgnoredReason,
+}
+
+impl ValueCounts {
+    pub fn add(&mut self, fact: &Fact) {
+        let pid = fact.pid();
+        let spreadid = match fact {
+            Fact::Touch(touch) => Some(touch.spreadid),
+            Fact::Activation(_) | Fact::Effect(_) => None,
+        };
+        if let Some(spreadid) = spreadid {
+            *self.touches.entry((pid, spreadid)).or_default() += 1;
+        }
+        for IgnoredValue { field, reason, .. } in ignored_values::of_fact(fact) {
+            let key = IgnoredKey { pid, spreadid, field, reason };
+            *self.ignored.entry(key).or_default() += 1;
+        }
+    }
+
+    /// Adds the counts to the metrics.
+    pub fn count(&self, policy: &Policy) {
+        let mut touches: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+        for ((pid, spreadid), count) in &self.touches {
+            let labels = (app(policy, *pid), channel(policy, *pid, Some(*spreadid)));
+            *touches.entry(labels).or_default() += count;
+        }
+        for ((app, channel), count) in touches {
+            counter!(TOUCHES, "app" => app.to_owned(), "channel" => channel.to_owned())
+                .increment(count);
+        }
+        for (key, count) in &self.ignored {
+            let app = app(policy, key.pid).to_owned();
+            let channel = channel(policy, key.pid, key.spreadid).to_owned();
+            let (field, reason) = (key.field, key.reason.name());
+            counter!(IGNORED_VALUES, "app" => app, "channel" => channel, "field" => field, "reason" => reason)
+                .increment(*count);
+        }
+    }
+}
+
+/// Logs ignored values, at most once a minute for an app and field.
+#[derive(Debug, Default)]
+pub struct ValueLog(HashMap<(Pid, &'static str), Instant>);
+
+impl ValueLog {
+    pub fn log(&mut self, counts: &ValueCounts, policy: &Policy, now: Instant) {
+        for (key, count) in &counts.ignored {
+            let logged_at = self.0.get(&(key.pid, key.field));
+            if logged_at.is_some_and(|at| now.duration_since(*at) < LOG_INTERVAL) {
+                continue;
+            }
+            self.0.insert((key.pid, key.field), now);
+            let (app, channel) = (app(policy, key.pid), channel(policy, key.pid, key.spreadid));
+            let (field, reason) = (key.field, key.reason.name());
+            tracing::info!(
+                app,
+                channel,
+                field,
+                reason,
+                count,
+                "values that identify nobody were ignored; see \"Ignored values\" in docs/events.md"
+            );
+        }
+    }
+}
+
+fn app(policy: &Policy, pid: Pid) -> &str {
+    policy.app(pid).map_or("", |app| &app.key)
+}
+
+/// Returns the channel of a campaign; empty if there is no campaign.
+fn channel(policy: &Policy, pid: Pid, spreadid: Option<SpreadId>) -> &str {
+    let Some(spreadid) = spreadid else { return "" };
+    policy.campaign(pid, spreadid).map_or(UNKNOWN, |campaign| &campaign.channel)
+}
