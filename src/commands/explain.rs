@@ -4,7 +4,6 @@ use std::ops::ControlFlow;
 
 use anyhow::bail;
 use attribution::explain::collect;
-use attribution::facts::event::Family;
 use attribution::facts::match_keys::fact_key;
 use attribution::facts::printable::printable;
 use attribution::ledger::Facts;
@@ -55,7 +54,7 @@ fn activation_of_effect(
     app: &AppPolicy,
     id: &str,
 ) -> Result<Option<String>, StoreError> {
-    let key = fact_key(Family::Effect, app.pid, id);
+    let key = fact_key(EventType::Effect, app.pid, id);
     let record = reader.records(&[key])?.into_iter().flatten().find(|record| record.id() == id);
     let Some(FactRecord::Effect(effect)) = record else { return Ok(None) };
     let time = effect.fact.time;

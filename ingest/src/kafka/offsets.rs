@@ -64,6 +64,13 @@ impl Offsets {
         offset.candidate.get_or_insert(previous.unwrap_or(record));
     }
 
+    /// Moves the next offset ahead, past offsets that have no record.
+    pub fn skip_to(&mut self, topic: TopicKind, partition: i32, next: i64) {
+        if let Some(offset) = self.0.of_mut(topic).get_mut(&partition) {
+            offset.next = next;
+        }
+    }
+
     /// Sets the next offset of a partition, without a known record.
     pub fn set(&mut self, topic: TopicKind, partition: i32, next: i64) {
         self.restore(topic, partition, next, None, None);

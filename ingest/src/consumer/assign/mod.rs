@@ -45,7 +45,9 @@ pub fn assign_partitions(
     let is_paused = |topic, partition| read.paused.contains(topic, partition);
     assignment::assignable_partitions(&client.names, &client.partitions, &read.offsets, is_paused)
         .and_then(|list| client.consumer.assign(&list))
-        .map_err(IngestError::Client)
+        .map_err(IngestError::Client)?;
+    read.note_assignment(client);
+    Ok(())
 }
 
 /// Adds the first offset of each unread partition to the batch, so that the store has a position for it. Otherwise

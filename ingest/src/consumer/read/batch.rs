@@ -10,6 +10,7 @@ use attribution::ledger::Progress;
 use crate::decode::ErrorCode;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::topics::{PerTopic, TopicKind, TopicNames};
+use crate::observability::value_counts::ValueCounts;
 
 /// The facts and positions of one commit.
 #[derive(Debug)]
@@ -19,6 +20,7 @@ pub struct Batch {
     /// The next offset of every partition with records in the batch, and offset 0 of partitions whose reading starts.
     pub progress: Progress,
     pub intake: Intake,
+    pub values: ValueCounts,
 }
 
 /// Counts of the records of a batch, by topic.
@@ -64,6 +66,7 @@ pub struct Accumulator {
     facts: Vec<Fact>,
     offsets: Offsets,
     intake: Intake,
+    values: ValueCounts,
     records: usize,
     bytes: usize,
     /// When its first record or beginning was added.
@@ -77,6 +80,7 @@ impl Accumulator {
             facts: Vec::new(),
             offsets: Offsets::default(),
             intake: Intake::default(),
+            values: ValueCounts::default(),
             records: 0,
             bytes: 0,
             since: None,
@@ -85,6 +89,7 @@ impl Accumulator {
 
     pub fn add_fact(&mut self, source: Source, fact: Fact, now: Instant) {
         self.count(source, now);
+        self.values.add(&fact);
         self.facts.push(fact);
     }
 
@@ -110,8 +115,13 @@ impl Accumulator {
 
     /// Adds the beginning of an unread partition, offset 0, so that it is committed as its position.
     pub fn add_beginning(&mut self, topic: TopicKind, partition: i32, now: Instant) {
+        self.add_position(topic, partition, 0, now);
+    }
+
+    /// Adds the position after transaction markers, which are no records.
+    pub fn add_position(&mut self, topic: TopicKind, partition: i32, next: i64, now: Instant) {
         self.since.get_or_insert(now);
-        self.offsets.set(topic, partition, 0);
+        self.offsets.set(topic, partition, next);
     }
 
     /// Returns true if there is nothing to commit.
@@ -138,7 +148,8 @@ impl Accumulator {
         let finished = std::mem::replace(self, Self::new(self.limits));
         self.facts.reserve(finished.facts.len());
         let progress = Progress { positions: finished.offsets.positions(names), consumed_until };
-        Batch { progress, facts: finished.facts, intake: finished.intake }
+        let Self { facts, intake, values, .. } = finished;
+        Batch { facts, progress, intake, values }
     }
 
     fn count(&mut self, source: Source, now: Instant) -> &mut TopicIntake {

@@ -17,6 +17,7 @@ use config::Config;
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::KafkaError;
 use rdkafka::message::Message;
+use rdkafka::topic_partition_list::Offset;
 
 use super::context::Context;
 use super::topic_client::TopicClient;
@@ -47,6 +48,24 @@ pub struct ReadState {
     pub offsets: Offsets,
     pub paused: PausedPartitions,
     open_transactions: OpenTransactions,
+    /// The consumer's positions when partitions were last assigned: they may include records that were polled but not
+    /// added.
+    positions_at_assignment: Offsets,
+}
+
+/// Returns the offset after the last record or transaction marker that the consumer has returned or skipped, of each
+/// assigned partition.
+fn positions(client: &TopicClient) -> Offsets {
+    let mut offsets = Offsets::default();
+    let Ok(list) = client.consumer.position() else { return offsets };
+    for element in list.elements() {
+        if let (Some(topic), Offset::Offset(next)) =
+            (client.names.kind(element.topic()), element.offset())
+        {
+            offsets.set(topic, element.partition(), next);
+        }
+    }
+    offsets
 }
 
 /// Why a round of polls has ended.
@@ -72,6 +91,7 @@ impl ReadState {
             offsets: Offsets::new(names, &progress.positions),
             paused: PausedPartitions::new(names),
             open_transactions: OpenTransactions::default(),
+            positions_at_assignment: Offsets::default(),
         })
     }
 
@@ -112,11 +132,33 @@ impl ReadState {
         PollEnd::Idle
     }
 
+    /// Records the consumer's positions, after partitions were assigned.
+    pub fn note_assignment(&mut self, client: &TopicClient) {
+        self.positions_at_assignment = positions(client);
+    }
+
+    /// Moves the next offsets past transaction markers, which are consumed but never polled. Otherwise the last offsets
+    /// of a partition would never count as committed.
+    fn skip_markers(&mut self, client: &TopicClient) {
+        for (topic, partition, position) in positions(client).iter() {
+            let is_ahead = self.offsets.next(topic, partition).is_some_and(|next| next < position);
+            let at_assignment = self.positions_at_assignment.next(topic, partition);
+            if is_ahead
+                && at_assignment != Some(position)
+                && !self.paused.contains(topic, partition)
+            {
+                self.offsets.skip_to(topic, partition, position);
+                self.router.batch.add_position(topic, partition, position, Instant::now());
+            }
+        }
+    }
+
     /// Applies librdkafka's statistics: watermarks, lag, open transactions, and which partitions are read to their end.
     pub fn observe(&mut self, statistics: &Statistics, client: &TopicClient, context: &Context) {
         let health = &context.health;
         health.record_report();
         context.update_connection(&client.consumer, statistics);
+        self.skip_markers(client);
         for (name, number, partition) in statistics.partitions() {
             let (Some(topic), Some(high)) = (client.names.kind(name), partition.high()) else {
                 continue;

@@ -20,6 +20,7 @@ use crate::kafka::headers;
 use crate::kafka::partitions::Partitions;
 use crate::kafka::retry::Throttle;
 use crate::kafka::topics::{TopicKind, TopicNames};
+use crate::observability::value_counts::ValueLog;
 use crate::timing::Timing;
 
 pub struct RecordRouter {
@@ -31,6 +32,7 @@ pub struct RecordRouter {
     clock: TrustedClock,
     affinity: PartitionAffinity,
     mismatch_warnings: Throttle,
+    value_log: ValueLog,
     letters: Vec<DeadLetter>,
 }
 
@@ -56,6 +58,7 @@ impl RecordRouter {
             clock: TrustedClock::default(),
             affinity: PartitionAffinity::default(),
             mismatch_warnings: Throttle::default(),
+            value_log: ValueLog::default(),
             letters: Vec::new(),
         })
     }
@@ -140,6 +143,8 @@ impl RecordRouter {
         let now = EventTime::from_millis(now).unwrap_or_default();
         let now = self.clock.observe(now, Instant::now());
         let consumed_until = self.low_watermark.finish_batch(now);
-        (self.batch.finish(&self.names, consumed_until), std::mem::take(&mut self.letters))
+        let batch = self.batch.finish(&self.names, consumed_until);
+        self.value_log.log(&batch.values, &self.decoder.policy, Instant::now());
+        (batch, std::mem::take(&mut self.letters))
     }
 }
