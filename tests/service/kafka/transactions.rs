@@ -95,6 +95,29 @@ impl Fixture {
         Some(until.parse().expect("the time is in RFC 3339"))
     }
 
+    /// Waits until everything written so far counts as complete and committed, although nothing more is written.
+    #[track_caller]
+    fn await_idle(self) -> Self {
+        let written = Timestamp::now();
+        eventually("completeness advances", || {
+            let complete = self.complete_until();
+            if complete > Some(written) { Ok(()) } else { Err(format!("{complete:?}")) }
+        });
+        self.adtrail.await_caught_up();
+        let lag = |name| testbed::adtrail::sum(&self.adtrail.metrics(), name, "");
+        assert_eq!(lag("adtrail_ingest_lag_messages"), Some(0.0));
+        assert_eq!(lag("adtrail_ingest_lag_seconds"), Some(0.0));
+        assert!(lag("adtrail_ingest_last_progress_timestamp_seconds") > Some(0.0));
+        Kafka::shared().await_committed(&self.site.group(), &self.site.topics.all());
+        self
+    }
+
+    fn restart(self) -> Self {
+        self.adtrail.stop();
+        let adtrail = self.site.start();
+        Self { site: self.site, adtrail }
+    }
+
     /// Returns the low watermark, in minutes after noon.
     fn consumed_until(&self) -> Option<f64> {
         let until = self.adtrail.metric("adtrail_ingest_consumed_until_timestamp_seconds")?;
@@ -121,6 +144,22 @@ impl Fixture {
             if has_advanced { Ok(()) } else { Err(format!("{complete:?} {consumed:?}")) }
         });
     }
+}
+
+/// The last offset of a partition is then that of a transaction marker, which is no record.
+#[test]
+fn completeness_advances_while_transactions_are_the_last_thing_in_a_partition() {
+    let fixture = Fixture::start("transactions.last");
+    let Topics { activations, effects, .. } = &fixture.site.topics;
+    let producer = Kafka::shared().transactional("transactions.last");
+    producer.begin();
+    producer.produce_all([(effects.as_str(), fixture.message(effects, 3, 1))]);
+    producer.commit();
+    producer.begin();
+    producer.produce_all([(activations.as_str(), fixture.message(activations, 4, 1))]);
+    producer.abort();
+    fixture.adtrail.await_read(4);
+    fixture.await_idle().restart().await_idle();
 }
 
 /// `Adtrail-Complete-Until` stays before the transaction, and records of other topics expire no state.
