@@ -29,7 +29,7 @@ pub fn targets() -> impl Iterator<Item = Target> {
 fn stored(input: &[u8]) {
     let policy = Policy::new(vec![AppPolicy::new(Pid(1), "app-x")], vec![]);
     let Ok(fact) = decode::decode(input, None, &policy) else { return };
-    let (family, pid) = (fact.family(), fact.pid());
+    let (family, pid) = (fact.id_space().family(), fact.pid());
     let record = FactRecord::from(fact);
     let mut bytes = Vec::new();
     fact_record::encode(&record, &mut bytes);

@@ -2,7 +2,7 @@
 
 use attribution::facts::device_ids::IdKind;
 use attribution::facts::event::{
-    Activation, Device, Effect, EventTime, Family, Pid, Purpose, SpreadId, TouchKind,
+    Activation, Device, Effect, EventTime, Pid, Purpose, SpreadId, TouchKind,
 };
 use attribution::facts::match_keys;
 use attribution::ledger::record::{EffectRecord, FactRecord};
@@ -10,7 +10,7 @@ use attribution::ledger::{DecisionWrite, Ledger, Progress};
 use attribution::rules::build_row;
 use attribution::rules::inherit::Inheritance;
 use attribution::rules::row::{
-    Contributor, CreditedTouch, InstallType, MatchType, Status, TouchDetails,
+    Contributor, CreditedTouch, EventType, InstallType, MatchType, Status, TouchDetails,
 };
 use attribution::rules::winner::Credit;
 use store::embedded::Embedded;
@@ -94,7 +94,7 @@ fn purchase(index: u64, pid: Pid) -> DecisionWrite {
     let activation = Some((&activation, InstallType::Install));
     let inheritance = Inheritance { activation, credit, credit_of: None };
     let row = build_row::effect_row(&effect, inheritance);
-    let key = match_keys::fact_key(Family::Effect, pid, &effect.id);
+    let key = match_keys::fact_key(EventType::Effect, pid, &effect.id);
     let record = FactRecord::Effect(Box::new(EffectRecord { fact: effect, current_row: None }));
     DecisionWrite { key, record, row, replaced: None }
 }

@@ -169,7 +169,9 @@ fn each_topic_allows_only_its_event_types() {
         let kind = kind.map_or_else(String::new, |kind| format!(r#""type":"{kind}","#));
         let fields = r#""app":"app-x","spreadid":7,"time":5,"click_id":"c","name":"n""#;
         let json = format!("{{{kind}{fields}}}");
-        decode(json.as_bytes(), topic, &POLICY).map(|fact| fact.family()).map_err(|e| e.code)
+        decode(json.as_bytes(), topic, &POLICY)
+            .map(|fact| fact.id_space().family())
+            .map_err(|e| e.code)
     };
     let bad = Err(ErrorCode::BadValue);
     for kind in [None, Some(""), Some("click"), Some("impression")] {

@@ -6,7 +6,6 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use adtrail_store::embedded::Embedded;
-use attribution::facts::event::Family;
 use attribution::facts::match_keys::fact_key;
 use attribution::ledger::{Facts, Ledger};
 use attribution::worker::Worker;
@@ -52,9 +51,8 @@ pub fn run(config: &Config, total: usize) {
     let position = store.positions().expect("the positions are readable")[0].next_offset as u64;
     assert!(position >= committed, "{position} of {committed}");
     let click = facts::click(position - 1, total as u64);
-    let record = store
-        .records(&[fact_key(Family::Touch, click.pid, &click.id)])
-        .expect("the lookup succeeds");
+    let record =
+        store.records(&[fact_key(click.kind, click.pid, &click.id)]).expect("the lookup succeeds");
     assert!(record[0].is_some(), "the last click before the committed position is stored");
     println!(
         "killed after {} more clicks, with {now} MiB (peak {peak}): reopened in {seconds:.1} s \

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use adtrail_store::embedded::Embedded;
 use adtrail_store::memory::Memory;
-use attribution::facts::event::{EventTime, Fact, Family};
+use attribution::facts::event::{EventTime, Fact, TouchKind};
 use attribution::facts::match_keys::fact_key;
 use attribution::ledger::{Facts as _, Progress};
 use attribution::rules::policy::{AppPolicy, DAY_MS, Policy};
@@ -257,7 +257,7 @@ fn facts_out_of_order_do_not_change_final_decisions() {
     check(&worker, &rows);
     process_until(&mut worker, vec![], a_plus(40 * DAY));
     worker.ledger().compact();
-    let record = fact_key(Family::Touch, X, "c2");
+    let record = fact_key(TouchKind::Click, X, "c2");
     assert_eq!(worker.ledger_mut().records(&[record]).expect("the lookup succeeds"), [None]);
     process_until(&mut worker, vec![click("c1", a_plus(-2 * HOUR))], a_plus(40 * DAY));
     check(&worker, &rows);

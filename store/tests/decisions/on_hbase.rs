@@ -24,7 +24,7 @@ use attribution::facts::match_keys::fact_key;
 use attribution::ledger::Facts as _;
 use attribution::rules::build_row;
 use attribution::rules::policy::{DAY_MS, Policy};
-use attribution::rules::row::{InstallType, Status};
+use attribution::rules::row::{EventType, InstallType, Status};
 use attribution::rules::winner::{Credit, Decision};
 use attribution::worker::{Batch, Worker};
 use support::facts::{DAY, Draft, activation, click, identified, millis};
@@ -128,7 +128,7 @@ fn all_columns_of_fact_records_are_copied() {
     let store = Shared::open(&from.0, &from.1).expect("HBase is reachable");
     let at = ago(DAY);
     let keys: Vec<_> =
-        (0..20).map(|number| fact_key(Family::Activation, X, &format!("a{number}"))).collect();
+        (0..20).map(|number| fact_key(EventType::Activation, X, &format!("a{number}"))).collect();
     let activations = |at: EventTime| {
         let numbered =
             |number| activation(&format!("a{number}"), at).only("oaid", &format!("d{number}"));

@@ -27,7 +27,7 @@ fn check<const N: usize>(batches: [Vec<Draft>; N], meanwhile: Vec<Draft>) -> Con
     let right = vec![identified(meanwhile)];
     let all = [left.concat(), right.concat()].concat();
     let messages = all.len();
-    let events: BTreeSet<_> = all.iter().map(|fact| (fact.family(), fact.id())).collect();
+    let events: BTreeSet<_> = all.iter().map(|fact| (fact.id_space() as u8, fact.id())).collect();
     let events = events.len();
     let expected = worker_after(Memory::default(), &rules(), vec![all]).ledger().row_texts();
     let mut conflicts = Conflicts::default();

@@ -3,7 +3,7 @@
 use adtrail_store::memory::Memory;
 use attribution::explain::collect;
 use attribution::explain::explanation::Verdict;
-use attribution::facts::event::Family;
+use attribution::facts::event::Fact;
 use attribution::rules::classify::{ActivationKey, InstallChain};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
@@ -34,7 +34,7 @@ proptest! {
         Facts(facts) in random::facts(40),
     ) {
         let mut worker = worker_after(Memory::default(), &policy, vec![facts.clone()]);
-        for fact in facts.iter().filter(|fact| fact.family() == Family::Activation) {
+        for fact in facts.iter().filter(|fact| matches!(fact, Fact::Activation(_))) {
             let explanation = collect::explain(worker.ledger_mut(), &policy, fact.pid(), fact.id());
             let explanation = explanation.expect("memory does not fail").expect("the activation exists");
             prop_assert_eq!(&explanation.recomputed, &None);

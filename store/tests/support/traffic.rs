@@ -89,7 +89,7 @@ pub fn partitions(facts: &[Fact], lateness: &Lateness) -> Vec<Vec<Message>> {
     for (index, (fact, (late_ms, again_ms))) in
         facts.iter().zip(lateness.iter().cycle()).enumerate()
     {
-        let partition = fact.family() as usize * 2 + index % 2;
+        let partition = fact.id_space().family() as usize * 2 + index % 2;
         for late_ms in [Some(*late_ms), *again_ms].into_iter().flatten() {
             let broker_ms = i64::try_from(fact.time().millis()).unwrap() + late_ms;
             partitions[partition].push(Message { fact: fact.clone(), broker_ms });

@@ -110,7 +110,7 @@ pub(crate) fn device_ids(kind: &str, value: &str) -> Result<DeviceIds, ExportErr
     let md5 = format!("{plain}_md5");
     let names = if plain == kind { vec![plain, &md5] } else { vec![&*md5] };
     let received = names.into_iter().map(|name| (name.into(), value.into())).collect();
-    let ids = DeviceIds::new(&received);
+    let ids = DeviceIds::of_app_event(&received);
     if ids.is_empty() {
         let allowed = "an id of the kind, or its MD5 in 32 hexadecimal digits";
         let problem = format!("expected {allowed}, which identifies a device");

@@ -85,8 +85,17 @@ fn named(batch: &[Fact], explanation: &Explanation, pid: Pid) -> Vec<Fact> {
     let is_named = |fact: &&Fact| {
         let id = Some(fact.id());
         let mut causes = explanation.changed_by.iter();
+        let kind = match fact {
+            Fact::Touch(touch) => Some(touch.kind),
+            Fact::Activation(_) | Fact::Effect(_) => None,
+        };
+        let family = fact.id_space().family();
         fact.pid() == pid
-            && causes.any(|cause| cause.family == fact.family() && cause.id.as_deref() == id)
+            && causes.any(|cause| {
+                cause.family == family
+                    && cause.id.as_deref() == id
+                    && (cause.kind.is_none() || cause.kind == kind)
+            })
     };
     batch.iter().filter(is_named).cloned().collect()
 }

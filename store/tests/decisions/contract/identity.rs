@@ -52,15 +52,16 @@ fn conflicting_events_with_one_id_are_counted() {
 /// Returns the number of index entries under all keys of the drafts.
 fn entries(worker: &mut Worker<Memory>, drafts: &[Draft]) -> usize {
     let index = |fact: &Fact| match fact {
-        Fact::Touch(touch) => touch_index(touch, &DeviceIds::new(&touch.ids), true),
+        Fact::Touch(touch) => touch_index(touch, &DeviceIds::of_touch(&touch.ids), true),
         Fact::Activation(activation) => {
-            activation_index(activation, &DeviceIds::new(&activation.ids), true)
+            activation_index(activation, &DeviceIds::of_app_event(&activation.ids), true)
         }
-        Fact::Effect(effect) => DeviceIds::new(&effect.ids).iter().map(by_id).collect(),
+        Fact::Effect(effect) => DeviceIds::of_app_event(&effect.ids).iter().map(by_id).collect(),
     };
     let facts = identified(drafts.to_vec());
     let keys = facts.iter().flat_map(|fact| index(fact).into_iter().map(move |key| (fact, key)));
-    let keys: BTreeSet<_> = keys.map(|(fact, key)| (fact.family(), key, fact.pid())).collect();
+    let keys: BTreeSet<_> =
+        keys.map(|(fact, key)| (fact.id_space().family(), key, fact.pid())).collect();
     let scans = keys.into_iter().map(|(family, key, pid)| Scan {
         family,
         key,

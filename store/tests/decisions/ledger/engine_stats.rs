@@ -1,7 +1,7 @@
 //! Statistics of the RocksDB engine.
 
 use adtrail_store::embedded::{Embedded, Engine, EngineStats, TableStats};
-use attribution::facts::event::Family;
+use attribution::facts::event::TouchKind;
 use attribution::facts::match_keys::fact_key;
 use tempfile::TempDir;
 
@@ -30,7 +30,7 @@ fn with_clicks(count: u64) -> (Embedded, TempDir) {
 
 /// Returns how many of 500 ids are found.
 fn found(store: &mut Embedded, prefix: &str) -> usize {
-    let key = |n: &u32| fact_key(Family::Touch, X, &format!("{prefix}{n}"));
+    let key = |n: &u32| fact_key(TouchKind::Click, X, &format!("{prefix}{n}"));
     (0..500).filter(|n| record_of(store, key(n)).is_some()).count()
 }
 

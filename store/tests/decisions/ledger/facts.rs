@@ -1,6 +1,6 @@
 //! Facts: records and index entries.
 
-use attribution::facts::event::{Family, Pid};
+use attribution::facts::event::{Family, IdSpace, Pid, TouchKind};
 use attribution::facts::keys::MatchKey;
 use attribution::facts::match_keys::fact_key;
 use attribution::ledger::FactWrite;
@@ -67,7 +67,7 @@ fn records_are_returned_in_the_order_of_the_keys(ledger: &mut impl SuiteLedger) 
     commit(ledger);
     record_facts(ledger, recorded.to_vec());
     let mut keys: Vec<_> = facts.iter().rev().map(|fact| fact.key).collect();
-    keys.push(fact_key(Family::Touch, X, "nobody"));
+    keys.push(fact_key(TouchKind::Click, X, "nobody"));
     keys.push(keys[3]);
     let mut expected: Vec<_> = facts.iter().rev().map(|fact| Some(fact.record.clone())).collect();
     expected.push(None);
@@ -231,13 +231,14 @@ fn a_scan_finds_only_its_family_and_app(ledger: &mut impl SuiteLedger) {
     record_facts(ledger, all(5));
     commit(ledger);
     record_facts(ledger, all(6));
-    for (family, letter) in [(Family::Touch, "c"), (Family::Activation, "a"), (Family::Effect, "e")]
-    {
+    let spaces = [(IdSpace::Click, "c"), (IdSpace::Activation, "a"), (IdSpace::Effect, "e")];
+    for (space, letter) in spaces {
+        let family = space.family();
         for pid in [X, Y] {
             let found = entries(ledger, Scan { family, pid, ..scan(1, 9, 0) });
             let key = |n: i64| IndexEntry {
                 time: millis(n),
-                fact: fact_key(family, pid, &format!("{letter}{n}")),
+                fact: fact_key(space, pid, &format!("{letter}{n}")),
             };
             assert_eq!(found, [key(6), key(5)]);
         }

@@ -26,7 +26,7 @@ impl<L: Ledger<Error = StoreError>> SuiteLedger for L {}
 pub fn write(fact: impl Into<Fact>, keys: &[u64]) -> FactWrite {
     let fact = fact.into();
     FactWrite {
-        key: fact_key(fact.family(), fact.pid(), fact.id()),
+        key: fact_key(fact.id_space(), fact.pid(), fact.id()),
         record: fact.into(),
         index: keys.iter().copied().map(MatchKey).collect(),
         bucket_markers: Vec::new(),

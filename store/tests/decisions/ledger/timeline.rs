@@ -19,7 +19,7 @@ use super::support::run::{LedgerUnderTest, on_disk, worker_after};
 use super::{record_facts, write};
 
 fn ids(name: &str, value: &str) -> DeviceIds {
-    DeviceIds::new(&vec![(name.into(), value.into())])
+    DeviceIds::of_app_event(&vec![(name.into(), value.into())])
 }
 
 /// Reads a whole timeline in pages.
@@ -46,7 +46,8 @@ fn expected(
     ids: &DeviceIds,
 ) -> Vec<TimelineEntry> {
     let of_x = facts.iter().filter(|fact| fact.pid() == X);
-    let keys: BTreeSet<FactKey> = of_x.map(|fact| fact_key(fact.family(), X, fact.id())).collect();
+    let keys: BTreeSet<FactKey> =
+        of_x.map(|fact| fact_key(fact.id_space(), X, fact.id())).collect();
     let keys: Vec<FactKey> = keys.into_iter().collect();
     let records = ledger.records(&keys).expect("the lookup succeeds");
     let mut all: Vec<TimelineEntry> = keys
@@ -54,7 +55,7 @@ fn expected(
         .zip(records)
         .filter_map(|(fact, record)| {
             let record = record?;
-            let shares_id = DeviceIds::new(record.ids()).iter().any(|id| ids.contains(id));
+            let shares_id = record.device_ids().iter().any(|id| ids.contains(id));
             shares_id
                 .then(|| TimelineEntry { entry: IndexEntry { time: record.time(), fact }, record })
         })

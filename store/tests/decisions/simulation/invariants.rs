@@ -7,7 +7,7 @@ use std::sync::Arc;
 use adtrail_store::layout::codec::row::RowView;
 use adtrail_store::memory::Memory;
 use attribution::facts::canonical;
-use attribution::facts::event::{EventTime, Fact, Family, Pid, SpreadId};
+use attribution::facts::event::{EventTime, Fact, Family, IdSpace, Pid, SpreadId};
 use attribution::facts::keys::FactKey;
 use attribution::facts::match_keys::fact_key;
 use attribution::ledger::Ledger;
@@ -104,12 +104,13 @@ pub fn check_durable(
 }
 
 fn check_fact_durable(plan: &Plan, store: &mut impl CheckedStore, fact: &Fact) -> CheckResult {
-    let key = fact_key(fact.family(), fact.pid(), fact.id());
+    let key = fact_key(fact.id_space(), fact.pid(), fact.id());
+    let is_touch = key.family == Family::Touch;
     let record = match store.record(&key) {
         Lookup::Found(record) | Lookup::Superseded(record, _) => record,
         Lookup::Tombstone => return check_single_row(store, fact, None),
         // Touches expire without a tombstone.
-        Lookup::Missing if plan.kind == Kind::Expiring && fact.family() == Family::Touch => {
+        Lookup::Missing if plan.kind == Kind::Expiring && is_touch => {
             return Ok(());
         }
         Lookup::Missing => return Err("the fact is missing".into()),
@@ -123,7 +124,7 @@ fn check_fact_durable(plan: &Plan, store: &mut impl CheckedStore, fact: &Fact) -
         return Err(format!("a message with greater content is the fact: {current:?}"));
     }
     match record.current_row() {
-        _ if fact.family() == Family::Touch => Ok(()),
+        _ if is_touch => Ok(()),
         Some(current_row) => check_single_row(store, fact, Some(current_row)),
         None => Err("the event has no decision".into()),
     }
@@ -136,10 +137,10 @@ pub fn check_single_row<S: CheckedStore>(
     fact: &Fact,
     current_row: Option<&CurrentRow>,
 ) -> CheckResult {
-    let event_type = match fact.family() {
-        Family::Touch => return Ok(()),
-        Family::Activation => EventType::Activation,
-        Family::Effect => EventType::Effect,
+    let event_type = match fact.id_space() {
+        IdSpace::Click | IdSpace::Impression => return Ok(()),
+        IdSpace::Activation => EventType::Activation,
+        IdSpace::Effect => EventType::Effect,
     };
     let rows = store.rows_of(fact.pid(), seq(event_type, fact.id()));
     let Some(row) = rows.first() else { return Err("the event has no row".into()) };
@@ -235,7 +236,7 @@ impl ReportTotals {
     /// Requires that no report was lost in a crash.
     pub fn check(&self, plan: &Plan, store: &impl CheckedStore) -> CheckResult {
         let facts: BTreeSet<_> =
-            plan.facts.iter().map(|fact| (fact.family(), fact.pid(), fact.id())).collect();
+            plan.facts.iter().map(|fact| (fact.id_space() as u8, fact.pid(), fact.id())).collect();
         // A touch that is redelivered after it has expired is accepted again.
         if plan.kind != Kind::Expiring && self.accepted != facts.len() as u64 {
             return Err(format!("{} accepted of {} facts", self.accepted, facts.len()));

@@ -143,7 +143,8 @@ fn messages(facts: &[Fact], rng: &mut Rng) -> VecDeque<(Family, i32, Message)> {
     for (index, (_, message)) in messages.into_iter().enumerate() {
         let partitions = if index < grows_at { initial } else { initial + added };
         let key = if is_by_app { message.fact.pid().0 } else { rng.u32(..) };
-        unproduced.push_back((message.fact.family(), (key % partitions) as i32, message));
+        let family = message.fact.id_space().family();
+        unproduced.push_back((family, (key % partitions) as i32, message));
     }
     unproduced
 }

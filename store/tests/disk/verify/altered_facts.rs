@@ -7,7 +7,7 @@ use adtrail_store::maintenance::verify::{Options, Problem, repair};
 use attribution::facts::event::{Family, Pid};
 use attribution::facts::match_keys;
 use attribution::ledger::record::FactRecord;
-use attribution::rules::row::{EventType, seq};
+use attribution::rules::row::{CreditedTouch, EventType, seq};
 
 use super::fixture::{Case, Fixture, Raw, check_made_whole, check_unrepairable};
 use super::tables::{credited, records};
@@ -57,8 +57,8 @@ fn alter_app_version(record: &mut FactRecord) {
 }
 
 /// Changes the campaign of a click, so that the activation credited to it would have another campaign.
-fn alter_click(raw: &Raw, pid: Pid, id: &str) {
-    let key = key::record(&match_keys::fact_key(Family::Touch, pid, id));
+fn alter_click(raw: &Raw, pid: Pid, click: &CreditedTouch) {
+    let key = key::record(&match_keys::fact_key(click.kind, pid, &click.click_id));
     let mut record =
         fact_record::decode(Family::Touch, pid, &raw.get("touches", &key)).expect("a valid record");
     let FactRecord::Touch(touch) = &mut record else { panic!("not a click") };
@@ -93,11 +93,8 @@ fn altered_click() {
     let fixture = check("a click is altered", Problem::DecisionDiffers, |raw| {
         let (_, activation) = credited(raw, true);
         let touch = activation.decision.and_then(|decision| decision.credit.touch);
-        alter_click(
-            raw,
-            activation.fact.pid,
-            &touch.expect("the activation is attributed to a touch").click_id,
-        );
+        let touch = touch.expect("the activation is attributed to a touch");
+        alter_click(raw, activation.fact.pid, &touch);
     });
     // With `have_settings_changed`, rows are accepted as they are.
     let changed = Options { examples_max: 10, have_settings_changed: true };
@@ -113,14 +110,9 @@ fn altered_click_and_decision() {
         let (key, mut activation) = credited(raw, true);
         let credit =
             &mut activation.decision.as_mut().expect("the activation has a decision").credit;
-        let click = credit
-            .touch
-            .as_ref()
-            .expect("the activation is attributed to a touch")
-            .click_id
-            .clone();
-        credit.touch.as_mut().expect("the activation is attributed to a touch").click_id =
-            "c-other".into();
+        let touch = credit.touch.as_mut().expect("the activation is attributed to a touch");
+        let click = touch.clone();
+        touch.click_id = "c-other".into();
         let pid = activation.fact.pid;
         put(raw, "activations", &key, &FactRecord::Activation(Box::new(activation)));
         alter_click(raw, pid, &click);
@@ -153,7 +145,7 @@ fn lost_click() {
             .decision
             .and_then(|decision| decision.credit.touch)
             .expect("the activation is attributed to a touch");
-        let click = match_keys::fact_key(Family::Touch, record.fact.pid, &touch.click_id);
+        let click = match_keys::fact_key(touch.kind, record.fact.pid, &touch.click_id);
         raw.get("touches", &key::record(&click));
         raw.delete("touches", &key::record(&click));
     });
