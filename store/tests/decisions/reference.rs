@@ -13,8 +13,15 @@ use support::run::{LedgerUnderTest, worker_after};
 
 use crate::support;
 
+/// Returns the configuration of 256 cases, or of 10,000 in the long form. `PROPTEST_CASES` can increase the number;
+/// `PROPTEST_RNG_SEED` fixes the cases, and `make long-test` prints it.
+fn config() -> Config {
+    let cases = Config::default().cases.max(testbed::length(0, 10_000));
+    Config { cases, failure_persistence: None, ..Config::default() }
+}
+
 proptest! {
-    #![proptest_config(Config { failure_persistence: None, ..Config::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn the_engine_agrees_with_the_reference(

@@ -151,6 +151,14 @@ impl Draft {
         self
     }
 
+    /// Adds values of device ids; a kind may have several.
+    pub fn and_all(mut self, values: impl IntoIterator<Item = (String, String)>) -> Self {
+        let ids = self.ids();
+        ids.extend(values.into_iter().map(|(kind, value)| (kind.into(), value.into())));
+        ids.sort_by(|a, b| a.0.cmp(&b.0));
+        self
+    }
+
     pub fn ip(mut self, ip: &str) -> Self {
         self.device().ip = ip.into();
         self
@@ -167,6 +175,13 @@ impl Draft {
         device.model = model.into();
         device.os = "android".into();
         device.os_version = "14".into();
+        self
+    }
+
+    pub fn os(mut self, os: &str, version: &str) -> Self {
+        let device = self.device();
+        device.os = os.into();
+        device.os_version = version.into();
         self
     }
 

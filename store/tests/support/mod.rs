@@ -9,6 +9,7 @@ pub mod disk;
 pub mod facts;
 pub mod folders;
 pub mod hbase;
+pub mod normalise;
 pub mod race;
 pub mod random;
 pub mod reference;

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use attribution::facts::device_ids;
 use attribution::facts::event::Fact;
 use attribution::rules::policy::{AppPolicy, IpRange, Policy, ReinstallEffects};
 use proptest::collection::vec;
@@ -15,6 +16,7 @@ use super::facts::{
     A, D, DAY, Draft, HOUR, MINUTE, SECOND, a_plus, activation, click, effect, identified,
     impression,
 };
+use super::normalise::md5_hex;
 use super::rules::{NARROW, OTHER_CHANNEL, WIDE, rules, rules_with};
 
 /// Facts that a failing test prints one per line.
@@ -119,14 +121,10 @@ fn on_flooded_device(draft: Draft, ids: u8) -> Draft {
 fn draft() -> impl Strategy<Value = Draft> {
     let fact =
         prop_oneof![5 => touch().boxed(), 3 => an_activation().boxed(), 2 => an_effect().boxed()];
-    (fact, ids(), ip_ua_model(), 0..10u8).prop_map(|(draft, ids, (ip, ua, model), app)| {
-        let mut draft = ids
-            .into_iter()
-            .fold(draft.without_ids(), |draft, (kind, value)| draft.and(kind, value));
-        draft = draft.ip(ip).ua(ua);
-        if !model.is_empty() {
-            draft = draft.model(model);
-        }
+    (fact, ids(), device(), 0..10u8).prop_map(|(draft, ids, device, app)| {
+        let [ip, ua, model, os] = device;
+        let draft = draft.without_ids().and_all(ids).ip(ip).ua(ua);
+        let draft = draft.model(model).os(os, if os.is_empty() { "" } else { "14" });
         if app == 0 { draft.of_app_y() } else { draft }
     })
 }
@@ -204,17 +202,33 @@ fn disputed() -> impl Strategy<Value = Draft> {
 }
 
 fn touch() -> impl Strategy<Value = Draft> {
-    let ids = select(vec!["", "", "c0", "c1", "c2", "c3", " c1 ", "null", "C1"]);
+    let ids = select(vec![
+        "",
+        "c0",
+        "c1",
+        "c2",
+        "c3",
+        " c1 ",
+        "null",
+        "C1",
+        "__CLICKID__",
+        "{click_id}",
+        "0",
+    ]);
     let campaign = select(vec![1, 1, 2, NARROW, WIDE, OTHER_CHANNEL, 4_000]);
     let lookback = option::weighted(
         0.3,
         select(vec![0, 1, HOUR, 6 * HOUR, DAY, 7 * DAY, 90 * DAY, 90 * DAY + 1]),
     );
-    let site = select(vec!["", "", "good", "bad"]);
-    (any::<bool>(), ids, time(), campaign, lookback, any::<bool>(), site).prop_map(
-        |(is_click, id, time, campaign, lookback, is_retargeting, site)| {
+    let site = select(vec!["", "", "good", "bad", "__SITE__"]);
+    let sub = select(vec!["", "s", "{sub}"]);
+    (any::<bool>(), ids, time(), campaign, lookback, any::<bool>(), site, sub).prop_map(
+        |(is_click, id, time, campaign, lookback, is_retargeting, site, sub)| {
             let touch = if is_click { click } else { impression };
             let mut draft = touch(id, a_plus(time)).campaign(campaign).site(site);
+            if !sub.is_empty() {
+                draft = draft.prop("sub1", sub);
+            }
             if is_retargeting {
                 draft = draft.retargeting();
             }
@@ -227,7 +241,7 @@ fn touch() -> impl Strategy<Value = Draft> {
 }
 
 fn an_activation() -> impl Strategy<Value = Draft> {
-    let named = select(vec!["", "", "", "c0", "c1", " c2", "none"]);
+    let named = select(vec!["", "", "", "c0", "c1", "c1", " c2", "none", "__CLICKID__"]);
     let begin = option::weighted(0.3, select(vec![0, 1, SECOND, HOUR, DAY]));
     (event_id(), time(), named, begin).prop_map(|(id, time, named, begin)| {
         let draft = activation(id, a_plus(time)).click_id(named);
@@ -270,35 +284,165 @@ fn time() -> impl Strategy<Value = i64> {
     (day, hour, fine).prop_map(|(day, hour, fine)| day * DAY + hour * HOUR + fine)
 }
 
-fn ids() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
-    const IMEI_MD5: &str = "8D3EBD3654FB46A2832296669CF1B536";
-    const OTHER_MD5: &str = "83e9158a4fb54c0e1ef0b238639a23ae";
-    let sometimes = |kind: &'static str, values: &[&'static str]| {
-        option::weighted(0.25, select(values.to_vec()).prop_map(move |value| (kind, value)))
-    };
-    let all = (
-        option::weighted(0.6, select(vec![D, "another", "null"]).prop_map(|value| ("oaid", value))),
-        sometimes("oaid_md5", &[OTHER_MD5]),
-        sometimes("imei", &["868049039501257", "1", "0"]),
-        sometimes("imei_md5", &[IMEI_MD5, OTHER_MD5]),
-        sometimes("idfa", &["1fe9a970efbb29e00bddf5dbbf751ab5"]),
-        sometimes("gaid", &[D]),
-        sometimes("android_id", &["9774d56d682e549c", "9774D56D682E549C"]),
-        sometimes("mac", &["aa:bb:cc:00:11:22"]),
-        sometimes("mac_md5", &[IMEI_MD5, OTHER_MD5]),
-        sometimes("caid", &["c"]),
-    );
-    all.prop_map(|(a, b, c, d, e, f, g, h, i, j)| {
-        [a, b, c, d, e, f, g, h, i, j].into_iter().flatten().collect()
+/// Generates the device ids of an event, often of one of few devices, in the notations and hashes that apps and
+/// networks use. A kind with several values is an array.
+fn ids() -> impl Strategy<Value = Vec<(String, String)>> {
+    vec(prop_oneof![12 => known_id(), 1 => id_of_nobody(), 1 => malformed_md5()], 0..4)
+}
+
+fn kind() -> impl Strategy<Value = &'static str> {
+    const OAID: &str = "oaid";
+    select(vec![OAID, OAID, OAID, "gaid", "idfa", "idfv", "caid", "imei", "android_id", "mac"])
+}
+
+/// Generates an id as such, or hashed. Not every notation has the MD5 of a form that matches.
+fn known_id() -> impl Strategy<Value = (String, String)> {
+    let device = select(vec![0, 0, 0, 0, 1, 2]);
+    (kind(), device, notation(), 0..5u8).prop_map(|(kind, device, notation, hash)| {
+        let text = written(kind, device, notation);
+        match hash {
+            0 => (format!("{kind}_md5"), md5_hex(&text)),
+            1 => (format!("{kind}_md5"), md5_hex(text.trim()).to_uppercase()),
+            _ => (kind.to_owned(), text),
+        }
     })
 }
 
-fn ip_ua_model() -> impl Strategy<Value = (&'static str, &'static str, &'static str)> {
-    (
-        select(vec!["", "203.0.113.9", "203.0.113.9", "::ffff:203.0.113.9", "10.0.0.1"]),
-        select(vec!["", "u", "u", "v"]),
-        select(vec!["", "", "X1", "X2"]),
-    )
+fn notation() -> impl Strategy<Value = u8> {
+    prop_oneof![0..2u8, 0..10u8]
+}
+
+/// Returns the id of a device in one of ten notations.
+fn written(kind: &str, device: usize, notation: u8) -> String {
+    let values = match kind {
+        "oaid" | "gaid" | "idfa" | "idfv" => [D, "97e7ef3f-e5f2-d0b8-ccfc-f79bbeaf4841", "aNother"],
+        // The second is a MEID.
+        "imei" => ["868049039501257", "a0000049039501", "1"],
+        "android_id" => ["7b5ca2d57178d2f1", "1a2b3c4d5e6f7081", "a"],
+        "mac" => ["34:d7:12:9b:3a:89", "aa:bb:cc:00:11:22", "34:d7:12:9b:3a:8a"],
+        _ => ["c5f1", "c5f2", "C5f3"],
+    };
+    let value = values[device];
+    let other = values[(device + 1) % values.len()];
+    let dashless = value.replace(['-', ':'], "");
+    match (notation, kind) {
+        (0, _) => value.to_owned(),
+        (1, _) => value.to_uppercase(),
+        (2, "caid") => format!("20230330_{value}"),
+        (3, "caid") => format!("20211207_{other},20230330_{value}"),
+        (4, "caid") => format!("{value}, 20230330_{other}"),
+        (2, _) => dashless,
+        (3, _) => dashless.to_uppercase(),
+        (4, "mac") => value.replace(':', "-").to_uppercase(),
+        (4, _) => format!("{{{value}}}"),
+        (5, _) => format!(" {value} "),
+        (6, "mac") => value.replace(':', "-"),
+        (7, "mac") => value.replace(':', " "),
+        (8, "mac") => {
+            let groups = [&dashless[..4], &dashless[4..8], &dashless[8..]];
+            groups.join(".")
+        }
+        // In mixed case.
+        _ => format!("{}{}", value[..1].to_uppercase(), &value[1..]),
+    }
+}
+
+/// Generates an id that many devices send, or its MD5.
+fn id_of_nobody() -> impl Strategy<Value = (String, String)> {
+    let texts = vec![
+        "",
+        " ",
+        "0",
+        "-1",
+        "NULL",
+        "(null)",
+        "Nil",
+        "Unknown",
+        "(Unknown)",
+        "N/A",
+        "true",
+        "00000000",
+        "000000000000000",
+        "00000000-0000-0000-0000-000000000000",
+        "FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF",
+        "ffffffffffffffffffffffffffffffff",
+        "00:00:00:00:00:00",
+        "0.0",
+        "FF-FF-FF-FF-FF-FF",
+        "__OAID__",
+        "{{gaid}}",
+        "${IDFA}",
+        "$imei$",
+        "%%ADVERTISING_ID%%",
+        "[mac]",
+        "<caid>",
+        "20230330_",
+        "20230330_0",
+        "__CAID__,0",
+    ];
+    let of_any_kind = (kind(), select(texts));
+    let shared = select(vec![
+        ("mac", "02:00:00:00:00:00"),
+        ("mac", "02-00-00-00-00-00"),
+        ("mac", "020000000000"),
+        ("android_id", "9774d56d682e549c"),
+        ("android_id", "9774D56D682E549C"),
+    ]);
+    (prop_oneof![of_any_kind, shared], 0..3u8).prop_map(|((kind, text), hash)| match hash {
+        0 => (format!("{kind}_md5"), md5_hex(text)),
+        _ => (kind.to_owned(), text.to_owned()),
+    })
+}
+
+/// Generates values of MD5 forms that never match, and an MD5 of nothing known.
+fn malformed_md5() -> impl Strategy<Value = (String, String)> {
+    let values = vec![
+        "00000000000000000000000000000000",
+        "FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF",
+        "4b997118e2db4480b95d28cc741b3917",
+        "3A6BFF0799C7389F522F3847C33A468F",
+        "83e9158a4fb54c0e1ef0b238639a23a",
+        "+3e9158a4fb54c0e1ef0b238639a23ae",
+        "8d3ebd3654fb46a2832296669cf1b5362",
+        "__OAID_MD5__",
+        "0",
+        "00000000000000000000000000000001",
+    ];
+    (kind(), select(values)).prop_map(|(kind, value)| (format!("{kind}_md5"), value.to_owned()))
+}
+
+/// Generates the address, the user agent, the model and the OS; each may be an unexpanded macro.
+fn device() -> impl Strategy<Value = [&'static str; 4]> {
+    let model = select(vec!["", "", "X1", "X1", "X2", "__MODEL__"]);
+    let os = select(vec!["android", "android", "android", "", "{os}"]);
+    (ip(), select(vec!["", "u", "u", "u", "v", "__UA__", "{ua}"]), model, os)
+        .prop_map(|(ip, ua, model, os)| [ip, ua, model, os])
+}
+
+/// Generates addresses of few devices as proxies write them, shared addresses, and texts that are no address.
+fn ip() -> impl Strategy<Value = &'static str> {
+    let of_one = select(vec![
+        "203.0.113.9",
+        "203.0.113.9",
+        " 203.0.113.9",
+        "203.0.113.9:443",
+        "::ffff:203.0.113.9",
+        "[::ffff:203.0.113.9]:443",
+        "203.0.113.9, 10.0.0.1",
+        "203.0.113.9:80,unknown",
+    ]);
+    let of_another = select(vec![
+        "2001:db8::1",
+        "[2001:DB8::1]",
+        "[2001:db8:0:0::1]:443",
+        "2001:db8::1, 203.0.113.9",
+        "203.0.113.10",
+    ]);
+    let shared = select(vec!["1.1.1.1", "::ffff:1.1.1.1", "0.0.0.1", "239.1.1.1", "::", "::1"]);
+    let private = select(vec!["10.0.0.1", "10.0.0.1, 203.0.113.9", "100.64.3.9", "fe80::1"]);
+    let no_address =
+        select(vec!["", "unknown", "unknown, 203.0.113.9", "__IP__", "{ip}", "203.0.113", "[]"]);
+    prop_oneof![6 => of_one, 2 => of_another, 1 => shared, 1 => private, 1 => no_address]
 }
 
 /// Settings with the name that a failing test prints.
@@ -337,6 +481,8 @@ fn tight(app: &mut AppPolicy) {
 
 fn blocking(app: &mut AppPolicy) {
     app.fraud.block_ips = vec![IpRange { network: [203, 0, 113, 9].into(), prefix_bits: 32 }];
+    let device = device_ids::parse_setting("imei:868049039501257").expect("an id");
+    app.fraud.block_devices = device.iter().cloned().collect();
     app.fraud.block_sites = vec!["bad".into()];
     app.fraud.allow_sites = vec!["good".into()];
     app.fraud.allow_channels = vec!["other".into()];

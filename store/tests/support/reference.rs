@@ -1,15 +1,17 @@
 //! A second, slow implementation of the contract: every rule as written, over all facts at once, without an index or a
-//! store. It shares only the facts, the settings and the normalised ids with the engine.
+//! store. It shares only the facts and the settings with the engine; [`super::normalise`] normalises what they contain.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
-use attribution::facts::device_ids::{self, DeviceId, DeviceIds, IdKind};
+use attribution::facts::device_ids::{DeviceId, IdValue};
 use attribution::facts::event::{
-    Activation, Device, Effect, Fact, Pairs, Purpose, Touch, TouchKind,
+    Activation, Device, Effect, EventTime, Fact, Pairs, Purpose, Touch, TouchKind,
 };
 use attribution::rules::policy::{AppPolicy, DAY_MS, HOUR_MS, Policy, ReinstallEffects, Windows};
 
+use super::normalise::{
+    self, Form, Id, Ids, KINDS, Owner, address, address_of_one_device, md5_hex, present,
+};
 use super::rules::app_key;
 
 /// Returns the decisions about all facts in the form of [`super::row_text::RowText::decision`], sorted.
@@ -20,17 +22,9 @@ pub fn decisions(policy: &Policy, facts: &[Fact]) -> Vec<String> {
         decisions.extend(app_facts.activations.iter().map(|activation| {
             let credit = app_facts.credit(activation);
             let class = app_facts.class(activation).name;
-            line(
-                &format!(
-                    "{} @{} activation {}",
-                    app.pid.0,
-                    activation.time.millis(),
-                    activation.id
-                ),
-                class,
-                Some(activation),
-                &credit,
-            )
+            let time = activation.fact.time.millis();
+            let event = format!("{} @{time} activation {}", app.pid.0, activation.id);
+            line(&event, class, Some(activation), &credit)
         }));
         decisions.extend(app_facts.effects.iter().map(|effect| app_facts.effect(effect)));
     }
@@ -38,18 +32,25 @@ pub fn decisions(policy: &Policy, facts: &[Fact]) -> Vec<String> {
     decisions
 }
 
+/// A fact with its id and its normalised device ids.
+struct Known<'a, T> {
+    fact: &'a T,
+    id: String,
+    ids: Ids,
+}
+
 /// The canonical facts of one app.
 struct AppFacts<'a> {
     policy: &'a Policy,
     app: &'a AppPolicy,
-    touches: Vec<&'a Touch>,
-    activations: Vec<&'a Activation>,
-    effects: Vec<&'a Effect>,
+    touches: Vec<Known<'a, Touch>>,
+    activations: Vec<Known<'a, Activation>>,
+    effects: Vec<Known<'a, Effect>>,
 }
 
 struct Class<'a> {
     name: &'static str,
-    last_install: Option<&'a Activation>,
+    last_install: Option<&'a Known<'a, Activation>>,
 }
 
 struct Credit<'a> {
@@ -61,48 +62,55 @@ struct Credit<'a> {
 
 #[derive(Clone, Copy)]
 struct Candidate<'a> {
-    touch: &'a Touch,
+    touch: &'a Known<'a, Touch>,
     key: &'static str,
     tier: u8,
 }
 
 impl<'a> AppFacts<'a> {
     fn new(policy: &'a Policy, app: &'a AppPolicy, facts: &'a [Fact]) -> Self {
-        let mut canonical: BTreeMap<(&str, &str), &Fact> = BTreeMap::new();
+        let mut canonical: BTreeMap<(&str, String), &Fact> = BTreeMap::new();
         for fact in facts.iter().filter(|fact| fact.pid() == app.pid) {
-            let family = match fact {
-                Fact::Touch(_) => "touch",
-                Fact::Activation(_) => "activation",
-                Fact::Effect(_) => "effect",
-            };
-            let current = canonical.entry((family, fact.id())).or_insert(fact);
-            let order = |fact: &Fact| (fact.time(), content(fact).into_bytes());
-            if order(fact) < order(current) {
+            let current = canonical.entry((type_of(fact), id_of(fact))).or_insert(fact);
+            if precedence(fact) < precedence(current) {
                 *current = fact;
             }
         }
         let mut app_facts =
             Self { policy, app, touches: vec![], activations: vec![], effects: vec![] };
-        for fact in canonical.into_values() {
+        for ((_, id), fact) in canonical {
             match fact {
-                Fact::Touch(touch) => app_facts.touches.push(touch),
-                Fact::Activation(activation) => app_facts.activations.push(activation),
-                Fact::Effect(effect) => app_facts.effects.push(effect),
+                Fact::Touch(fact) => {
+                    let ids = normalise::ids(&fact.ids, Owner::Touch);
+                    app_facts.touches.push(Known { fact, id, ids });
+                }
+                Fact::Activation(fact) => {
+                    let ids = normalise::ids(&fact.ids, Owner::AppEvent);
+                    app_facts.activations.push(Known { fact, id, ids });
+                }
+                Fact::Effect(fact) => {
+                    let ids = normalise::ids(&fact.ids, Owner::AppEvent);
+                    app_facts.effects.push(Known { fact, id, ids });
+                }
             }
         }
-        app_facts.activations.sort_by_key(|activation| (activation.time, &activation.id));
+        app_facts
+            .activations
+            .sort_by_key(|activation| (activation.fact.time, activation.id.clone()));
         app_facts
     }
 
     /// Classifies an activation (section 2 of the contract).
-    fn class(&self, activation: &Activation) -> Class<'a> {
-        let is_in_chain = |member: &&&Activation| {
-            member.id == activation.id || shared_id_kind(&member.ids, &activation.ids).is_some()
+    fn class(&self, activation: &Known<'_, Activation>) -> Class<'_> {
+        let is_in_chain = |member: &&Known<'_, Activation>| {
+            member.id == activation.id || shared_kind(&member.ids, &activation.ids).is_some()
         };
-        let mut last_install: Option<&Activation> = None;
-        let mut last_non_duplicate: Option<&Activation> = None;
+        let mut last_install: Option<&Known<'_, Activation>> = None;
+        let mut last_non_duplicate: Option<&Known<'_, Activation>> = None;
         for member in self.activations.iter().filter(is_in_chain) {
-            let since = |earlier: &Activation| member.time.millis() - earlier.time.millis();
+            let since = |earlier: &Known<'_, Activation>| {
+                member.fact.time.millis() - earlier.fact.time.millis()
+            };
             let name = if last_non_duplicate
                 .is_some_and(|earlier| since(earlier) < self.app.duplicate_within_ms)
             {
@@ -128,46 +136,54 @@ impl<'a> AppFacts<'a> {
     }
 
     /// Returns the credit of an activation (sections 3, 4 and 5).
-    fn credit(&self, activation: &Activation) -> Credit<'a> {
+    fn credit(&self, activation: &Known<'_, Activation>) -> Credit<'_> {
         let uncredited =
             |status, reason| Credit { status, winner: None, contributors: vec![], reason };
         let class = self.class(activation).name;
-        if self.blocks(&activation.device.ip, &activation.ids) {
+        if self.blocks(&activation.fact.device.ip, &activation.ids) {
             return uncredited("rejected", "blocked");
         }
         if class == "duplicate" {
             return uncredited("duplicate", "-");
         }
-        let mut accepted: Vec<Candidate<'a>> = self
+        let clicks = self.touches.iter().filter(|touch| touch.fact.kind == TouchKind::Click);
+        let clicks: Vec<_> = clicks.filter(|click| by_id(click, activation).is_some()).collect();
+        let mut accepted: Vec<Candidate<'_>> = self
             .touches
             .iter()
-            .filter(|touch| class == "install" || touch.purpose == Purpose::Retargeting)
+            .filter(|touch| class == "install" || touch.fact.purpose == Purpose::Retargeting)
             .filter_map(|touch| self.candidate(touch, activation))
-            .filter(|candidate| self.is_accepted(candidate.touch, activation))
+            .filter(|candidate| self.is_accepted(candidate.touch, activation, &clicks))
             .collect();
-        let strength = |candidate: &Candidate<'_>| {
+        accepted.sort_by_key(|candidate| {
             let Candidate { touch, key, tier } = candidate;
-            (*tier, touch.time, rank(key), touch.id.as_bytes().to_vec())
-        };
-        accepted.sort_by_key(strength);
+            (*tier, touch.fact.time, rank(key), touch.id.clone())
+        });
         let Some(winner) = accepted.pop() else {
             return uncredited(if class == "install" { "organic" } else { "unattributed" }, "-");
         };
-        accepted.sort_by_key(|other| (other.touch.time, other.touch.id.as_bytes().to_vec()));
+        // Newest first; of two at one time, a click is before the impression with its id.
+        accepted.sort_by_key(|Candidate { touch, .. }| {
+            (touch.fact.time, touch.id.clone(), touch.fact.kind == TouchKind::Click)
+        });
         let contributors = accepted.into_iter().rev().take(3).collect();
         Credit { status: "attributed", winner: Some(winner), contributors, reason: "-" }
     }
 
-    fn candidate(&self, touch: &'a Touch, activation: &Activation) -> Option<Candidate<'a>> {
-        if touch.time >= activation.time {
+    fn candidate<'t>(
+        &self,
+        touch: &'t Known<'t, Touch>,
+        activation: &Known<'_, Activation>,
+    ) -> Option<Candidate<'t>> {
+        let (time, of_activation) = (touch.fact.time.millis(), activation.fact.time.millis());
+        if time >= of_activation {
             return None;
         }
-        let age_ms = activation.time.millis() - touch.time.millis();
+        let age_ms = of_activation - time;
         let windows = self
             .policy
-            .campaign(self.app.pid, touch.spreadid)
+            .campaign(self.app.pid, touch.fact.spreadid)
             .map_or(self.app.windows, |campaign| campaign.windows);
-        let lookback_ms = touch.lookback_ms.map(|ms| ms.min(90 * DAY_MS));
         let Windows {
             click_ms,
             click_probabilistic_ms,
@@ -175,50 +191,55 @@ impl<'a> AppFacts<'a> {
             impression_probabilistic_ms,
             ..
         } = windows;
-        let is_click = touch.kind == TouchKind::Click;
-        let (id_window_ms, probabilistic_window_ms) = if is_click {
-            (lookback_ms.unwrap_or(click_ms), click_probabilistic_ms.min(24 * HOUR_MS))
+        let is_click = touch.fact.kind == TouchKind::Click;
+        let [by_id_ms, probabilistic_ms] = if is_click {
+            [click_ms, click_probabilistic_ms]
         } else {
-            (
-                lookback_ms.unwrap_or(impression_ms),
-                lookback_ms.unwrap_or(impression_probabilistic_ms),
-            )
+            [impression_ms, impression_probabilistic_ms]
         };
+        let by_id_ms = touch.fact.lookback_ms.map_or(by_id_ms, |ms| ms.min(90 * DAY_MS));
+        let probabilistic_ms = probabilistic_ms.min(24 * HOUR_MS);
         let tier = |by_click, by_impression| if is_click { by_click } else { by_impression };
-        if let Some(key) = by_id(touch, activation).filter(|_| age_ms <= id_window_ms) {
+        if let Some(key) = by_id(touch, activation).filter(|_| age_ms <= by_id_ms) {
             return Some(Candidate { touch, key, tier: tier(4, 2) });
         }
         let key = probabilistic(touch, activation).filter(|_| self.app.probabilistic)?;
-        (age_ms <= probabilistic_window_ms).then_some(Candidate { touch, key, tier: tier(3, 1) })
+        (age_ms <= probabilistic_ms).then_some(Candidate { touch, key, tier: tier(3, 1) })
     }
 
-    /// Applies the fraud rules (section 4).
-    fn is_accepted(&self, touch: &Touch, activation: &Activation) -> bool {
+    /// Applies the fraud rules (section 4). `clicks` are those that match the activation by id.
+    fn is_accepted(
+        &self,
+        touch: &Known<'_, Touch>,
+        activation: &Known<'_, Activation>,
+        clicks: &[&Known<'_, Touch>],
+    ) -> bool {
         let fraud = &self.app.fraud;
-        let channel = self.channel(touch);
-        if fraud.allow_channels.iter().any(|id| **id == *channel)
-            || fraud.allow_sites.contains(&touch.site)
+        let channel = self.channel(touch.fact);
+        let is_site_of = |sites: &[Box<str>]| {
+            present(&touch.fact.site).is_some_and(|site| sites.iter().any(|of| **of == *site))
+        };
+        if fraud.allow_channels.iter().any(|id| **id == *channel) || is_site_of(&fraud.allow_sites)
         {
             return true;
         }
-        if self.blocks(&touch.device.ip, &touch.ids) || fraud.block_sites.contains(&touch.site) {
+        if self.blocks(&touch.fact.device.ip, &touch.ids) || is_site_of(&fraud.block_sites) {
             return false;
         }
-        if activation.install_begin_time.is_some_and(|begin| touch.time > begin) {
+        let (time, of_activation) = (touch.fact.time, activation.fact.time);
+        if activation.fact.install_begin_time.is_some_and(|begin| time > begin) {
             return false;
         }
-        if activation.time.millis() - touch.time.millis() < fraud.ctit_min_ms {
+        if of_activation.millis() - time.millis() < fraud.ctit_min_ms {
             return false;
         }
-        let clicks = self.touches.iter().filter(|click| {
-            click.kind == TouchKind::Click
-                && by_id(click, activation).is_some()
-                && self.channel(click) == channel
-                && click.time <= touch.time
-                && click.time.millis() + 24 * HOUR_MS > touch.time.millis()
+        let counted = clicks.iter().filter(|click| {
+            self.channel(click.fact) == channel
+                && click.fact.time <= time
+                && click.fact.time.millis() + 24 * HOUR_MS > time.millis()
         });
         let max = fraud.clicks_per_device_max as usize;
-        max == 0 || touch.kind != TouchKind::Click || clicks.count() <= max
+        max == 0 || touch.fact.kind != TouchKind::Click || counted.count() <= max
     }
 
     fn channel(&self, touch: &Touch) -> &str {
@@ -226,22 +247,22 @@ impl<'a> AppFacts<'a> {
         campaign.map_or("unknown", |campaign| &campaign.channel)
     }
 
-    fn blocks(&self, ip: &str, ids: &Pairs) -> bool {
+    fn blocks(&self, ip: &str, ids: &Ids) -> bool {
         let fraud = &self.app.fraud;
-        let ids = normalised_ids(ids);
-        parse_ip(ip).is_some_and(|ip| fraud.block_ips.iter().any(|range| range.contains(ip)))
-            || fraud.block_devices.iter().any(|id| ids.contains(id))
+        address(ip).is_some_and(|ip| fraud.block_ips.iter().any(|range| range.contains(ip)))
+            || fraud.block_devices.iter().any(|id| ids.contains(&blocked_id(id)))
     }
 
     /// Returns the decision for an effect (section 6).
-    fn effect(&self, effect: &Effect) -> String {
-        let event = format!("{} @{} effect {}", self.app.pid.0, effect.time.millis(), effect.id);
-        let inherited_from = self.activations.iter().copied().rfind(|activation| {
-            let (time, of_effect) = (activation.time.millis(), effect.time.millis());
-            self.class(activation).name != "duplicate"
-                && shared_id_kind(&activation.ids, &effect.ids).is_some()
-                && time <= of_effect + self.app.clock_skew_ms
+    fn effect(&self, effect: &Known<'_, Effect>) -> String {
+        let of_effect = effect.fact.time.millis();
+        let event = format!("{} @{of_effect} effect {}", self.app.pid.0, effect.id);
+        let inherited_from = self.activations.iter().rfind(|activation| {
+            let time = activation.fact.time.millis();
+            time <= of_effect + self.app.clock_skew_ms
                 && of_effect.saturating_sub(time) <= self.app.effect_window_ms
+                && shared_kind(&activation.ids, &effect.ids).is_some()
+                && self.class(activation).name != "duplicate"
         });
         let Some(activation) = inherited_from else {
             let orphan =
@@ -263,30 +284,62 @@ impl<'a> AppFacts<'a> {
     }
 }
 
-fn line(event: &str, class: &str, activation: Option<&Activation>, credit: &Credit<'_>) -> String {
+fn line(
+    event: &str,
+    class: &str,
+    activation: Option<&Known<'_, Activation>>,
+    credit: &Credit<'_>,
+) -> String {
     let kind = |touch: &Touch| match touch.kind {
         TouchKind::Click => "click",
         TouchKind::Impression => "impression",
     };
     let winner = credit.winner.map_or("-  @- -".into(), |Candidate { touch, key, .. }| {
-        format!("{} {} @{} {key}", kind(touch), touch.id, touch.time.millis())
+        format!("{} {} @{} {key}", kind(touch.fact), touch.id, touch.fact.time.millis())
     });
     let activation = activation.map_or(" @-".into(), |activation| {
-        format!("{} @{}", activation.id, activation.time.millis())
+        format!("{} @{}", activation.id, activation.fact.time.millis())
     });
     let contributors: Vec<_> = credit
         .contributors
         .iter()
         .map(|Candidate { touch, key, .. }| {
-            format!("{} {} @{} {key}", touch.spreadid.0, kind(touch), touch.time.millis())
+            let Touch { spreadid, time, .. } = touch.fact;
+            format!("{} {} @{} {key}", spreadid.0, kind(touch.fact), time.millis())
         })
         .collect();
-    let spreadid = credit.winner.map_or(0, |winner| winner.touch.spreadid.0);
+    let spreadid = credit.winner.map_or(0, |winner| winner.touch.fact.spreadid.0);
     let contributors = contributors.join(", ");
     let Credit { status, reason, .. } = credit;
     format!(
         "{event} | {status} {class} {spreadid} | {winner} | {activation} | {reason} | {contributors}"
     )
+}
+
+/// Returns the order of messages with one id; the least is the fact.
+fn precedence(fact: &Fact) -> (EventTime, String, &Fact) {
+    (fact.time(), content(fact), fact)
+}
+
+/// Returns the type of a fact; only one fact of a type has an id.
+fn type_of(fact: &Fact) -> &'static str {
+    match fact {
+        Fact::Touch(touch) if touch.kind == TouchKind::Click => "click",
+        Fact::Touch(_) => "impression",
+        Fact::Activation(_) => "activation",
+        Fact::Effect(_) => "effect",
+    }
+}
+
+/// Returns the received id, or the hash of the content. No received event id begins with `#`.
+fn id_of(fact: &Fact) -> String {
+    let received = match fact {
+        Fact::Touch(touch) => normalise::click_id(&touch.click_id),
+        Fact::Activation(_) | Fact::Effect(_) => {
+            Some(fact.id().to_owned()).filter(|id| !id.starts_with('#'))
+        }
+    };
+    received.unwrap_or_else(|| format!("#{}", md5_hex(&content(fact))))
 }
 
 /// Returns the canonical content of a fact as the contract defines it.
@@ -301,8 +354,6 @@ fn content(fact: &Fact) -> String {
     let (mut params, mut props) = (&empty, &empty);
     match fact {
         Fact::Touch(touch) => {
-            let is_click = touch.kind == TouchKind::Click;
-            fields.insert("type", if is_click { "click" } else { "impression" }.to_owned());
             fields.insert("spreadid", touch.spreadid.0.to_string());
             let is_ua = touch.purpose == Purpose::Ua;
             fields.insert("purpose", if is_ua { "ua" } else { "retargeting" }.to_owned());
@@ -312,7 +363,6 @@ fn content(fact: &Fact) -> String {
             params = &touch.params;
         }
         Fact::Activation(activation) => {
-            fields.insert("type", "activation".to_owned());
             let begin = activation.install_begin_time;
             fields.extend(begin.map(|time| ("install_begin_time", time.millis().to_string())));
             fields.insert("click_id", activation.click_id.to_string());
@@ -320,7 +370,6 @@ fn content(fact: &Fact) -> String {
             props = &activation.props;
         }
         Fact::Effect(effect) => {
-            fields.insert("type", "effect".to_owned());
             fields.insert("name", effect.name.to_string());
             fields.insert("app_version", effect.app_version.to_string());
             fields.insert("revenue", effect.revenue.to_string());
@@ -329,6 +378,7 @@ fn content(fact: &Fact) -> String {
         }
     }
     let Device { ip, ua, model, os, os_version } = device;
+    fields.insert("type", type_of(fact).to_owned());
     fields.insert("app", app_key(fact.pid()).to_owned());
     fields.insert("time", fact.time().millis().to_string());
     fields.insert("ip", ip.to_string());
@@ -340,23 +390,29 @@ fn content(fact: &Fact) -> String {
                  device_model os os_version app_version site revenue currency";
     let field = |name| fields.get(name).cloned().unwrap_or_default();
     let mut values: Vec<String> = order.split_whitespace().map(field).collect();
-    values.extend([ids, params, props].map(|pairs| {
-        let pairs: Vec<_> = pairs.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        pairs.join("\u{1e}")
-    }));
+    values.extend([ids, params, props].map(content_of_pairs));
     values.join("\u{1f}")
 }
 
-fn normalised_ids(received: &Pairs) -> Vec<DeviceId> {
-    DeviceIds::new(received).iter().cloned().collect()
+/// Returns the keys in order, each with its values.
+fn content_of_pairs(pairs: &Pairs) -> String {
+    let mut by_key: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (key, value) in pairs {
+        by_key.entry(key).or_default().push(value);
+    }
+    let pairs = by_key.into_iter().map(|(key, values)| format!("{key}={}", values.join(",")));
+    pairs.collect::<Vec<_>>().join("\u{1e}")
 }
 
-/// Returns the best id kind of which `a` and `b` have an equal value.
-fn shared_id_kind(a: &Pairs, b: &Pairs) -> Option<&'static str> {
-    let (a, b) = (normalised_ids(a), normalised_ids(b));
-    let kinds = a.into_iter().filter(|id| b.contains(id)).map(|id| id.kind.name());
-    // `min_by_key` keeps the first of equals: oaid, gaid, idfa.
-    kinds.min_by_key(|kind| KEYS.iter().position(|key| key == kind))
+/// Returns an id of the settings, which are those of the engine, in the form of the reference.
+fn blocked_id(id: &DeviceId) -> Id {
+    match &id.value {
+        IdValue::Raw(text) => (id.kind.name(), Form::Raw, text.to_string()),
+        IdValue::Md5(digest) => {
+            let md5 = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+            (id.kind.name(), Form::Md5, md5)
+        }
+    }
 }
 
 /// The match keys, best first; oaid, gaid and idfa rank equally.
@@ -384,56 +440,44 @@ fn rank(key: &str) -> usize {
     }
 }
 
-fn by_id(touch: &Touch, activation: &Activation) -> Option<&'static str> {
-    let named = device_ids::click_id(&activation.click_id);
-    let is_named = named.is_some() && named == device_ids::click_id(&touch.click_id);
-    if is_named { Some("click_id") } else { shared_id_kind(&touch.ids, &activation.ids) }
+/// Returns the best id kind of which `a` and `b` have an equal value; of equal rank the first of oaid, gaid, idfa.
+fn shared_kind(a: &Ids, b: &Ids) -> Option<&'static str> {
+    KINDS.into_iter().find(|kind| a.iter().any(|id| id.0 == *kind && b.contains(id)))
 }
 
-fn probabilistic(touch: &Touch, activation: &Activation) -> Option<&'static str> {
-    let (touch_ids, activation_ids) = (normalised_ids(&touch.ids), normalised_ids(&activation.ids));
-    let has_conflicting_id = IdKind::ALL.into_iter().any(|kind| {
-        let of_kind = |ids: &[DeviceId]| -> Vec<DeviceId> {
-            ids.iter().filter(|id| id.kind == kind).cloned().collect()
-        };
-        let (a, b) = (of_kind(&touch_ids), of_kind(&activation_ids));
-        // A raw value cannot be compared with an MD5 whose raw form is unknown.
-        let is_raw = |id: &DeviceId| matches!(id.value, device_ids::IdValue::Raw(_));
-        let are_comparable = a.iter().any(|id| b.iter().any(|other| is_raw(id) == is_raw(other)));
-        are_comparable && !a.iter().any(|id| b.contains(id))
-    });
-    let ip = parse_ip(&touch.device.ip)?;
-    if has_conflicting_id || parse_ip(&activation.device.ip) != Some(ip) || is_shared(ip) {
+/// Checks whether a kind has values of one form in `a` and in `b`, and no equal value.
+fn contradict(a: &Ids, b: &Ids) -> bool {
+    KINDS.into_iter().any(|kind| {
+        let of_kind =
+            |ids: &Ids| -> Ids { ids.iter().filter(|id| id.0 == kind).cloned().collect() };
+        let (a, b) = (of_kind(a), of_kind(b));
+        let are_comparable = a.iter().any(|id| b.iter().any(|other| id.1 == other.1));
+        are_comparable && a.is_disjoint(&b)
+    })
+}
+
+fn by_id(touch: &Known<'_, Touch>, activation: &Known<'_, Activation>) -> Option<&'static str> {
+    let named = normalise::click_id(&activation.fact.click_id);
+    let is_named = named.is_some() && named == normalise::click_id(&touch.fact.click_id);
+    if is_named { Some("click_id") } else { shared_kind(&touch.ids, &activation.ids) }
+}
+
+fn probabilistic(
+    touch: &Known<'_, Touch>,
+    activation: &Known<'_, Activation>,
+) -> Option<&'static str> {
+    let (a, b) = (&touch.fact.device, &activation.fact.device);
+    let ip = address_of_one_device(&a.ip)?;
+    if address_of_one_device(&b.ip) != Some(ip) || contradict(&touch.ids, &activation.ids) {
         return None;
     }
-    let (a, b) = (&touch.device, &activation.device);
-    let model_and_os = |device: &Device| {
-        let parts = [&device.model, &device.os, &device.os_version].map(|part| part.to_string());
-        parts.iter().all(|part| !part.is_empty()).then_some(parts)
-    };
-    if model_and_os(a).is_some() && model_and_os(a) == model_and_os(b) {
+    let is_equal = |a: &str, b: &str| present(a).is_some() && present(a) == present(b);
+    if is_equal(&a.model, &b.model)
+        && is_equal(&a.os, &b.os)
+        && is_equal(&a.os_version, &b.os_version)
+    {
         Some("ip_device")
     } else {
-        (!a.ua.is_empty() && a.ua == b.ua).then_some("ip_ua")
-    }
-}
-
-fn parse_ip(ip: &str) -> Option<IpAddr> {
-    ip.trim().parse::<IpAddr>().ok().map(|ip| ip.to_canonical())
-}
-
-fn is_shared(ip: IpAddr) -> bool {
-    match ip {
-        IpAddr::V4(ip) => {
-            let [a, b, ..] = ip.octets();
-            ip.is_private()
-                || ip.is_loopback()
-                || ip.is_link_local()
-                || (a == 100 && b & 0xc0 == 64)
-        }
-        IpAddr::V6(ip) => {
-            let first = ip.segments()[0];
-            ip.is_loopback() || first & 0xffc0 == 0xfe80 || first & 0xfe00 == 0xfc00
-        }
+        is_equal(&a.ua, &b.ua).then_some("ip_ua")
     }
 }

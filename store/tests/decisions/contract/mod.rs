@@ -11,6 +11,7 @@ mod floods;
 mod identity;
 mod late;
 mod pages;
+mod shared_ids;
 
 use std::sync::Arc;
 
