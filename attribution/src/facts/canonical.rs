@@ -141,13 +141,20 @@ fn push_text(out: &mut Vec<u8>, text: &str) {
     out.push(FIELD_END);
 }
 
+/// Adds sorted pairs. The values of a key are joined by a comma.
 fn push_pairs(out: &mut Vec<u8>, pairs: &[(Box<str>, Box<str>)]) {
-    for (index, (key, value)) in pairs.iter().enumerate() {
-        if index > 0 {
-            out.push(PAIR_END);
+    let mut previous = None;
+    for (key, value) in pairs {
+        if previous == Some(key) {
+            out.push(b',');
+        } else {
+            if previous.is_some() {
+                out.push(PAIR_END);
+            }
+            out.extend_from_slice(key.as_bytes());
+            out.push(b'=');
         }
-        out.extend_from_slice(key.as_bytes());
-        out.push(b'=');
         out.extend_from_slice(value.as_bytes());
+        previous = Some(key);
     }
 }
