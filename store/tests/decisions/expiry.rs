@@ -91,8 +91,8 @@ fn expired_facts_are_deleted_from_disk() {
         ["touches", "activations", "effects", "events"].map(|table| entries(dir.path(), table))
     };
     let first = after(a_plus(0), facts());
-    // A record, an index entry for each form of the id (1 of a touch, 4 of other events), one for IP and user agent, and
-    // a marker for the day of the latter. An effect has a record and the entries for the id.
+    // A record, an index entry for each form of the id (1 of a touch, 4 of other events), one for IP and user
+    // agent, and a marker for the day of the latter. An effect has a record and the entries for the id.
     assert_eq!(first, [4 * 4, 1 + 4 + 2, 1 + 4, 2]);
     let full = first[0];
     assert_eq!(after(a_plus(7 * DAY + 15 * MINUTE + 2), vec![]), first, "a fact expired too early");

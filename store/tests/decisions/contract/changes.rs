@@ -7,7 +7,7 @@ use super::explain::{explain_after, with_ip_ua};
 use super::support::facts::{
     A, DAY, Draft, HOUR, a_plus, activation, click, identified, impression,
 };
-use super::support::rules::rules;
+use super::support::rules::{NARROW, rules};
 
 #[test]
 fn causes_are_listed_with_time_and_whether_they_are_updates() {
@@ -80,7 +80,7 @@ fn touches_out_of_their_windows_are_not_listed() {
 /// only the winner is known.
 #[track_caller]
 fn check_behind_many(device: impl Fn(Draft) -> Draft) {
-    let many = (0..16).map(|n| impression(&format!("m{n}"), a_plus(n - 2 * HOUR)).lookback(HOUR));
+    let many = (0..16).map(|n| impression(&format!("m{n}"), a_plus(n - 2 * HOUR)).campaign(NARROW));
     let behind = [impression("i1", a_plus(-3 * HOUR)), impression("i2", a_plus(-4 * HOUR))];
     let touches = many.chain(behind).map(&device).collect();
     check([vec![device(activation("a", A))], touches], &["i1"], true);

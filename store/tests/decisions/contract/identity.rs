@@ -84,8 +84,8 @@ fn replaced_messages_are_removed_from_the_index() {
         process(&mut worker, identified([replacement.clone()]));
         assert_eq!(entries(&mut worker, &[current, replacement]), expected);
     };
-    // One entry by IP and user agent, and one by each form of the device id: of a touch 1, of an activation or an effect
-    // 4 of a UUID and 2 of another text.
+    // One entry by IP and user agent, and one by each form of the device id. A touch has one form; an activation or
+    // an effect has four of a UUID and two of another text.
     check(with_ip_ua(click("c1", A)), with_ip_ua(click("c1", a_plus(-1))), 2);
     let c1_elsewhere = with_ip_ua(click("c1", A)).only("oaid", "0-another");
     check(with_ip_ua(click("c1", A)), c1_elsewhere, 2);
