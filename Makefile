@@ -67,7 +67,7 @@ deploy-check: install-tests ## deploy/ and docker-compose.yml, as far as possibl
 long-test: install tools ## 10,000 random sets of facts against the reference, in any order and with expiring state; prints the seed
 	@seed=$${PROPTEST_RNG_SEED:-$$RANDOM$$RANDOM}; echo "PROPTEST_RNG_SEED=$$seed"; \
 	  time ADTRAIL_TEST_LONG=1 PROPTEST_RNG_SEED=$$seed PROPTEST_CASES=10000 \
-	  scripts/test --profile long -E 'binary(decisions) & test(/^(reference|convergence|expiry|expiry_floor|contract::explanations)::/)'
+	  scripts/test --profile long -E 'binary(decisions) & test(/^(reference|convergence|expiry|expiry_floor|contract::(explanations|shared_ids))::/)'
 
 simulate: install tools ## 10,000 simulated runs of the worker with faults of every kind; prints the first seed
 	@first=$${ADTRAIL_SIM_FROM:-$$RANDOM$$RANDOM}; echo "ADTRAIL_SIM_FROM=$$first"; \

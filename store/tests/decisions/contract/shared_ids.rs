@@ -18,7 +18,7 @@ fn on_device(draft: Draft, number: i64) -> Draft {
     draft.and("mac", "02:00:00:00:00:00").and("android_id", "9774d56d682e549c")
 }
 
-/// Every installation would be a reinstallation of the first device, credited to the latest click of any device.
+/// If these ids counted, every install after the first would be a reinstall or a duplicate.
 #[test]
 fn installs_with_a_shared_mac_and_android_id_are_credited_to_their_own_clicks() {
     let installs = testbed::length(2_000, 20_000);
