@@ -122,9 +122,9 @@ fn draft() -> impl Strategy<Value = Draft> {
     let fact =
         prop_oneof![5 => touch().boxed(), 3 => an_activation().boxed(), 2 => an_effect().boxed()];
     (fact, ids(), device(), 0..10u8).prop_map(|(draft, ids, device, app)| {
-        let [ip, ua, model, os] = device;
+        let [ip, ua, model, os, os_version] = device;
         let draft = draft.without_ids().and_all(ids).ip(ip).ua(ua);
-        let draft = draft.model(model).os(os, if os.is_empty() { "" } else { "14" });
+        let draft = draft.model(model).os(os, os_version);
         if app == 0 { draft.of_app_y() } else { draft }
     })
 }
@@ -411,12 +411,14 @@ fn malformed_md5() -> impl Strategy<Value = (String, String)> {
     (kind(), select(values)).prop_map(|(kind, value)| (format!("{kind}_md5"), value.to_owned()))
 }
 
-/// Generates the address, the user agent, the model and the OS; each may be an unexpanded macro.
-fn device() -> impl Strategy<Value = [&'static str; 4]> {
+/// Generates the address, the user agent, the model, the OS and its version; each may be an unexpanded macro.
+fn device() -> impl Strategy<Value = [&'static str; 5]> {
     let model = select(vec!["", "", "X1", "X1", "X2", "__MODEL__"]);
-    let os = select(vec!["android", "android", "android", "", "{os}"]);
+    const ANDROID: (&str, &str) = ("android", "14");
+    let os =
+        select(vec![ANDROID, ANDROID, ANDROID, ("", ""), ("{os}", "14"), ("ios", "[version]")]);
     (ip(), select(vec!["", "u", "u", "u", "v", "__UA__", "{ua}"]), model, os)
-        .prop_map(|(ip, ua, model, os)| [ip, ua, model, os])
+        .prop_map(|(ip, ua, model, (os, os_version))| [ip, ua, model, os, os_version])
 }
 
 /// Generates addresses of few devices as proxies write them, shared addresses, and texts that are no address.
