@@ -413,8 +413,8 @@ fn malformed_md5() -> impl Strategy<Value = (String, String)> {
 
 /// Generates the address, the user agent, the model, the OS and its version; each may be an unexpanded macro.
 fn device() -> impl Strategy<Value = [&'static str; 5]> {
-    let model = select(vec!["", "", "X1", "X1", "X2", "__MODEL__"]);
     const ANDROID: (&str, &str) = ("android", "14");
+    let model = select(vec!["", "", "X1", "X1", "X2", "__MODEL__"]);
     let os =
         select(vec![ANDROID, ANDROID, ANDROID, ("", ""), ("{os}", "14"), ("ios", "[version]")]);
     (ip(), select(vec!["", "u", "u", "u", "v", "__UA__", "{ua}"]), model, os)
