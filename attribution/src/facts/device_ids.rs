@@ -28,7 +28,7 @@ crate::named! {
 
 impl IdKind {
     /// Parses a kind and its form: the suffix `_md5` marks the MD5 form.
-    fn parse(name: &str) -> Option<(Self, Form)> {
+    pub fn parse(name: &str) -> Option<(Self, Form)> {
         let (name, form) = match name.strip_suffix("_md5") {
             Some(name) => (name, Form::Md5),
             None => (name, Form::Raw),
@@ -51,8 +51,9 @@ impl IdKind {
     }
 }
 
+/// The form of a received id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+pub enum Form {
     Raw,
     Md5,
 }
@@ -208,6 +209,14 @@ pub fn ignored<'a>(
 /// Returns the number of ids in one entry of `ids`; 0 for an unknown kind.
 pub fn count(name: &str, received: &str) -> usize {
     IdKind::parse(name).map_or(0, |(kind, _)| values(kind, received).count())
+}
+
+/// Returns the values of one entry of `ids` that identify a device, trimmed.
+pub fn usable(kind: IdKind, form: Form, received: &str) -> impl Iterator<Item = &str> {
+    values(kind, received).map(str::trim).filter(move |value| match form {
+        Form::Raw => raw_form(kind, value).is_ok(),
+        Form::Md5 => md5_digest(value).is_ok(),
+    })
 }
 
 /// Trims a click id; `None` if it identifies no click.

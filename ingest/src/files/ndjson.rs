@@ -36,6 +36,16 @@ impl<'p, R: BufRead> Events<'p, R> {
         Self { reader, policy, line: Vec::new(), line_number: 0 }
     }
 
+    /// Returns the line of the last event or error, without its line end. A line that is too long is truncated.
+    pub fn line(&self) -> &[u8] {
+        &self.line
+    }
+
+    /// Returns the number of that line, starting at 1.
+    pub fn line_number(&self) -> u64 {
+        self.line_number
+    }
+
     /// Reads the next line, without its line end; returns false at the end of the file. A line that is too long is
     /// truncated to at least one byte above the limit.
     fn read_line(&mut self) -> io::Result<bool> {

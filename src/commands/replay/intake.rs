@@ -1,4 +1,4 @@
-//! Reads events from files, in batches.
+//! Reads events from files, line by line or in batches.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, Read};
@@ -16,6 +16,19 @@ use crate::telemetry;
 
 /// Number of bad lines that are logged for each file; further ones are only counted.
 const BAD_LINES_LOGGED_MAX: u64 = 20;
+/// Number of events after which the progress bar shows their number again.
+const EVENTS_PER_MESSAGE: u64 = 10_000;
+
+/// A line of a file, with an event or an error.
+pub struct Line<'a> {
+    /// The index of the file.
+    pub file: usize,
+    /// The number of the line, starting at 1.
+    pub number: u64,
+    /// Truncated if it is too long for an event.
+    pub text: &'a [u8],
+    pub event: Result<Fact, DecodeError>,
+}
 
 /// Passes the facts of all files to `sink`, in batches of at most `records_max`. Returns the number of bad lines.
 ///
@@ -25,69 +38,76 @@ pub fn read(
     paths: &[PathBuf],
     policy: &Policy,
     records_max: usize,
-    sink: impl FnMut(Vec<Fact>) -> anyhow::Result<()>,
+    mut sink: impl FnMut(Vec<Fact>) -> anyhow::Result<()>,
 ) -> anyhow::Result<u64> {
-    let mut intake =
-        Intake { policy, records_max, facts: Vec::new(), bar: bar(paths), events: 0, sink };
-    let mut bad_lines = 0;
-    for path in paths {
-        bad_lines += intake.read_file(path)?;
-    }
-    intake.flush()?;
-    Ok(bad_lines)
-}
-
-struct Intake<'p, Sink> {
-    policy: &'p Policy,
-    records_max: usize,
-    facts: Vec<Fact>,
-    bar: ProgressBar,
-    events: u64,
-    sink: Sink,
-}
-
-impl<Sink: FnMut(Vec<Fact>) -> anyhow::Result<()>> Intake<'_, Sink> {
-    fn read_file(&mut self, path: &Path) -> anyhow::Result<u64> {
-        let unreadable = || format!("cannot be read: {}", path.display());
-        let reader = self.open(path).with_context(unreadable)?;
-        let mut bad_lines = 0;
-        for event in Events::new(reader, self.policy) {
-            match event {
-                Ok(fact) => self.facts.push(fact),
-                Err(FileError::Line { line_number, error }) => {
-                    bad_lines += 1;
-                    if bad_lines <= BAD_LINES_LOGGED_MAX {
-                        log_bad_line(path, line_number, &error);
-                    }
+    let mut facts = Vec::new();
+    let mut bad_lines = vec![0; paths.len()];
+    for_each_line(paths, policy, |line| {
+        match line.event {
+            Ok(fact) => facts.push(fact),
+            Err(error) => {
+                bad_lines[line.file] += 1;
+                if bad_lines[line.file] <= BAD_LINES_LOGGED_MAX {
+                    log_bad_line(&paths[line.file], line.number, &error);
                 }
+            }
+        }
+        if facts.len() >= records_max {
+            sink(std::mem::take(&mut facts))?;
+        }
+        Ok(())
+    })?;
+    sink(facts)?;
+    Ok(bad_lines.iter().sum())
+}
+
+/// Passes each line of all files to `visit`, except blank ones.
+///
+/// # Errors
+/// Fails if a file cannot be read to its end, or if `visit` fails.
+pub fn for_each_line(
+    paths: &[PathBuf],
+    policy: &Policy,
+    mut visit: impl FnMut(Line<'_>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let bar = bar(paths);
+    let mut events = 0;
+    for (file, path) in paths.iter().enumerate() {
+        let unreadable = || format!("cannot be read: {}", path.display());
+        let mut lines = Events::new(open(path, &bar).with_context(unreadable)?, policy);
+        while let Some(outcome) = lines.next() {
+            let event = match outcome {
+                Ok(fact) => Ok(fact),
+                Err(FileError::Line { error, .. }) => Err(error),
                 Err(FileError::Read { line_number, error }) => {
                     let line = || format!("after line {line_number}");
                     return Err(error).with_context(line).with_context(unreadable);
                 }
+            };
+            if event.is_ok() {
+                events += 1;
+                show_events(&bar, events);
             }
-            if self.facts.len() >= self.records_max {
-                self.flush()?;
-            }
+            visit(Line { file, number: lines.line_number(), text: lines.line(), event })?;
         }
-        Ok(bad_lines)
     }
+    Ok(())
+}
 
-    /// Opens and decompresses a file. The bar counts compressed bytes, since only their number is known.
-    fn open(&self, path: &Path) -> io::Result<Box<dyn BufRead>> {
-        let file: Box<dyn Read> = if path == Path::new("-") {
-            Box::new(io::stdin().lock())
-        } else {
-            Box::new(File::open(path)?)
-        };
-        compression::decompressed(self.bar.wrap_read(file))
+fn show_events(bar: &ProgressBar, events: u64) {
+    if events.is_multiple_of(EVENTS_PER_MESSAGE) {
+        bar.set_message(format!("{} events", HumanCount(events)));
     }
+}
 
-    fn flush(&mut self) -> anyhow::Result<()> {
-        self.events += self.facts.len() as u64;
-        (self.sink)(std::mem::take(&mut self.facts))?;
-        self.bar.set_message(format!("{} events", HumanCount(self.events)));
-        Ok(())
-    }
+/// Opens and decompresses a file. The bar counts compressed bytes, since only their number is known.
+fn open(path: &Path, bar: &ProgressBar) -> io::Result<Box<dyn BufRead>> {
+    let file: Box<dyn Read> = if path == Path::new("-") {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(File::open(path)?)
+    };
+    compression::decompressed(bar.wrap_read(file))
 }
 
 /// Shows a progress bar over the bytes of all files. The size of standard input and of pipes is unknown.

@@ -5,7 +5,7 @@
 //! and store, and the rows that differ are written.
 
 mod diff;
-mod intake;
+pub(super) mod intake;
 mod replica;
 mod table;
 
