@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use adtrail::cli::{Cli, Command, HBase};
 use adtrail::commands::maintenance::{backup, copy, restore, verify};
 use adtrail::commands::{
-    check_config, conformance, download, explain, hbase, peek, regions, replay, replay_dlq, run,
-    token,
+    check_config, check_events, conformance, download, explain, hbase, peek, regions, replay,
+    replay_dlq, run, token,
 };
 use adtrail::{Timing, demo, telemetry};
 use clap::Parser;
@@ -45,6 +45,7 @@ fn dispatch(command: &Command, timing: Timing) -> anyhow::Result<()> {
         Command::Download(options) => download::run(options),
         Command::Explain(options) => explain::run(options),
         Command::Replay(options) => replay::run(options),
+        Command::CheckEvents(options) => check_events::run(options),
         Command::Peek(options) => peek::run(options, timing),
         Command::ReplayDlq(options) => replay_dlq::run(options, timing),
         Command::Regions(options) => regions::run(options),

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 pub use kafka::{Peek, ReplayDlq};
-pub use rows::{Download, Explain, Format, Replay};
+pub use rows::{CheckEvents, Download, Explain, Format, Replay};
 pub use store::{Backup, Copy, HBase, InitHBase, Regions, Restore, Verify};
 
 /// Verifiable ad attribution: reads clicks, activations and effects from Kafka, credits each activation to the ad that
@@ -69,6 +69,13 @@ pub enum Command {
     /// Invalid lines are reported on standard error and skipped. All others are attributed and written; then the
     /// command exits with 1, so that scripts can detect it.
     Replay(Replay),
+    /// Check files of events before they are sent: invalid lines, unusable values, ids that cannot match
+    ///
+    /// Reads the files of `adtrail replay`. Writes, by app and type, the dead letters that the service would produce
+    /// and the problems of each field, with the first line of each; then, by app, which ids touches and activations
+    /// have in common. A line of the output that begins with an exclamation mark is a fault: events or matches would be
+    /// lost. Exits with 1 if there are any. See docs/check-events.md in the source.
+    CheckEvents(CheckEvents),
     /// Show the records of a topic as lines of JSON, decoded as the service does
     ///
     /// Each line has partition, offset, time (broker timestamp in UTC), key, schema and event; a record that the

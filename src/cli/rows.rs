@@ -1,4 +1,4 @@
-//! Options of the commands that write rows and explanations.
+//! Options of the commands that read files of events, or write rows and explanations.
 
 use std::path::PathBuf;
 
@@ -154,4 +154,22 @@ pub struct Replay {
     /// not summed, since currencies may differ.
     #[arg(long, value_name = "FILE", requires = "diff")]
     pub totals: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct CheckEvents {
+    #[command(flatten)]
+    pub settings: Settings,
+
+    /// Files with one JSON event a line, plain, gzip or zstd; `-` is standard input
+    #[arg(required = true, value_name = "EVENTS.ndjson")]
+    pub events: Vec<PathBuf>,
+
+    /// JSON instead of text
+    #[arg(long)]
+    pub json: bool,
+
+    /// Also show the first value of each problem, which may be a device id
+    #[arg(long)]
+    pub show_values: bool,
 }

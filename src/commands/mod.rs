@@ -1,6 +1,7 @@
 //! The commands, one module each, and their shared helpers.
 
 pub mod check_config;
+pub mod check_events;
 pub mod conformance;
 pub mod download;
 pub mod explain;
