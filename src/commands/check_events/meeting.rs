@@ -1,4 +1,4 @@
-//! By which ids the touches and the activations of an app can match.
+//! The ids by which the touches and the activations of an app can match.
 //!
 //! Events may come in any order, so the hashes of all ids are kept until the end: 8 bytes for each id and event. They
 //! are the keys of the store's index.
@@ -31,7 +31,7 @@ struct Side {
     /// Normalised ids in raw form, and in MD5 form, by kind.
     normalised: [[bool; 2]; KINDS],
     events: Vec<EventHashes>,
-    /// Of each event as many as it has.
+    /// The hashes of the first event, then those of the second, and so on.
     hashes: Vec<u64>,
 }
 
@@ -39,6 +39,7 @@ struct Side {
 struct EventHashes {
     /// The channel of a touch.
     channel: u32,
+    /// Their number.
     hashes: u32,
 }
 
@@ -126,7 +127,7 @@ impl<'p> Meeting<'p> {
         (counts, matched)
     }
 
-    /// Returns the kinds that an event carries.
+    /// Returns the kinds that any event carries.
     fn kinds(&self, matched: [u64; KINDS]) -> Vec<KindCounts> {
         let counts = |kind: usize| {
             let [touches, activations] = [&self.touches, &self.activations];

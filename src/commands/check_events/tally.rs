@@ -49,7 +49,7 @@ pub struct Tally<'p> {
 pub struct Section {
     /// Valid events.
     pub events: u64,
-    /// By code and message without positions.
+    /// Keyed by code and message without positions; the message is empty once there are too many.
     pub dead_letters: BTreeMap<(ErrorCode, String), DeadLetters>,
     /// Events that have the field.
     present: BTreeMap<&'static str, u64>,
