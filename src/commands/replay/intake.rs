@@ -41,7 +41,7 @@ pub fn read(
     mut sink: impl FnMut(Vec<Fact>) -> anyhow::Result<()>,
 ) -> anyhow::Result<u64> {
     let mut facts = Vec::new();
-    let mut bad_lines = vec![0; paths.len()];
+    let mut bad_lines = vec![0_u64; paths.len()];
     for_each_line(paths, policy, |line| {
         match line.event {
             Ok(fact) => facts.push(fact),
