@@ -23,8 +23,9 @@ pub struct Download {
     #[arg(long, value_name = "TIME")]
     pub to: String,
 
-    /// IANA time zone of times without an offset, and of the times written
-    #[arg(long, value_name = "ZONE", default_value = "UTC")]
+    /// Time zone of times without an offset, and of the times written: an IANA name such as Asia/Shanghai, or an
+    /// offset such as +08:00
+    #[arg(long, value_name = "ZONE", default_value = "UTC", allow_hyphen_values = true)]
     pub timezone: String,
 
     /// Type of the rows

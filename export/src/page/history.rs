@@ -10,6 +10,7 @@ use super::export_form::view::describe;
 use super::format;
 use super::http::request::PageRequest;
 use super::http::respond::{self, value};
+use crate::Zone;
 use crate::download::registry::{Export, id_text};
 use crate::download::state::State as DownloadState;
 use crate::http::problem::Problem;
@@ -57,12 +58,13 @@ fn line(export: &Export) -> Line {
     let pairs = pairs.filter(|(_, (name, _))| name != EXPORT_ID);
     let (same, params): (Vec<_>, Vec<_>) = pairs.unzip();
     let choice = Choice::of_request(&export.app, &export.request);
-    let zone = value(&params, TIMEZONE);
+    let zone = params.iter().find(|(name, _)| name == TIMEZONE);
+    let zone = zone.and_then(|(_, name)| Zone::parse(name).ok()).unwrap_or_else(Zone::utc);
     Line {
         id: id_text(export.id),
         app: export.app.to_string(),
         range: format!("{} – {}", value(&params, FROM), value(&params, TO)),
-        zone: if zone.is_empty() { "UTC" } else { zone }.to_owned(),
+        zone: zone.name().to_owned(),
         summary: choice.as_ref().map_or_else(|| describe_request(path, &params), describe),
         file: export.file.to_string(),
         state: export.state.name(),

@@ -221,7 +221,9 @@ impl ExportQuery {
             part.chars().map(|c| if is_safe(c) { c } else { '-' }).collect()
         };
         let report = self.report.as_ref().map(|report| report.kind.name());
-        let range = [&*self.from_text, &self.to_text, self.zone.name()];
+        // Without a colon, which would become another hyphen.
+        let zone = self.zone.name().replace(':', "");
+        let range = [&*self.from_text, &self.to_text, &zone];
         let parts: Vec<_> = [app_key].into_iter().chain(report).chain(range).map(safe).collect();
         format!("{}.{}", parts.join("_"), self.format.name())
     }

@@ -121,10 +121,9 @@ pub(crate) fn parse_time_param(
 }
 
 pub(crate) fn parse_zone(name: &str) -> Result<Zone, ExportError> {
-    Zone::parse(name).map_err(|nearest| {
-        let problem = format!("expected an IANA time zone name, the nearest is {nearest:?}");
-        bad(TIMEZONE, problem, name, vec!["an IANA time zone name such as Asia/Shanghai"])
-    })
+    const ALLOWED: [&str; 2] =
+        ["an IANA time zone name such as Asia/Shanghai", "an offset such as +08:00"];
+    Zone::parse(name).map_err(|problem| bad(TIMEZONE, problem, name, ALLOWED.to_vec()))
 }
 
 fn in_range(

@@ -60,6 +60,7 @@ fn file_names_are_safe() {
         "asia/shanghai",
         "a--b---_2026-03-10T08-00_2026-03-10T08-00-00.5+08-00_Asia-Shanghai.csv",
     );
+    check_name("2026-03-10", "2026-03-11", " 8", "a--b---_2026-03-10_2026-03-11_+0800.csv");
 }
 
 #[test]
@@ -118,7 +119,13 @@ fn other_invalid_parameters_are_reported() {
     );
     check_more(
         ("timezone", "Asia/Shangai"),
-        "timezone: expected an IANA time zone name, the nearest is \"Asia/Shanghai\": \"Asia/Shangai\"",
+        "timezone: expected an IANA time zone name such as Asia/Shanghai, or an offset such as +08:00, \
+         the nearest is \"Asia/Shanghai\": \"Asia/Shangai\"",
+    );
+    check_more(
+        ("timezone", "GMT+8"),
+        "timezone: expected an IANA time zone name such as Asia/Shanghai, or an offset such as +08:00; \
+         for GMT+8 write +08:00, which is Etc/GMT-8: signs of Etc names are inverted: \"GMT+8\"",
     );
     check_more(("type", "click"), "type: expected all, or activation, or effect: \"click\"");
     check_more(

@@ -184,6 +184,7 @@ mod tests {
     #[test]
     fn days_have_23_to_25_hours_when_clocks_change() {
         check_day("2026-03-10", "UTC", "2026-03-10T00:00:00Z", 24);
+        check_day("2026-03-10", "+08:00", "2026-03-09T16:00:00Z", 24);
         check_day("2026-03-29", "Europe/Berlin", "2026-03-28T23:00:00Z", 23);
         check_day("2026-10-25", "Europe/Berlin", "2026-10-24T22:00:00Z", 25);
         check_day("2026-03-08", "America/New_York", "2026-03-08T05:00:00Z", 23);

@@ -28,6 +28,14 @@ fn types_fields_times_and_zones_are_applied() {
         "from=2026-03-10T08:03&to=2026-03-10&timezone=Asia%2FShanghai",
         "2026-03-10T08:03:00.000+08:00,a-2\n2026-03-10T08:04:00.000+08:00,e-2\n",
     );
+    for zone in ["%2B08:00", "+08:00", "%2b0800", "Etc/GMT-8"] {
+        check_range(
+            &format!("from=2026-03-10T08:04&to=2026-03-10&timezone={zone}"),
+            "2026-03-10T08:04:00.000+08:00,e-2\n",
+        );
+    }
+    let wrong = bed.get(&format!("{EVENTS}&timezone=GMT+8"));
+    assert!(wrong.status == 400 && wrong.text().contains("for GMT+8 write +08:00"), "{wrong:?}");
     check_range("from=2026-03-10T00:02:00Z&to=2026-03-10T00:02:00Z", "");
     // Meant as an offset, but an unescaped plus makes it a time of day.
     let meant = bed.get("/v1/apps/app-x/events.csv?from=2026-03-10+08:00&to=2026-03-11");

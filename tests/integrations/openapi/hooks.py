@@ -9,7 +9,8 @@ import schemathesis
 from schemathesis.generation import GenerationMode
 
 APPS = ["app-x", "app-x", "app-x", "app-y", "app-z"]
-ZONES = ["UTC", "Asia/Shanghai", "America/New_York", "europe/berlin", "Pacific/Apia", "Africa/Monrovia"]
+ZONES = ["UTC", "Asia/Shanghai", "America/New_York", "europe/berlin", "Pacific/Apia", "Africa/Monrovia",
+         "+08:00", "-0330"]
 CHANNELS = ["unknown", "toutiao", '"a,b"']
 RANGES = [
     ("2026-03-10", "2026-03-10"),

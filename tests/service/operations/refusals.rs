@@ -43,6 +43,7 @@ fn invalid_download_options_are_named() {
     let backwards = download("app-x", "2025-03-11", "2025-03-10T12:00", &[]);
     check_refused(&backwards, 2, &["--to", "not before from = \"2025-03-11\""]);
     check(&["--timezone", "Asia/Shangai"], 2, &["--timezone", "Asia/Shanghai"]);
+    check(&["--timezone", "UTC+8"], 2, &["--timezone", "for UTC+8 write +08:00"]);
     check(&["--fields", "chanel"], 2, &["--fields", "chanel", "channel"]);
     check(&["--type", "click"], 2, &["--type", "click", "activation"]);
     check(&["--out", "/nowhere/out.csv"], 1, &["/nowhere/out.csv"]);
@@ -50,7 +51,13 @@ fn invalid_download_options_are_named() {
     check_refused(&site.run(&["download", "--app", "app-x", "--from", day]), 2, &["--to"]);
     check_refused(&site.run(&["undo"]), 2, &["undo"]);
     let out = site.path().join("out.csv");
-    check(&["--out", out.to_str().unwrap(), "--fields", "pid,app"], 0, &[]);
+    // An offset that begins like an option.
+    let zone = ["--timezone", "-05:30"];
+    check(
+        &[&zone[..], &["--out", out.to_str().unwrap(), "--fields", "pid,app"][..]].concat(),
+        0,
+        &[],
+    );
     assert_eq!(fs::read_to_string(out).unwrap(), "pid,app\n");
 }
 

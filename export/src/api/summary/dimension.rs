@@ -122,6 +122,8 @@ mod tests {
         check("Asia/Kathmandu", "2026-03-10T18:00:00Z", Some("2026-03-10"));
         check("Asia/Kathmandu", "2026-03-10T18:15:00Z", Some("2026-03-11"));
         check("Europe/Berlin", "2026-10-25T01:00:00Z", Some("2026-10-25"));
+        check("+05:45", "2026-03-10T18:15:00Z", Some("2026-03-11"));
+        check("-03:37", "2026-03-10T03:30:00Z", None);
         // The offset was -00:44:30 until 1972.
         check("Africa/Monrovia", "1971-01-01T00:30:00Z", None);
         // Clocks went back at a minute past midnight.

@@ -120,7 +120,8 @@ fn summed(parameters: &[(&str, String)], by: &[&str]) -> String {
 }
 
 fn parameters() -> impl Strategy<Value = Vec<(&'static str, String)>> {
-    let zones = ["UTC", "Europe/Berlin", "America/St_Johns", "Africa/Monrovia", "Asia/Kathmandu"];
+    let zones =
+        ["UTC", "Europe/Berlin", "America/St_Johns", "Africa/Monrovia", "Asia/Kathmandu", "-03:37"];
     let night = select(NIGHTS.to_vec());
     // Any millisecond, or a quarter of an hour.
     let edge = || prop_oneof![0..72 * HOUR, (0..288u64).prop_map(|quarter| quarter * 15 * MINUTE)];

@@ -78,7 +78,9 @@ fn a_range_includes_the_named_end() {
     check("from=2026-03-10%2000:02:01&to=2026-03-10%2000:03:00", &all[..1]);
     check("from=2026-03-10T00:00:00Z&to=2026-03-10T00:02:59.999Z", &all[1..]);
     let there = ["2026-03-10 08:03:00", "2026-03-10 08:02:00"];
-    check("from=2026-03-10%2008:00&to=2026-03-10&timezone=Asia/Shanghai", &there);
+    for zone in ["Asia/Shanghai", "%2B08:00", "+08:00"] {
+        check(&format!("from=2026-03-10%2008:00&to=2026-03-10&timezone={zone}"), &there);
+    }
     check("from=2026-03-10&to=2026-03-10&timezone=America/New_York", &[]);
     check("from=2026-03-09&to=2026-03-09%2019:02:30&timezone=America/New_York", &[]);
 }

@@ -63,6 +63,9 @@ impl Choice {
         fields.sort_by_key(|field| {
             Column::names().position(|name| name == field).unwrap_or(usize::MAX)
         });
+        // Not trimmed, since an unescaped plus of an offset is a space.
+        let zone = parameters.iter().rfind(|(name, _)| name == TIMEZONE);
+        let zone = zone.and_then(|(_, name)| Zone::parse(name).ok());
         let (from, to) = (one(FROM, ""), one(TO, ""));
         let range = if from.is_empty() && to.is_empty() { "last7" } else { CUSTOM };
         Self {
@@ -70,7 +73,7 @@ impl Choice {
             range: one(RANGE, range),
             from,
             to,
-            timezone: one(TIMEZONE, "UTC"),
+            timezone: zone.map_or_else(|| one(TIMEZONE, "UTC"), |zone| zone.name().to_owned()),
             event_type: one(TYPE, "all"),
             preset: one(PRESET, if fields.is_empty() { PRESETS[0].0 } else { OWN }),
             form: one(FORM, FORMS[0].0),

@@ -15,7 +15,7 @@ use crate::page::format;
 use crate::page::layout::{AppChoice, choose};
 use crate::query::parse_zone;
 
-/// Suggested time zones; any other IANA name may be typed.
+/// Suggested time zones; any other IANA name or an offset may be typed.
 #[rustfmt::skip]
 pub(crate) const ZONES: [&str; 26] = [
     "UTC", "Africa/Cairo", "Africa/Johannesburg", "Africa/Lagos", "America/Chicago", "America/Los_Angeles",

@@ -65,6 +65,7 @@ fn an_export_can_be_repeated_exactly() {
         check(&format!("{EVENTS}&fields=channel,event_id"), false, &["channel,event_id"]),
         6
     );
+    assert_eq!(check(&format!("{EVENTS}&timezone=+08:00"), true, &[" · +08:00<"]), 6);
     assert_eq!(check(&format!("{EVENTS}&limit=2"), false, &["limit: 2", "cannot express"]), 2);
     assert_eq!(check(second, false, &["after: "]), 2);
     let additional = format!("{EVENTS}&preset=appsflyer&additional_fields=store_reinstall");
