@@ -22,7 +22,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 }
 
 /// Checks whether the character is a control character, a line or paragraph separator, or a direction mark.
-fn is_unprintable(letter: char) -> bool {
+pub fn is_unprintable(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }

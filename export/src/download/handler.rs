@@ -67,7 +67,7 @@ pub(crate) async fn export(
         Some((name, HeaderValue::try_from(link).ok()?))
     };
     let export_request = ExportRequest::new(caller.name(), &app.key, &query);
-    let file_name = query.file_name(&app.key);
+    let file_name = query.file_name(app);
     let scan = Scan {
         permits,
         reader: state.reader.clone(),
@@ -115,8 +115,7 @@ fn headers(app: &AppPolicy, query: &ExportQuery, complete_until: Option<EventTim
         Format::Csv => "text/csv; charset=utf-8; header=present",
         Format::Ndjson => "application/x-ndjson",
     };
-    let file_name = query.file_name(&app.key);
-    let file = (header::CONTENT_DISPOSITION, format!("attachment; filename=\"{file_name}\""));
+    let file = (header::CONTENT_DISPOSITION, query.content_disposition("", app));
     let complete_until = complete_until.map(|until| (COMPLETE_UNTIL, in_utc(until)));
     let texts = respond::range(query).into_iter().chain([file]).chain(complete_until);
     respond::headers(media_type, texts)

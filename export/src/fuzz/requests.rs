@@ -34,7 +34,7 @@ fn check(query: &ExportQuery) {
     if let Some(config) = &*CONFIG {
         for app in config.policy.apps() {
             let _ = query.check(app, &config.policy);
-            let name = query.file_name(&app.key);
+            let name = query.ascii_file_name(app);
             let is_safe = |c: char| c.is_ascii_alphanumeric() || "._+-".contains(c);
             assert!(name.chars().all(is_safe), "{name}");
         }

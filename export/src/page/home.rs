@@ -146,7 +146,7 @@ async fn expect(
         chart: estimated.days.as_ref().and_then(|counts| chart(counts, first, last)),
         preview: estimated.preview,
         has_others: estimated.has_others,
-        curl: curl(headers, &address, &query.file_name(&app.key), has_token),
+        curl: curl(headers, &address, &query.ascii_file_name(app), has_token),
         has_token,
         address,
     })

@@ -2,6 +2,7 @@
 
 pub(crate) mod cursor;
 pub(crate) mod cursor_text;
+mod file_name;
 pub(crate) mod filter;
 pub(crate) mod parameter;
 pub(crate) mod raw_params;
@@ -212,20 +213,6 @@ impl ExportQuery {
             values.push_str(&quoted(&[value]));
         }
         texts
-    }
-
-    /// Returns a file name, with characters that are safe in any file system and shell.
-    pub fn file_name(&self, app_key: &str) -> String {
-        let safe = |part: &str| -> String {
-            let is_safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '+' | '-');
-            part.chars().map(|c| if is_safe(c) { c } else { '-' }).collect()
-        };
-        let report = self.report.as_ref().map(|report| report.kind.name());
-        // Without a colon, which would become another hyphen.
-        let zone = self.zone.name().replace(':', "");
-        let range = [&*self.from_text, &self.to_text, &zone];
-        let parts: Vec<_> = [app_key].into_iter().chain(report).chain(range).map(safe).collect();
-        format!("{}.{}", parts.join("_"), self.format.name())
     }
 }
 

@@ -42,27 +42,6 @@ fn canonical_texts_of_lists_are_unambiguous() {
     assert_eq!(texts("fields", "\"props.a,props.b\""), "\"props.a,props.b\"");
 }
 
-#[track_caller]
-fn check_name(from: &str, to: &str, zone: &str, expected: &str) {
-    let parameters = [("from", from), ("to", to), ("timezone", zone)];
-    assert_eq!(
-        ExportQuery::parse(Format::Csv, parameters).unwrap().file_name("a/\"b\"_é"),
-        expected
-    );
-}
-
-#[test]
-fn file_names_are_safe() {
-    check_name("2026-03-10", "2026-03-11", "UTC", "a--b---_2026-03-10_2026-03-11_UTC.csv");
-    check_name(
-        "2026-03-10T08:00",
-        "2026-03-10T08:00:00.5+08:00",
-        "asia/shanghai",
-        "a--b---_2026-03-10T08-00_2026-03-10T08-00-00.5+08-00_Asia-Shanghai.csv",
-    );
-    check_name("2026-03-10", "2026-03-11", " 8", "a--b---_2026-03-10_2026-03-11_+0800.csv");
-}
-
 #[test]
 fn invalid_times_are_reported() {
     const FORMS: &str = "expected an RFC 3339 instant such as 2026-03-10T08:00:00+08:00, \

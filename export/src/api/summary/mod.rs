@@ -88,8 +88,7 @@ pub(crate) async fn summary(
         Form::Json => "application/json",
         Form::Csv => "text/csv; charset=utf-8; header=present",
     };
-    let name = query.rows.file_name(&app.key);
-    let file = (header::CONTENT_DISPOSITION, format!("attachment; filename=\"summary_{name}\""));
+    let file = (header::CONTENT_DISPOSITION, query.rows.content_disposition("summary_", app));
     let file = (form == Form::Csv).then_some(file);
     let headers = respond::headers(media_type, respond::range(&query.rows).into_iter().chain(file));
     if method == Method::HEAD {
