@@ -9,6 +9,7 @@ pub mod demo;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzz;
+pub mod open_files;
 mod service;
 pub mod telemetry;
 mod timing;

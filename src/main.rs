@@ -8,7 +8,7 @@ use adtrail::commands::{
     check_config, check_events, conformance, download, explain, hbase, peek, regions, replay,
     replay_dlq, run, token,
 };
-use adtrail::{Timing, demo, telemetry};
+use adtrail::{Timing, demo, open_files, telemetry};
 use clap::Parser;
 
 fn main() -> ExitCode {
@@ -17,6 +17,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     telemetry::abort_on_panic();
     telemetry::handle_file_limits();
+    open_files::raise_limit();
     telemetry::start_logs(cli.log_format);
     let outcome = Timing::from_env()
         .map_err(anyhow::Error::from)

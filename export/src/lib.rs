@@ -44,6 +44,7 @@ pub use format::write_rows::{Chunk, write_rows};
 pub use http::access::Access;
 use http::router::router;
 use http::server;
+pub use http::server::CONNECTIONS_MAX;
 pub use metrics::{DURATION, DURATION_BUCKETS_SECONDS};
 pub use query::{Dialect, ExportQuery, Format, Preset};
 

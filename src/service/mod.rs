@@ -24,6 +24,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use store::RetainedFloor;
 use tokio::runtime::Runtime;
 
+use crate::open_files;
 use crate::timing::Timing;
 
 /// Interval of the checks for a shutdown request or an ended thread.
@@ -64,6 +65,7 @@ pub(crate) fn run_roles(
     shutdown: &Shutdown,
     recorder: PrometheusHandle,
 ) -> anyhow::Result<()> {
+    open_files::check_limit(config);
     match &config.store.hbase {
         Some(hbase) => hbase::run(config, hbase, roles, timing, shutdown, recorder),
         None => embedded::run(config, timing, shutdown, recorder),

@@ -3,11 +3,13 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt;
+use std::process::Command;
 
 use testbed::adtrail::adtrail;
 use testbed::kafka::Kafka;
-use testbed::site::{ONE_CAMPAIGN, Site};
+use testbed::site::{ONE_CAMPAIGN, Site, Topics};
 use testbed::{check_exit, check_refused, run};
 
 #[test]
@@ -24,6 +26,26 @@ fn a_second_process_on_one_store_or_port_is_refused() {
     // The first process is not affected.
     assert_eq!(adtrail.admin("/readyz").unwrap().status, 200);
     adtrail.stop();
+}
+
+#[test]
+fn a_limit_of_open_files_is_raised_and_named_if_too_low() {
+    let topics = Topics::of("refusals.open-files");
+    let site = Site::on(topics, "127.0.0.1:1".to_owned(), ONE_CAMPAIGN);
+    // Ends the service before it needs a broker.
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = format!("export.listen={}", other.local_addr().unwrap());
+    let run_within = |limits: &str| {
+        let command = site.command(&["run", "--set", &port]);
+        let mut limited = Command::new("prlimit");
+        limited.arg(format!("--nofile={limits}")).arg(command.get_program());
+        run(limited.args(command.get_args()).current_dir(site.path()), b"")
+    };
+    let low = run_within("256:1500");
+    check_refused(&low, 1, &["limit=1500 needed=2048", "LimitNOFILE=", "in use"]);
+    let enough = run_within("256:2048");
+    check_refused(&enough, 1, &["in use"]);
+    assert!(!String::from_utf8_lossy(&enough.stderr).contains("open files"), "{enough:?}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ use tokio::sync::{Semaphore, watch};
 
 /// Connections of one listener; further clients wait to be accepted. The process needs file descriptors for other
 /// things, too.
-const CONNECTIONS_MAX: usize = if cfg!(test) { 64 } else { 512 };
+pub const CONNECTIONS_MAX: usize = if cfg!(test) { 64 } else { 512 };
 /// A connection without a request for this long is closed, whether it is silent, kept alive, or in the middle of a
 /// request that does not end.
 const IDLE_MAX: Duration = Duration::from_secs(30);
