@@ -4,8 +4,8 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test check flaky test-times long-test simulate fuzz conformance-kafka defects guarantees soak mutants build lint deploy-check advisories bench \
-  install install-tests tools
+.PHONY: help demo test check flaky test-times long-test simulate fuzz conformance-kafka conformance-hbase defects \
+  guarantees soak mutants build lint deploy-check advisories bench install install-tests tools
 
 cache := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/adtrail
 tools := $(cache)/tools
@@ -80,6 +80,10 @@ fuzz: install ## 5 hours: fuzzes the decoders of external bytes; ADTRAIL_FUZZ_S=
 conformance-kafka: install-tests tools ## all conformance cases through a real Kafka, the service and HTTP: 5 minutes
 	CONFORMANCE_KAFKA="$${CONFORMANCE_KAFKA:-all}" \
 	  scripts/test --profile long --no-capture conformance_kafka::
+
+conformance-hbase: install-tests tools ## the same over a real HBase instead of RocksDB
+	CONFORMANCE_KAFKA="$${CONFORMANCE_KAFKA:-all}" \
+	  scripts/test --profile long --no-capture conformance_hbase::
 
 defects: install-tests tools ## a quarter of an hour: builds with known defects, each of which the tests must find
 	scripts/defects/run

@@ -2,6 +2,9 @@
 //! same events.
 #![cfg(test)]
 
+mod conformance_hbase;
+#[path = "../support/conformance_runner.rs"]
+mod conformance_runner;
 mod copy;
 mod fanout;
 mod faults;
@@ -58,7 +61,12 @@ fn with_client<T>(work: impl AsyncFnOnce(Client) -> T) -> T {
 
 /// Deletes a test's tables: the shared HBase does not have enough memory for the regions of all tests.
 fn remove(prefix: &str) {
-    TABLES.iter().for_each(|table| delete(&format!("{prefix}_{table}")));
+    with_client(async |client| {
+        for table in TABLES.map(|table| format!("{prefix}_{table}")) {
+            client.admin().disable(&table).await.expect("the table is disabled");
+            client.admin().delete(&table).await.expect("the table is deleted");
+        }
+    });
 }
 
 /// Returns the time up to which an export is complete, if that is known.

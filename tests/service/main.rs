@@ -2,6 +2,8 @@
 #![cfg(test)]
 
 mod conformance_kafka;
+#[path = "../support/conformance_runner.rs"]
+mod conformance_runner;
 mod downloads;
 mod kafka;
 mod operations;
