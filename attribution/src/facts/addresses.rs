@@ -24,7 +24,7 @@ pub fn public_address(text: &str) -> Option<IpAddr> {
     parse_address(text).filter(|ip| match ip {
         IpAddr::V4(ip) => {
             let is_other_shared = match ip.octets() {
-                [0 | 224.., ..] => true,
+                [0 | 224..=255, ..] => true,
                 [100, second, ..] => (64..128).contains(&second),
                 _ => *ip == MASKED,
             };

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use md5::{Digest, Md5};
 
 use super::event::Pairs;
-use super::placeholders::{self, IgnoredReason};
+use super::placeholders::{self, ANDROID_ID_OF_MANY, IgnoredReason, MAC_OF_EVERY_DEVICE, is_uuid};
 
 crate::named! {
     /// The kinds of device id, best match first.
@@ -295,10 +295,12 @@ fn raw_form(kind: IdKind, received: &str) -> Result<Cow<'_, str>, IgnoredReason>
     if let Some(reason) = placeholders::ignored_reason(&normalised) {
         return Err(reason);
     }
-    if placeholders::is_shared_by_many(kind, &normalised) {
-        return Err(IgnoredReason::Placeholder);
-    }
-    Ok(normalised)
+    let is_shared = match kind {
+        IdKind::Mac => normalised == MAC_OF_EVERY_DEVICE,
+        IdKind::AndroidId => normalised == ANDROID_ID_OF_MANY,
+        _ => false,
+    };
+    if is_shared { Err(IgnoredReason::Placeholder) } else { Ok(normalised) }
 }
 
 /// Removes the version of the CAID algorithm, a date such as `20230330_`.
@@ -320,16 +322,6 @@ fn lower_case(text: &str) -> Cow<'_, str> {
 /// Checks whether the text is ASCII without upper-case letters. `to_lowercase` handles other text.
 fn is_lower(text: &str) -> bool {
     !text.bytes().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii())
-}
-
-/// Checks whether the text is 32 hex digits, with or without the dashes of a UUID.
-pub fn is_uuid(text: &str) -> bool {
-    let dashed = text.len() == 36;
-    let is_dash = |index: usize| dashed && matches!(index, 8 | 13 | 18 | 23);
-    (dashed || text.len() == 32)
-        && text.bytes().enumerate().all(|(index, byte)| {
-            if is_dash(index) { byte == b'-' } else { byte.is_ascii_hexdigit() }
-        })
 }
 
 /// Formats 32 hex digits, with or without UUID dashes, as a lower-case UUID with dashes.

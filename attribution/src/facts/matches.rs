@@ -21,8 +21,9 @@ pub fn compare(
     activation_ids: &DeviceIds,
     allow_probabilistic: bool,
 ) -> Matches {
+    // The id of a touch without a click id is derived, and nobody can name it.
     let by_click_id = device_ids::click_id(&activation.click_id)
-        .is_some_and(|click_id| *click_id == *touch.id)
+        .is_some_and(|click_id| device_ids::click_id(&touch.click_id) == Some(click_id))
         .then_some(MatchType::ClickId);
     let by_device = || touch_ids.shared(activation_ids).map(MatchType::Device);
     let may_match_probabilistically = allow_probabilistic && !touch_ids.contradicts(activation_ids);

@@ -5,8 +5,6 @@ use std::sync::LazyLock;
 
 use md5::{Digest, Md5};
 
-use super::device_ids::{IdKind, is_uuid};
-
 crate::named! {
     /// Why a received value counts as absent or takes part in no rule.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -42,9 +40,9 @@ const WORDS: [&str; 14] = [
 const WORD_MAX: usize = "undefined".len();
 
 /// The MAC address that Android 6, iOS 7 and later return on every device, without separators.
-const MAC_OF_EVERY_DEVICE: &str = "020000000000";
+pub const MAC_OF_EVERY_DEVICE: &str = "020000000000";
 /// The `android_id` of many old devices and of emulators.
-const ANDROID_ID_OF_MANY: &str = "9774d56d682e549c";
+pub const ANDROID_ID_OF_MANY: &str = "9774d56d682e549c";
 
 /// MD5 values of Tencent's list of ids that never match, whose originals are not published.
 const LISTED_DIGESTS: [u128; 2] =
@@ -68,14 +66,16 @@ pub fn without_macro(text: &str) -> &str {
     if is_macro(text.trim()) { "" } else { text }
 }
 
-/// Checks whether an unexpanded macro fills the whole text. JSON, and a UUID in braces, are not macros.
+/// Checks whether an unexpanded macro fills the whole text. JSON, a UUID in braces and the part of a user agent that
+/// some apps send in brackets are not macros.
 fn is_macro(trimmed: &str) -> bool {
     if !trimmed.starts_with(['_', '{', '$', '%', '[', '<']) {
         return false;
     }
     MACRO_DELIMITERS.iter().any(|(open, close)| {
         let name = trimmed.strip_prefix(open).and_then(|rest| rest.strip_suffix(close));
-        name.is_some_and(|name| !name.is_empty() && !name.contains('"') && !is_uuid(name))
+        let is_name = |name: &str| !name.is_empty() && !name.contains(['"', ';', '/']);
+        name.is_some_and(|name| is_name(name) && !is_uuid(name))
     })
 }
 
@@ -87,13 +87,14 @@ fn is_placeholder(trimmed: &str) -> bool {
     consists_of(b'0') || consists_of(b'f') || (trimmed.len() <= WORD_MAX && is_word())
 }
 
-/// Checks whether a normalised id of a kind identifies nobody, besides the texts that do so for every kind.
-pub fn is_shared_by_many(kind: IdKind, normalised: &str) -> bool {
-    match kind {
-        IdKind::Mac => normalised == MAC_OF_EVERY_DEVICE,
-        IdKind::AndroidId => normalised == ANDROID_ID_OF_MANY,
-        _ => false,
-    }
+/// Checks whether the text is 32 hex digits, with or without the dashes of a UUID.
+pub fn is_uuid(text: &str) -> bool {
+    let dashed = text.len() == 36;
+    let is_dash = |index: usize| dashed && matches!(index, 8 | 13 | 18 | 23);
+    (dashed || text.len() == 32)
+        && text.bytes().enumerate().all(|(index, byte)| {
+            if is_dash(index) { byte == b'-' } else { byte.is_ascii_hexdigit() }
+        })
 }
 
 /// Checks whether an MD5 is that of a placeholder in a form that networks hash.
@@ -198,6 +199,7 @@ mod tests {
             "a{b}",
             r#"{"a":"b"}"#,
             r#"["a"]"#,
+            "[FBAN/FBIOS;FBAV/1]",
             uuid,
         ] {
             assert_eq!(ignored_reason(text), None, "{text}");

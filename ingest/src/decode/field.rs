@@ -56,7 +56,8 @@ pub fn ids(value: Value<'_>) -> Result<Pairs, FieldError> {
     let texts = pairs.iter().map(|(key, _)| key);
     let mut keys: Vec<_> = texts.chain(lists.iter().map(|(key, _)| key)).chain(&nulls).collect();
     keys.sort_unstable();
-    if let Some([key, _]) = keys.array_windows().find(|[key, next]| key == next) {
+    let repeated = keys.windows(2).find(|pair| pair[0] == pair[1]);
+    if let Some(key) = repeated.and_then(|pair| pair.first()) {
         let field = format!("{IDS}.{}", printable_name(key));
         return Err(FieldError::bad_value(&field, "present twice", "each kind of id once"));
     }

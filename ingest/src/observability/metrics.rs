@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use metrics::{Counter, Gauge, counter, gauge};
 
 use super::health::Health;
-use super::value_counts::ValueCounts;
+use super::value_counts::{self, ValueCounts};
 use crate::consumer::read::batch::Intake;
 use crate::decode::ErrorCode;
 use crate::kafka::topics::{PerTopic, TopicKind, TopicNames};
@@ -28,11 +28,6 @@ config::describe_metrics! {
     describe_counter LATE = "adtrail_ingest_late_records_total";
     /// Records on another partition than most records of their app, while both partitions are in use.
     describe_counter KEY_MISMATCHES = "adtrail_ingest_key_partition_mismatch_total";
-    /// Clicks and impressions, by channel.
-    describe_counter pub(super) TOUCHES = "adtrail_ingest_touches_total";
-    /// Values that are ignored because they identify nobody, by field and reason: placeholders, unexpanded macros, values
-    /// of an MD5 field that are not an MD5, addresses that cannot be parsed. Only touches have a channel.
-    describe_counter pub(super) IGNORED_VALUES = "adtrail_ingest_ignored_values_total";
     /// Invalid records that were produced to the dead-letter topic, by error code.
     describe_counter DEAD_LETTERED = "adtrail_ingest_dead_lettered_total";
     /// Records in Kafka that are not committed yet.
@@ -70,6 +65,7 @@ impl Metrics {
     /// Registers all metrics with the installed recorder, with value 0.
     pub fn new(config: &Config) -> Self {
         describe();
+        value_counts::describe_metrics();
         let names = TopicNames::new(&config.kafka.topics);
         let topics = PerTopic::from_fn(|topic| TopicMetrics::new(names.of(topic)));
         let consumed_until = gauge!(CONSUMED_UNTIL);

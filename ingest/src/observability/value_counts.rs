@@ -9,11 +9,21 @@ use attribution::facts::placeholders::IgnoredReason;
 use attribution::rules::policy::Policy;
 use metrics::counter;
 
-use super::metrics::{IGNORED_VALUES, TOUCHES};
-
 /// The channel of campaigns that are not in the catalogue.
 const UNKNOWN: &str = "unknown";
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
+
+config::describe_metrics! {
+    /// Clicks and impressions, by channel.
+    describe_counter TOUCHES = "adtrail_ingest_touches_total";
+    /// Values that are ignored because they identify nobody, by field and reason: placeholders, unexpanded macros, values
+    /// of an MD5 field that are not an MD5, addresses that cannot be parsed. Only touches have a channel.
+    describe_counter IGNORED_VALUES = "adtrail_ingest_ignored_values_total";
+}
+
+pub fn describe_metrics() {
+    describe();
+}
 
 /// The counts of one batch.
 #[derive(Debug, Default)]

@@ -118,7 +118,7 @@ impl Accumulator {
         self.add_position(topic, partition, 0, now);
     }
 
-    /// Adds the position after transaction markers, which are no records.
+    /// Adds a position without a record: the one after transaction markers, or the beginning of a partition.
     pub fn add_position(&mut self, topic: TopicKind, partition: i32, next: i64, now: Instant) {
         self.since.get_or_insert(now);
         self.offsets.set(topic, partition, next);
