@@ -36,7 +36,9 @@ pub fn published(input: &[u8]) {
     let found = decode::decode_avro(datum, ours, TopicKind::ALL.get(index).copied(), &POLICY);
     if let Err(error) = &found {
         check_error(error, datum);
-        if error.code == ErrorCode::NotAvro {
+        // `apache-avro` keeps one value of a kind of id that is present twice.
+        let is_id_repeated = error.field.as_ref().is_some_and(|field| field.starts_with("ids."));
+        if error.code == ErrorCode::NotAvro || is_id_repeated {
             return;
         }
     }
