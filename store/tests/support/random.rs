@@ -421,7 +421,7 @@ fn device() -> impl Strategy<Value = [&'static str; 5]> {
         .prop_map(|(ip, ua, model, (os, os_version))| [ip, ua, model, os, os_version])
 }
 
-/// Generates addresses of few devices as proxies write them, shared addresses, and texts that are no address.
+/// Generates addresses of few devices as proxies write them, shared addresses, and texts that are not addresses.
 fn ip() -> impl Strategy<Value = &'static str> {
     let of_one = select(vec![
         "203.0.113.9",

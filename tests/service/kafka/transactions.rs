@@ -146,7 +146,7 @@ impl Fixture {
     }
 }
 
-/// The last offset of a partition is then that of a transaction marker, which is no record.
+/// The last offset of a partition is then that of a transaction marker, not of a record.
 #[test]
 fn completeness_advances_while_transactions_are_the_last_thing_in_a_partition() {
     let fixture = Fixture::start("transactions.last");
