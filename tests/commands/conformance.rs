@@ -161,7 +161,7 @@ fn cases_of_another_folder_are_run() {
     let folder = dir.path().join("mine");
     fs::create_dir(&folder).unwrap();
     let case = |status: &str| {
-        let event = r#"{"type":"activation","app":"own","event_id":"a","time":1}"#;
+        let event = r#"{"type":"activation","app":"own","event_id":"a","time":1773144000001}"#;
         format!(
             "why = 'w'\ncontract = '5'\nevents = '''\n{event}\n'''\nrows = 1\n\
              [[expect]]\nevent_id = 'a'\nstatus = '{status}'\npid = '9'\n"

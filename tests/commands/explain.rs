@@ -157,11 +157,11 @@ fn an_id_without_an_activation_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let events = folder.path().join("events.ndjson");
     let text = [
-        r#"{"type":"click","app":"app-x","click_id":"c","spreadid":7,"time":1,"ids":{"oaid":"d"}}"#,
-        r#"{"type":"activation","app":"app-x","event_id":"a","time":2,"ids":{"oaid":"d"}}"#,
-        r#"{"type":"effect","app":"app-x","event_id":"before","name":"n","time":3,"ids":{"oaid":"d"}}"#,
-        r#"{"type":"effect","app":"app-x","event_id":"e","name":"n","time":3,"ids":{"oaid":"d"}}"#,
-        r#"{"type":"effect","app":"app-x","event_id":"orphan","name":"n","time":3,"ids":{"oaid":"x"}}"#,
+        r#"{"type":"click","app":"app-x","click_id":"c","spreadid":7,"time":1773144000001,"ids":{"oaid":"d"}}"#,
+        r#"{"type":"activation","app":"app-x","event_id":"a","time":1773144000002,"ids":{"oaid":"d"}}"#,
+        r#"{"type":"effect","app":"app-x","event_id":"before","name":"n","time":1773144000003,"ids":{"oaid":"d"}}"#,
+        r#"{"type":"effect","app":"app-x","event_id":"e","name":"n","time":1773144000003,"ids":{"oaid":"d"}}"#,
+        r#"{"type":"effect","app":"app-x","event_id":"orphan","name":"n","time":1773144000003,"ids":{"oaid":"x"}}"#,
     ];
     fs::write(&events, text.join("\n")).unwrap();
     for (id, problem) in [

@@ -154,7 +154,8 @@ fn progress_is_shown_on_a_terminal_only() {
 #[test]
 fn bad_lines_are_logged_and_all_other_lines_attributed() {
     let site = site();
-    let unknown = r#"{"type":"activation","app":"app-q","event_id":"secret-1","time":1}"#;
+    let unknown =
+        r#"{"type":"activation","app":"app-q","event_id":"secret-1","time":1773144000001}"#;
     let text = format!("{unknown}\n{}\n{}", all_events(), "[]\n".repeat(5000));
     let file = site.write("events.ndjson", &text);
     let output = site.run(&["replay", &file]);

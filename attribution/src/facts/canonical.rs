@@ -1,6 +1,6 @@
 //! Canonical content and identity (section "Facts" of the contract).
 //!
-//! The fact is the message that sorts first by (time, canonical content) among all messages with the same app, family
+//! The fact is the message that sorts first by (time, canonical content) among all messages with the same app, id space
 //! and id; the others are redeliveries. A message without an id gets one derived from its content, so its redeliveries
 //! get the same id.
 

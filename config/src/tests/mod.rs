@@ -249,7 +249,7 @@ fn apps_override_the_rules_for_all() {
          previous_key = \"z\"\n\
          [apps.attribution]\nprobabilistic = false\ncorrection_horizon = \"1d\"\nreinstall_effects = \"organic\"\n\
          [apps.fraud]\nblock_ips = []\nclicks_per_device_max = 50\nallow_channels = [\"c\"]\n\
-         block_devices = [\"oaid:1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5\", \"android_id:9774d56d682e549c\"]\n",
+         block_devices = [\"oaid:1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5\", \"android_id:7b5ca2d57178d2f1\"]\n",
     );
     let config = config.unwrap();
     let (x, y) = (app(&config, 0), app(&config, 2));

@@ -25,9 +25,11 @@ fn decode_mixed(json: impl AsRef<[u8]>) -> Result<Fact, DecodeError> {
 /// Returns a record with the required fields of its family, overridden by `fields`.
 fn with(kind: &str, fields: &str) -> String {
     let required = match kind {
-        "click" => [r#""app":"app-x""#, r#""spreadid":7"#, r#""time":5"#, r#""click_id":"c""#],
-        "activation" => [r#""app":"app-x""#, r#""time":5"#, r#""x":1"#, r#""y":1"#],
-        _ => [r#""app":"app-x""#, r#""name":"n""#, r#""time":5"#, r#""x":1"#],
+        "click" => {
+            [r#""app":"app-x""#, r#""spreadid":7"#, r#""time":1773144000005"#, r#""click_id":"c""#]
+        }
+        "activation" => [r#""app":"app-x""#, r#""time":1773144000005"#, r#""x":1"#, r#""y":1"#],
+        _ => [r#""app":"app-x""#, r#""name":"n""#, r#""time":1773144000005"#, r#""x":1"#],
     };
     let name = |field: &str| field.split(':').next().unwrap_or_default().to_owned();
     let others: Vec<&str> = required.into_iter().filter(|f| !fields.contains(&name(f))).collect();
@@ -119,7 +121,7 @@ fn missing_required_fields_are_errors() {
     check("effect", r#""name":null"#, Err((MissingField, "name")));
     check("effect", r#""name":"""#, Err((MissingField, "name")));
     check("effect", r#""time":null"#, Err((MissingField, "time")));
-    check_raw(r#"{"app":"app-x","time":5}"#, Some(MissingField));
+    check_raw(r#"{"app":"app-x","time":1773144000005}"#, Some(MissingField));
     check_raw("{}", Some(MissingField));
 }
 
@@ -141,7 +143,7 @@ fn errors_of_wrong_types_name_the_field() {
             check(kind, &format!("\"{field}\":{value}"), Err((ErrorCode::WrongType, field)));
         }
     }
-    for value in ["\"7\"", "7.0", "7e0", "true", "[]", "{}"] {
+    for value in ["\"7\"", "7.5", "true", "[]", "{}"] {
         for field in ["spreadid", "lookback_ms"] {
             check("click", &format!("\"{field}\":{value}"), Err((ErrorCode::WrongType, field)));
         }
@@ -163,11 +165,35 @@ fn errors_name_members_that_are_not_texts() {
 }
 
 #[test]
+fn an_id_may_have_several_values() {
+    let ids = |json: &str| match decode_mixed(with("effect", &format!("\"ids\":{json}"))) {
+        Ok(Fact::Effect(effect)) => Ok(effect.ids),
+        Ok(other) => panic!("{other:?}"),
+        Err(error) => Err((error.code, error.field.unwrap_or_default())),
+    };
+    let several = r#"{"oaid":["b","a",null],"caid":"x","gaid":[],"idfa":null}"#;
+    let expected = [pair("caid", "x"), pair("gaid", ""), pair("oaid", "b"), pair("oaid", "a")];
+    assert_eq!(ids(several), Ok(expected.to_vec()));
+    let bad = |field: &str| Err((ErrorCode::BadValue, field.to_owned()));
+    assert_eq!(ids(r#"{"oaid":"a","oaid":"b"}"#), bad("ids.oaid"));
+    assert_eq!(ids(r#"{"oaid":"a","oaid":null}"#), bad("ids.oaid"));
+    assert_eq!(ids(r#"{"oaid":["a"],"oaid":["b"]}"#), bad("ids.oaid"));
+    let wrong = Err((ErrorCode::WrongType, "ids.oaid".to_owned()));
+    for value in ["1", "[1]", "[\"a\",1]", "[[\"a\"]]", "{}"] {
+        assert_eq!(ids(&format!("{{\"oaid\":{value}}}")), wrong, "{value}");
+    }
+    let many = |count| format!("{{\"oaid\":{:?},\"serial\":[\"a\",\"b\"]}}", vec!["a"; count]);
+    assert_eq!(ids(&many(32)).map(|ids| ids.len()), Ok(34));
+    assert_eq!(ids(&many(33)), bad("ids"));
+    assert_eq!(ids(&format!("{{\"caid\":\"{}\"}}", "a,".repeat(32))), bad("ids"));
+}
+
+#[test]
 fn each_topic_allows_only_its_event_types() {
     use TopicKind::{Activations, Clicks, Effects};
     let code = |kind: Option<&str>, topic| {
         let kind = kind.map_or_else(String::new, |kind| format!(r#""type":"{kind}","#));
-        let fields = r#""app":"app-x","spreadid":7,"time":5,"click_id":"c","name":"n""#;
+        let fields = r#""app":"app-x","spreadid":7,"time":1773144000005,"click_id":"c","name":"n""#;
         let json = format!("{{{kind}{fields}}}");
         decode(json.as_bytes(), topic, &POLICY)
             .map(|fact| fact.id_space().family())
@@ -198,6 +224,11 @@ fn spreadids_lookbacks_and_purposes_are_checked() {
     check("click", r#""spreadid":0"#, bad);
     check("click", r#""spreadid":-1"#, bad);
     check("click", r#""spreadid":4294967296"#, bad);
+    check("click", r#""spreadid":7.0"#, Ok(()));
+    check("click", r#""spreadid":4.294967295e9"#, Ok(()));
+    check("click", r#""spreadid":4.294967296e9"#, bad);
+    check("click", r#""lookback_ms":1e3"#, Ok(()));
+    check("click", r#""lookback_ms":-1.0"#, Err((ErrorCode::BadValue, "lookback_ms")));
     check("click", r#""lookback_ms":0"#, Ok(()));
     check("click", r#""lookback_ms":null"#, Ok(()));
     check("click", r#""lookback_ms":-1"#, Err((ErrorCode::BadValue, "lookback_ms")));
@@ -216,22 +247,30 @@ fn times_are_whole_milliseconds_or_rfc3339() {
             let expected = expected.map_or(Ok(()), |code| Err((code, field)));
             check(kind, &format!("\"{field}\":{value}"), expected);
         };
-        check_time("0", None);
+        check_time("1199145600000", None);
+        check_time("1.1991456e12", None);
+        check_time("1773144000000.0", None);
+        check_time("1199145599999", Some(BadTime));
+        check_time("1773144000", Some(BadTime));
         check_time("253402300799999", None);
         check_time("253402300800000", Some(BadTime));
         check_time("9007199254740993", Some(BadTime));
         check_time("18446744073709551615", Some(BadTime));
         check_time("18446744073709551616", Some(WrongType));
-        check_time("-1", Some(BadTime));
-        check_time("-9223372036854775808", Some(BadTime));
-        check_time("1e3", Some(WrongType));
-        check_time("1.0", Some(WrongType));
+        check_time("1e3", Some(BadTime));
+        check_time("1773144000000.5", Some(WrongType));
         check_time("true", Some(WrongType));
         check_time("[1]", Some(WrongType));
         check_time("\"2026-03-10T12:00:00.0009Z\"", None);
-        check_time("\"1969-12-31T23:59:59Z\"", Some(BadTime));
+        check_time("\"2007-12-31T23:59:59Z\"", Some(BadTime));
         check_time("\"soon\"", Some(BadValue));
         check_time("1e999", Some(BadValue));
+    }
+    for never in ["0", "-1", "-9223372036854775808", "0.0", "\"1970-01-01T00:00:00Z\""] {
+        check("effect", &format!("\"time\":{never}"), Err((BadTime, "time")));
+        let begin = with("activation", &format!("\"install_begin_time\":{never}"));
+        let Ok(Fact::Activation(activation)) = decode_mixed(begin) else { panic!("{never}") };
+        assert_eq!(activation.install_begin_time, None);
     }
     let fact = decode_mixed(with("activation", r#""time":"2026-03-10T20:00:00.0009+08:00""#));
     assert_eq!(fact.map(|fact| fact.time().millis()), Ok(1_773_144_000_000));

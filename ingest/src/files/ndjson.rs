@@ -95,7 +95,7 @@ mod tests {
     use crate::decode::ErrorCode;
     use crate::fuzz::POLICY;
 
-    const GOOD: &str = r#"{"type":"activation","app":"app-x","time":1}"#;
+    const GOOD: &str = r#"{"type":"activation","app":"app-x","time":1773144000001}"#;
 
     /// Returns the outcome of each line: `None` for a fact, otherwise the line number and error code.
     fn read(text: &[u8]) -> Vec<Option<(u64, ErrorCode)>> {
@@ -124,7 +124,7 @@ mod tests {
         check(&format!("{GOOD}\n\u{feff}{GOOD}"), &[None, Some((2, ErrorCode::NotJson))]);
         check(&format!("\n{{}}\n{GOOD}\n"), &[Some((2, ErrorCode::MissingField)), None]);
         // A file has no default type.
-        check(r#"{"app":"app-x","time":1}"#, &[Some((1, ErrorCode::MissingField))]);
+        check(r#"{"app":"app-x","time":1773144000001}"#, &[Some((1, ErrorCode::MissingField))]);
         check(
             &format!("[]\n{GOOD}x"),
             &[Some((1, ErrorCode::NotAnObject)), Some((2, ErrorCode::NotJson))],

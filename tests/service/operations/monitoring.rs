@@ -143,13 +143,13 @@ fn logs_are_json_and_contain_no_device_data() {
     let good = r#""spreadid":1,"time":"2025-03-10T12:00:00Z""#;
     let bad = [
         r#""spreadid":1"#,
-        r#""spreadid":"secret-click","time":1"#,
+        r#""spreadid":"secret-click","time":1773144000001"#,
         r#""spreadid":1,"time":"198.51.100.77""#,
         r#""time":-1,"spreadid":1"#,
-        r#""time":1,"spreadid":1,"props":{"secret-event":1},"params":{"a":["2001:db8::77"]}"#,
-        r#""time":1,"spreadid":1,"type":"secret-agent""#,
-        r#""time":1,"spreadid":1,"purpose":"secret-click""#,
-        r#""time":1,"spreadid":1,"ids":"868049039501257""#,
+        r#""time":1773144000001,"spreadid":1,"props":{"secret-event":1},"params":{"a":["2001:db8::77"]}"#,
+        r#""time":1773144000001,"spreadid":1,"type":"secret-agent""#,
+        r#""time":1773144000001,"spreadid":1,"purpose":"secret-click""#,
+        r#""time":1773144000001,"spreadid":1,"ids":"868049039501257""#,
         "\"time\":1,\"spreadid\":1,\"os\":\"\u{1}\"",
     ];
     for topic in site.topics.all() {
