@@ -14,6 +14,9 @@ use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 /// 2 to the power of 64: the least number beyond 64 bits.
 const BEYOND_U64: f64 = 18_446_744_073_709_551_616.0;
 
+/// The elements of an array of texts.
+pub type Texts = Box<[Box<str>]>;
+
 /// The value of a field.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Value<'a> {
@@ -30,7 +33,8 @@ pub enum Value<'a> {
     Boolean,
     /// A type that only Avro has, by its description.
     Other(&'static str),
-    Texts(Box<Vec<Box<str>>>),
+    /// An array of texts.
+    Texts(Texts),
     /// An array with an element that is not a text.
     List,
     Object(Box<Members>),
@@ -82,7 +86,7 @@ pub struct Text<'a>(#[serde(borrow)] pub Cow<'a, str>);
 pub struct Members {
     /// In the order of the message.
     pub texts: Pairs,
-    pub lists: Vec<(Box<str>, Vec<Box<str>>)>,
+    pub lists: Vec<(Box<str>, Texts)>,
     /// The keys of members that are null.
     pub nulls: Vec<Box<str>>,
     /// The key and description of the first member of another type.
@@ -94,7 +98,7 @@ impl Members {
         match value {
             Value::Text(text) => self.texts.push((key.into(), text.into())),
             Value::Resolved(text) => self.texts.push((key.into(), text)),
-            Value::Texts(texts) => self.lists.push((key.into(), *texts)),
+            Value::Texts(texts) => self.lists.push((key.into(), texts)),
             Value::Absent => self.nulls.push(key.into()),
             other if self.other.is_none() => self.other = Some((key.into(), other.description())),
             _ => {}

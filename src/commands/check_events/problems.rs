@@ -4,10 +4,10 @@
 //! not what their field says.
 
 use attribution::facts::addresses::{parse_address, public_address};
-use attribution::facts::device_ids::{Form, IdKind, is_uuid, usable};
+use attribution::facts::device_ids::{Form, IdKind, usable};
 use attribution::facts::event::{Device, Fact, Pairs};
 use attribution::facts::ignored_values;
-use attribution::facts::placeholders::IgnoredReason;
+use attribution::facts::placeholders::{IgnoredReason, is_uuid};
 use attribution::rules::policy::Policy;
 
 attribution::named! {

@@ -179,7 +179,7 @@ impl Section {
     /// Returns the problems by field.
     pub fn rows(&self) -> Vec<ProblemRow<'_>> {
         let missing = self.present.iter().map(|(field, present)| ProblemRow {
-            field: *field,
+            field,
             problem: Problem::Missing,
             events: self.events - present,
             first: None,
@@ -191,7 +191,7 @@ impl Section {
             *problem != Problem::NotHashed || found.events * 10 > self.present_in(field)
         });
         let found = found.map(|((field, problem), found)| ProblemRow {
-            field: *field,
+            field,
             problem: *problem,
             events: found.events,
             first: Some(found.first),
