@@ -208,13 +208,15 @@ fn identifies_somebody(text: &str) -> bool {
     !(is_word || consists_of("0-:") || consists_of("fF-:") || is_macro(text))
 }
 
-/// Checks whether an unexpanded macro fills the trimmed text. JSON, and a UUID in braces, are not macros.
+/// Checks whether an unexpanded macro fills the trimmed text. JSON, a UUID in braces and a user agent in brackets are not macros.
 fn is_macro(text: &str) -> bool {
     let delimiters =
         [("__", "__"), ("{", "}"), ("${", "}"), ("$", "$"), ("%%", "%%"), ("[", "]"), ("<", ">")];
     delimiters.into_iter().any(|(open, close)| {
         let name = text.strip_prefix(open).and_then(|rest| rest.strip_suffix(close));
-        name.is_some_and(|name| !name.is_empty() && !name.contains('"') && dashed(name).is_none())
+        name.is_some_and(|name| {
+            !name.is_empty() && !name.contains(['"', ';', '/']) && dashed(name).is_none()
+        })
     })
 }
 
