@@ -208,7 +208,8 @@ fn identifies_somebody(text: &str) -> bool {
     !(is_word || consists_of("0-:") || consists_of("fF-:") || is_macro(text))
 }
 
-/// Checks whether an unexpanded macro fills the trimmed text. JSON, a UUID in braces and a user agent in brackets are not macros.
+/// Checks whether an unexpanded macro fills the trimmed text. JSON, a UUID in braces and a user agent in brackets are
+/// not macros.
 fn is_macro(text: &str) -> bool {
     let delimiters =
         [("__", "__"), ("{", "}"), ("${", "}"), ("$", "$"), ("%%", "%%"), ("[", "]"), ("<", ">")];
