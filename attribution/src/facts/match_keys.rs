@@ -268,8 +268,8 @@ mod tests {
             0x03a2_8d49_d660_a14c,
             0xc9ac_c0eb_0c6b_b678,
             0x5941_fdd3_ccdd_85cc,
-            0x628d_8e72_3bfd_d87b,
-            0x1cdd_c112_3ac1_f406,
+            0x2754_3442_c220_4a8d,
+            0x4534_df34_31c0_77b3,
         ];
         let found = [
             vec![id, MatchKey(tag), by_click_id("c1")],

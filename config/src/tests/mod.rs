@@ -271,7 +271,7 @@ fn apps_override_the_rules_for_all() {
     // The raw Android id counts twice, for its two MD5 forms.
     assert_eq!(
         (y.fraud.ctit_min_ms, y.fraud.block_ips.len(), y.fraud.block_devices.len()),
-        (10_000, 0, 3)
+        (10_000, 0, 6)
     );
     assert_eq!((y.fraud.clicks_per_device_max, y.fraud.block_sites.len()), (50, 1));
     assert_eq!(y.fraud.allow_channels, ["c".into()]);

@@ -413,12 +413,12 @@ fn messages_name_the_location_and_the_allowed_values() {
     check_message(
         "click",
         r#""spreadid":"7""#,
-        "spreadid at byte 65 is a string; expected a whole number from 1 to 4294967295",
+        "spreadid at byte 77 is a string; expected a whole number from 1 to 4294967295",
     );
     check_message(
         "click",
         r#""spreadid":null"#,
-        "spreadid at byte 65 is missing or empty; expected a whole number from 1 to 4294967295",
+        "spreadid at byte 77 is missing or empty; expected a whole number from 1 to 4294967295",
     );
     check_message(
         "effect",
@@ -450,7 +450,8 @@ fn messages_name_the_location_and_the_allowed_values() {
 fn messages_never_contain_a_device_id() {
     const ID: &str = "secret-device";
     for fields in [
-        format!("\"ids\":{{\"oaid\":[\"{ID}\"]}}"),
+        format!("\"ids\":{{\"oaid\":[\"{ID}\",1]}}"),
+        format!("\"ids\":{{\"oaid\":\"{ID}\",\"oaid\":\"{ID}\"}}"),
         format!("\"ids\":\"{ID}\""),
         format!("\"ip\":{{\"{ID}\":\"{ID}\"}}"),
         format!("\"time\":\"{ID}\""),

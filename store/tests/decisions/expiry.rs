@@ -233,7 +233,7 @@ fn the_install_chain_continues_from_the_oldest_kept_activation() {
     worker.ledger().compact();
     assert_eq!(
         entries(dir.path(), "activations"),
-        3,
+        6,
         "of the first activation, more than the record is left"
     );
     // 91 days after the expired install: b stays its reinstall and does not become an install.
