@@ -17,7 +17,7 @@ async fn calls() -> usize {
     calls
 }
 
-/// Returns servers with a fault at this call of a scan.
+/// Returns servers with a fault at call number `at` of a scan, counted from 0.
 fn with_fault(at: usize, fault: impl Fn(&Call, &mut Model) -> Reply + Send + 'static) -> Servers {
     let servers = Servers::filled();
     let mut calls = 0;
@@ -55,6 +55,7 @@ async fn check_at_every_call(
         servers.model(|model| check_all(&found, model));
         assert!(servers.count(is_scan) > calls, "{name} at call {at} caused no further call");
         let is_delayed = started.elapsed() >= Duration::from_millis(10);
+        // Without a fault, a scan reads `hbase:meta` twice.
         reactions.push(match servers.count(is_meta_scan) > 2 {
             true => Reaction::Relocate,
             false if is_delayed => Reaction::Wait,
@@ -107,7 +108,7 @@ async fn moved_region_is_followed_without_reading_meta() {
             Reply::Exception { class, text, do_not_retry: false, moved_to }
         });
         let reactions = reactions.await;
-        // The region on s3 "moves" to its own server, and is located again.
+        // For the region that is already on s3 the exception names its present server, so the client locates it again.
         let on_others =
             reactions.iter().take_while(|&&reaction| reaction == Reaction::Wait).count();
         let on_s3 = &reactions[on_others..];

@@ -11,8 +11,9 @@ use testbed::site::Site;
 use testbed::traffic;
 use testbed::{length, run_ok};
 
-/// For each of successive processes, the number of times that it passes the point before it crashes there. The first
-/// commit of a new store may have only start positions of partitions, and no records.
+/// How often each of the successive processes passes the point before it crashes there; a short run starts only the
+/// first two. The first number is not 0, since the first commit of a new store may have only start positions of
+/// partitions, and no records.
 const PASSES: [u32; 4] = [3, 0, 1, 7];
 /// Like [`PASSES`], but lower, since few batches have dead letters.
 const DEAD_LETTER_PASSES: [u32; 4] = [1, 0, 1, 2];

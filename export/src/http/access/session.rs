@@ -7,15 +7,15 @@ const COOKIE: &str = "adtrail_token";
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// At most this many cookies with our name are read.
+/// At most this many cookies named [`COOKIE`] are read.
 const COOKIES_MAX: usize = 16;
 
-/// Returns the token of the first cookie.
+/// Returns the token of the first cookie, which need not be valid.
 pub(crate) fn token(headers: &HeaderMap) -> Option<&str> {
     tokens(headers).next()
 }
 
-/// Returns the tokens of all cookies with our name. A browser sends one for each path and domain for which it has
+/// Returns the tokens of all cookies named [`COOKIE`]. A browser sends one for each path and domain for which it has
 /// one, and an old one may come first.
 pub(crate) fn tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
@@ -24,13 +24,13 @@ pub(crate) fn tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     tokens.take(COOKIES_MAX)
 }
 
-/// Returns a session cookie with the token. The token was validated, so it consists of letters, digits and
-/// underscores.
+/// Returns the `Set-Cookie` value that begins a session with the token. The token was validated, so it consists of
+/// letters, digits and underscores.
 pub(crate) fn begin(token: &str, headers: &HeaderMap) -> Option<HeaderValue> {
     HeaderValue::try_from(format!("{COOKIE}={token}; {}", attributes(headers))).ok()
 }
 
-/// Returns a cookie that removes the session.
+/// Returns the `Set-Cookie` value that ends the session.
 pub(crate) fn end(headers: &HeaderMap) -> Option<HeaderValue> {
     HeaderValue::try_from(format!("{COOKIE}=; Max-Age=0; {}", attributes(headers))).ok()
 }

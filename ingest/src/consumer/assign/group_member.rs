@@ -1,7 +1,8 @@
 //! Consumer group membership: reads the assigned partitions from the group's offsets until they are revoked.
 //!
-//! On a revocation, the unfinished batch is dropped, and the new owners read its records again. The thread first waits
-//! for the store to commit the batches in flight and commits their offsets, so that few records are read twice.
+//! On a revocation the unfinished batch is dropped, and the new owners read its records again. Unless the partitions
+//! are already lost, the thread first waits for the store to commit the batches in flight and commits their offsets, so
+//! that few records are read twice. Then it gives up the partitions.
 
 use rdkafka::consumer::Consumer as _;
 
@@ -19,6 +20,7 @@ use crate::kafka::retry::{Throttle, delays};
 use crate::kafka::topics::TopicKind;
 use crate::observability::health::Health;
 
+/// Subscribes to the topics; the group then assigns partitions.
 pub fn join(client: &TopicClient) -> Result<(), IngestError> {
     let topics = TopicKind::ALL.map(|topic| &**client.names.of(topic));
     client.consumer.subscribe(&topics).map_err(IngestError::Client)

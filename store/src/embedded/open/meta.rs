@@ -24,9 +24,10 @@ pub const APP: &[u8] = b"app/";
 /// Followed by the pid; the value is the app's key.
 pub const NAMED: &[u8] = b"named/";
 pub const REGION: &[u8] = b"region/";
-/// Followed by the key of a position; the value is the fingerprint of a known record.
+/// Followed by the key of a position; the value is the fingerprint [`Position::known`]. In the store this is the record
+/// `last_read`, and [`Position::last`] is `newest_read`.
 pub const KNOWN_RECORDS: &[u8] = b"last_read/";
-/// Like [`KNOWN_RECORDS`], for the newest record that was read.
+/// Like [`KNOWN_RECORDS`], for [`Position::last`].
 pub const LAST_RECORDS: &[u8] = b"newest_read/";
 
 /// Metadata that is loaded when a store is opened.
@@ -179,7 +180,7 @@ pub fn put_name(batch: &mut WriteBatch, tables: &Tables, pid: Pid, key: &str) {
 /// All apps that the store has ever known.
 ///
 /// # Errors
-/// [`StoreError::Corrupt`] if the record of an app is invalid.
+/// [`StoreError::Corrupt`] if the record of an app is invalid, or if rows are still counted that it says have expired.
 pub fn apps(tables: &Tables, partitions: u16) -> Result<Apps, StoreError> {
     let (apps, now) = (Apps::default(), now());
     for (pid, value) in tables.meta_entries(APP)? {
@@ -195,8 +196,8 @@ pub fn apps(tables: &Tables, partitions: u16) -> Result<Apps, StoreError> {
     Ok(apps)
 }
 
-/// Hourly counts before the time up to which retention has removed an app's rows, the first of each partition. An
-/// intact store has none, as they are deleted together with the advance of that time.
+/// For each partition, the first hourly count before the time up to which retention has removed the app's rows. An
+/// intact store has none, as they are deleted in the batch that advances that time.
 pub fn counted_before(
     tables: &Tables,
     pid: Pid,

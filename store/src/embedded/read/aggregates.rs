@@ -57,7 +57,7 @@ impl EmbeddedView<'_> {
             return Ok(found);
         }
         let mut options = ReadOptions::default();
-        // Keys are in reverse time order: the first key before the range, or the end of the campaign.
+        // Keys are in reverse time order, so reading ends at the first key before the range, or at the campaign's end.
         let end = match from.millis() {
             0 => campaign_index::end(pid, spreadid),
             _ => campaign_index::from(pid, spreadid, from.minus(1)).to_vec(),
@@ -66,6 +66,7 @@ impl EmbeddedView<'_> {
         let mut entries =
             self.snapshot.raw_iterator_cf_opt(self.reader.tables.campaign_index(), options);
         let first = campaign_index::from(pid, spreadid, range.end.minus(1));
+        // The key directly behind the last one of the previous page.
         let after = after.map(|after| [&after.encode()[..], &[0]].concat());
         entries.seek(after.filter(|after| after[..] > first[..]).unwrap_or(first.to_vec()));
         while let (Some(key), Some(value)) = (entries.key(), entries.value()) {
