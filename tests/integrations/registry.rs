@@ -1,5 +1,5 @@
 //! Schemas with references in a real registry: Apicurio. A proxy in front of it adds GUIDs, which Apicurio does not
-//! support. `avro` has unknown and unusable schemas.
+//! support. Tests of unknown and unusable schemas are in `avro`.
 #![allow(
     clippy::panic,
     clippy::unwrap_used,

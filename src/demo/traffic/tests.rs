@@ -1,3 +1,5 @@
+//! The generated traffic: its shares, its order, and that adtrail accepts it.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use attribution::facts::event::{Fact, Purpose, TouchKind};

@@ -1,3 +1,5 @@
+//! What is sent for a batch, and the outcomes that are read from the response.
+
 use bytes::Bytes;
 use prost::Message;
 

@@ -1,3 +1,5 @@
+//! The position of a scan after rows, parts of rows and failures.
+
 use super::*;
 use crate::wire::cell::{Kind, Parts};
 

@@ -1,6 +1,7 @@
 //! What the conformance cases of the attribution contract do not show: edges, many pages and floods of facts, shared
-//! ids, counts, index entries, rows after each batch, and explanations. `check` reads the rows in memory and on disk,
-//! in the given and the reversed order, in one batch and one fact at a time.
+//! ids, counts, index entries, rows after each batch, and explanations. `rows_in_any_order` compares the rows in memory
+//! and on disk, in the given and the reversed order, in one batch and one fact at a time. `on_hbase` runs the same tests
+//! over a real HBase.
 
 mod changes;
 mod details;
