@@ -8,6 +8,7 @@ mod conformance_runner;
 mod copy;
 mod fanout;
 mod faults;
+mod large;
 mod regions;
 mod rights;
 mod tables;

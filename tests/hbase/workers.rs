@@ -71,6 +71,23 @@ fn a_stalled_worker_that_lost_its_partitions_does_not_change_rows() {
     remove("hbase-still");
 }
 
+/// The remaining worker takes over the partitions of a killed one, and whatever it had not committed.
+#[test]
+fn workers_killed_while_others_work_lose_and_repeat_no_row() {
+    let site = site_with_timeout("hbase-killed", SHORT_MS);
+    let permanent = site.start_role("attribute");
+    for portion in traffic::portions(WORKLOAD.records(), length(3, 8)) {
+        let killed = site.start_role("attribute");
+        produce_scattered(&site, portion);
+        killed.await_some_read();
+        killed.kill9();
+    }
+    await_all_read(&site);
+    WORKLOAD.check(&site, &site.start_role("export"));
+    check_clean_shutdown(permanent);
+    remove("hbase-killed");
+}
+
 /// Produces each record to a random partition, so that several workers handle facts of one device at the same time.
 fn produce_scattered(site: &Site, records: &[Record]) {
     let mut rng = fastrand::Rng::with_seed(records.len() as u64);

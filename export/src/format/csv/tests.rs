@@ -70,6 +70,21 @@ fn check(fields: &str, row: &Row, expected: &str) {
 }
 
 #[test]
+fn only_necessary_quotes_are_written() {
+    for (name, expected) in [
+        ("plain text; '=1+1' \t \u{fc}", "plain text; '=1+1' \t \u{fc}"),
+        ("a,b", "\"a,b\""),
+        ("say \"hi\"", "\"say \"\"hi\"\"\""),
+        ("a\nb", "\"a\nb\""),
+        ("a\rb", "\"a\rb\""),
+        ("", ""),
+    ] {
+        let row = Row { event_name: name.into(), ..row(0) };
+        check("event_name,pid", &row, &format!("{expected},1"));
+    }
+}
+
+#[test]
 fn names_come_from_the_catalogue() {
     check("spreadid,campaign,channel", &row(7), "7,\"Spring, \"\"26\"\"\",toutiao");
     check("spreadid,campaign,channel", &row(8), "8,,unknown");
