@@ -9,6 +9,7 @@ use super::value::{Members, Value};
 
 const STRING: &str = "a string";
 const MAP: &str = "an object whose values are strings";
+const STRINGS: &str = "a string or an array of strings";
 const ID_MAP: &str = "an object whose values are strings or arrays of strings";
 /// Maximum number of device ids of an event. A decision searches by each of them.
 const IDS_MAX: usize = 32;
@@ -37,7 +38,7 @@ pub fn required_text(value: Value<'_>, field: &'static str) -> Result<Box<str>, 
 
 /// Returns the members of an object of texts, sorted.
 pub fn pairs(value: Value<'_>, field: &'static str) -> Result<Pairs, FieldError> {
-    let Some(Members { texts: mut pairs, lists, .. }) = members(value, field, MAP)? else {
+    let Some(Members { texts: mut pairs, lists, .. }) = members(value, field, MAP, STRING)? else {
         return Ok(Pairs::new());
     };
     if let Some((key, _)) = lists.first() {
@@ -50,7 +51,9 @@ pub fn pairs(value: Value<'_>, field: &'static str) -> Result<Pairs, FieldError>
 /// Returns the device ids, sorted by key; an array is a pair for each element, in their order.
 pub fn ids(value: Value<'_>) -> Result<Pairs, FieldError> {
     const IDS: &str = "ids";
-    let Some(Members { texts: mut pairs, lists, nulls, .. }) = members(value, IDS, ID_MAP)? else {
+    let Some(Members { texts: mut pairs, lists, nulls, .. }) =
+        members(value, IDS, ID_MAP, STRINGS)?
+    else {
         return Ok(Pairs::new());
     };
     let texts = pairs.iter().map(|(key, _)| key);
@@ -82,6 +85,7 @@ fn members(
     value: Value<'_>,
     field: &str,
     expected: &'static str,
+    expected_member: &'static str,
 ) -> Result<Option<Members>, FieldError> {
     let mut members = match value {
         absent if absent.is_absent() => return Ok(None),
@@ -89,7 +93,7 @@ fn members(
         other => return Err(FieldError::wrong_type(field, &other, expected)),
     };
     match members.other.take() {
-        Some((key, problem)) => Err(wrong_type_of(field, &key, problem, STRING)),
+        Some((key, problem)) => Err(wrong_type_of(field, &key, problem, expected_member)),
         None => Ok(Some(members)),
     }
 }

@@ -423,18 +423,18 @@ fn messages_name_the_location_and_the_allowed_values() {
     check_message(
         "effect",
         r#""props":{"level":3}"#,
-        "props.level at byte 74 is a number; expected a string",
+        "props.level at byte 86 is a number; expected a string",
     );
     check_message(
         "activation",
         r#""props":{"level":3}"#,
-        "props.level at byte 73 is a number; expected a string",
+        "props.level at byte 85 is a number; expected a string",
     );
     // A device id in place of a name.
     check_message(
         "activation",
         r#""ids":{"867530900000001":3}"#,
-        "ids.(not shown) at byte 62 is a number; expected a string",
+        "ids.(not shown) at byte 74 is a number; expected a string or an array of strings",
     );
     let error = decode_mixed(r#"{"type":"click","app":"867530900000001"}"#)
         .expect_err("the app does not exist");
