@@ -200,7 +200,7 @@ pub fn ignored<'a>(
     IdKind::parse(name).into_iter().flat_map(move |(kind, form)| {
         let values = values(kind, received).filter(|value| !value.trim().is_empty());
         values.filter_map(move |value| match form {
-            Form::Raw => Some((kind.name(), value, raw_form(kind, value).err()?)),
+            Form::Raw => Some((kind.name(), value, ignored_raw(kind, value)?)),
             Form::Md5 => Some((kind.md5_name(), value, md5_digest(value).err()?)),
         })
     })
@@ -214,7 +214,7 @@ pub fn count(name: &str, received: &str) -> usize {
 /// Returns the values of one entry of `ids` that identify a device, trimmed.
 pub fn usable(kind: IdKind, form: Form, received: &str) -> impl Iterator<Item = &str> {
     values(kind, received).map(str::trim).filter(move |value| match form {
-        Form::Raw => raw_form(kind, value).is_ok(),
+        Form::Raw => ignored_raw(kind, value).is_none(),
         Form::Md5 => md5_digest(value).is_ok(),
     })
 }
@@ -292,15 +292,24 @@ fn raw_form(kind: IdKind, received: &str) -> Result<Cow<'_, str>, IgnoredReason>
         IdKind::Idfv => trimmed.into(),
     };
     // Without separators or version, the value can be a placeholder.
-    if let Some(reason) = placeholders::ignored_reason(&normalised) {
-        return Err(reason);
-    }
+    let reason = match kind {
+        IdKind::Mac | IdKind::Caid => placeholders::ignored_reason(&normalised),
+        _ => None,
+    };
     let is_shared = match kind {
         IdKind::Mac => normalised == MAC_OF_EVERY_DEVICE,
         IdKind::AndroidId => normalised == ANDROID_ID_OF_MANY,
         _ => false,
     };
-    if is_shared { Err(IgnoredReason::Placeholder) } else { Ok(normalised) }
+    reason.or(is_shared.then_some(IgnoredReason::Placeholder)).map_or(Ok(normalised), Err)
+}
+
+/// Returns why a raw id identifies nobody, without its raw form where that does not matter.
+fn ignored_raw(kind: IdKind, received: &str) -> Option<IgnoredReason> {
+    match kind {
+        IdKind::Mac | IdKind::Caid | IdKind::AndroidId => raw_form(kind, received).err(),
+        _ => placeholders::ignored_reason(received.trim()),
+    }
 }
 
 /// Removes the version of the CAID algorithm, a date such as `20230330_`.
