@@ -44,7 +44,7 @@ pub const MAC_OF_EVERY_DEVICE: &str = "020000000000";
 /// The `android_id` of many old devices and of emulators.
 pub const ANDROID_ID_OF_MANY: &str = "9774d56d682e549c";
 
-/// MD5 values of Tencent's list of ids that never match, whose originals are not published.
+/// MD5 values of Tencent's list of ids that never match, which does not name the originals.
 const LISTED_DIGESTS: [u128; 2] =
     [0x4b99_7118_e2db_4480_b95d_28cc_741b_3917, 0x3a6b_ff07_99c7_389f_522f_3847_c33a_468f];
 
