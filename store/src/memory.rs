@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use attribution::facts::event::{EventTime, Family, Pid};
 use attribution::facts::keys::{FactKey, MatchKey};
 use attribution::ledger::index::{IndexEntry, Scan};
+use attribution::ledger::received_md5::ReceivedMd5;
 use attribution::ledger::record::{FactRecord, Lookup};
 use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
 use attribution::rules::expiry::ExpiryFloor;
@@ -25,6 +26,7 @@ pub struct Memory {
     index: HashMap<(Family, MatchKey, Pid), Entries, FixedState>,
     rows: BTreeMap<(Pid, u64, u32, u64), Row>,
     positions: BTreeMap<(std::sync::Arc<str>, i32), Position>,
+    received_md5: HashMap<Pid, ReceivedMd5, FixedState>,
     /// Hides expired facts, which stay in the maps.
     expiry: Expiry,
     /// Buffer for encoding, reused.
@@ -89,6 +91,10 @@ impl Facts for Memory {
     fn expiry_floor(&self, pid: Pid) -> ExpiryFloor {
         self.expiry.floor(pid)
     }
+
+    fn received_md5(&self, pid: Pid) -> ReceivedMd5 {
+        self.received_md5.get(&pid).copied().unwrap_or_default()
+    }
 }
 
 impl Ledger for Memory {
@@ -101,7 +107,8 @@ impl Ledger for Memory {
     }
 
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {
-        for FactWrite { key, record, index, bucket_markers, stale, .. } in facts {
+        for FactWrite { key, record, index, received_md5, bucket_markers, stale, .. } in facts {
+            self.received_md5.entry(key.pid).or_default().add(&record, received_md5);
             for (found_by, time) in stale {
                 let stale = IndexEntry { time, fact: key };
                 if let Some(entries) = self.index.get_mut(&(key.family, found_by, key.pid)) {

@@ -71,9 +71,17 @@ pub enum IdValue {
     Md5([u8; 16]),
 }
 
-/// The normalised device ids of one fact, sorted.
+/// The normalised device ids of one fact.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct DeviceIds(Vec<DeviceId>);
+pub struct DeviceIds {
+    /// Sorted.
+    ids: Vec<DeviceId>,
+    /// Further MD5 forms of an activation or effect, sorted. Facts with raw ids that have one of them also have an id in
+    /// `ids` in common, so only ids that were received as MD5 are found by them.
+    further: Vec<DeviceId>,
+    /// The kinds that were received as MD5.
+    received_md5: IdKindSet,
+}
 
 /// The fact that an id belongs to; it determines the MD5 forms of the id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,31 +104,65 @@ impl DeviceIds {
 
     /// Skips unknown kinds and values that identify nobody.
     fn new(received: &Pairs, owner: Owner) -> Self {
-        let mut ids = Vec::with_capacity(2 * received.len());
+        let mut new = Self { ids: Vec::with_capacity(2 * received.len()), ..Self::default() };
         for (name, received) in received {
             let Some((kind, form)) = IdKind::parse(name) else { continue };
             for value in values(kind, received) {
                 match form {
                     Form::Raw => {
                         if let Ok(raw) = raw_form(kind, value) {
-                            push_forms(&mut ids, kind, value, &raw, owner);
+                            push_forms(&mut new.ids, kind, &raw);
+                            if owner == Owner::AppEvent {
+                                new.push_further_forms(kind, value.trim(), &raw);
+                            }
                         }
                     }
-                    Form::Md5 => ids.extend(md5_form(kind, value)),
+                    Form::Md5 => {
+                        if let Some(id) = md5_form(kind, value) {
+                            new.received_md5.0 |= id.form().0;
+                            new.ids.push(id);
+                        }
+                    }
                 }
             }
         }
-        ids.sort_unstable();
-        ids.dedup();
-        Self(ids)
+        new.ids.sort_unstable();
+        new.ids.dedup();
+        new.further.sort_unstable();
+        new.further.dedup();
+        new.further.retain(|id| new.ids.binary_search(id).is_err());
+        new
+    }
+
+    /// Adds the MD5 forms that an id has only because networks hash it in different ways.
+    fn push_further_forms(&mut self, kind: IdKind, received: &str, raw: &str) {
+        let texts = further_texts(kind, received, raw);
+        let digests = texts.iter().map(|text| IdValue::Md5(Md5::digest(text).into()));
+        let ids = digests.map(|value| DeviceId { kind, value });
+        // Equal texts have equal raw forms, except that a CAID loses its version, that an IDFV is compared as received,
+        // and that upper and lower case of other scripts do not correspond.
+        let is_implied = received.is_ascii() && !matches!(kind, IdKind::Caid | IdKind::Idfv);
+        if is_implied { &mut self.further } else { &mut self.ids }.extend(ids);
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.ids.is_empty()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &DeviceId> {
-        self.0.iter()
+        self.ids.iter().chain(&self.further)
+    }
+
+    /// Returns the ids by which other facts are found, if these facts were received with MD5 values of the given kinds
+    /// only.
+    pub fn searched(&self, received_md5: IdKindSet) -> impl Iterator<Item = &DeviceId> {
+        let further = self.further.iter().filter(move |id| received_md5.overlaps(id.form()));
+        self.ids.iter().chain(further)
+    }
+
+    /// Returns the kinds that were received as MD5.
+    pub fn received_md5(&self) -> IdKindSet {
+        self.received_md5
     }
 
     pub fn contains(&self, id: &DeviceId) -> bool {
@@ -129,24 +171,28 @@ impl DeviceIds {
 
     /// Returns the index of the id in [`DeviceIds::iter`].
     pub fn position(&self, id: &DeviceId) -> Option<usize> {
-        self.0.binary_search(id).ok()
+        let position = self.ids.binary_search(id);
+        let further = || Some(self.ids.len() + self.further.binary_search(id).ok()?);
+        position.ok().or_else(further)
     }
 
     /// Returns the best-ranked kind for which both contain an equal value.
     pub fn shared(&self, other: &Self) -> Option<IdKind> {
-        self.0.iter().find(|id| other.contains(id)).map(|id| id.kind)
+        let shared = |ids: &[DeviceId]| ids.iter().find(|id| other.contains(id)).map(|id| id.kind);
+        let kinds = [shared(&self.ids), shared(&self.further)];
+        kinds.into_iter().flatten().min()
     }
 
     /// Checks whether, for some kind, both contain a value of the same form but no equal value.
     pub fn contradicts(&self, other: &Self) -> bool {
         let kinds = other.kinds();
-        let is_equal = |kind| self.0.iter().any(|id| id.kind == kind && other.contains(id));
-        self.0.iter().any(|id| kinds.overlaps(id.form()) && !is_equal(id.kind))
+        let is_equal = |kind| self.iter().any(|id| id.kind == kind && other.contains(id));
+        self.iter().any(|id| kinds.overlaps(id.form()) && !is_equal(id.kind))
     }
 
     /// Returns the kinds and forms that the ids have.
     pub fn kinds(&self) -> IdKindSet {
-        self.0.iter().fold(IdKindSet::default(), |kinds, id| IdKindSet(kinds.0 | id.form().0))
+        self.iter().fold(IdKindSet::default(), |kinds, id| IdKindSet(kinds.0 | id.form().0))
     }
 }
 
@@ -156,6 +202,10 @@ impl DeviceIds {
 pub struct IdKindSet(pub u16);
 
 impl IdKindSet {
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
     pub fn overlaps(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
@@ -230,8 +280,8 @@ fn values(kind: IdKind, received: &str) -> impl Iterator<Item = &str> {
     received.split(move |letter| letter == ',' && kind == IdKind::Caid)
 }
 
-/// Adds the forms of a raw id under which it is found.
-fn push_forms(ids: &mut Vec<DeviceId>, kind: IdKind, received: &str, raw: &str, owner: Owner) {
+/// Adds the forms that every fact with this raw id has.
+fn push_forms(ids: &mut Vec<DeviceId>, kind: IdKind, raw: &str) {
     let mut push_md5 =
         |text: &str| ids.push(DeviceId { kind, value: IdValue::Md5(Md5::digest(text).into()) });
     match kind {
@@ -244,15 +294,10 @@ fn push_forms(ids: &mut Vec<DeviceId>, kind: IdKind, received: &str, raw: &str, 
         }
         IdKind::Idfv => ids.push(DeviceId { kind, value: IdValue::Raw(raw.into()) }),
     }
-    if owner == Owner::AppEvent {
-        let texts = texts_of_app_event(kind, received.trim(), raw);
-        let digests = texts.iter().map(|text| IdValue::Md5(Md5::digest(text).into()));
-        ids.extend(digests.map(|value| DeviceId { kind, value }));
-    }
 }
 
 /// Returns the further texts whose MD5 a network may have sent: the id as the app knows it, in both cases.
-fn texts_of_app_event(kind: IdKind, received: &str, raw: &str) -> Vec<String> {
+fn further_texts(kind: IdKind, received: &str, raw: &str) -> Vec<String> {
     let mut texts = vec![received.to_owned(), received.to_lowercase(), received.to_uppercase()];
     if is_uuid(received) {
         texts.extend([0, 1, 2].map(|index| texts[index].replace('-', "")));

@@ -30,8 +30,15 @@ pub struct TouchClass {
 }
 
 impl TouchClass {
+    pub const COUNT: usize = 8;
+
     pub fn all() -> impl Iterator<Item = Self> {
         (0..8).map(Self::from_bits)
+    }
+
+    /// Returns the index of the class in [`TouchClass::all`].
+    pub fn index(self) -> usize {
+        self.bits().into()
     }
 
     pub fn of(touch: &Touch) -> Self {

@@ -7,15 +7,18 @@
 //! `docs/decisions/ledger-port.md` explains how the embedded store and HBase implement this port.
 
 pub mod index;
+pub mod received_md5;
 pub mod record;
 
 use std::sync::Arc;
 
+use crate::facts::device_ids::IdKindSet;
 use crate::facts::event::{EventTime, Fact, Pid};
 use crate::facts::keys::{FactKey, MatchKey};
 use crate::rules::expiry::ExpiryFloor;
 use crate::rules::row::Row;
 use index::{IndexEntry, Scan};
+use received_md5::ReceivedMd5;
 use record::{CurrentRow, FactRecord, Lookup};
 
 /// Read access to the facts of a store.
@@ -36,6 +39,12 @@ pub trait Facts {
     /// Returns how far an app's facts have expired by earlier settings. They are gone as well, whatever the current
     /// settings are.
     fn expiry_floor(&self, pid: Pid) -> ExpiryFloor;
+
+    /// Returns which ids the app's facts, including recorded but uncommitted ones, were received with as MD5; possibly
+    /// more. A shared store cannot know them, because other workers write facts between two reads.
+    fn received_md5(&self, _pid: Pid) -> ReceivedMd5 {
+        ReceivedMd5::ANY
+    }
 }
 
 /// A store of facts, decisions, rows and Kafka positions.
@@ -106,6 +115,8 @@ pub struct FactWrite {
     pub record: FactRecord,
     /// Keys under which other facts find this one. Their index entries have the time of this fact.
     pub index: Vec<MatchKey>,
+    /// The kinds of device id that the fact was received with as MD5.
+    pub received_md5: IdKindSet,
     /// Markers of the fact. They stay when the fact is deleted.
     pub bucket_markers: Vec<(MatchKey, IndexEntry)>,
     /// Index entries of the replaced fact, to be deleted.

@@ -131,10 +131,10 @@ pub fn affected_effects<L: Facts>(
     let reinstalls = reinstalls(facts, state, classified, changed)?;
     let mut scans = Vec::new();
     for (_, activation) in &state.superseded_activations {
-        scans.extend(effect_scans(policy, activation));
+        scans.extend(effect_scans(facts, policy, activation));
     }
     for record in changed.iter().chain(&reinstalls).filter_map(|key| facts.activation(key)) {
-        scans.extend(effect_scans(policy, &record.fact));
+        scans.extend(effect_scans(facts, policy, &record.fact));
     }
     let mut keys = state.effects.clone();
     facts.scan_all(&merged(scans), |_, entry| keys.push(entry.fact))?;
@@ -158,7 +158,8 @@ fn reinstalls<L: Facts>(
     let others = changed.iter().filter(|key| !arrived.contains(key));
     for record in others.filter_map(|key| facts.activation(key)) {
         let times = (record.fact.time, EventTime::MAX);
-        scans.extend(device_scans(&record.fact, Family::Activation, times));
+        let received_md5 = facts.received_md5(record.fact.pid).by_activations();
+        scans.extend(device_scans(&record.fact, received_md5, Family::Activation, times));
     }
     facts.scan_all(&merged(scans), |_, entry| followers.push(entry.fact))?;
     facts.load(followers.iter().copied())?;
@@ -177,9 +178,15 @@ fn reinstalls<L: Facts>(
     Ok(followers)
 }
 
-fn effect_scans(policy: &Policy, activation: &Activation) -> Vec<Scan> {
+fn effect_scans<L: Facts>(
+    facts: &FactCache<'_, L>,
+    policy: &Policy,
+    activation: &Activation,
+) -> Vec<Scan> {
     let Some(app) = policy.app(activation.pid) else { return Vec::new() };
-    device_scans(activation, Family::Effect, inherit::effect_times(app, activation.time))
+    let received_md5 = facts.received_md5(activation.pid).by_effects();
+    let times = inherit::effect_times(app, activation.time);
+    device_scans(activation, received_md5, Family::Effect, times)
 }
 
 /// Returns the scans of sorted windows, and for each scan the range of its windows.
@@ -204,9 +211,11 @@ fn scans(windows: &[MatchWindow]) -> (Vec<Scan>, Vec<Range<usize>>) {
 
 fn device_scans(
     activation: &Activation,
+    received_md5: IdKindSet,
     family: Family,
     times: (EventTime, EventTime),
 ) -> Vec<Scan> {
     let ids = DeviceIds::of_app_event(&activation.ids);
-    ids.iter().map(|id| scan(activation.pid, family, match_keys::by_id(id), times)).collect()
+    let ids = ids.searched(received_md5);
+    ids.map(|id| scan(activation.pid, family, match_keys::by_id(id), times)).collect()
 }

@@ -119,7 +119,8 @@ impl<'p> PendingEffect<'p> {
         let ids = DeviceIds::of_app_event(&effect.ids);
         let times = inherit::activation_times(app, effect);
         let search = |id| scan(key.pid, Family::Activation, match_keys::by_id(id), times);
-        let scans = ids.iter().map(search).collect();
+        let received_md5 = facts.received_md5(key.pid).by_activations();
+        let scans = ids.searched(received_md5).map(search).collect();
         Some(Self { app, key, ids, scans, found: Vec::new() })
     }
 

@@ -4,7 +4,7 @@ use super::BatchReport;
 use super::batch_state::BatchState;
 use super::fact_cache::FactCache;
 use super::match_windows::{MatchWindows, add_windows};
-use crate::facts::device_ids::DeviceIds;
+use crate::facts::device_ids::{DeviceIds, IdKindSet};
 use crate::facts::event::{EventTime, Fact, Family};
 use crate::facts::keys::{FactKey, FactKeySet, MatchKey};
 use crate::facts::{canonical, match_keys};
@@ -13,6 +13,13 @@ use crate::ledger::record::{ActivationRecord, EffectRecord, FactRecord, Lookup};
 use crate::ledger::{FactWrite, Facts, Ledger};
 use crate::rules::classify::InstallChains;
 use crate::rules::policy::{AppPolicy, Policy};
+
+/// What the ids of a fact yield.
+struct Indexed {
+    /// The keys under which other facts find it.
+    keys: Vec<MatchKey>,
+    received_md5: IdKindSet,
+}
 
 /// The known fact of an id.
 struct Known {
@@ -47,8 +54,9 @@ pub fn deduplicate<L: Ledger>(
             };
             let Some(mut known) = known else {
                 let arrival_index = state.add_arrival(key, message.time(), false);
-                let index = index(&message, policy, app, &mut state.windows, arrival_index, false);
-                writes.push(fact_write(facts, app, key, message.into(), index, state));
+                let indexed =
+                    index(&message, policy, app, &mut state.windows, arrival_index, false);
+                writes.push(fact_write(facts, app, key, message.into(), indexed, state));
                 continue;
             };
             let order = canonical::compare(&message, &known.fact, &app.key);
@@ -122,7 +130,7 @@ fn replace<L: Ledger>(
         add_redelivered(policy, app, key, message.time(), &mut known, state);
     let after = index(&message, policy, app, &mut state.windows, arrival_index, false);
     let time = known.fact.time();
-    let is_stale = |key: &MatchKey| time != message.time() || !after.contains(key);
+    let is_stale = |key: &MatchKey| time != message.time() || !after.keys.contains(key);
     let stale = before.into_iter().filter(is_stale).map(|key| (key, time)).collect();
     let superseded = L::SHARED.then(|| known.fact.clone());
     state.add_superseded(key, known.fact);
@@ -154,7 +162,8 @@ fn add_redelivered(
         index(&fact, policy, app, &mut state.windows, arrival_index, true);
         state.add_superseded(key, fact);
     }
-    (arrival_index, index(&known.fact, policy, app, &mut state.windows, arrival_index, true))
+    let indexed = index(&known.fact, policy, app, &mut state.windows, arrival_index, true);
+    (arrival_index, indexed.keys)
 }
 
 /// Returns the write of a new fact. If it is an activation or effect, adds it to the batch's events.
@@ -163,7 +172,7 @@ fn fact_write<L: Facts>(
     app: &AppPolicy,
     key: FactKey,
     record: FactRecord,
-    index: Vec<MatchKey>,
+    indexed: Indexed,
     state: &mut BatchState,
 ) -> FactWrite {
     state.add_events([key]);
@@ -171,10 +180,19 @@ fn fact_write<L: Facts>(
         facts.insert(key, record.clone());
     }
     let bucket_markers = bucket_markers(&record, app);
-    FactWrite { key, record, index, bucket_markers, stale: Vec::new(), superseded: None }
+    let Indexed { keys: index, received_md5 } = indexed;
+    FactWrite {
+        key,
+        record,
+        index,
+        received_md5,
+        bucket_markers,
+        stale: Vec::new(),
+        superseded: None,
+    }
 }
 
-/// Returns the keys under which a fact is indexed. For a touch, also adds the match windows of the activations that it
+/// Normalises the ids of a fact, and returns what they yield. For a touch, also adds the match windows of the activations that it
 /// can change; superfluous windows do no harm.
 fn index(
     fact: &Fact,
@@ -183,21 +201,26 @@ fn index(
     windows: &mut MatchWindows,
     arrival_index: u32,
     is_removed: bool,
-) -> Vec<MatchKey> {
-    match fact {
+) -> Indexed {
+    let (ids, keys) = match fact {
         Fact::Touch(touch) => {
             let ids = DeviceIds::of_touch(&touch.ids);
             add_windows(windows, touch, &ids, policy, app, arrival_index, is_removed);
-            match_keys::touch_index(touch, &ids, app.probabilistic)
+            let keys = match_keys::touch_index(touch, &ids, app.probabilistic);
+            (ids, keys)
         }
         Fact::Activation(activation) => {
             let ids = DeviceIds::of_app_event(&activation.ids);
-            match_keys::activation_index(activation, &ids, app.probabilistic)
+            let keys = match_keys::activation_index(activation, &ids, app.probabilistic);
+            (ids, keys)
         }
         Fact::Effect(effect) => {
-            DeviceIds::of_app_event(&effect.ids).iter().map(match_keys::by_id).collect()
+            let ids = DeviceIds::of_app_event(&effect.ids);
+            let keys = ids.iter().map(match_keys::by_id).collect();
+            (ids, keys)
         }
-    }
+    };
+    Indexed { keys, received_md5: ids.received_md5() }
 }
 
 /// Returns the markers of the fact's probabilistic keys.

@@ -4,6 +4,7 @@ use crate::facts::event::{Effect, EventTime, Family, Pid, Touch};
 use crate::facts::keys::{FactKey, FactKeyMap, MatchKey};
 use crate::ledger::Facts;
 use crate::ledger::index::{IndexEntry, Scan};
+use crate::ledger::received_md5::ReceivedMd5;
 use crate::ledger::record::{ActivationRecord, FactRecord};
 use crate::rules::expiry;
 use crate::rules::policy::AppPolicy;
@@ -26,6 +27,11 @@ impl<'a, L: Facts> FactCache<'a, L> {
 
     pub fn ledger(&mut self) -> &mut L {
         self.ledger
+    }
+
+    /// Returns which ids the facts of an app were received with as MD5.
+    pub fn received_md5(&self, pid: Pid) -> ReceivedMd5 {
+        self.ledger.received_md5(pid)
     }
 
     /// Checks whether a fact of this time, or the decision on it, can still change.

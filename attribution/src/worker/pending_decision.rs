@@ -56,7 +56,7 @@ impl<'p> PendingDecision<'p> {
         let without_touches = winner::without_touches(&subject, &class);
         let searches = match without_touches {
             Some(_) => Vec::new(),
-            None => id_searches(&subject, &class),
+            None => id_searches(&subject, &class, &facts.received_md5(key.pid)),
         };
         let touches = BTreeMap::new();
         Some(Self {

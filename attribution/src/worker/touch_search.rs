@@ -6,6 +6,7 @@ use crate::facts::keys::MatchKey;
 use crate::facts::match_keys::{self, BUCKET_MS, ProbabilisticClass, TouchClass};
 use crate::ledger::Facts;
 use crate::ledger::index::{IndexEntry, Scan};
+use crate::ledger::received_md5::ReceivedMd5;
 use crate::rules::candidate::{CLICK_COUNT_MS, Subject, Tier, click_cap_horizon_ms, window_max_ms};
 use crate::rules::classify::Class;
 use crate::rules::row::InstallType;
@@ -111,7 +112,11 @@ pub fn read_pages<L: Facts>(
 }
 
 /// Returns the searches for touches with a device id of the activation.
-pub fn id_searches(subject: &Subject<'_>, class: &Class) -> Vec<TouchSearch> {
+pub fn id_searches(
+    subject: &Subject<'_>,
+    class: &Class,
+    received_md5: &ReceivedMd5,
+) -> Vec<TouchSearch> {
     let mut searches = Vec::new();
     for touches in TouchClass::all() {
         let tier = Tier::of(touches.kind, false);
@@ -131,7 +136,8 @@ pub fn id_searches(subject: &Subject<'_>, class: &Class) -> Vec<TouchSearch> {
             // Clicks also count against candidates with their own lookback, which can be older.
             extended_ms = Some(click_cap_horizon_ms(subject.policy, subject.app));
         }
-        let keys = subject.ids.iter().map(|id| match_keys::touch_by_id(touches, id));
+        let ids = subject.ids.searched(received_md5.by_touches(touches));
+        let keys = ids.map(|id| match_keys::touch_by_id(touches, id));
         searches.extend(keys.filter_map(|key| {
             let search = TouchSearch::new(subject, key, window_ms, tier)?;
             let extended_oldest = extended_ms.map(|ms| subject.activation.time.minus(ms));

@@ -11,17 +11,21 @@ use rocksdb::WriteBatch;
 use super::open::column_families::Limits;
 use super::open::meta::{self, Meta};
 use super::tables::Tables;
+use super::write::received_md5::ReceivedMd5ByApp;
 use super::write::{expiry_floor, rebuild_aggregates};
 use super::{Embedded, checkpoint};
 use crate::StoreError;
 use crate::apps::record::App;
-use crate::layout::key::{self, RowKey};
+use crate::layout::codec::fact_record;
+use crate::layout::key::{self, FactTableKey, RowKey};
 use crate::maintenance::copy_item::{CopyItem, Form, Metadata, StoreSide, Visit};
 
 /// A store that is open exclusively for a copy.
 pub struct EmbeddedSide<'s> {
     tables: Tables,
     settings: &'s config::Store,
+    /// Of the facts that were put into a target.
+    received_md5: ReceivedMd5ByApp,
     /// The folder in which a target is built before it is renamed to its path.
     temporary_path: Option<PathBuf>,
 }
@@ -32,7 +36,8 @@ impl<'s> EmbeddedSide<'s> {
         // Opened for writing, which locks the store.
         let tables = Tables::open_for_repair(path, settings.memory_bytes)?;
         Meta::load(&tables, path, settings.partitions)?;
-        Ok(Self { tables, settings, temporary_path: None })
+        let received_md5 = ReceivedMd5ByApp::default();
+        Ok(Self { tables, settings, received_md5, temporary_path: None })
     }
 
     pub fn target(settings: &'s config::Store) -> Result<Self, StoreError> {
@@ -44,7 +49,8 @@ impl<'s> EmbeddedSide<'s> {
         checkpoint::remove(&temporary_path)?;
         let tables = Tables::open(&temporary_path, settings.memory_bytes, &Limits::none())?;
         meta::create(&tables, settings.partitions)?;
-        Ok(Self { tables, settings, temporary_path: Some(temporary_path) })
+        let received_md5 = ReceivedMd5ByApp::default();
+        Ok(Self { tables, settings, received_md5, temporary_path: Some(temporary_path) })
     }
 }
 
@@ -101,6 +107,10 @@ impl StoreSide for EmbeddedSide<'_> {
         for item in items {
             match item {
                 CopyItem::Fact(family, key, value) => {
+                    if let Some(FactTableKey::FactRecord { pid, .. }) = key::decode_fact(&key) {
+                        let record = fact_record::decode(family, pid, &value)?;
+                        self.received_md5.add(pid, &record, record.device_ids().received_md5());
+                    }
                     batch.put_cf(self.tables.facts(family), key, value);
                 }
                 CopyItem::Column(..) => {
@@ -117,7 +127,11 @@ impl StoreSide for EmbeddedSide<'_> {
     }
 
     /// Rebuilds the aggregates of a target and renames it to its path.
-    fn finish(self: Box<Self>, positions: &[Position], policy: &Policy) -> Result<(), StoreError> {
+    fn finish(
+        mut self: Box<Self>,
+        positions: &[Position],
+        policy: &Policy,
+    ) -> Result<(), StoreError> {
         let Some(temporary_path) = self.temporary_path else { return Ok(()) };
         let mut batch = WriteBatch::default();
         for position in positions {
@@ -125,6 +139,7 @@ impl StoreSide for EmbeddedSide<'_> {
             batch.put_cf(self.tables.offsets(), key::position(position), next_offset);
             meta::put_fingerprints(&mut batch, &self.tables, position);
         }
+        self.received_md5.put_changes(&mut batch, &self.tables);
         self.tables.db.write(batch)?;
         rebuild_aggregates::all(&self.tables, self.settings)?;
         drop(self.tables);

@@ -19,6 +19,7 @@ use std::path::Path;
 use attribution::facts::event::{EventTime, Pid};
 use attribution::facts::keys::FactKey;
 use attribution::ledger::index::{IndexEntry, Scan};
+use attribution::ledger::received_md5::ReceivedMd5;
 use attribution::ledger::record::{FactRecord, Lookup};
 use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
 use attribution::rules::expiry::ExpiryFloor;
@@ -48,6 +49,7 @@ use tables::Tables;
 pub use write::disk_full::DiskFullGate;
 use write::expiry_floor;
 use write::pending::Pending;
+use write::received_md5::ReceivedMd5ByApp;
 use write::regions::{self, SharedRegions};
 use write::rows::RowTable;
 
@@ -57,6 +59,7 @@ pub struct Embedded {
     partitions: u16,
     rows: RowTable,
     pending: Pending,
+    received_md5: ReceivedMd5ByApp,
     expiry: Expiry,
 }
 
@@ -95,7 +98,8 @@ impl Embedded {
         meta::put_names(&tables, policy)?;
         creation.map_or(Ok(()), StoreCreation::finish)?;
         let partitions = meta.partitions;
-        Ok(Self { tables, partitions, rows, pending: Pending::default(), expiry })
+        let received_md5 = ReceivedMd5ByApp::load(&tables)?;
+        Ok(Self { tables, partitions, rows, pending: Pending::default(), received_md5, expiry })
     }
 
     /// A reader of this store, for any thread.
@@ -187,6 +191,10 @@ impl Facts for Embedded {
     fn expiry_floor(&self, pid: Pid) -> ExpiryFloor {
         self.expiry.floor(pid)
     }
+
+    fn received_md5(&self, pid: Pid) -> ReceivedMd5 {
+        self.received_md5.of(pid)
+    }
 }
 
 impl Ledger for Embedded {
@@ -207,6 +215,7 @@ impl Ledger for Embedded {
         for write in &facts {
             let family = write.key.family;
             self.pending.put_record(&write.key, &write.record);
+            self.received_md5.add(write.key.pid, &write.record, write.received_md5);
             for (found_by, time) in &write.stale {
                 self.pending.delete(family, key::index(*found_by, &write.key, *time));
             }
@@ -237,6 +246,7 @@ impl Ledger for Embedded {
         }
         self.pending.sort();
         self.pending.drain_into(&mut batch, &self.tables);
+        self.received_md5.put_changes(&mut batch, &self.tables);
         for position in &progress.positions {
             let next_offset = position.next_offset.to_be_bytes();
             batch.put_cf(self.tables.offsets(), key::position(position), next_offset);

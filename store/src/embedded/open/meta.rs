@@ -23,6 +23,8 @@ const SWEPT: &[u8] = b"swept";
 pub const APP: &[u8] = b"app/";
 /// Followed by the pid; the value is the app's key.
 pub const NAMED: &[u8] = b"named/";
+/// Followed by the pid; the value is an encoded `ReceivedMd5`.
+pub const RECEIVED_MD5: &[u8] = b"received_md5/";
 pub const REGION: &[u8] = b"region/";
 /// Followed by the key of a position; the value is the fingerprint [`Position::known`]. In the store this is the record
 /// `last_read`, and [`Position::last`] is `newest_read`.

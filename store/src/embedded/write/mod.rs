@@ -8,6 +8,7 @@ pub(crate) mod disk_full;
 pub(crate) mod expiry_floor;
 pub(crate) mod pending;
 pub(crate) mod rebuild_aggregates;
+pub(crate) mod received_md5;
 pub(crate) mod reclaim_space;
 pub(crate) mod regions;
 pub(crate) mod rows;

@@ -6,6 +6,7 @@ use attribution::facts::device_ids::DeviceIds;
 use attribution::facts::event::{EventTime, Family};
 use attribution::facts::keys::{FactKey, MatchKey};
 use attribution::facts::match_keys::{self, BUCKET_MS};
+use attribution::ledger::received_md5::ReceivedMd5;
 use attribution::ledger::record::FactRecord;
 use attribution::rules::policy::DAY_MS;
 
@@ -14,28 +15,64 @@ use super::report::{Check, Problem, at};
 use super::snapshot::Snapshot;
 use super::table_scan::{Entry, Found, look_up, scan_table};
 use crate::StoreError;
+use crate::embedded::open::column_families::META;
+use crate::embedded::open::meta::RECEIVED_MD5;
 use crate::embedded::tables::Tables;
+use crate::embedded::write::received_md5::ReceivedMd5ByApp;
 use crate::layout::codec;
 use crate::layout::key::{self, FactTableKey, Key};
 
 pub fn check_index(snapshot: &Snapshot<'_>, findings: &mut Findings<'_>) -> Result<(), StoreError> {
+    let mut received_md5 = ReceivedMd5ByApp::default();
     for family in Family::ALL {
         let table = Tables::name_of(family);
         if findings.fixes.is_none() {
             scan_table(snapshot, findings, Check::Index, table, |findings, chunk| {
                 check_entries(snapshot, family, chunk, findings)?;
-                check_facts(snapshot, family, chunk, findings)
+                check_facts(snapshot, family, chunk, &mut received_md5, findings)
             })?;
             continue;
         }
         // Two scans, so that the first does not delete entries that the second puts.
-        for check in [check_entries, check_facts] {
-            scan_table(snapshot, findings, Check::Index, table, |findings, chunk| {
-                check(snapshot, family, chunk, findings)
-            })?;
+        scan_table(snapshot, findings, Check::Index, table, |findings, chunk| {
+            check_entries(snapshot, family, chunk, findings)
+        })?;
+        scan_table(snapshot, findings, Check::Index, table, |findings, chunk| {
+            check_facts(snapshot, family, chunk, &mut received_md5, findings)
+        })?;
+    }
+    check_received_md5(snapshot, &received_md5, findings)
+}
+
+/// Checks that the store knows which ids its facts were received with as MD5.
+fn check_received_md5(
+    snapshot: &Snapshot<'_>,
+    expected: &ReceivedMd5ByApp,
+    findings: &mut Findings<'_>,
+) -> Result<(), StoreError> {
+    let tables = &snapshot.tables;
+    let mut stored = ReceivedMd5ByApp::default();
+    let entries = findings.unless_damaged(tables, tables.meta_entries(RECEIVED_MD5))?;
+    for (pid, value) in entries.unwrap_or_default() {
+        match key::decode_pid(&pid).zip(ReceivedMd5::decode(&value)) {
+            Some((pid, received)) => stored.put(pid, received),
+            None => {
+                let name = [RECEIVED_MD5, &pid].concat();
+                findings.repair_by_delete(Problem::ReceivedMd5Wrong, tables, META, &name);
+            }
         }
     }
-    Ok(())
+    for pid in expected.apps() {
+        let known = stored.of(pid);
+        let complete = known.union(&expected.of(pid));
+        if known != complete {
+            let named = || snapshot.app_name(pid);
+            findings.repair(Problem::ReceivedMd5Wrong, named, |batch| {
+                batch.put_cf(tables.meta(), key::with_pid(RECEIVED_MD5, pid), complete.encode());
+            });
+        }
+    }
+    findings.write_fixes(tables)
 }
 
 /// Checks that facts decode, are stored under their identities and have all their index entries.
@@ -43,6 +80,7 @@ fn check_facts(
     snapshot: &Snapshot<'_>,
     family: Family,
     chunk: &[Entry],
+    received_md5: &mut ReceivedMd5ByApp,
     findings: &mut Findings<'_>,
 ) -> Result<(), StoreError> {
     let table = Tables::name_of(family);
@@ -60,7 +98,9 @@ fn check_facts(
             continue;
         }
         if snapshot.policy.app(pid).is_some() && !snapshot.expiry.has_expired(pid, &record) {
-            let entries = FactEntries::of(&fact, &record);
+            let ids = record.device_ids();
+            received_md5.add(pid, &record, ids.received_md5());
+            let entries = FactEntries::of(&fact, &record, &ids);
             expected.push((fact, record, entries));
         }
     }
@@ -150,7 +190,7 @@ fn check_entries(
             findings.report.stale += 1;
             continue;
         }
-        let entries = FactEntries::of(&fact, &record);
+        let entries = FactEntries::of(&fact, &record, &record.device_ids());
         let is_expected = entries.by_id.contains(&key) || entries.probabilistic.contains(&key);
         if !is_expected || *entries.value != *value {
             findings.repair_by_delete(Problem::EntryOfAnother, tables, table, &key);
@@ -201,15 +241,14 @@ struct FactEntries {
 }
 
 impl FactEntries {
-    fn of(fact: &FactKey, record: &FactRecord) -> Self {
-        let ids = record.device_ids();
+    fn of(fact: &FactKey, record: &FactRecord, ids: &DeviceIds) -> Self {
         let key = |by: &MatchKey| key::index(*by, fact, record.time());
         let [by_id, all] =
-            [false, true].map(|probabilistic| index_keys(record, &ids, probabilistic));
+            [false, true].map(|probabilistic| index_keys(record, ids, probabilistic));
         let markers = match record {
-            FactRecord::Touch(touch) => match_keys::touch_bucket_markers(touch, &ids),
+            FactRecord::Touch(touch) => match_keys::touch_bucket_markers(touch, ids),
             FactRecord::Activation(record) => {
-                match_keys::activation_bucket_markers(&record.fact, &ids)
+                match_keys::activation_bucket_markers(&record.fact, ids)
             }
             FactRecord::Effect(_) => Vec::new(),
         };

@@ -29,6 +29,7 @@ pub fn write(fact: impl Into<Fact>, keys: &[u64]) -> FactWrite {
         key: fact_key(fact.id_space(), fact.pid(), fact.id()),
         record: fact.into(),
         index: keys.iter().copied().map(MatchKey).collect(),
+        received_md5: record.device_ids().received_md5(),
         bucket_markers: Vec::new(),
         stale: Vec::new(),
         superseded: None,
