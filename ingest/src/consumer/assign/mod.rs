@@ -40,14 +40,14 @@ pub fn assign_partitions(
     read: &mut ReadState,
     health: &Health,
 ) -> Result<(), IngestError> {
+    read.skip_markers(client);
     add_beginnings(client, read, health);
     read.router.low_watermark.forget_ends();
     let is_paused = |topic, partition| read.paused.contains(topic, partition);
     assignment::assignable_partitions(&client.names, &client.partitions, &read.offsets, is_paused)
         .and_then(|list| client.consumer.assign(&list))
-        .map_err(IngestError::Client)?;
-    read.note_assignment(client);
-    Ok(())
+        .and_then(|()| read.note_assignment(client))
+        .map_err(IngestError::Client)
 }
 
 /// Adds the first offset of each unread partition to the batch, so that the store has a position for it. Otherwise

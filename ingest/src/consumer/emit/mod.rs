@@ -55,6 +55,8 @@ impl Output {
             return Ok(());
         }
         config::crash_point!("batch-read");
+        // `PollPause` may unassign the partitions.
+        read.skip_markers(client);
         if read.router.batch.has_records() {
             context.health.record_message();
         }

@@ -3,6 +3,7 @@
 //! Start with [`ReadState::poll`]. `record_router` decodes a record and adds it to the batch.
 
 pub(crate) mod batch;
+mod consumer_positions;
 pub(crate) mod low_watermark;
 mod open_transactions;
 pub(crate) mod partition_affinity;
@@ -15,9 +16,8 @@ use std::time::{Duration, Instant};
 use attribution::ledger::{Progress, RecordFingerprint};
 use config::Config;
 use rdkafka::consumer::Consumer as _;
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::message::Message;
-use rdkafka::topic_partition_list::Offset;
 
 use super::context::Context;
 use super::topic_client::TopicClient;
@@ -32,6 +32,7 @@ use crate::observability::health::Health;
 use crate::registry::SchemaLookup;
 use crate::timing::Timing;
 use batch::Batch;
+use consumer_positions::{StalePositions, find_positions};
 use low_watermark::LowWatermark;
 use open_transactions::OpenTransactions;
 use paused_partitions::PausedPartitions;
@@ -48,24 +49,7 @@ pub struct ReadState {
     pub offsets: Offsets,
     pub paused: PausedPartitions,
     open_transactions: OpenTransactions,
-    /// The consumer's positions when partitions were last assigned: they may include records that were polled but not
-    /// added.
-    positions_at_assignment: Offsets,
-}
-
-/// Returns the offset after the last record or transaction marker that the consumer has returned or skipped, of each
-/// assigned partition.
-fn positions(client: &TopicClient) -> Offsets {
-    let mut offsets = Offsets::default();
-    let Ok(list) = client.consumer.position() else { return offsets };
-    for element in list.elements() {
-        if let (Some(topic), Offset::Offset(next)) =
-            (client.names.kind(element.topic()), element.offset())
-        {
-            offsets.set(topic, element.partition(), next);
-        }
-    }
-    offsets
+    stale_positions: StalePositions,
 }
 
 /// Why a round of polls has ended.
@@ -91,7 +75,7 @@ impl ReadState {
             offsets: Offsets::new(names, &progress.positions),
             paused: PausedPartitions::new(names),
             open_transactions: OpenTransactions::default(),
-            positions_at_assignment: Offsets::default(),
+            stale_positions: StalePositions::default(),
         })
     }
 
@@ -132,23 +116,28 @@ impl ReadState {
         PollEnd::Idle
     }
 
-    /// Records the consumer's positions, after partitions were assigned.
-    pub fn note_assignment(&mut self, client: &TopicClient) {
-        self.positions_at_assignment = positions(client);
+    /// Records which of the consumer's positions are stale. Must be called after partitions were assigned, before the
+    /// next poll.
+    pub fn note_assignment(&mut self, client: &TopicClient) -> KafkaResult<()> {
+        self.stale_positions.set(find_positions(client)?);
+        Ok(())
     }
 
     /// Moves the next offsets past transaction markers, which are consumed but never polled. Otherwise the last offsets
     /// of a partition would never count as committed.
-    fn skip_markers(&mut self, client: &TopicClient) {
-        for (topic, partition, position) in positions(client).iter() {
-            let is_ahead = self.offsets.next(topic, partition).is_some_and(|next| next < position);
-            let at_assignment = self.positions_at_assignment.next(topic, partition);
-            if is_ahead
-                && at_assignment != Some(position)
-                && !self.paused.contains(topic, partition)
-            {
-                self.offsets.skip_to(topic, partition, position);
-                self.router.batch.add_position(topic, partition, position, Instant::now());
+    ///
+    /// Must be called before partitions are assigned or unassigned, because the consumer then forgets its positions.
+    pub fn skip_markers(&mut self, client: &TopicClient) {
+        // The positions include the records that `poll` drops while a rebalance is pending.
+        if client.consumer.context().has_pending_rebalance() {
+            return;
+        }
+        let Ok(positions) = find_positions(client) else { return };
+        for (topic, partition, next) in self.stale_positions.find_ahead(&positions, &self.offsets) {
+            // The position of a paused partition is after the record at which it was paused.
+            if !self.paused.contains(topic, partition) {
+                self.offsets.skip_to(topic, partition, next);
+                self.router.batch.add_position(topic, partition, next, Instant::now());
             }
         }
     }
