@@ -1,5 +1,6 @@
 //! Handles the errors that a poll returns instead of a record.
 
+use rdkafka::consumer::Consumer as _;
 use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaErrorCode;
 
@@ -26,14 +27,7 @@ pub fn handle(
             shutdown.sleep(RANGE_RETRY_DELAY);
             assign_partitions(client, read, health)?;
         }
-        code if is_missing(code) => {
-            if let Some(partitions) = startup::find_topics(client, context)?
-                && !client.is_member
-            {
-                set_partitions(partitions, client, read, context)?;
-                assign_partitions(client, read, health)?;
-            }
-        }
+        code if is_missing(code) => find_missing_topics(client, read, context)?,
         // librdkafka would skip the records that it cannot read.
         code if is_unreadable(code) => {
             return Err(locate_unreadable(code, client, &read.offsets, &context.kafka));
@@ -44,6 +38,30 @@ pub fn handle(
         }
         RDKafkaErrorCode::AllBrokersDown => health.set_connected(false),
         _ => {}
+    }
+    Ok(())
+}
+
+/// Waits until all topics exist, and reads on. Until then no partition is assigned, because [`startup::find_topics`]
+/// drops the records that it polls.
+fn find_missing_topics(
+    client: &mut TopicClient,
+    read: &mut ReadState,
+    context: &Context,
+) -> Result<(), IngestError> {
+    read.skip_markers(client);
+    let is_assigned = !client.partitions.is_empty();
+    if is_assigned {
+        client.consumer.unassign().map_err(IngestError::Client)?;
+    }
+    let Some(partitions) = startup::find_topics(client, context)? else { return Ok(()) };
+    if !client.is_member {
+        set_partitions(partitions, client, read, context)?;
+        return assign_partitions(client, read, &context.health);
+    }
+    // A pending rebalance assigns other partitions.
+    if is_assigned && !client.consumer.context().has_pending_rebalance() {
+        assign_partitions(client, read, &context.health)?;
     }
     Ok(())
 }
