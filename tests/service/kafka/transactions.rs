@@ -162,6 +162,30 @@ fn completeness_advances_while_transactions_are_the_last_thing_in_a_partition() 
     fixture.await_idle().restart().await_idle();
 }
 
+/// Partitions are assigned again whenever one of them is paused, here right after a transaction marker was consumed.
+#[test]
+fn the_last_marker_is_committed_although_partitions_are_assigned_again() {
+    let kafka = Kafka::shared();
+    let site = site("transactions.assigned").set("ingest.bad_records_max", "0");
+    let Topics { clicks, activations, effects } = &site.topics;
+    let adtrail = site.start();
+    let producer = kafka.transactional("transactions.assigned");
+    let invalid = |partition| Message { partition: Some(partition), ..Message::new("app-x", "{}") };
+    for (topic, partition, paused) in
+        [(clicks, 0, 1.0), (clicks, 1, 2.0), (activations, 0, 3.0), (activations, 1, 4.0)]
+    {
+        let effect =
+            format!(r#"{{"app":"app-x","event_id":"e-{paused}","time":{NOON_MS},"name":"n"}}"#);
+        producer.begin();
+        producer.produce_all([(effects.as_str(), Message::new("app-x", effect).at(NOON_MS))]);
+        producer.commit();
+        kafka.produce(topic, [invalid(partition)]);
+        let reason = "reason=\"bad\"";
+        adtrail.await_metric("adtrail_ingest_paused_partitions", reason, |count| count == paused);
+        kafka.await_committed(&site.group(), &[effects.as_str()]);
+    }
+}
+
 /// `Adtrail-Complete-Until` stays before the transaction, and records of other topics expire no state.
 #[test]
 fn an_open_transaction_holds_back_completeness_and_expiry() {
