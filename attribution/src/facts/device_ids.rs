@@ -525,6 +525,56 @@ mod tests {
     }
 
     #[test]
+    fn further_forms_are_searched_only_for_ids_received_as_md5() {
+        let raw = pairs(&[("oaid", "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5"), ("imei", "A1")]);
+        let ids = DeviceIds::of_app_event(&raw);
+        let count = |received: &str| {
+            let received = pairs(&[(received, &md5("x"))]);
+            ids.searched(DeviceIds::of_touch(&received).received_md5()).count()
+        };
+        assert_eq!(
+            [count("oaid"), count("mac_md5"), count("imei_md5"), count("oaid_md5")],
+            [2, 2, 3, 5]
+        );
+        assert_eq!(ids.iter().count(), 6);
+        for (index, id) in ids.iter().enumerate() {
+            assert_eq!(ids.position(id), Some(index));
+        }
+    }
+
+    /// Facts with raw ids find each other without further forms.
+    #[test]
+    fn equal_raw_ids_are_found_without_further_forms() {
+        let uuid = "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5";
+        let texts =
+            [uuid, "34:d7:12:9b:3a:89", "20230330_ab-C", "20230330_20230330_ab-C", "straße"];
+        let forms = |text: &str| {
+            let cases = [text.to_owned(), text.to_lowercase(), text.to_uppercase()];
+            let without = |letter| cases.iter().map(move |case| case.replace(letter, ""));
+            let stripped: Vec<_> = without('-').chain(without(':')).collect();
+            [cases.to_vec(), stripped].concat()
+        };
+        let texts: Vec<String> = texts.into_iter().flat_map(forms).collect();
+        let mut shared = 0;
+        for kind in IdKind::ALL {
+            let of = |text: &str| {
+                let received = pairs(&[(kind.name(), text)]);
+                [DeviceIds::of_touch(&received), DeviceIds::of_app_event(&received)]
+            };
+            for (a, b) in texts.iter().flat_map(|a| texts.iter().map(move |b| (a, b))) {
+                let ([_, a_ids], b_ids) = (of(a), of(b));
+                for b_ids in b_ids.iter().filter(|b_ids| a_ids.shared(b_ids).is_some()) {
+                    shared += 1;
+                    let is_found =
+                        a_ids.searched(IdKindSet::default()).any(|id| b_ids.contains(id));
+                    assert!(is_found, "{kind:?} {a:?} {b:?}");
+                }
+            }
+        }
+        assert!(shared > 1_000, "{shared}");
+    }
+
+    #[test]
     fn values_that_identify_nobody_are_skipped() {
         for id in [
             ("oaid", " "),

@@ -78,3 +78,35 @@ impl ReceivedMd5 {
         self.0.get(group).copied().unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::event::{Device, Effect, EventTime, Fact, Pid};
+
+    #[test]
+    fn kinds_are_kept_by_group_and_survive_encoding() {
+        let effect = Effect {
+            pid: Pid(1),
+            id: "e".into(),
+            name: "".into(),
+            time: EventTime::default(),
+            ids: Vec::new(),
+            device: Device::default(),
+            app_version: "".into(),
+            revenue: "".into(),
+            currency: "".into(),
+            props: Vec::new(),
+        };
+        let record = FactRecord::from(Fact::from(effect));
+        let (mut received, kinds) = (ReceivedMd5::default(), IdKindSet(0b1000));
+        assert!(received.add(&record, kinds));
+        assert!(!received.add(&record, kinds));
+        assert_eq!(received.by_effects(), kinds);
+        assert!(received.by_activations().is_empty());
+        assert!(TouchClass::all().all(|class| received.by_touches(class).is_empty()));
+        assert_eq!(ReceivedMd5::decode(&received.encode()), Some(received));
+        assert_eq!(ReceivedMd5::decode(&received.encode()[1..]), None);
+        assert_eq!(received.union(&ReceivedMd5::ANY), ReceivedMd5::ANY);
+    }
+}

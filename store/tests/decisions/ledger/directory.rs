@@ -50,6 +50,20 @@ fn committed_data_survives_reopening() {
     assert_eq!(record_of(&mut store, write.key), Some(write.record));
 }
 
+/// A click with the MD5 of an id in a form that only activations are searched by.
+#[test]
+fn ids_received_as_md5_are_found_after_reopening() {
+    let dir = temp_folder();
+    // The MD5 of the id without dashes, in upper case.
+    let click = click("c1", a_plus(-HOUR)).only("oaid_md5", "dcd2a77a4f95d4d2c74a09de4e4d42d1");
+    drop(worker_after(open(dir.path(), &rules()), &rules(), vec![identified([click])]));
+    let activation = activation("a", A).only("oaid", "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5");
+    let store = open(dir.path(), &rules());
+    let worker = worker_after(store, &rules(), vec![identified([activation])]);
+    let rows = worker.ledger().row_texts();
+    assert!(rows[0].contains("attributed"), "{rows:?}");
+}
+
 #[test]
 fn uncommitted_facts_are_lost_on_reopening() {
     let dir = temp_folder();

@@ -25,11 +25,13 @@ impl<L: Ledger<Error = StoreError>> SuiteLedger for L {}
 /// Returns the write of a fact that is indexed under the keys.
 pub fn write(fact: impl Into<Fact>, keys: &[u64]) -> FactWrite {
     let fact = fact.into();
+    let key = fact_key(fact.id_space(), fact.pid(), fact.id());
+    let record = FactRecord::from(fact);
     FactWrite {
-        key: fact_key(fact.id_space(), fact.pid(), fact.id()),
-        record: fact.into(),
-        index: keys.iter().copied().map(MatchKey).collect(),
+        key,
         received_md5: record.device_ids().received_md5(),
+        record,
+        index: keys.iter().copied().map(MatchKey).collect(),
         bucket_markers: Vec::new(),
         stale: Vec::new(),
         superseded: None,

@@ -235,6 +235,7 @@ fn draft(day: i64, rng: &mut Lcg) -> Draft {
     };
     let ids = rng.below(4);
     let draft = match ids {
+        0 if device.is_multiple_of(7) => draft.only("oaid_md5", &"A5".repeat(16)),
         0 => draft.without_ids(),
         1 => draft.only("oaid", &format!("device-{device}")),
         2 => draft.only("imei", &format!("86804903950{device:04}")),

@@ -209,6 +209,10 @@ fn delete_marker(raw: &Raw, table: &str) {
     raw.delete(table, &key);
 }
 
+fn received_md5_name() -> Vec<u8> {
+    [&b"received_md5/"[..], &X.0.to_be_bytes()].concat()
+}
+
 const LOST: &[Damage] = &[
     ("an event has no decision", &[Problem::Undecided], |raw| {
         let (key, mut record) = credited(raw, true);
@@ -229,6 +233,18 @@ const LOST: &[Damage] = &[
     }),
     ("a marker of an activation is deleted", &[Problem::MarkerMissing], |raw| {
         delete_marker(raw, "activations");
+    }),
+    ("an app lacks the ids that were received as MD5", &[Problem::ReceivedMd5Wrong], |raw| {
+        raw.delete("meta", &received_md5_name());
+    }),
+    ("an app lacks a kind that was received as MD5", &[Problem::ReceivedMd5Wrong], |raw| {
+        let name = received_md5_name();
+        let mut value = raw.get("meta", &name);
+        value.fill(0);
+        raw.put("meta", &name, &value);
+    }),
+    ("the ids that an app received as MD5 are damaged", &[Problem::ReceivedMd5Wrong], |raw| {
+        raw.put("meta", &received_md5_name(), b"x");
     }),
     (
         "an index entry leads to another fact",
