@@ -5,17 +5,25 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 /// What AppsFlyer and others put in place of a masked address.
 const MASKED: Ipv4Addr = Ipv4Addr::new(1, 1, 1, 1);
 
-/// Parses an address: IPv4 or IPv6, with or without a port, or the first of an `X-Forwarded-For` list. An IPv4-mapped
-/// IPv6 address becomes IPv4.
+/// Parses an address: IPv4 or IPv6, with or without brackets and a port, or the first of an `X-Forwarded-For` list. An
+/// IPv4-mapped IPv6 address becomes IPv4.
 pub fn parse_address(text: &str) -> Option<IpAddr> {
     let text = text.trim();
     let parsed = text.parse().ok().or_else(|| {
         let first = text.split(',').next().unwrap_or_default().trim();
-        let in_brackets = first.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-        let plain = in_brackets.unwrap_or(first).parse().ok();
+        let plain = first.parse().ok().or_else(|| parse_in_brackets(first));
         plain.or_else(|| first.parse::<SocketAddr>().ok().map(|address| address.ip()))
     });
     parsed.map(|ip: IpAddr| ip.to_canonical())
+}
+
+/// Parses an address in brackets, with or without a port. `SocketAddr` has brackets around IPv6 only.
+fn parse_in_brackets(text: &str) -> Option<IpAddr> {
+    let (host, rest) = text.strip_prefix('[')?.split_once(']')?;
+    let is_port =
+        |port: &str| port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
+    let is_complete = rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port);
+    host.parse().ok().filter(|_| is_complete)
 }
 
 /// Parses an address; `None` for one that many devices share: private, loopback, link-local, carrier-grade NAT,
@@ -61,6 +69,8 @@ mod tests {
             "203.0.113.9:443,10.0.0.1:80",
             "203.0.113.9,unknown",
             "[203.0.113.9]",
+            "[203.0.113.9]:80",
+            "[203.0.113.9]:80, 10.0.0.1",
         ] {
             check(text, v4);
         }
@@ -83,7 +93,13 @@ mod tests {
             "203.0.113.009",
             "[203.0.113.9",
             "203.0.113.9]",
+            "[203.0.113.9]:",
+            "[203.0.113.9]:65536",
+            "[203.0.113.9]:+80",
+            "[203.0.113.9]80",
+            "[203.0.113.9:80]",
             "[]",
+            "[]:80",
             "{ip}",
             ", 203.0.113.9",
         ] {

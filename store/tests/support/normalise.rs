@@ -237,7 +237,7 @@ pub fn address(text: &str) -> Option<IpAddr> {
         }
         None => (first, None),
     };
-    let is_port = port.is_none_or(|port| port.parse::<u16>().is_ok());
+    let is_port = port.is_none_or(|port| is_decimal(port) && port.parse::<u16>().is_ok());
     host.parse::<IpAddr>().ok().filter(|_| is_port).map(|ip| ip.to_canonical())
 }
 
