@@ -14,12 +14,12 @@ use super::event::{Device, Fact};
 const FIELD_END: u8 = 0x1f;
 const PAIR_END: u8 = 0x1e;
 
-/// Sets the id of the fact: the received one, or else a hash of its content.
+/// Sets the id of the fact: the received one, or else a hash of its content. A placeholder or a macro is no id.
 pub fn identify(fact: &mut Fact, app_key: &str) {
     let received: Option<Box<str>> = match fact {
         Fact::Touch(touch) => device_ids::click_id(&touch.click_id).map(Box::from),
-        Fact::Activation(activation) => Some(activation.id.clone()).filter(|id| !id.is_empty()),
-        Fact::Effect(effect) => Some(effect.id.clone()).filter(|id| !id.is_empty()),
+        Fact::Activation(activation) => device_ids::event_id(&activation.id).map(Box::from),
+        Fact::Effect(effect) => device_ids::event_id(&effect.id).map(Box::from),
     };
     let id = received.unwrap_or_else(|| content_id(fact, app_key));
     match fact {

@@ -275,6 +275,22 @@ pub fn click_id(received: &str) -> Option<&str> {
     placeholders::ignored_reason(trimmed).is_none().then_some(trimmed)
 }
 
+/// Returns an event id as received; `None` if it identifies no event.
+pub fn event_id(received: &str) -> Option<&str> {
+    let is_usable = !received.trim().is_empty() && ignored_event_id(received).is_none();
+    is_usable.then_some(received)
+}
+
+/// Returns why an event id identifies no event; `None` if it does, or is blank. `f` and `ff` can be numbers in hex, but
+/// not the 32 digits of a UUID.
+pub fn ignored_event_id(received: &str) -> Option<IgnoredReason> {
+    let trimmed = received.trim();
+    let is_hex_number =
+        trimmed.len() < 32 && trimmed.bytes().all(|byte| byte.eq_ignore_ascii_case(&b'f'));
+    let reason = placeholders::ignored_reason(trimmed);
+    reason.filter(|_| !trimmed.is_empty() && !is_hex_number)
+}
+
 /// Splits a received value. CAIDs, one for each version of the algorithm, may be separated by commas.
 fn values(kind: IdKind, received: &str) -> impl Iterator<Item = &str> {
     received.split(move |letter| letter == ',' && kind == IdKind::Caid)
@@ -598,6 +614,29 @@ mod tests {
         assert_eq!(click_id(" __CLICKID__ "), None);
         assert_eq!(click_id("0"), None);
         assert_eq!(click_id(" c1 "), Some("c1"));
+    }
+
+    #[test]
+    fn event_ids_that_identify_no_event_are_absent() {
+        use IgnoredReason::{Macro, Placeholder};
+        for (text, reason) in [
+            ("0", Placeholder),
+            ("-1", Placeholder),
+            (" NULL ", Placeholder),
+            ("undefined", Placeholder),
+            ("00000000-0000-0000-0000-000000000000", Placeholder),
+            ("ffffffff-ffff-ffff-ffff-ffffffffffff", Placeholder),
+            ("{event_id}", Macro),
+            ("__EVENTID__", Macro),
+        ] {
+            assert_eq!((event_id(text), ignored_event_id(text)), (None, Some(reason)), "{text}");
+        }
+        for text in ["", " "] {
+            assert_eq!((event_id(text), ignored_event_id(text)), (None, None), "{text:?}");
+        }
+        for text in ["1", "7", "f", "FF", " a ", "nulls", "#0", "e-{n}"] {
+            assert_eq!((event_id(text), ignored_event_id(text)), (Some(text), None), "{text}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use attribution::rules::policy::Policy;
 use config::{Config, Format};
 use jiff::Timestamp;
 
+use super::event::Built;
 use super::framing::{Framed, unframed};
 use super::lateness::{self, Received};
 use super::{DecodeError, ErrorCode, Schema};
@@ -22,7 +23,7 @@ const RECENT_MAX: usize = 8;
 
 /// The result of decoding a record.
 pub enum Decoded {
-    Fact(Fact),
+    Fact(Built),
     Bad(DecodeError),
     /// The schema is not known yet; it is being fetched.
     AwaitingSchema(SchemaKey),
@@ -97,7 +98,7 @@ impl Decoder {
         let framed = match format {
             TopicFormat::Json => Ok(Framed::Bare(value)),
             TopicFormat::AvroOf(schema) => {
-                return into_decoded(decode::decode_avro(value, &schema, topic, &self.policy));
+                return into_decoded(decode::build_avro(value, &schema, topic, &self.policy));
             }
             TopicFormat::Auto | TopicFormat::Avro => unframed(value, header),
         };
@@ -106,12 +107,12 @@ impl Decoder {
             Ok(Framed::Bare(_)) if matches!(format, TopicFormat::Avro) => {
                 Decoded::Bad(missing_schema_key())
             }
-            Ok(Framed::Bare(json)) => into_decoded(decode::decode(json, topic, &self.policy)),
+            Ok(Framed::Bare(json)) => into_decoded(decode::build(json, topic, &self.policy)),
             Ok(Framed::Named(key, rest)) => match self.writer_schema(key) {
                 Ok(Some(schema)) => into_decoded(match &*schema {
-                    WriterSchema::Json => decode::decode(rest, topic, &self.policy),
+                    WriterSchema::Json => decode::build(rest, topic, &self.policy),
                     WriterSchema::Avro(schema) => {
-                        decode::decode_avro(rest, schema, topic, &self.policy)
+                        decode::build_avro(rest, schema, topic, &self.policy)
                     }
                 }),
                 Ok(None) => Decoded::AwaitingSchema(key),
@@ -209,9 +210,9 @@ fn formats(config: &Config) -> Result<PerTopic<TopicFormat>, IngestError> {
     ]))
 }
 
-fn into_decoded(decoded: Result<Fact, DecodeError>) -> Decoded {
+fn into_decoded(decoded: Result<Built, DecodeError>) -> Decoded {
     match decoded {
-        Ok(fact) => Decoded::Fact(fact),
+        Ok(built) => Decoded::Fact(built),
         Err(error) => Decoded::Bad(error),
     }
 }

@@ -3,8 +3,9 @@
 //! Parsing fills one flat struct of borrowed values, the same for every family. Then the fields of the event's family
 //! are checked and copied into the fact.
 
-use attribution::facts::canonical;
 use attribution::facts::event::{Activation, Device, Effect, Fact, Pid, Touch, TouchKind};
+use attribution::facts::placeholders::IgnoredReason;
+use attribution::facts::{canonical, device_ids};
 use attribution::rules::policy::{AppPolicy, Policy};
 use serde::Deserialize;
 
@@ -83,6 +84,14 @@ pub trait Revenue {
     fn decimal(self) -> Result<Box<str>, FieldError>;
 }
 
+/// A fact, and what is no longer visible in it.
+#[derive(Debug)]
+pub struct Built {
+    pub fact: Fact,
+    /// Why its `event_id` was replaced by one derived from the content; `None` if it was not, or was absent.
+    pub ignored_event_id: Option<IgnoredReason>,
+}
+
 enum Kind {
     Touch(TouchKind),
     Activation,
@@ -94,7 +103,7 @@ pub fn build<R: Revenue>(
     mut event: Event<'_, R>,
     topic: Option<TopicKind>,
     policy: &Policy,
-) -> Result<Fact, FieldError> {
+) -> Result<Built, FieldError> {
     let kind = kind(event.kind.get(), topic)?;
     let app = app(event.app.take(), policy)?;
     let mut fact = match kind {
@@ -102,8 +111,12 @@ pub fn build<R: Revenue>(
         Kind::Activation => Fact::Activation(Box::new(activation(event, app.pid)?)),
         Kind::Effect => Fact::Effect(Box::new(effect(event, app.pid)?)),
     };
+    let ignored_event_id = match &fact {
+        Fact::Touch(_) => None,
+        Fact::Activation(_) | Fact::Effect(_) => device_ids::ignored_event_id(fact.id()),
+    };
     canonical::identify(&mut fact, &app.key);
-    Ok(fact)
+    Ok(Built { fact, ignored_event_id })
 }
 
 /// Returns the event's type. It must be allowed on the topic, whose default applies if it is absent.

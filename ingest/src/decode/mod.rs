@@ -24,7 +24,7 @@ use attribution::rules::policy::Policy;
 pub use self::avro::Schema;
 pub use self::error::{DecodeError, ErrorCode};
 use crate::kafka::topics::TopicKind;
-use event::EVENT_BYTES_MAX;
+use event::{Built, EVENT_BYTES_MAX};
 
 /// Decodes one JSON event and computes its identity. `topic` determines which types are allowed, and the default if
 /// `type` is absent. In a file of mixed events it is `None`, and every event must have a `type`.
@@ -33,8 +33,7 @@ pub fn decode(
     topic: Option<TopicKind>,
     policy: &Policy,
 ) -> Result<Fact, DecodeError> {
-    check_length(value)?;
-    event::build(json::event(value)?, topic, policy).map_err(|error| error.in_json(value))
+    build(value, topic, policy).map(|built| built.fact)
 }
 
 /// Like [`decode`], for an event in Avro with its writer's schema.
@@ -44,6 +43,20 @@ pub fn decode_avro(
     topic: Option<TopicKind>,
     policy: &Policy,
 ) -> Result<Fact, DecodeError> {
+    build_avro(datum, schema, topic, policy).map(|built| built.fact)
+}
+
+fn build(value: &[u8], topic: Option<TopicKind>, policy: &Policy) -> Result<Built, DecodeError> {
+    check_length(value)?;
+    event::build(json::event(value)?, topic, policy).map_err(|error| error.in_json(value))
+}
+
+fn build_avro(
+    datum: &[u8],
+    schema: &Schema,
+    topic: Option<TopicKind>,
+    policy: &Policy,
+) -> Result<Built, DecodeError> {
     check_length(datum)?;
     event::build(avro::event(datum, schema)?, topic, policy)
         .map_err(|error| error.into_decode_error(""))

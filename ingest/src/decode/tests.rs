@@ -102,6 +102,28 @@ fn a_record_without_id_is_identified_by_content() {
 }
 
 #[test]
+fn an_event_id_of_no_event_is_replaced_and_reported() {
+    use attribution::facts::placeholders::IgnoredReason::{Macro, Placeholder};
+    let of_content = decode_mixed(with("activation", "")).expect("the event is valid");
+    for (id, ignored) in [
+        ("0", Some(Placeholder)),
+        ("null", Some(Placeholder)),
+        ("{event_id}", Some(Macro)),
+        (" ", None),
+        ("", None),
+    ] {
+        let event = with("activation", &format!(r#""event_id":"{id}""#));
+        let built = super::build(event.as_bytes(), None, &POLICY).expect("the event is valid");
+        assert_eq!((&built.fact, built.ignored_event_id), (&of_content, ignored), "{id:?}");
+    }
+    for id in ["1", "7", "f"] {
+        let event = with("activation", &format!(r#""event_id":"{id}""#));
+        let built = super::build(event.as_bytes(), None, &POLICY).expect("the event is valid");
+        assert_eq!((built.fact.id(), built.ignored_event_id), (id, None));
+    }
+}
+
+#[test]
 fn missing_required_fields_are_errors() {
     use ErrorCode::MissingField;
     check("click", "", Ok(()));

@@ -9,6 +9,8 @@ use attribution::facts::placeholders::IgnoredReason;
 use attribution::rules::policy::Policy;
 use metrics::counter;
 
+use crate::decode::event::Built;
+
 /// The channel of campaigns that are not in the catalogue.
 const UNKNOWN: &str = "unknown";
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
@@ -42,7 +44,7 @@ struct IgnoredKey {
 }
 
 impl ValueCounts {
-    pub fn add(&mut self, fact: &Fact) {
+    pub fn add(&mut self, Built { fact, ignored_event_id }: &Built) {
         let pid = fact.pid();
         let spreadid = match fact {
             Fact::Touch(touch) => Some(touch.spreadid),
@@ -51,7 +53,9 @@ impl ValueCounts {
         if let Some(spreadid) = spreadid {
             *self.touches.entry((pid, spreadid)).or_default() += 1;
         }
-        for IgnoredValue { field, reason, .. } in ignored_values::of_fact(fact) {
+        let of_fact = ignored_values::of_fact(fact);
+        let of_fact = of_fact.iter().map(|IgnoredValue { field, reason, .. }| (*field, *reason));
+        for (field, reason) in of_fact.chain(ignored_event_id.map(|reason| ("event_id", reason))) {
             let key = IgnoredKey { pid, spreadid, field, reason };
             *self.ignored.entry(key).or_default() += 1;
         }

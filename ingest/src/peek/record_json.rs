@@ -82,9 +82,9 @@ fn decode(record: &Record<'_>, view: &mut View) -> Decoded {
     let header = last_header(record, framing::HEADER);
     let topic = kind(record, &view.names);
     let (fact, error) = match view.decoder.decode(value, header, topic) {
-        decoder::Decoded::Fact(fact) => {
-            let error = lateness_error(record, &fact, view);
-            (Some(fact), error)
+        decoder::Decoded::Fact(built) => {
+            let error = lateness_error(record, &built.fact, view);
+            (Some(built.fact), error)
         }
         decoder::Decoded::Bad(error) => (None, Some(error)),
         decoder::Decoded::AwaitingSchema(_) => {

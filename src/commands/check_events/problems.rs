@@ -4,7 +4,7 @@
 //! not what their field says.
 
 use attribution::facts::addresses::{parse_address, public_address};
-use attribution::facts::device_ids::{Form, IdKind, usable};
+use attribution::facts::device_ids::{self, Form, IdKind, usable};
 use attribution::facts::event::{Device, Fact, Pairs};
 use attribution::facts::ignored_values;
 use attribution::facts::placeholders::{IgnoredReason, is_uuid};
@@ -40,11 +40,13 @@ attribution::named! {
 }
 
 impl Problem {
-    /// Checks whether matches or credit are lost by the problem. All others are normal for a share of the devices, or
-    /// make no difference.
+    /// Checks whether events, matches or credit may be lost by the problem. All others are normal for a share of the
+    /// devices, or make no difference.
     pub fn is_fault(self, field: &str) -> bool {
         match self {
-            Self::Missing | Self::Placeholder | Self::SharedAddress => false,
+            Self::Missing | Self::SharedAddress => false,
+            // Every event should have an id of its own.
+            Self::Placeholder => field == EVENT_ID,
             // All other raw ids match in any case.
             Self::WrongCase => field == IdKind::Idfv.name(),
             _ => true,
@@ -60,6 +62,9 @@ impl Problem {
         }
     }
 }
+
+/// The field of the id of an activation or effect.
+pub const EVENT_ID: &str = "event_id";
 
 /// A value with a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +96,12 @@ pub fn of_fact<'a>(fact: &'a Fact, policy: &Policy) -> Vec<Finding<'a>> {
     findings
 }
 
+/// Returns the problem of a received `event_id` that identifies no event, and is therefore not in the fact.
+pub fn of_event_id(received: &str) -> Option<Finding<'_>> {
+    let reason = device_ids::ignored_event_id(received)?;
+    Some(Finding { field: EVENT_ID, problem: Problem::of_reason(reason), value: received })
+}
+
 /// Returns the fields that every event of the type should have, each with whether this one has it, and the ids that
 /// the event has.
 pub fn fields(fact: &Fact) -> Vec<(&'static str, bool)> {
@@ -103,11 +114,11 @@ pub fn fields(fact: &Fact) -> Vec<(&'static str, bool)> {
             vec![("click_id", has(&touch.click_id)), ("site", has(&touch.site))]
         }
         Fact::Activation(activation) => vec![
-            ("event_id", has_event_id(&activation.id)),
+            (EVENT_ID, has_event_id(&activation.id)),
             ("click_id", has(&activation.click_id)),
             ("install_begin_time", activation.install_begin_time.is_some()),
         ],
-        Fact::Effect(effect) => vec![("event_id", has_event_id(&effect.id))],
+        Fact::Effect(effect) => vec![(EVENT_ID, has_event_id(&effect.id))],
     };
     fields.extend([
         ("ip", has(&device.ip)),

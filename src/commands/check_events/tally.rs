@@ -1,5 +1,6 @@
 //! Counts the lines of files by app and type.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use attribution::facts::event::{Fact, Pid, TouchKind};
@@ -100,6 +101,26 @@ struct Envelope {
     app: Value,
 }
 
+/// The id of a valid event as received.
+#[derive(Default, Deserialize)]
+struct ReceivedId<'a> {
+    #[serde(borrow, default)]
+    event_id: Cow<'a, str>,
+}
+
+impl<'a> ReceivedId<'a> {
+    /// Parses the line of an activation or effect whose id is derived from the content.
+    fn of(fact: &Fact, line: &'a [u8]) -> Self {
+        let is_derived = !matches!(fact, Fact::Touch(_)) && fact.id().starts_with('#');
+        let received = || serde_json::from_slice(line).unwrap_or_default();
+        if is_derived { received() } else { Self::default() }
+    }
+
+    fn is_present(&self) -> bool {
+        !self.event_id.trim().is_empty()
+    }
+}
+
 impl<'p> Tally<'p> {
     pub fn new(policy: &'p Policy, now_ms: i64, keep_values: bool) -> Self {
         Self { policy, now_ms, keep_values, sections: BTreeMap::new(), apps: BTreeMap::new() }
@@ -115,7 +136,7 @@ impl<'p> Tally<'p> {
             in_time.map(|()| fact).map_err(ahead)
         });
         match event {
-            Ok(fact) => self.add_fact(&fact, at),
+            Ok(fact) => self.add_fact(&fact, line.text, at),
             Err(error) => self.add_dead_letter(line.text, error, at),
         }
     }
@@ -126,7 +147,7 @@ impl<'p> Tally<'p> {
         (sections().map(|section| section.events).sum(), sections().map(Section::dead).sum())
     }
 
-    fn add_fact(&mut self, fact: &Fact, at: Location) {
+    fn add_fact(&mut self, fact: &Fact, line: &[u8], at: Location) {
         let (pid, policy, keep_values) = (fact.pid(), self.policy, self.keep_values);
         match fact {
             Fact::Touch(touch) => {
@@ -139,12 +160,15 @@ impl<'p> Tally<'p> {
             }
             Fact::Effect(_) => {}
         }
+        let received = ReceivedId::of(fact, line);
         let section = self.sections.entry((Some(pid), EventKind::of_fact(fact))).or_default();
         section.events += 1;
         for (field, is_present) in problems::fields(fact) {
+            let is_present = is_present || (field == problems::EVENT_ID && received.is_present());
             *section.present.entry(field).or_default() += u64::from(is_present);
         }
         let mut findings = problems::of_fact(fact, policy);
+        findings.extend(problems::of_event_id(&received.event_id));
         // An event counts once for a field and problem, however many values it has.
         findings.sort_by_key(|finding| (finding.field, finding.problem));
         findings.dedup_by_key(|finding| (finding.field, finding.problem));

@@ -265,10 +265,10 @@ fn facts_out_of_order_do_not_change_final_decisions() {
     process_until(&mut worker, vec![click("c1", a_plus(-2 * HOUR))], a_plus(40 * DAY));
     check(&worker, &rows);
     // An older activation of the device is classified and does not change the later ones.
-    process_until(&mut worker, vec![activation("0", a_plus(-DAY))], a_plus(40 * DAY));
+    process_until(&mut worker, vec![activation("a0", a_plus(-DAY))], a_plus(40 * DAY));
     let report = process_until(&mut worker, vec![activation("a", a_plus(-1))], a_plus(40 * DAY));
     assert_eq!((report.activations.accepted, report.activations.redelivered), (0, 1));
-    check(&worker, &[&["0: install organic"], &rows[..]].concat());
+    check(&worker, &[&["a0: install organic"], &rows[..]].concat());
 }
 
 /// Reads the partitions in turns, some far ahead of others, with the low watermark after each batch.

@@ -234,12 +234,12 @@ fn decisions_stay_after_their_state_has_expired() {
         fixture.process_until(vec![c, activation("a", day(0)), effect("e", day(0))], day(0));
         fixture.process_until(Vec::new(), day(38));
         fixture.set(without_horizon);
-        let before = activation("0", day(-1));
+        let before = activation("a0", day(-1));
         let again = activation("a", at(-MINUTE));
         fixture.process_until(vec![before, again, click("c1", at(-2 * HOUR))], day(38));
     };
     let rows = [
-        "0: install organic",
+        "a0: install organic",
         "e: install attributed c (click by oaid) of a",
         "a: install attributed c (click by oaid)",
     ];

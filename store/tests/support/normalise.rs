@@ -56,6 +56,13 @@ pub fn click_id(received: &str) -> Option<String> {
     identifies_somebody(trimmed).then(|| trimmed.to_owned())
 }
 
+/// Checks whether a received event id identifies an event. A run of `f` can be a number in hex.
+pub fn identifies_event(received: &str) -> bool {
+    let trimmed = received.trim();
+    let is_run_of_f = trimmed.chars().all(|letter| "fF".contains(letter));
+    identifies_somebody(trimmed) || (is_run_of_f && (1..32).contains(&trimmed.len()))
+}
+
 /// Returns a text other than an id; `None` if it is empty or an unexpanded macro.
 pub fn present(text: &str) -> Option<&str> {
     (!text.is_empty() && !is_macro(text.trim())).then_some(text)

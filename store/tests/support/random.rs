@@ -259,7 +259,7 @@ fn an_effect() -> impl Strategy<Value = Draft> {
 }
 
 fn event_id() -> impl Strategy<Value = &'static str> {
-    select(vec!["", "e0", "e1", "e2", "e3", "e4", "e5"])
+    select(vec!["", "e0", "e1", "e2", "e3", "e4", "e5", "1", "f", "0", " NULL", "{event_id}"])
 }
 
 /// Generates times in milliseconds relative to A, at and next to the edges of windows.

@@ -331,12 +331,13 @@ fn type_of(fact: &Fact) -> &'static str {
     }
 }
 
-/// Returns the received id, or the hash of the content. No received event id begins with `#`.
+/// Returns the received id, or the hash of the content if it identifies nothing. No received event id begins with `#`.
 fn id_of(fact: &Fact) -> String {
     let received = match fact {
         Fact::Touch(touch) => normalise::click_id(&touch.click_id),
         Fact::Activation(_) | Fact::Effect(_) => {
-            Some(fact.id().to_owned()).filter(|id| !id.starts_with('#'))
+            let is_received = |id: &String| !id.starts_with('#') && normalise::identifies_event(id);
+            Some(fact.id().to_owned()).filter(is_received)
         }
     };
     received.unwrap_or_else(|| format!("#{}", md5_hex(&content(fact))))

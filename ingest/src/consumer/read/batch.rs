@@ -8,6 +8,7 @@ use attribution::facts::event::{EventTime, Fact};
 use attribution::ledger::Progress;
 
 use crate::decode::ErrorCode;
+use crate::decode::event::Built;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::topics::{PerTopic, TopicKind, TopicNames};
 use crate::observability::value_counts::ValueCounts;
@@ -87,10 +88,10 @@ impl Accumulator {
         }
     }
 
-    pub fn add_fact(&mut self, source: Source, fact: Fact, now: Instant) {
+    pub fn add_fact(&mut self, source: Source, built: Built, now: Instant) {
         self.count(source, now);
-        self.values.add(&fact);
-        self.facts.push(fact);
+        self.values.add(&built);
+        self.facts.push(built.fact);
     }
 
     /// Counts a record without a value.

@@ -14,6 +14,7 @@ use super::paused_partitions::{BadRecordLimiter, PauseReason};
 use super::trusted_clock::TrustedClock;
 use crate::dead_letters::producer::DeadLetter;
 use crate::decode::decoder::{Decoded, Decoder};
+use crate::decode::event::Built;
 use crate::decode::{DecodeError, framing};
 use crate::kafka::error::IngestError;
 use crate::kafka::headers;
@@ -89,9 +90,9 @@ impl RecordRouter {
         }
         match decoded {
             None => self.batch.add_empty(source, now),
-            Some(Ok(fact)) => {
-                self.check_affinity(message, source, &fact);
-                self.batch.add_fact(source, fact, now);
+            Some(Ok(built)) => {
+                self.check_affinity(message, source, &built.fact);
+                self.batch.add_fact(source, built, now);
             }
             Some(Err(error)) => {
                 let name = self.names.of(topic);
@@ -108,13 +109,15 @@ impl RecordRouter {
         message: &BorrowedMessage<'_>,
         source: Source,
         broker_ms: Option<i64>,
-    ) -> Result<Option<Result<Fact, DecodeError>>, PauseReason> {
+    ) -> Result<Option<Result<Built, DecodeError>>, PauseReason> {
         let Some(value) = message.payload().filter(|value| !value.is_empty()) else {
             return Ok(None);
         };
         let header = headers::last(message, framing::HEADER);
         let decoded = match self.decoder.decode(value, header, Some(source.topic)) {
-            Decoded::Fact(fact) => self.decoder.check_lateness(&fact, broker_ms).map(|()| fact),
+            Decoded::Fact(built) => {
+                self.decoder.check_lateness(&built.fact, broker_ms).map(|()| built)
+            }
             Decoded::Bad(error) => Err(error),
             Decoded::AwaitingSchema(key) => return Err(PauseReason::Schema(key)),
         };
