@@ -1,6 +1,6 @@
 //! IP addresses as networks and proxies write them (section 1 of the contract), and those that many devices share.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// What AppsFlyer and others put in place of a masked address.
 const MASKED: Ipv4Addr = Ipv4Addr::new(1, 1, 1, 1);
@@ -27,7 +27,7 @@ fn parse_in_brackets(text: &str) -> Option<IpAddr> {
 }
 
 /// Parses an address; `None` for one that many devices share: private, loopback, link-local, carrier-grade NAT,
-/// unspecified, multicast or reserved, or put in place of a masked one.
+/// unspecified, multicast or reserved, a masked one, or put in its place.
 pub fn public_address(text: &str) -> Option<IpAddr> {
     parse_address(text).filter(|ip| match ip {
         IpAddr::V4(ip) => {
@@ -42,9 +42,17 @@ pub fn public_address(text: &str) -> Option<IpAddr> {
             !(ip.is_unspecified()
                 || ip.is_loopback()
                 || ip.is_unicast_link_local()
-                || ip.is_unique_local())
+                || ip.is_unique_local()
+                || is_network(*ip))
         }
     })
+}
+
+/// Checks whether a global unicast address has no interface id: its 64 low bits are 0. What masks addresses leaves 64
+/// bits or fewer, and no device has the address, which is the anycast address of its subnet's routers (RFC 4291, 2.6.1).
+fn is_network(ip: Ipv6Addr) -> bool {
+    let segments = ip.segments();
+    (segments[0] & 0xe000) == 0x2000 && segments[4..] == [0; 4]
 }
 
 #[cfg(test)]
@@ -111,7 +119,8 @@ mod tests {
     fn addresses_that_many_devices_share_are_not_public() {
         let v4 = "10.1.2.3 172.31.0.1 192.168.1.1 127.0.0.1 169.254.3.4 100.64.3.9 100.127.255.255 0.0.0.0 \
                   0.255.255.255 224.0.0.1 239.1.1.1 240.0.0.1 255.255.255.255 1.1.1.1";
-        let v6 = ":: ::1 fe80::1 febf::1 fc00::1 fd00::1 ::ffff:10.0.0.1 ::ffff:1.1.1.1 [::]:443";
+        let v6 = ":: ::1 fe80::1 febf::1 fc00::1 fd00::1 ::ffff:10.0.0.1 ::ffff:1.1.1.1 [::]:443 \
+                  2001:db8:1234:: 2001:db8:1234:5678:: [2001:db8::]:443 2000:: 3fff:ffff:ffff:ffff::";
         for text in v4.split(' ').chain(v6.split(' ')).filter(|text| !text.is_empty()) {
             assert_eq!(public_address(text), None, "{text}");
         }
@@ -123,7 +132,13 @@ mod tests {
             "100.128.0.0",
             "11.0.0.1",
             "223.255.255.255",
-            "fec0::1",
+            "fec0::",
+            "fe00::",
+            "1fff::",
+            "4000::",
+            "2001:db8:0:0:1::",
+            "2001:db8:1234:5678::1",
+            "203.0.113.0",
             "2001:db8::1",
             "203.0.113.9:443",
         ] {

@@ -14,7 +14,7 @@ use super::event::{Device, Fact};
 const FIELD_END: u8 = 0x1f;
 const PAIR_END: u8 = 0x1e;
 
-/// Sets the id of the fact: the received one, or else a hash of its content. A placeholder or a macro is no id.
+/// Sets the id of the fact: the received one, or else a hash of its content. A placeholder or a macro is not one.
 pub fn identify(fact: &mut Fact, app_key: &str) {
     let received: Option<Box<str>> = match fact {
         Fact::Touch(touch) => device_ids::click_id(&touch.click_id).map(Box::from),

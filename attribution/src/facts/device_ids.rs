@@ -9,7 +9,9 @@ use std::borrow::Cow;
 use md5::{Digest, Md5};
 
 use super::event::Pairs;
-use super::placeholders::{self, ANDROID_ID_OF_MANY, IgnoredReason, MAC_OF_EVERY_DEVICE, is_uuid};
+use super::placeholders::{
+    self, IgnoredReason, SAMPLE_ANDROID_ID, SHARED_ANDROID_IDS, SHARED_IMEIS, SHARED_MACS, is_uuid,
+};
 
 crate::named! {
     /// The kinds of device id, best match first.
@@ -272,7 +274,7 @@ pub fn usable(kind: IdKind, form: Form, received: &str) -> impl Iterator<Item = 
 /// Trims a click id; `None` if it identifies no click.
 pub fn click_id(received: &str) -> Option<&str> {
     let trimmed = received.trim();
-    placeholders::ignored_reason(trimmed).is_none().then_some(trimmed)
+    placeholders::ignored_click_id(trimmed).is_none().then_some(trimmed)
 }
 
 /// Returns an event id as received; `None` if it identifies no event.
@@ -358,8 +360,11 @@ fn raw_form(kind: IdKind, received: &str) -> Result<Cow<'_, str>, IgnoredReason>
         _ => None,
     };
     let is_shared = match kind {
-        IdKind::Mac => normalised == MAC_OF_EVERY_DEVICE,
-        IdKind::AndroidId => normalised == ANDROID_ID_OF_MANY,
+        IdKind::Mac => SHARED_MACS.contains(&&*normalised),
+        IdKind::AndroidId => {
+            trimmed == SAMPLE_ANDROID_ID || SHARED_ANDROID_IDS.contains(&&*normalised)
+        }
+        IdKind::Imei => SHARED_IMEIS.contains(&&*normalised),
         _ => false,
     };
     reason.or(is_shared.then_some(IgnoredReason::Placeholder)).map_or(Ok(normalised), Err)
@@ -368,7 +373,9 @@ fn raw_form(kind: IdKind, received: &str) -> Result<Cow<'_, str>, IgnoredReason>
 /// Returns why a raw id identifies nobody, without its raw form where that does not matter.
 fn ignored_raw(kind: IdKind, received: &str) -> Option<IgnoredReason> {
     match kind {
-        IdKind::Mac | IdKind::Caid | IdKind::AndroidId => raw_form(kind, received).err(),
+        IdKind::Mac | IdKind::Caid | IdKind::AndroidId | IdKind::Imei => {
+            raw_form(kind, received).err()
+        }
         _ => placeholders::ignored_reason(received.trim()),
     }
 }
@@ -479,6 +486,9 @@ mod tests {
         }
         check(("oaid", uuid), ("gaid", uuid), None);
         check(("imei", "\u{c4}\u{d6}"), ("imei", "\u{e4}\u{f6}"), Some(IdKind::Imei));
+        for id in ["1234567890abcdef", "020000000000", "004999010640000"] {
+            check(("android_id", id), ("android_id", id), Some(IdKind::AndroidId));
+        }
         for same in ["aabbcc001122", "AA bb CC 00 11 22", "AA-BB-CC-00-11-22"] {
             check(("mac", "AA:bb:CC:00:11:22"), ("mac", same), Some(IdKind::Mac));
         }
@@ -601,6 +611,18 @@ mod tests {
             ("mac", "FF FF FF FF FF FF"),
             ("mac", "0.0"),
             ("android_id", "9774D56D682E549C"),
+            ("android_id", "A5F5FADDDE9E9F02"),
+            ("android_id", "1234567890ABCDEF"),
+            ("mac", "52-54-00-12-34-56"),
+            ("mac", "0215.B200.0000"),
+            ("imei", " 004999010640000"),
+            ("imei", "00499901064000"),
+            ("imei", "812345678912345"),
+            ("idfa", "D41D8CD98F00B204E9800998ECF8427E"),
+            ("caid", "20230330_d41d8cd98f00b204e9800998ecf8427e"),
+            ("oaid", "%7Boaid%7D"),
+            ("oaid_md5", &md5("__OAID__")),
+            ("imei_md5", &md5("812345678912345")),
             ("caid", "20230330_, 0"),
             ("imei_md5", &md5("000000000000000")),
             ("mac_md5", &md5("02:00:00:00:00:00")),
@@ -613,6 +635,7 @@ mod tests {
         }
         assert_eq!(click_id(" __CLICKID__ "), None);
         assert_eq!(click_id("0"), None);
+        assert_eq!(click_id("utm_source=google-play&utm_medium=organic"), None);
         assert_eq!(click_id(" c1 "), Some("c1"));
     }
 

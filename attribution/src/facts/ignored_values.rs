@@ -3,7 +3,7 @@
 use super::addresses::parse_address;
 use super::device_ids;
 use super::event::{Activation, Device, Fact, Pairs, Touch};
-use super::placeholders::{IgnoredReason, ignored_reason, without_macro};
+use super::placeholders::{IgnoredReason, ignored_click_id, without_macro};
 
 /// A received value that is ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub fn of_touch(touch: &Touch) -> Vec<IgnoredValue<'_>> {
 fn of_event<'a>(click_id: &'a str, ids: &'a Pairs, device: &'a Device) -> Vec<IgnoredValue<'a>> {
     let mut ignored = Vec::new();
     let trimmed = click_id.trim();
-    if let Some(reason) = ignored_reason(trimmed).filter(|_| !trimmed.is_empty()) {
+    if let Some(reason) = ignored_click_id(trimmed).filter(|_| !trimmed.is_empty()) {
         ignored.push(IgnoredValue { field: "click_id", value: click_id, reason });
     }
     for (name, received) in ids {

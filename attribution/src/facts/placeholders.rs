@@ -5,6 +5,8 @@ use std::sync::LazyLock;
 
 use md5::{Digest, Md5};
 
+use super::percent_encoding::decoded;
+
 crate::named! {
     /// Why a received value counts as absent or takes part in no rule.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -21,7 +23,7 @@ crate::named! {
 }
 
 /// Words that SDKs and networks send for an unknown value, in any case.
-const WORDS: [&str; 14] = [
+const WORDS: [&str; 15] = [
     "-1",
     "null",
     "(null)",
@@ -29,6 +31,7 @@ const WORDS: [&str; 14] = [
     "nan",
     "unknown",
     "(unknown)",
+    "(not set)",
     "undefined",
     "none",
     "n/a",
@@ -39,37 +42,75 @@ const WORDS: [&str; 14] = [
 ];
 const WORD_MAX: usize = "undefined".len();
 
-/// The MAC address that Android 6, iOS 7 and later return on every device, without separators.
-pub const MAC_OF_EVERY_DEVICE: &str = "020000000000";
+/// MAC addresses of many devices, without separators: what Android 6, iOS 7 and later return on every device, and the
+/// defaults of QEMU and of the Android emulator.
+pub const SHARED_MACS: [&str; 3] = ["020000000000", "525400123456", "0215b2000000"];
 /// The `android_id` of many old devices and of emulators.
-pub const ANDROID_ID_OF_MANY: &str = "9774d56d682e549c";
+pub const SHARED_ANDROID_IDS: [&str; 3] =
+    ["9774d56d682e549c", "a5f5faddde9e9f02", "8e17f7422b35fbea"];
+/// An `android_id` in this case only. Its MD5 is in Tencent's list of ids that never match.
+pub const SAMPLE_ANDROID_ID: &str = "1234567890ABCDEF";
+/// The IMEI of Samsung phones that have lost theirs, with and without its check digit, and one whose MD5 is in Tencent's
+/// list of ids that never match.
+pub const SHARED_IMEIS: [&str; 3] = ["004999010640000", "00499901064000", "812345678912345"];
 
-/// MD5 values of Tencent's list of ids that never match, which does not name the originals.
-const LISTED_DIGESTS: [u128; 2] =
-    [0x4b99_7118_e2db_4480_b95d_28cc_741b_3917, 0x3a6b_ff07_99c7_389f_522f_3847_c33a_468f];
+/// The referrers, decoded, that Google Play returns for an installation without a link.
+const PLAY_REFERRERS: [&str; 2] =
+    ["utm_source=google-play&utm_medium=organic", "utm_source=(not set)&utm_medium=(not set)"];
 
 /// The delimiters of macros: of ByteDance and Tencent, of most networks, of OpenRTB, of Google, and of others.
 const MACRO_DELIMITERS: [(&str, &str); 7] =
     [("__", "__"), ("{", "}"), ("${", "}"), ("%%", "%%"), ("$", "$"), ("[", "]"), ("<", ">")];
 
-/// Returns why a trimmed text identifies nobody; `None` for any other text.
+/// The first characters of macros, percent-encoded or not.
+const MACRO_STARTS: [char; 7] = ['_', '{', '$', '%', '[', '<', '+'];
+/// The names of device ids in the macros whose MD5 is known, and what may follow them: `__IMEI2__`, `{oaid_md5}`.
+const MACRO_NAMES: [&str; 9] =
+    ["oaid", "gaid", "idfa", "caid", "idfv", "imei", "android_id", "androidid", "mac"];
+const MACRO_SUFFIXES: [&str; 5] = ["", "1", "2", "3", "_md5"];
+/// Minimum length of the name of a macro that has lost its end, such as `__MAC`.
+const CUT_NAME_MIN: usize = 3;
+
+/// Returns why a trimmed text, percent-encoded or not, identifies nobody; `None` for any other text.
 pub fn ignored_reason(trimmed: &str) -> Option<IgnoredReason> {
+    reason(trimmed).or_else(|| reason(decoded(trimmed)?.trim()))
+}
+
+fn reason(trimmed: &str) -> Option<IgnoredReason> {
     if is_placeholder(trimmed) {
         Some(IgnoredReason::Placeholder)
     } else {
-        is_macro(trimmed).then_some(IgnoredReason::Macro)
+        (is_macro(trimmed) || is_cut_macro(trimmed)).then_some(IgnoredReason::Macro)
     }
 }
 
-/// Returns the text, or the empty text if it is an unexpanded macro.
+/// Returns why a trimmed click id identifies no click; `None` if it identifies one.
+pub fn ignored_click_id(trimmed: &str) -> Option<IgnoredReason> {
+    let referrer = || is_play_referrer(trimmed).then_some(IgnoredReason::Placeholder);
+    ignored_reason(trimmed).or_else(referrer)
+}
+
+/// Checks whether the text, which may be percent-encoded twice, is what Google Play returns without a link.
+fn is_play_referrer(trimmed: &str) -> bool {
+    let once = decoded(trimmed);
+    let once = once.as_deref().unwrap_or(trimmed);
+    let twice = decoded(once);
+    let referrer = twice.as_deref().unwrap_or(once);
+    PLAY_REFERRERS.iter().any(|known| referrer.eq_ignore_ascii_case(known))
+}
+
+/// Returns the text, or the empty text if it is an unexpanded macro, percent-encoded or not.
 pub fn without_macro(text: &str) -> &str {
-    if is_macro(text.trim()) { "" } else { text }
+    let trimmed = text.trim();
+    let is_encoded_macro = || decoded(trimmed).is_some_and(|text| is_macro(text.trim()));
+    let is_macro = trimmed.starts_with(MACRO_STARTS) && (is_macro(trimmed) || is_encoded_macro());
+    if is_macro { "" } else { text }
 }
 
 /// Checks whether an unexpanded macro fills the whole text. JSON, a UUID in braces and the part of a user agent that
 /// some apps send in brackets are not macros.
 fn is_macro(trimmed: &str) -> bool {
-    if !trimmed.starts_with(['_', '{', '$', '%', '[', '<']) {
+    if !trimmed.starts_with(MACRO_STARTS) {
         return false;
     }
     MACRO_DELIMITERS.iter().any(|(open, close)| {
@@ -79,12 +120,30 @@ fn is_macro(trimmed: &str) -> bool {
     })
 }
 
+/// Checks whether the text is a macro such as `__OAID__` that has lost one or both of its last underscores.
+fn is_cut_macro(trimmed: &str) -> bool {
+    let is_name = |name: &str| {
+        name.len() >= CUT_NAME_MIN
+            && !name.starts_with('_')
+            && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')
+    };
+    trimmed.strip_prefix("__").is_some_and(is_name)
+}
+
 fn is_placeholder(trimmed: &str) -> bool {
     let consists_of = |digit: u8| {
         trimmed.bytes().all(|byte| matches!(byte, b'-' | b':') || byte.eq_ignore_ascii_case(&digit))
     };
     let is_word = || WORDS.iter().any(|word| trimmed.eq_ignore_ascii_case(word));
-    consists_of(b'0') || consists_of(b'f') || (trimmed.len() <= WORD_MAX && is_word())
+    let is_short = trimmed.len() <= WORD_MAX;
+    consists_of(b'0') || consists_of(b'f') || (is_short && is_word()) || is_placeholder_md5(trimmed)
+}
+
+/// Checks whether the text is the MD5 of a placeholder, which networks also send in fields of raw ids.
+fn is_placeholder_md5(text: &str) -> bool {
+    let digits = || text.chars().filter_map(|digit| digit.to_digit(16));
+    let number = || digits().fold(0_u128, |number, digit| (number << 4) | u128::from(digit));
+    is_uuid(text) && is_placeholder_digest(number().to_be_bytes())
 }
 
 /// Checks whether the text is 32 hex digits, with or without the dashes of a UUID.
@@ -97,12 +156,11 @@ pub fn is_uuid(text: &str) -> bool {
         })
 }
 
-/// Checks whether an MD5 is that of a placeholder in a form that networks hash.
+/// Checks whether an MD5 is that of a placeholder or a macro in a form that networks hash.
 pub fn is_placeholder_digest(digest: [u8; 16]) -> bool {
     static DIGESTS: LazyLock<Vec<[u8; 16]>> = LazyLock::new(|| {
         let mut digests: Vec<_> =
             placeholder_texts().iter().map(|text| Md5::digest(text).into()).collect();
-        digests.extend(LISTED_DIGESTS.map(u128::to_be_bytes));
         digests.extend([[0; 16], [0xff; 16]]);
         digests.sort_unstable();
         digests
@@ -111,7 +169,9 @@ pub fn is_placeholder_digest(digest: [u8; 16]) -> bool {
 }
 
 fn placeholder_texts() -> Vec<String> {
-    let mut texts = vec![String::new()];
+    let mut texts = vec![String::new(), "NaN".to_owned(), SAMPLE_ANDROID_ID.to_owned()];
+    texts.extend(SHARED_IMEIS.map(str::to_owned));
+    texts.extend(macro_texts());
     for word in WORDS {
         let first_letter = word.find(|letter: char| letter.is_ascii_alphabetic()).unwrap_or(0);
         let mut capitalised = word.to_owned();
@@ -125,12 +185,25 @@ fn placeholder_texts() -> Vec<String> {
         add_cases(groups.join("-"));
         add_cases(groups.concat());
     }
-    for first in ["00", "ff", "02"] {
-        let rest = if first == "ff" { "ff" } else { "00" };
-        let bytes = [first, rest, rest, rest, rest, rest];
+    for mac in ["000000000000", "ffffffffffff"].into_iter().chain(SHARED_MACS) {
+        let bytes: Vec<_> = (0..mac.len()).step_by(2).map(|start| &mac[start..start + 2]).collect();
         [":", "-", ""].into_iter().for_each(|separator| add_cases(bytes.join(separator)));
     }
-    add_cases(ANDROID_ID_OF_MANY.to_owned());
+    SHARED_ANDROID_IDS.into_iter().for_each(|id| add_cases(id.to_owned()));
+    texts
+}
+
+/// Returns the macros of device ids, as networks write them.
+fn macro_texts() -> Vec<String> {
+    let mut texts = Vec::new();
+    for (open, close) in MACRO_DELIMITERS.into_iter().chain([("{{", "}}")]) {
+        for name in MACRO_NAMES {
+            for suffix in MACRO_SUFFIXES {
+                let text = format!("{open}{name}{suffix}{close}");
+                texts.extend([text.to_uppercase(), text]);
+            }
+        }
+    }
     texts
 }
 
@@ -162,11 +235,46 @@ mod tests {
             "FF:ff:FF",
             "-",
             "f",
+            "(not set)",
+            "(Not%20set)",
+            "(not+set)",
+            "%28null%29",
+            "%20",
+            "d41d8cd98f00b204e9800998ecf8427e",
+            "D41D8CD98F00B204E9800998ECF8427E",
+            "d41d8cd9-8f00-b204-e980-0998ecf8427e",
         ] {
             assert_eq!(ignored_reason(text), Some(IgnoredReason::Placeholder), "{text}");
         }
         for text in ["1", "-2", "nulls", "0f", "unknown1", "00000000000000000001", "fe", "no"] {
             assert_eq!(ignored_reason(text), None, "{text}");
+        }
+        for text in ["not set", "(not set", "a%20b", "a+b", "100%", "%zz", "%ff", "%25null"] {
+            assert_eq!(ignored_reason(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_referrers_of_play_without_a_link_are_no_click_ids() {
+        for text in [
+            "utm_source=google-play&utm_medium=organic",
+            "utm_source%3Dgoogle-play%26utm_medium%3Dorganic",
+            "utm_source=(not%20set)&utm_medium=(not%20set)",
+            "utm_source=(not set)&utm_medium=(not set)",
+            "utm_source=(not+set)&utm_medium=(not+set)",
+            "utm_source%3D(not%2520set)%26utm_medium%3D(not%2520set)",
+        ] {
+            assert_eq!(ignored_click_id(text), Some(IgnoredReason::Placeholder), "{text}");
+            assert_eq!(ignored_reason(text), None, "{text}");
+        }
+        for text in [
+            "utm_source=google-play&utm_medium=organic&utm_content=c1",
+            "utm_source=google-play",
+            "utm_source=ads&utm_medium=organic",
+            "utm_source",
+            "c1",
+        ] {
+            assert_eq!(ignored_click_id(text), None, "{text}");
         }
     }
 
@@ -183,6 +291,12 @@ mod tests {
             "[id]",
             "<click id>",
             "{a}{b}",
+            "%7Bcid%7D",
+            "%7b%7Bcid%7d%7D",
+            "$%7BCLICK_ID%7D",
+            "%24%7BCLICK_ID%7D",
+            "%25%25ID%25%25",
+            "%5Bad+id%5D",
         ] {
             assert_eq!(ignored_reason(text), Some(IgnoredReason::Macro), "{text}");
             assert_eq!(without_macro(text), "");
@@ -190,8 +304,17 @@ mod tests {
         let uuid = "{1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5}";
         for text in [
             "x__OAID__",
-            "__OAID",
+            "__oaid",
+            "__A",
+            "__OAID2",
+            "_OAID__",
+            "OAID__",
             "____",
+            "%7Bcid",
+            "a%7Bcid%7D",
+            "%257Bcid%257D",
+            "%7B%22a%22%3A1%7D",
+            "%7B1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5%7D",
             "{}",
             "$$",
             "%%%%",
@@ -203,6 +326,14 @@ mod tests {
             uuid,
         ] {
             assert_eq!(ignored_reason(text), None, "{text}");
+            assert_eq!(without_macro(text), text);
+        }
+    }
+
+    #[test]
+    fn macros_that_have_lost_their_end_are_recognised_in_ids_only() {
+        for text in ["__CLICKID", "__CLICK_ID", "__OAID_", "__MAC"] {
+            assert_eq!(ignored_reason(text), Some(IgnoredReason::Macro), "{text}");
             assert_eq!(without_macro(text), text);
         }
     }
@@ -229,13 +360,27 @@ mod tests {
             "FF:FF:FF:FF:FF:FF",
             "9774D56D682E549C",
             "9774d56d682e549c",
+            "NaN",
+            "(not set)",
+            "1234567890ABCDEF",
+            "004999010640000",
+            "52:54:00:12:34:56",
+            "02-15-B2-00-00-00",
+            "__OAID__",
+            "__IMEI2__",
+            "{{android_id}}",
+            "%%IDFA_MD5%%",
+            "__ANDROIDID3__",
         ] {
             assert!(is_known(text), "{text}");
         }
-        for text in ["000000000", "868049039501257", "nULL"] {
+        for text in ["000000000", "868049039501257", "nULL", "1234567890abcdef", "__Oaid__"] {
             assert!(!is_known(text), "{text}");
         }
-        assert!(LISTED_DIGESTS.iter().all(|digest| is_placeholder_digest(digest.to_be_bytes())));
+        // Two of Tencent's list.
+        for digest in ["4b997118e2db4480b95d28cc741b3917", "3a6bff0799c7389f522f3847c33a468f"] {
+            assert!(is_placeholder_md5(digest), "{digest}");
+        }
         assert!(is_placeholder_digest([0; 16]) && is_placeholder_digest([0xff; 16]));
     }
 }

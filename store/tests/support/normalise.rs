@@ -53,7 +53,12 @@ pub fn ids(received: &Pairs, owner: Owner) -> Ids {
 /// Returns the trimmed click id; `None` if it identifies no click.
 pub fn click_id(received: &str) -> Option<String> {
     let trimmed = received.trim();
-    identifies_somebody(trimmed).then(|| trimmed.to_owned())
+    let referrer = percent_decoded(&percent_decoded(trimmed)).to_ascii_lowercase();
+    let is_of_play = matches!(
+        &*referrer,
+        "utm_source=google-play&utm_medium=organic" | "utm_source=(not set)&utm_medium=(not set)"
+    );
+    (identifies_somebody(trimmed) && !is_of_play).then(|| trimmed.to_owned())
 }
 
 /// Checks whether a received event id identifies an event. A run of `f` can be a number in hex.
@@ -65,7 +70,8 @@ pub fn identifies_event(received: &str) -> bool {
 
 /// Returns a text other than an id; `None` if it is empty or an unexpanded macro.
 pub fn present(text: &str) -> Option<&str> {
-    (!text.is_empty() && !is_macro(text.trim())).then_some(text)
+    let is_absent = is_macro(text.trim()) || is_macro(percent_decoded(text.trim()).trim());
+    (!text.is_empty() && !is_absent).then_some(text)
 }
 
 pub fn md5_hex(text: &str) -> String {
@@ -75,8 +81,7 @@ pub fn md5_hex(text: &str) -> String {
 /// Returns a raw id and its MD5 values; nothing if it identifies nobody.
 fn forms(kind: &'static str, value: &str, owner: Owner) -> Vec<Id> {
     let raw = raw_form(kind, value);
-    let is_shared =
-        matches!((kind, &*raw), ("mac", "020000000000") | ("android_id", "9774d56d682e549c"));
+    let is_shared = IDS_OF_MANY.contains(&(kind, &*raw)) || IDS_OF_MANY.contains(&(kind, value));
     if !identifies_somebody(value) || !identifies_somebody(&raw) || is_shared {
         return vec![];
     }
@@ -161,7 +166,21 @@ fn received_md5(value: &str) -> Option<String> {
     (is_md5 && !MD5S_OF_NOBODY.contains(&md5)).then_some(md5)
 }
 
-const WORDS_OF_NOBODY: [&str; 15] = [
+/// Ids of many devices, in raw form; the last is one in upper case only.
+const IDS_OF_MANY: [(&str, &str); 10] = [
+    ("mac", "020000000000"),
+    ("mac", "525400123456"),
+    ("mac", "0215b2000000"),
+    ("imei", "004999010640000"),
+    ("imei", "00499901064000"),
+    ("imei", "812345678912345"),
+    ("android_id", "9774d56d682e549c"),
+    ("android_id", "a5f5faddde9e9f02"),
+    ("android_id", "8e17f7422b35fbea"),
+    ("android_id", "1234567890ABCDEF"),
+];
+
+const WORDS_OF_NOBODY: [&str; 16] = [
     "",
     "0",
     "-1",
@@ -171,6 +190,7 @@ const WORDS_OF_NOBODY: [&str; 15] = [
     "nan",
     "unknown",
     "(unknown)",
+    "(not set)",
     "undefined",
     "none",
     "n/a",
@@ -180,7 +200,38 @@ const WORDS_OF_NOBODY: [&str; 15] = [
 ];
 
 static MD5S_OF_NOBODY: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
-    let mut texts = vec!["9774d56d682e549c".to_owned(), "9774D56D682E549C".to_owned()];
+    let mut texts = vec!["NaN".to_owned()];
+    for (kind, id) in IDS_OF_MANY {
+        match kind {
+            "mac" => {
+                let colons = with_colons(id);
+                for text in [id, &colons, &colons.replace(':', "-")] {
+                    texts.extend([text.to_owned(), text.to_uppercase()]);
+                }
+            }
+            "android_id" if id != "1234567890ABCDEF" => {
+                texts.extend([id.to_owned(), id.to_uppercase()]);
+            }
+            _ => texts.push(id.to_owned()),
+        }
+    }
+    for name in ["OAID", "GAID", "IDFA", "CAID", "IDFV", "IMEI", "ANDROID_ID", "ANDROIDID", "MAC"] {
+        for end in ["", "1", "2", "3", "_MD5"] {
+            let name = format!("{name}{end}");
+            for text in [
+                format!("__{name}__"),
+                format!("{{{name}}}"),
+                format!("{{{{{name}}}}}"),
+                format!("${{{name}}}"),
+                format!("${name}$"),
+                format!("%%{name}%%"),
+                format!("[{name}]"),
+                format!("<{name}>"),
+            ] {
+                texts.extend([text.to_lowercase(), text]);
+            }
+        }
+    }
     for word in WORDS_OF_NOBODY {
         let start = word.find(char::is_alphabetic).unwrap_or(0);
         let (before, rest) = word.split_at(start);
@@ -196,23 +247,54 @@ static MD5S_OF_NOBODY: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     ] {
         texts.extend([uuid.to_owned(), uuid.replace('-', "")]);
     }
-    for mac in ["00:00:00:00:00:00", "02:00:00:00:00:00", "ff:ff:ff:ff:ff:ff", "FF:FF:FF:FF:FF:FF"]
-    {
+    for mac in ["00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff", "FF:FF:FF:FF:FF:FF"] {
         texts.extend([mac.to_owned(), mac.replace(':', "-"), mac.replace(':', "")]);
     }
     let mut md5s: BTreeSet<String> = texts.iter().map(|text| md5_hex(text)).collect();
     md5s.extend(["0".repeat(32), "f".repeat(32)]);
-    md5s.extend(
-        ["4b997118e2db4480b95d28cc741b3917", "3a6bff0799c7389f522f3847c33a468f"].map(str::to_owned),
-    );
     md5s
 });
 
-/// Checks that a trimmed text is not a value that identifies nobody, whatever its kind.
+/// Checks that a trimmed text, percent-encoded or not, is not a value that identifies nobody, whatever its kind.
 fn identifies_somebody(text: &str) -> bool {
+    identifies_as_written(text) && identifies_as_written(percent_decoded(text).trim())
+}
+
+fn identifies_as_written(text: &str) -> bool {
     let consists_of = |letters: &str| text.chars().all(|letter| letters.contains(letter));
     let is_word = WORDS_OF_NOBODY.contains(&&*text.to_ascii_lowercase());
-    !(is_word || consists_of("0-:") || consists_of("fF-:") || is_macro(text))
+    let is_md5 = dashed(text).is_some_and(|uuid| MD5S_OF_NOBODY.contains(&uuid.replace('-', "")));
+    !(is_word
+        || consists_of("0-:")
+        || consists_of("fF-:")
+        || is_macro(text)
+        || is_cut_macro(text)
+        || is_md5)
+}
+
+/// Checks whether a trimmed text is a macro in upper case that has lost one or both of its last underscores.
+fn is_cut_macro(text: &str) -> bool {
+    let Some(name) = text.strip_prefix("__") else { return false };
+    let is_name = |name: &str| name.chars().all(|letter| matches!(letter, 'A'..='Z' | '_'));
+    name.len() > 2 && !name.starts_with('_') && is_name(name)
+}
+
+/// Decodes percent-encoding once, and `+` as a space; returns any other text unchanged.
+fn percent_decoded(text: &str) -> String {
+    let with_spaces = text.replace('+', " ");
+    let mut parts = with_spaces.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let digits = part.get(..2).filter(|digits| is_hex(digits));
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                bytes.extend_from_slice(&part.as_bytes()[2..]);
+            }
+            None => bytes.extend(format!("%{part}").into_bytes()),
+        }
+    }
+    String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
 }
 
 /// Checks whether an unexpanded macro fills the trimmed text. JSON, a UUID in braces and a user agent in brackets are
@@ -248,9 +330,17 @@ pub fn address(text: &str) -> Option<IpAddr> {
     host.parse::<IpAddr>().ok().filter(|_| is_port).map(|ip| ip.to_canonical())
 }
 
-/// Parses an address; `None` for one that many devices share.
+/// Parses an address; `None` for one that many devices share or that is a network's.
 pub fn address_of_one_device(text: &str) -> Option<IpAddr> {
-    address(text).filter(|ip| !is_shared(*ip))
+    address(text).filter(|ip| !is_shared(*ip) && !is_ipv6_network(*ip))
+}
+
+/// Checks whether a global unicast address, of 2000::/3, ends with 64 zero bits.
+fn is_ipv6_network(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(_) => false,
+        IpAddr::V6(ip) => ip.to_bits() >> 125 == 1 && ip.to_bits() << 64 == 0,
+    }
 }
 
 fn is_shared(ip: IpAddr) -> bool {

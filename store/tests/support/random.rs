@@ -212,6 +212,10 @@ fn touch() -> impl Strategy<Value = Draft> {
         "null",
         "C1",
         "__CLICKID__",
+        "__CLICKID",
+        "%7Bcid%7D",
+        "(not%20set)",
+        "utm_source=google-play&utm_medium=organic",
         "{click_id}",
         "0",
     ]);
@@ -241,7 +245,20 @@ fn touch() -> impl Strategy<Value = Draft> {
 }
 
 fn an_activation() -> impl Strategy<Value = Draft> {
-    let named = select(vec!["", "", "", "c0", "c1", "c1", " c2", "none", "__CLICKID__"]);
+    let named = select(vec![
+        "",
+        "",
+        "",
+        "c0",
+        "c1",
+        "c1",
+        " c2",
+        "none",
+        "__CLICKID__",
+        "__CLICKID",
+        "%7Bcid%7D",
+        "utm_source=google-play&utm_medium=organic",
+    ]);
     let begin = option::weighted(0.3, select(vec![0, 1, SECOND, HOUR, DAY]));
     (event_id(), time(), named, begin).prop_map(|(id, time, named, begin)| {
         let draft = activation(id, a_plus(time)).click_id(named);
@@ -379,6 +396,13 @@ fn id_of_nobody() -> impl Strategy<Value = (String, String)> {
         "20230330_",
         "20230330_0",
         "__CAID__,0",
+        "__OAID",
+        "%7Boaid%7D",
+        "(not set)",
+        "(Not+set)",
+        "NaN",
+        "{IMEI2}",
+        "d41d8cd98f00b204e9800998ecf8427e",
     ];
     let of_any_kind = (kind(), select(texts));
     let shared = select(vec![
@@ -387,6 +411,12 @@ fn id_of_nobody() -> impl Strategy<Value = (String, String)> {
         ("mac", "020000000000"),
         ("android_id", "9774d56d682e549c"),
         ("android_id", "9774D56D682E549C"),
+        ("android_id", "A5F5FADDDE9E9F02"),
+        ("android_id", "1234567890ABCDEF"),
+        ("imei", "004999010640000"),
+        ("imei", "812345678912345"),
+        ("mac", "52:54:00:12:34:56"),
+        ("mac", "0215-b200-0000"),
     ]);
     (prop_oneof![of_any_kind, shared], 0..3u8).prop_map(|((kind, text), hash)| match hash {
         0 => (format!("{kind}_md5"), md5_hex(text)),
@@ -417,7 +447,7 @@ fn device() -> impl Strategy<Value = [&'static str; 5]> {
     let model = select(vec!["", "", "X1", "X1", "X2", "__MODEL__"]);
     let os =
         select(vec![ANDROID, ANDROID, ANDROID, ("", ""), ("{os}", "14"), ("ios", "[version]")]);
-    (ip(), select(vec!["", "u", "u", "u", "v", "__UA__", "{ua}"]), model, os)
+    (ip(), select(vec!["", "u", "u", "u", "v", "__UA__", "{ua}", "%7Bua%7D"]), model, os)
         .prop_map(|(ip, ua, model, (os, os_version))| [ip, ua, model, os, os_version])
 }
 
@@ -441,7 +471,15 @@ fn ip() -> impl Strategy<Value = &'static str> {
         "2001:db8::1, 203.0.113.9",
         "203.0.113.10",
     ]);
-    let shared = select(vec!["1.1.1.1", "::ffff:1.1.1.1", "0.0.0.1", "239.1.1.1", "::", "::1"]);
+    let shared = select(vec![
+        "1.1.1.1",
+        "::ffff:1.1.1.1",
+        "0.0.0.1",
+        "239.1.1.1",
+        "::",
+        "2001:db8::",
+        "::1",
+    ]);
     let private = select(vec!["10.0.0.1", "10.0.0.1, 203.0.113.9", "100.64.3.9", "fe80::1"]);
     let no_address =
         select(vec!["", "unknown", "unknown, 203.0.113.9", "__IP__", "{ip}", "203.0.113", "[]"]);
