@@ -117,3 +117,23 @@ fn channel(policy: &Policy, pid: Pid, spreadid: Option<SpreadId>) -> &str {
     let Some(spreadid) = spreadid else { return "" };
     policy.campaign(pid, spreadid).map_or(UNKNOWN, |campaign| &campaign.channel)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decode;
+    use crate::fuzz::POLICY;
+
+    #[test]
+    fn an_ignored_event_id_is_counted_with_its_app() {
+        let json = br#"{"type":"activation","app":"app-x","event_id":"0","time":1773144000005,"ids":{"oaid":"0"}}"#;
+        let fact = decode::decode(json, None, &POLICY).expect("the event is valid");
+        let pid = fact.pid();
+        let reason = IgnoredReason::Placeholder;
+        let mut counts = ValueCounts::default();
+        counts.add(&Built { fact, ignored_event_id: Some(reason) });
+        let key = |field| IgnoredKey { pid, spreadid: None, field, reason };
+        assert_eq!(counts.ignored, HashMap::from([(key("event_id"), 1), (key("oaid"), 1)]));
+        assert!(counts.touches.is_empty());
+    }
+}
