@@ -48,8 +48,8 @@ pub fn public_address(text: &str) -> Option<IpAddr> {
     })
 }
 
-/// Checks whether a global unicast address has no interface id: its 64 low bits are 0. What masks addresses leaves 64
-/// bits or fewer, and no device has the address, which is the anycast address of its subnet's routers (RFC 4291, 2.6.1).
+/// Checks whether a global unicast address has no interface id: its 64 low bits are 0. Masking leaves 64 bits or fewer,
+/// and no device has the address, which is the anycast address of its subnet's routers (RFC 4291, 2.6.1).
 fn is_network(ip: Ipv6Addr) -> bool {
     let segments = ip.segments();
     (segments[0] & 0xe000) == 0x2000 && segments[4..] == [0; 4]

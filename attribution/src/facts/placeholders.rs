@@ -50,8 +50,8 @@ pub const SHARED_ANDROID_IDS: [&str; 3] =
     ["9774d56d682e549c", "a5f5faddde9e9f02", "8e17f7422b35fbea"];
 /// An `android_id` in this case only. Its MD5 is in Tencent's list of ids that never match.
 pub const SAMPLE_ANDROID_ID: &str = "1234567890ABCDEF";
-/// The IMEI of Samsung phones that have lost theirs, with and without its check digit, and one whose MD5 is in Tencent's
-/// list of ids that never match.
+/// The IMEI of Samsung phones that have lost theirs, with and without its check digit, and one whose MD5 is in
+/// Tencent's list of ids that never match.
 pub const SHARED_IMEIS: [&str; 3] = ["004999010640000", "00499901064000", "812345678912345"];
 
 /// The referrers, decoded, that Google Play returns for an installation without a link.
