@@ -5,6 +5,7 @@
 //! forms are derived from activations and effects, which are few; a touch has one or two.
 
 use std::borrow::Cow;
+use std::sync::OnceLock;
 
 use md5::{Digest, Md5};
 
@@ -74,13 +75,16 @@ pub enum IdValue {
 }
 
 /// The normalised device ids of one fact.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct DeviceIds {
     /// Sorted.
     ids: Vec<DeviceId>,
-    /// Further MD5 forms of an activation or effect, sorted. Facts with raw ids that have one of them also have an id in
-    /// `ids` in common, so only ids that were received as MD5 are found by them.
-    further: Vec<DeviceId>,
+    /// The raw ids of an activation or effect that have further forms, as received.
+    raw: Vec<(IdKind, Box<str>)>,
+    /// Further MD5 forms of these, sorted. Facts with raw ids that have one of them also have an id in `ids` in common,
+    /// so only ids that were received as MD5 are found by them. Derived when first needed, because few facts have such
+    /// ids.
+    further: OnceLock<Vec<DeviceId>>,
     /// The kinds that were received as MD5.
     received_md5: IdKindSet,
 }
@@ -115,7 +119,7 @@ impl DeviceIds {
                         if let Ok(raw) = raw_form(kind, value) {
                             push_forms(&mut new.ids, kind, &raw);
                             if owner == Owner::AppEvent {
-                                new.push_further_forms(kind, value.trim(), &raw);
+                                new.add_further_forms(kind, value.trim(), &raw);
                             }
                         }
                     }
@@ -130,21 +134,33 @@ impl DeviceIds {
         }
         new.ids.sort_unstable();
         new.ids.dedup();
-        new.further.sort_unstable();
-        new.further.dedup();
-        new.further.retain(|id| new.ids.binary_search(id).is_err());
         new
     }
 
     /// Adds the MD5 forms that an id has only because networks hash it in different ways.
-    fn push_further_forms(&mut self, kind: IdKind, received: &str, raw: &str) {
-        let texts = further_texts(kind, received, raw);
-        let digests = texts.iter().map(|text| IdValue::Md5(Md5::digest(text).into()));
-        let ids = digests.map(|value| DeviceId { kind, value });
+    fn add_further_forms(&mut self, kind: IdKind, received: &str, raw: &str) {
         // Equal texts have equal raw forms, except that a CAID loses its version, that an IDFV is compared as received,
         // and that upper and lower case of other scripts do not correspond.
-        let is_implied = received.is_ascii() && !matches!(kind, IdKind::Caid | IdKind::Idfv);
-        if is_implied { &mut self.further } else { &mut self.ids }.extend(ids);
+        if received.is_ascii() && !matches!(kind, IdKind::Caid | IdKind::Idfv) {
+            self.raw.push((kind, received.into()));
+        } else {
+            self.ids.extend(further_forms(kind, received, raw));
+        }
+    }
+
+    fn further(&self) -> &[DeviceId] {
+        self.further.get_or_init(|| {
+            let mut further = Vec::with_capacity(6 * self.raw.len());
+            for (kind, received) in &self.raw {
+                if let Ok(raw) = raw_form(*kind, received) {
+                    further.extend(further_forms(*kind, received, &raw));
+                }
+            }
+            further.sort_unstable();
+            further.dedup();
+            further.retain(|id| self.ids.binary_search(id).is_err());
+            further
+        })
     }
 
     pub fn is_empty(&self) -> bool {
@@ -152,13 +168,14 @@ impl DeviceIds {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &DeviceId> {
-        self.ids.iter().chain(&self.further)
+        self.ids.iter().chain(self.further())
     }
 
     /// Returns the ids by which other facts are found, if these facts were received with MD5 values of the given kinds
     /// only.
     pub fn searched(&self, received_md5: IdKindSet) -> impl Iterator<Item = &DeviceId> {
-        let further = self.further.iter().filter(move |id| received_md5.overlaps(id.form()));
+        let further = if received_md5.is_empty() { &[] } else { self.further() };
+        let further = further.iter().filter(move |id| received_md5.overlaps(id.form()));
         self.ids.iter().chain(further)
     }
 
@@ -174,29 +191,46 @@ impl DeviceIds {
     /// Returns the index of the id in [`DeviceIds::iter`].
     pub fn position(&self, id: &DeviceId) -> Option<usize> {
         let position = self.ids.binary_search(id);
-        let further = || Some(self.ids.len() + self.further.binary_search(id).ok()?);
+        let further = || Some(self.ids.len() + self.further().binary_search(id).ok()?);
         position.ok().or_else(further)
     }
 
     /// Returns the best-ranked kind for which both contain an equal value.
     pub fn shared(&self, other: &Self) -> Option<IdKind> {
-        let shared = |ids: &[DeviceId]| ids.iter().find(|id| other.contains(id)).map(|id| id.kind);
-        let kinds = [shared(&self.ids), shared(&self.further)];
-        kinds.into_iter().flatten().min()
+        self.equal_ids(other).map(|id| id.kind).min()
     }
 
     /// Checks whether, for some kind, both contain a value of the same form but no equal value.
     pub fn contradicts(&self, other: &Self) -> bool {
         let kinds = other.kinds();
-        let is_equal = |kind| self.iter().any(|id| id.kind == kind && other.contains(id));
-        self.iter().any(|id| kinds.overlaps(id.form()) && !is_equal(id.kind))
+        let is_equal = |kind| self.equal_ids(other).any(|id| id.kind == kind);
+        self.ids.iter().any(|id| kinds.overlaps(id.form()) && !is_equal(id.kind))
+    }
+
+    /// Returns ids that both contain: of each kind that has any, at least one.
+    fn equal_ids<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a DeviceId> {
+        let is_in = |ids: &'a [DeviceId]| move |id: &&DeviceId| ids.binary_search(id).is_ok();
+        let equal = self.ids.iter().filter(is_in(&other.ids));
+        let of_self =
+            (!self.received_md5.is_empty()).then(|| self.ids.iter().filter(is_in(other.further())));
+        let of_other = (!other.received_md5.is_empty())
+            .then(|| self.further().iter().filter(is_in(&other.ids)));
+        equal.chain(of_self.into_iter().flatten()).chain(of_other.into_iter().flatten())
     }
 
     /// Returns the kinds and forms that the ids have.
     pub fn kinds(&self) -> IdKindSet {
-        self.iter().fold(IdKindSet::default(), |kinds, id| IdKindSet(kinds.0 | id.form().0))
+        self.ids.iter().fold(IdKindSet::default(), |kinds, id| IdKindSet(kinds.0 | id.form().0))
     }
 }
+
+impl PartialEq for DeviceIds {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.ids, &self.raw) == (&other.ids, &other.raw)
+    }
+}
+
+impl Eq for DeviceIds {}
 
 /// A set of id kinds, each in raw or MD5 form. Ids whose sets do not overlap can neither match nor contradict each
 /// other.
@@ -312,6 +346,15 @@ fn push_forms(ids: &mut Vec<DeviceId>, kind: IdKind, raw: &str) {
         }
         IdKind::Idfv => ids.push(DeviceId { kind, value: IdValue::Raw(raw.into()) }),
     }
+}
+
+fn further_forms(
+    kind: IdKind,
+    received: &str,
+    raw: &str,
+) -> impl Iterator<Item = DeviceId> + use<> {
+    let texts = further_texts(kind, received, raw).into_iter();
+    texts.map(move |text| DeviceId { kind, value: IdValue::Md5(Md5::digest(text).into()) })
 }
 
 /// Returns the further texts whose MD5 a network may have sent: the id as the app knows it, in both cases.

@@ -98,7 +98,7 @@ mod tests {
             currency: "".into(),
             props: Vec::new(),
         };
-        let record = FactRecord::from(Fact::from(effect));
+        let record = FactRecord::from(Fact::Effect(Box::new(effect)));
         let (mut received, kinds) = (ReceivedMd5::default(), IdKindSet(0b1000));
         assert!(received.add(&record, kinds));
         assert!(!received.add(&record, kinds));

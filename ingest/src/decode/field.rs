@@ -5,7 +5,7 @@ use attribution::facts::event::{self, EventTime, Pairs, Purpose, SpreadId};
 
 use super::field_error::{FieldError, printable_name};
 use super::time::{self, TIME_ALLOWED};
-use super::value::{Members, Value};
+use super::value::{Members, Texts, Value};
 
 const STRING: &str = "a string";
 const MAP: &str = "an object whose values are strings";
@@ -13,6 +13,7 @@ const STRINGS: &str = "a string or an array of strings";
 const ID_MAP: &str = "an object whose values are strings or arrays of strings";
 /// Maximum number of device ids of an event. A decision searches by each of them.
 const IDS_MAX: usize = 32;
+const IDS: &str = "ids";
 const IDS_ALLOWED: &str = "at most 32 of them";
 const SPREADID: &str = "a whole number from 1 to 4294967295";
 const MILLISECONDS: &str = "milliseconds as a whole number, not below 0";
@@ -50,20 +51,12 @@ pub fn pairs(value: Value<'_>, field: &'static str) -> Result<Pairs, FieldError>
 
 /// Returns the device ids, sorted by key; an array is a pair for each element, in their order.
 pub fn ids(value: Value<'_>) -> Result<Pairs, FieldError> {
-    const IDS: &str = "ids";
     let Some(Members { texts: mut pairs, lists, nulls, .. }) =
         members(value, IDS, ID_MAP, STRINGS)?
     else {
         return Ok(Pairs::new());
     };
-    let texts = pairs.iter().map(|(key, _)| key);
-    let mut keys: Vec<_> = texts.chain(lists.iter().map(|(key, _)| key)).chain(&nulls).collect();
-    keys.sort_unstable();
-    let repeated = keys.windows(2).find(|pair| pair[0] == pair[1]);
-    if let Some(key) = repeated.and_then(|pair| pair.first()) {
-        let field = format!("{IDS}.{}", printable_name(key));
-        return Err(FieldError::bad_value(&field, "present twice", "each kind of id once"));
-    }
+    check_keys(&pairs, &lists, &nulls)?;
     for (key, values) in lists {
         if values.is_empty() {
             pairs.push((key, Box::default()));
@@ -78,6 +71,24 @@ pub fn ids(value: Value<'_>) -> Result<Pairs, FieldError> {
     }
     pairs.sort_by(|a, b| a.0.cmp(&b.0));
     Ok(pairs)
+}
+
+/// Checks that no kind of id is present twice.
+fn check_keys(
+    pairs: &Pairs,
+    lists: &[(Box<str>, Texts)],
+    nulls: &[Box<str>],
+) -> Result<(), FieldError> {
+    if pairs.len() + lists.len() + nulls.len() < 2 {
+        return Ok(());
+    }
+    let texts = pairs.iter().map(|(key, _)| key);
+    let mut keys: Vec<_> = texts.chain(lists.iter().map(|(key, _)| key)).chain(nulls).collect();
+    keys.sort_unstable();
+    let repeated = keys.windows(2).find(|pair| pair[0] == pair[1]);
+    let Some(key) = repeated.and_then(|pair| pair.first()) else { return Ok(()) };
+    let field = format!("{IDS}.{}", printable_name(key));
+    Err(FieldError::bad_value(&field, "present twice", "each kind of id once"))
 }
 
 /// Returns the members of an object; `None` if it is absent.

@@ -61,7 +61,7 @@ fn ids_received_as_md5_are_found_after_reopening() {
     let store = open(dir.path(), &rules());
     let worker = worker_after(store, &rules(), vec![identified([activation])]);
     let rows = worker.ledger().row_texts();
-    assert!(rows[0].contains("attributed"), "{rows:?}");
+    assert_eq!(rows[0].short, "a: install attributed c1 (click by oaid)");
 }
 
 #[test]
