@@ -24,7 +24,7 @@ fn adtrail_conforms() {
     let lines = check(&conformance(&[]), 0);
     let summary = lines.last().expect("the output has a summary");
     let cases: usize = summary.split(' ').next().and_then(|count| count.parse().ok()).unwrap();
-    assert!(cases >= 613, "{summary}");
+    assert!(cases >= 611, "{summary}");
     assert_eq!(*summary, format!("{cases} cases in 4 orders each: {cases} passed, 0 failed"));
 }
 
@@ -55,7 +55,7 @@ fn cited_sections_cases_and_pages_exist() {
             }
         }
     }
-    assert!(cited >= 613, "{cited}");
+    assert!(cited >= 611, "{cited}");
     assert!(!exists("9") && !exists("case 3") && !exists("INTERFACES"));
 }
 

@@ -313,18 +313,13 @@ pub fn click_id(received: &str) -> Option<&str> {
 
 /// Returns an event id as received; `None` if it identifies no event.
 pub fn event_id(received: &str) -> Option<&str> {
-    let is_usable = !received.trim().is_empty() && ignored_event_id(received).is_none();
-    is_usable.then_some(received)
+    placeholders::ignored_event_id(received.trim()).is_none().then_some(received)
 }
 
-/// Returns why an event id identifies no event; `None` if it does, or is blank. `f` and `ff` can be numbers in hex, but
-/// not the 32 digits of a UUID.
+/// Returns why an event id identifies no event; `None` if it does, or is blank.
 pub fn ignored_event_id(received: &str) -> Option<IgnoredReason> {
     let trimmed = received.trim();
-    let is_hex_number =
-        trimmed.len() < 32 && trimmed.bytes().all(|byte| byte.eq_ignore_ascii_case(&b'f'));
-    let reason = placeholders::ignored_reason(trimmed);
-    reason.filter(|_| !trimmed.is_empty() && !is_hex_number)
+    placeholders::ignored_event_id(trimmed).filter(|_| !trimmed.is_empty())
 }
 
 /// Splits a received value. CAIDs, one for each version of the algorithm, may be separated by commas.
@@ -685,14 +680,17 @@ mod tests {
     #[test]
     fn event_ids_that_identify_no_event_are_absent() {
         use IgnoredReason::{Macro, Placeholder};
+        let zeros = "0".repeat(32);
         for (text, reason) in [
-            ("0", Placeholder),
-            ("-1", Placeholder),
             (" NULL ", Placeholder),
             ("undefined", Placeholder),
+            ("(not%20set)", Placeholder),
+            ("%20", Placeholder),
+            (&zeros, Placeholder),
             ("00000000-0000-0000-0000-000000000000", Placeholder),
-            ("ffffffff-ffff-ffff-ffff-ffffffffffff", Placeholder),
+            ("FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF", Placeholder),
             ("{event_id}", Macro),
+            ("%7Bevent_id%7D", Macro),
             ("__EVENTID__", Macro),
         ] {
             assert_eq!((event_id(text), ignored_event_id(text)), (None, Some(reason)), "{text}");
@@ -700,7 +698,11 @@ mod tests {
         for text in ["", " "] {
             assert_eq!((event_id(text), ignored_event_id(text)), (None, None), "{text:?}");
         }
-        for text in ["1", "7", "f", "FF", " a ", "nulls", "#0", "e-{n}"] {
+        let md5_of_nothing = md5("");
+        for text in ["0", "-1", "00", &zeros[1..], "-", "f", "FF", &md5_of_nothing] {
+            assert_eq!((event_id(text), ignored_event_id(text)), (Some(text), None), "{text}");
+        }
+        for text in ["1", "7", " a ", "nulls", "#0", "e-{n}", "__EVENTID"] {
             assert_eq!((event_id(text), ignored_event_id(text)), (Some(text), None), "{text}");
         }
     }

@@ -9,6 +9,5 @@ pub mod ignored_values;
 pub mod keys;
 pub mod match_keys;
 pub mod matches;
-mod percent_encoding;
 pub mod placeholders;
 pub mod printable;

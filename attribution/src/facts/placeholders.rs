@@ -4,8 +4,7 @@
 use std::sync::LazyLock;
 
 use md5::{Digest, Md5};
-
-use super::percent_encoding::decoded;
+use percent_encoding::percent_decode_str;
 
 crate::named! {
     /// Why a received value counts as absent or takes part in no rule.
@@ -23,8 +22,7 @@ crate::named! {
 }
 
 /// Words that SDKs and networks send for an unknown value, in any case.
-const WORDS: [&str; 15] = [
-    "-1",
+const WORDS: [&str; 13] = [
     "null",
     "(null)",
     "nil",
@@ -38,9 +36,10 @@ const WORDS: [&str; 15] = [
     "default",
     "false",
     "true",
-    "0",
 ];
 const WORD_MAX: usize = "undefined".len();
+/// Numbers that they send for one.
+const NUMBERS: [&str; 2] = ["0", "-1"];
 
 /// MAC addresses of many devices, without separators: what Android 6, iOS 7 and later return on every device, and the
 /// defaults of QEMU and of the Android emulator.
@@ -68,20 +67,30 @@ const MACRO_STARTS: [char; 7] = ['_', '{', '$', '%', '[', '<', '+'];
 const MACRO_NAMES: [&str; 9] =
     ["oaid", "gaid", "idfa", "caid", "idfv", "imei", "android_id", "androidid", "mac"];
 const MACRO_SUFFIXES: [&str; 5] = ["", "1", "2", "3", "_md5"];
-/// Minimum length of the name of a macro that has lost its end, such as `__MAC`.
-const CUT_NAME_MIN: usize = 3;
 
 /// Returns why a trimmed text, percent-encoded or not, identifies nobody; `None` for any other text.
 pub fn ignored_reason(trimmed: &str) -> Option<IgnoredReason> {
-    reason(trimmed).or_else(|| reason(decoded(trimmed)?.trim()))
+    reason(trimmed, is_placeholder)
 }
 
-fn reason(trimmed: &str) -> Option<IgnoredReason> {
-    if is_placeholder(trimmed) {
-        Some(IgnoredReason::Placeholder)
-    } else {
-        (is_macro(trimmed) || is_cut_macro(trimmed)).then_some(IgnoredReason::Macro)
-    }
+/// Returns why a trimmed event id identifies no event; `None` if it identifies one. Numbers do, because a producer may
+/// count from 0.
+pub fn ignored_event_id(trimmed: &str) -> Option<IgnoredReason> {
+    reason(trimmed, |text| {
+        text.is_empty() || is_word(text) || (is_uuid(text) && is_of_one_digit(text))
+    })
+}
+
+/// Returns why the text, as it is or decoded, is ignored.
+fn reason(trimmed: &str, is_placeholder: fn(&str) -> bool) -> Option<IgnoredReason> {
+    let as_it_is = |text: &str| {
+        if is_placeholder(text) {
+            Some(IgnoredReason::Placeholder)
+        } else {
+            is_macro(text).then_some(IgnoredReason::Macro)
+        }
+    };
+    as_it_is(trimmed).or_else(|| as_it_is(decoded(trimmed)?.trim()))
 }
 
 /// Returns why a trimmed click id identifies no click; `None` if it identifies one.
@@ -92,6 +101,10 @@ pub fn ignored_click_id(trimmed: &str) -> Option<IgnoredReason> {
 
 /// Checks whether the text, which may be percent-encoded twice, is what Google Play returns without a link.
 fn is_play_referrer(trimmed: &str) -> bool {
+    // The first letter is as it is, or encoded.
+    if !trimmed.starts_with(['u', 'U', '%']) {
+        return false;
+    }
     let once = decoded(trimmed);
     let once = once.as_deref().unwrap_or(trimmed);
     let twice = decoded(once);
@@ -107,6 +120,13 @@ pub fn without_macro(text: &str) -> &str {
     if is_macro { "" } else { text }
 }
 
+/// Decodes percent-encoding once, and `+` as a space; `None` if the text has neither or does not become UTF-8.
+fn decoded(text: &str) -> Option<String> {
+    let is_encoded = text.bytes().any(|byte| matches!(byte, b'%' | b'+'));
+    let spaced = is_encoded.then(|| text.replace('+', " "))?;
+    Some(percent_decode_str(&spaced).decode_utf8().ok()?.into_owned())
+}
+
 /// Checks whether an unexpanded macro fills the whole text. JSON, a UUID in braces and the part of a user agent that
 /// some apps send in brackets are not macros.
 fn is_macro(trimmed: &str) -> bool {
@@ -120,30 +140,30 @@ fn is_macro(trimmed: &str) -> bool {
     })
 }
 
-/// Checks whether the text is a macro such as `__OAID__` that has lost one or both of its last underscores.
-fn is_cut_macro(trimmed: &str) -> bool {
-    let is_name = |name: &str| {
-        name.len() >= CUT_NAME_MIN
-            && !name.starts_with('_')
-            && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')
-    };
-    trimmed.strip_prefix("__").is_some_and(is_name)
+fn is_placeholder(trimmed: &str) -> bool {
+    is_of_one_digit(trimmed)
+        || NUMBERS.contains(&trimmed)
+        || is_word(trimmed)
+        || is_placeholder_md5(trimmed)
 }
 
-fn is_placeholder(trimmed: &str) -> bool {
+/// Checks whether the text consists of zeros, or of `f`, and of separators. So does the empty text.
+fn is_of_one_digit(text: &str) -> bool {
     let consists_of = |digit: u8| {
-        trimmed.bytes().all(|byte| matches!(byte, b'-' | b':') || byte.eq_ignore_ascii_case(&digit))
+        text.bytes().all(|byte| matches!(byte, b'-' | b':') || byte.eq_ignore_ascii_case(&digit))
     };
-    let is_word = || WORDS.iter().any(|word| trimmed.eq_ignore_ascii_case(word));
-    let is_short = trimmed.len() <= WORD_MAX;
-    consists_of(b'0') || consists_of(b'f') || (is_short && is_word()) || is_placeholder_md5(trimmed)
+    consists_of(b'0') || consists_of(b'f')
+}
+
+fn is_word(text: &str) -> bool {
+    text.len() <= WORD_MAX && WORDS.iter().any(|word| text.eq_ignore_ascii_case(word))
 }
 
 /// Checks whether the text is the MD5 of a placeholder, which networks also send in fields of raw ids.
 fn is_placeholder_md5(text: &str) -> bool {
-    let digits = || text.chars().filter_map(|digit| digit.to_digit(16));
-    let number = || digits().fold(0_u128, |number, digit| (number << 4) | u128::from(digit));
-    is_uuid(text) && is_placeholder_digest(number().to_be_bytes())
+    let is_md5 = text.len() == 32 && is_uuid(text);
+    let digest = || u128::from_str_radix(text, 16).map(u128::to_be_bytes);
+    is_md5 && digest().is_ok_and(is_placeholder_digest)
 }
 
 /// Checks whether the text is 32 hex digits, with or without the dashes of a UUID.
@@ -172,7 +192,7 @@ fn placeholder_texts() -> Vec<String> {
     let mut texts = vec![String::new(), "NaN".to_owned(), SAMPLE_ANDROID_ID.to_owned()];
     texts.extend(SHARED_IMEIS.map(str::to_owned));
     texts.extend(macro_texts());
-    for word in WORDS {
+    for word in WORDS.into_iter().chain(NUMBERS) {
         let first_letter = word.find(|letter: char| letter.is_ascii_alphabetic()).unwrap_or(0);
         let mut capitalised = word.to_owned();
         capitalised[first_letter..=first_letter].make_ascii_uppercase();
@@ -242,7 +262,6 @@ mod tests {
             "%20",
             "d41d8cd98f00b204e9800998ecf8427e",
             "D41D8CD98F00B204E9800998ECF8427E",
-            "d41d8cd9-8f00-b204-e980-0998ecf8427e",
         ] {
             assert_eq!(ignored_reason(text), Some(IgnoredReason::Placeholder), "{text}");
         }
@@ -251,6 +270,24 @@ mod tests {
         }
         for text in ["not set", "(not set", "a%20b", "a+b", "100%", "%zz", "%ff", "%25null"] {
             assert_eq!(ignored_reason(text), None, "{text}");
+        }
+        assert_eq!(ignored_reason("d41d8cd9-8f00-b204-e980-0998ecf8427e"), None);
+    }
+
+    #[test]
+    fn escapes_are_decoded_once() {
+        for (text, expected) in [
+            ("%7Bcid%7d", "{cid}"),
+            ("a+b%2Bc", "a b+c"),
+            ("%E4%BD%A0", "\u{4f60}"),
+            ("%257B", "%7B"),
+            ("%%41", "%A"),
+            ("100%", "100%"),
+        ] {
+            assert_eq!(decoded(text).as_deref(), Some(expected), "{text}");
+        }
+        for text in ["", "abc", "%ff"] {
+            assert_eq!(decoded(text), None, "{text}");
         }
     }
 
@@ -304,9 +341,8 @@ mod tests {
         let uuid = "{1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5}";
         for text in [
             "x__OAID__",
-            "__oaid",
-            "__A",
-            "__OAID2",
+            "__OAID",
+            "__OAID_",
             "_OAID__",
             "OAID__",
             "____",
@@ -326,14 +362,6 @@ mod tests {
             uuid,
         ] {
             assert_eq!(ignored_reason(text), None, "{text}");
-            assert_eq!(without_macro(text), text);
-        }
-    }
-
-    #[test]
-    fn macros_that_have_lost_their_end_are_recognised_in_ids_only() {
-        for text in ["__CLICKID", "__CLICK_ID", "__OAID_", "__MAC"] {
-            assert_eq!(ignored_reason(text), Some(IgnoredReason::Macro), "{text}");
             assert_eq!(without_macro(text), text);
         }
     }

@@ -106,8 +106,8 @@ fn an_event_id_of_no_event_is_replaced_and_reported() {
     use attribution::facts::placeholders::IgnoredReason::{Macro, Placeholder};
     let of_content = decode_mixed(with("activation", "")).expect("the event is valid");
     for (id, ignored) in [
-        ("0", Some(Placeholder)),
         ("null", Some(Placeholder)),
+        ("00000000-0000-0000-0000-000000000000", Some(Placeholder)),
         ("{event_id}", Some(Macro)),
         (" ", None),
         ("", None),
@@ -116,7 +116,7 @@ fn an_event_id_of_no_event_is_replaced_and_reported() {
         let built = super::build(event.as_bytes(), None, &POLICY).expect("the event is valid");
         assert_eq!((&built.fact, built.ignored_event_id), (&of_content, ignored), "{id:?}");
     }
-    for id in ["1", "7", "f"] {
+    for id in ["0", "-1", "7", "f"] {
         let event = with("activation", &format!(r#""event_id":"{id}""#));
         let built = super::build(event.as_bytes(), None, &POLICY).expect("the event is valid");
         assert_eq!((built.fact.id(), built.ignored_event_id), (id, None));

@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn an_ignored_event_id_is_counted_with_its_app() {
-        let json = br#"{"type":"activation","app":"app-x","event_id":"0","time":1773144000005,"ids":{"oaid":"0"}}"#;
+        let json = br#"{"type":"activation","app":"app-x","event_id":"null","time":1773144000005,"ids":{"oaid":"0"}}"#;
         let fact = decode::decode(json, None, &POLICY).expect("the event is valid");
         let pid = fact.pid();
         let reason = IgnoredReason::Placeholder;

@@ -61,11 +61,16 @@ pub fn click_id(received: &str) -> Option<String> {
     (identifies_somebody(trimmed) && !is_of_play).then(|| trimmed.to_owned())
 }
 
-/// Checks whether a received event id identifies an event. A run of `f` can be a number in hex.
+/// Checks whether a received event id identifies an event. Numbers do.
 pub fn identifies_event(received: &str) -> bool {
+    let as_written = |text: &str| {
+        let lower = text.to_ascii_lowercase();
+        let is_word = WORDS_OF_NOBODY.contains(&&*lower) && lower != "0" && lower != "-1";
+        let is_uuid = ["0", "f"].iter().any(|digit| lower.replace('-', "") == digit.repeat(32));
+        !(is_word || (is_uuid && dashed(text).is_some()) || is_macro(text))
+    };
     let trimmed = received.trim();
-    let is_run_of_f = trimmed.chars().all(|letter| "fF".contains(letter));
-    identifies_somebody(trimmed) || (is_run_of_f && (1..32).contains(&trimmed.len()))
+    as_written(trimmed) && as_written(percent_decoded(trimmed).trim())
 }
 
 /// Returns a text other than an id; `None` if it is empty or an unexpanded macro.
@@ -263,20 +268,8 @@ fn identifies_somebody(text: &str) -> bool {
 fn identifies_as_written(text: &str) -> bool {
     let consists_of = |letters: &str| text.chars().all(|letter| letters.contains(letter));
     let is_word = WORDS_OF_NOBODY.contains(&&*text.to_ascii_lowercase());
-    let is_md5 = dashed(text).is_some_and(|uuid| MD5S_OF_NOBODY.contains(&uuid.replace('-', "")));
-    !(is_word
-        || consists_of("0-:")
-        || consists_of("fF-:")
-        || is_macro(text)
-        || is_cut_macro(text)
-        || is_md5)
-}
-
-/// Checks whether a trimmed text is a macro in upper case that has lost one or both of its last underscores.
-fn is_cut_macro(text: &str) -> bool {
-    let Some(name) = text.strip_prefix("__") else { return false };
-    let is_name = |name: &str| name.chars().all(|letter| matches!(letter, 'A'..='Z' | '_'));
-    name.len() > 2 && !name.starts_with('_') && is_name(name)
+    let is_md5 = MD5S_OF_NOBODY.contains(&text.to_ascii_lowercase());
+    !(is_word || consists_of("0-:") || consists_of("fF-:") || is_macro(text) || is_md5)
 }
 
 /// Decodes percent-encoding once, and `+` as a space; returns any other text unchanged.

@@ -212,7 +212,6 @@ fn touch() -> impl Strategy<Value = Draft> {
         "null",
         "C1",
         "__CLICKID__",
-        "__CLICKID",
         "%7Bcid%7D",
         "(not%20set)",
         "utm_source=google-play&utm_medium=organic",
@@ -255,7 +254,6 @@ fn an_activation() -> impl Strategy<Value = Draft> {
         " c2",
         "none",
         "__CLICKID__",
-        "__CLICKID",
         "%7Bcid%7D",
         "utm_source=google-play&utm_medium=organic",
     ]);
@@ -276,7 +274,15 @@ fn an_effect() -> impl Strategy<Value = Draft> {
 }
 
 fn event_id() -> impl Strategy<Value = &'static str> {
-    select(vec!["", "e0", "e1", "e2", "e3", "e4", "e5", "1", "f", "0", " NULL", "{event_id}"])
+    let received = select(vec!["e0", "e1", "e2", "e3", "e4", "e5", "0", "-1", "f"]);
+    let absent = select(vec![
+        "",
+        " NULL",
+        "{event_id}",
+        "%7Bevent_id%7D",
+        "00000000-0000-0000-0000-000000000000",
+    ]);
+    prop_oneof![3 => received, 1 => absent]
 }
 
 /// Generates times in milliseconds relative to A, at and next to the edges of windows.
@@ -396,7 +402,6 @@ fn id_of_nobody() -> impl Strategy<Value = (String, String)> {
         "20230330_",
         "20230330_0",
         "__CAID__,0",
-        "__OAID",
         "%7Boaid%7D",
         "(not set)",
         "(Not+set)",
