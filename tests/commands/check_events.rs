@@ -38,7 +38,9 @@ fn faults() -> Vec<String> {
         activation(r#""install_begin_time":1773143990,"click_id":"c-1""#),
         activation(r#""click_id":"{click_id}""#),
         event("activation", r#""event_id":"__EVENTID__","ip":"203.0.113.9""#),
-        event("activation", r#""event_id":"0","ip":"203.0.113.9""#),
+        event("activation", r#""event_id":"null","ip":"203.0.113.9""#),
+        event("activation", r#""event_id":"0","ids":{"oaid":"d-1"}"#),
+        event("activation", r#""event_id":"0","ids":{"oaid":"d-2"}"#),
     ];
     let number = |(line, number): (String, u32)| line.replace('#', &number.to_string());
     lines.into_iter().zip(1..).map(number).collect()
@@ -76,8 +78,12 @@ fn each_fault_is_found_with_its_line() {
         "!spreadid unknown_campaign 1 8",
     ];
     assert_eq!(problems(&report, "click"), clicks);
-    let activations =
-        ["!click_id macro 1 15", "!event_id placeholder 1 17", "!event_id macro 1 16"];
+    let activations = [
+        "!click_id macro 1 15",
+        "!event_id placeholder 1 17",
+        "!event_id macro 1 16",
+        "!event_id not_unique 1 19",
+    ];
     assert_eq!(problems(&report, "activation"), activations);
     let types = report["types"].as_array().unwrap();
     let letters = types.iter().flat_map(|it| it["dead_letters"].as_array().unwrap());
@@ -93,9 +99,9 @@ fn each_fault_is_found_with_its_line() {
     // The touches have the raw IDFV, the activations only MD5s of other texts.
     assert_eq!(kind("idfv")["fault"], true);
     assert_eq!(kind("click_id")["matched_activations"], 1);
-    assert_eq!(report["apps"][0]["activations"]["events"], 5);
+    assert_eq!(report["apps"][0]["activations"]["events"], 7);
     assert_eq!(report["apps"][0]["activations"]["without_id"], 3);
-    assert_eq!(report["apps"][0]["activations"]["unmatched"], 1);
+    assert_eq!(report["apps"][0]["activations"]["unmatched"], 3);
 }
 
 #[test]

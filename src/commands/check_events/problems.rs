@@ -36,6 +36,8 @@ attribution::named! {
         UnknownKind = "unknown_kind",
         /// A campaign that is not in the settings.
         UnknownCampaign = "unknown_campaign",
+        /// An `event_id` that an event of another device has too.
+        NotUnique = "not_unique",
     }
 }
 

@@ -1,9 +1,12 @@
 //! Counts the lines of files by app and type.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
+use attribution::facts::device_ids::DeviceIds;
 use attribution::facts::event::{Fact, Pid, TouchKind};
+use attribution::facts::identity::identity;
+use attribution::facts::match_keys::by_id;
 use attribution::rules::policy::Policy;
 use ingest::decode::lateness::{self, Received};
 use ingest::decode::{DecodeError, ErrorCode};
@@ -55,6 +58,8 @@ pub struct Section {
     /// Events that have the field.
     present: BTreeMap<&'static str, u64>,
     problems: BTreeMap<(&'static str, Problem), Occurrences>,
+    /// The hashes of the device ids of the first event with an `event_id`, by the hash of that.
+    devices: HashMap<u64, Box<[u64]>>,
 }
 
 /// A line, by the index of its file and its number.
@@ -169,6 +174,10 @@ impl<'p> Tally<'p> {
         }
         let mut findings = problems::of_fact(fact, policy);
         findings.extend(problems::of_event_id(&received.event_id));
+        if section.has_id_of_another_device(fact) {
+            let (field, problem) = (problems::EVENT_ID, Problem::NotUnique);
+            findings.push(Finding { field, problem, value: fact.id() });
+        }
         // An event counts once for a field and problem, however many values it has.
         findings.sort_by_key(|finding| (finding.field, finding.problem));
         findings.dedup_by_key(|finding| (finding.field, finding.problem));
@@ -195,6 +204,24 @@ impl<'p> Tally<'p> {
 }
 
 impl Section {
+    /// Checks whether an earlier event has the same `event_id` and other device ids.
+    fn has_id_of_another_device(&mut self, fact: &Fact) -> bool {
+        let ids = match fact {
+            Fact::Touch(_) => return false,
+            Fact::Activation(activation) => &activation.ids,
+            Fact::Effect(effect) => &effect.ids,
+        };
+        // The forms of a touch are few, and equal ids have one in common.
+        let ids: Box<[u64]> = DeviceIds::of_touch(ids).iter().map(|id| by_id(id).0).collect();
+        let is_derived = fact.id().starts_with('#');
+        if is_derived || ids.is_empty() {
+            return false;
+        }
+        let event_id = identity(fact.id_space(), fact.id()).row;
+        let first = self.devices.entry(event_id).or_insert_with(|| ids.clone());
+        !first.iter().any(|id| ids.contains(id))
+    }
+
     /// Returns the number of dead letters.
     pub fn dead(&self) -> u64 {
         self.dead_letters.values().map(|letters| letters.events).sum()
@@ -346,6 +373,36 @@ mod tests {
         assert_eq!(row("params", Problem::Macro), Some((1, Some(2), true)));
         assert_eq!(row("spreadid", Problem::UnknownCampaign), Some((1, Some(3), true)));
         assert_eq!(row("click_id", Problem::Missing), None);
+    }
+
+    #[test]
+    fn an_event_id_of_several_devices_is_a_fault() {
+        let policy = policy();
+        let event = |kind: &str, id: &str, fields: &str| {
+            format!(
+                r#"{{"type":"{kind}","app":"app-x","name":"n","event_id":"{id}","time":{NOW_MS}{fields}}}"#
+            )
+        };
+        let lines = [
+            event("activation", "0", r#","ip":"203.0.113.9""#),
+            event("activation", "0", r#","ids":{"oaid":"A"}"#),
+            event("activation", "0", r#","ids":{"oaid":"b"}"#),
+            event("activation", "0", r#","ids":{"gaid":"A"}"#),
+            event("activation", "0", r#","ids":{"oaid":"a","imei":"1"}"#),
+            event("activation", "1", r#","ids":{"oaid":"b"}"#),
+            event("activation", "null", r#","ids":{"oaid":"a"}"#),
+            event("activation", "null", r#","ids":{"oaid":"b"}"#),
+            event("effect", "0", r#","ids":{"oaid":"b"}"#),
+            event("effect", "0", r#","ids":{"oaid":"b"}"#),
+        ];
+        let tally = count(&policy, &lines);
+        let not_unique = |kind| {
+            let rows = tally.sections[&(Some(Pid(1)), kind)].rows();
+            let row = rows.into_iter().find(|row| row.problem == Problem::NotUnique)?;
+            Some((row.field, row.events, row.first.map(|first| first.line), row.is_fault))
+        };
+        assert_eq!(not_unique(EventKind::Activation), Some(("event_id", 2, Some(3), true)));
+        assert_eq!(not_unique(EventKind::Effect), None);
     }
 
     #[test]
