@@ -324,7 +324,9 @@ pub fn ignored_event_id(received: &str) -> Option<IgnoredReason> {
 
 /// Splits a received value. CAIDs, one for each version of the algorithm, may be separated by commas.
 fn values(kind: IdKind, received: &str) -> impl Iterator<Item = &str> {
-    received.split(move |letter| letter == ',' && kind == IdKind::Caid)
+    let is_list = kind == IdKind::Caid;
+    let list = is_list.then(|| received.split(','));
+    (!is_list).then_some(received).into_iter().chain(list.into_iter().flatten())
 }
 
 /// Adds the forms that every fact with this raw id has.

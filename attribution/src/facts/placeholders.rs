@@ -4,6 +4,7 @@
 use std::sync::LazyLock;
 
 use md5::{Digest, Md5};
+use memchr::memchr2;
 use percent_encoding::percent_decode_str;
 
 crate::named! {
@@ -114,6 +115,10 @@ fn is_play_referrer(trimmed: &str) -> bool {
 
 /// Returns the text, or the empty text if it is an unexpanded macro, percent-encoded or not.
 pub fn without_macro(text: &str) -> &str {
+    // Nearly all texts begin so.
+    if text.as_bytes().first().is_none_or(u8::is_ascii_alphanumeric) {
+        return text;
+    }
     let trimmed = text.trim();
     let is_encoded_macro = || decoded(trimmed).is_some_and(|text| is_macro(text.trim()));
     let is_macro = trimmed.starts_with(MACRO_STARTS) && (is_macro(trimmed) || is_encoded_macro());
@@ -122,8 +127,8 @@ pub fn without_macro(text: &str) -> &str {
 
 /// Decodes percent-encoding once, and `+` as a space; `None` if the text has neither or does not become UTF-8.
 fn decoded(text: &str) -> Option<String> {
-    let is_encoded = text.bytes().any(|byte| matches!(byte, b'%' | b'+'));
-    let spaced = is_encoded.then(|| text.replace('+', " "))?;
+    memchr2(b'%', b'+', text.as_bytes())?;
+    let spaced = text.replace('+', " ");
     Some(percent_decode_str(&spaced).decode_utf8().ok()?.into_owned())
 }
 
