@@ -192,8 +192,8 @@ fn fact_write<L: Facts>(
     }
 }
 
-/// Normalises the ids of a fact, and returns what they yield. For a touch, also adds the match windows of the activations that it
-/// can change; superfluous windows do no harm.
+/// Normalises the ids of a fact, and returns what they yield. For a touch, also adds the match windows of the
+/// activations that it can change; superfluous windows do no harm.
 fn index(
     fact: &Fact,
     policy: &Policy,

@@ -24,7 +24,7 @@ use crate::maintenance::copy_item::{CopyItem, Form, Metadata, StoreSide, Visit};
 pub struct EmbeddedSide<'s> {
     tables: Tables,
     settings: &'s config::Store,
-    /// Of the facts that were put into a target.
+    /// Which ids the facts that were put into a target were received with as MD5.
     received_md5: ReceivedMd5ByApp,
     /// The folder in which a target is built before it is renamed to its path.
     temporary_path: Option<PathBuf>,
