@@ -9,6 +9,7 @@ use adtrail_store::layout::key::{self, Key, RowKey};
 use attribution::facts::event::{EventTime, Pid};
 use attribution::facts::keys::{FactKey, MatchKey};
 use attribution::ledger::index::{IndexEntry, Scan};
+use attribution::ledger::received_md5::ReceivedMd5;
 use attribution::ledger::record::{FactRecord, Lookup};
 use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
 use attribution::rules::expiry::ExpiryFloor;
@@ -119,6 +120,10 @@ impl Facts for TimedLedger {
 
     fn expiry_floor(&self, pid: Pid) -> ExpiryFloor {
         self.store.expiry_floor(pid)
+    }
+
+    fn received_md5(&self, pid: Pid) -> ReceivedMd5 {
+        self.store.received_md5(pid)
     }
 }
 

@@ -4,6 +4,7 @@ use adtrail_store::StoreError;
 use attribution::facts::event::{EventTime, Pid};
 use attribution::facts::keys::FactKey;
 use attribution::ledger::index::{IndexEntry, Scan};
+use attribution::ledger::received_md5::ReceivedMd5;
 use attribution::ledger::record::{FactRecord, Lookup};
 use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
 use attribution::rules::expiry::ExpiryFloor;
@@ -32,6 +33,10 @@ impl<L: Ledger<Error = StoreError>> Facts for CrashingOnCommit<'_, L> {
 
     fn expiry_floor(&self, pid: Pid) -> ExpiryFloor {
         self.ledger.expiry_floor(pid)
+    }
+
+    fn received_md5(&self, pid: Pid) -> ReceivedMd5 {
+        self.ledger.received_md5(pid)
     }
 }
 

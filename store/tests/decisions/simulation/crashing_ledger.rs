@@ -5,6 +5,7 @@ use adtrail_store::memory::Memory;
 use attribution::facts::event::{EventTime, Pid};
 use attribution::facts::keys::FactKey;
 use attribution::ledger::index::{IndexEntry, Scan};
+use attribution::ledger::received_md5::ReceivedMd5;
 use attribution::ledger::record::{FactRecord, Lookup};
 use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
 use attribution::rules::expiry::ExpiryFloor;
@@ -58,6 +59,10 @@ impl Facts for CrashingLedger<'_> {
 
     fn expiry_floor(&self, pid: Pid) -> ExpiryFloor {
         self.memory.expiry_floor(pid)
+    }
+
+    fn received_md5(&self, pid: Pid) -> ReceivedMd5 {
+        self.memory.received_md5(pid)
     }
 }
 
