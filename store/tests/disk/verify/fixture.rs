@@ -226,7 +226,9 @@ fn draft(day: i64, rng: &mut Lcg) -> Draft {
     let time = a_plus(day * DAY + late);
     let id = format!("{}", rng.below(100_000));
     let device = rng.below(400);
-    let draft = match rng.below(10) {
+    let kind = rng.below(10);
+    let is_touch = kind < 6;
+    let draft = match kind {
         0..4 => click(&format!("c{id}"), time).campaign(1 + rng.below(9) as u32),
         4 => click(&format!("l{id}"), time).lookback(20 * DAY),
         5 => impression(&format!("i{id}"), time),
@@ -235,7 +237,8 @@ fn draft(day: i64, rng: &mut Lcg) -> Draft {
     };
     let ids = rng.below(4);
     let draft = match ids {
-        0 if device.is_multiple_of(7) => draft.only("oaid_md5", &"A5".repeat(16)),
+        // No activation has this id.
+        0 if is_touch => draft.only("idfv_md5", &"A5".repeat(16)),
         0 => draft.without_ids(),
         1 => draft.only("oaid", &format!("device-{device}")),
         2 => draft.only("imei", &format!("86804903950{device:04}")),
