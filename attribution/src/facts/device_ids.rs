@@ -140,8 +140,15 @@ impl DeviceIds {
     /// Adds the MD5 forms that an id has only because networks hash it in different ways.
     fn add_further_forms(&mut self, kind: IdKind, received: &str, raw: &str) {
         // Equal texts have equal raw forms, except that a CAID loses its version, that an IDFV is compared as received,
-        // and that upper and lower case of other scripts do not correspond.
-        if received.is_ascii() && !matches!(kind, IdKind::Caid | IdKind::Idfv) {
+        // that a UUID in place of an IMEI or `android_id` keeps its dashes, and that upper and lower case of other
+        // scripts do not correspond.
+        let have_equal_raw_forms = received.is_ascii()
+            && match kind {
+                IdKind::Caid | IdKind::Idfv => false,
+                IdKind::Imei | IdKind::AndroidId => !is_uuid(received),
+                IdKind::Oaid | IdKind::Gaid | IdKind::Idfa | IdKind::Mac => true,
+            };
+        if have_equal_raw_forms {
             self.raw.push((kind, received.into()));
         } else {
             self.ids.extend(further_forms(kind, received, raw));
@@ -629,8 +636,10 @@ mod tests {
             };
             for (a, b) in texts.iter().flat_map(|a| texts.iter().map(move |b| (a, b))) {
                 let ([_, a_ids], b_ids) = (of(a), of(b));
-                for b_ids in b_ids.iter().filter(|b_ids| a_ids.shared(b_ids).is_some()) {
+                let is_shared = |b: &&DeviceIds| b.iter().any(|id| a_ids.iter().any(|it| it == id));
+                for b_ids in b_ids.iter().filter(is_shared) {
                     shared += 1;
+                    assert_eq!(a_ids.shared(b_ids), Some(kind), "{a:?} {b:?}");
                     let is_found =
                         a_ids.searched(IdKindSet::default()).any(|id| b_ids.contains(id));
                     assert!(is_found, "{kind:?} {a:?} {b:?}");

@@ -11,7 +11,7 @@ const EFFECTS: usize = TouchClass::COUNT + 1;
 
 /// The kinds of device id that touches of each class, activations and effects of an app were received with as MD5.
 ///
-/// An app event has up to nine MD5 forms, because networks hash ids in different ways. All but one or two of them only
+/// An app event has up to eight MD5 forms, because networks hash ids in different ways. All but one or two of them only
 /// equal ids that were received as MD5, so without these they need not be searched. A kind is never removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReceivedMd5([IdKindSet; GROUPS]);

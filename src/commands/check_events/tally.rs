@@ -211,8 +211,7 @@ impl Section {
             Fact::Activation(activation) => &activation.ids,
             Fact::Effect(effect) => &effect.ids,
         };
-        // The forms of a touch are few, and equal ids have one in common.
-        let ids: Box<[u64]> = DeviceIds::of_touch(ids).iter().map(|id| by_id(id).0).collect();
+        let ids: Box<[u64]> = DeviceIds::of_app_event(ids).iter().map(|id| by_id(id).0).collect();
         let is_derived = fact.id().starts_with('#');
         if is_derived || ids.is_empty() {
             return false;

@@ -258,6 +258,7 @@ impl Ledger for Embedded {
         }
         config::crash_point!("commit-decided");
         self.tables.write(batch, &write_options())?;
+        self.received_md5.after_write();
         config::crash_point!("commit-written");
         if let Some(until) = until {
             self.expiry.until().advance(until);

@@ -339,9 +339,9 @@ fn notation() -> impl Strategy<Value = u8> {
 fn written(kind: &str, device: usize, notation: u8) -> String {
     let values = match kind {
         "oaid" | "gaid" | "idfa" | "idfv" => [D, "97e7ef3f-e5f2-d0b8-ccfc-f79bbeaf4841", "aNother"],
-        // The second is a MEID.
-        "imei" => ["868049039501257", "a0000049039501", "1"],
-        "android_id" => ["7b5ca2d57178d2f1", "1a2b3c4d5e6f7081", "a"],
+        // The second is a MEID. A UUID in place of these ids keeps its dashes.
+        "imei" => ["868049039501257", "a0000049039501", D],
+        "android_id" => ["7b5ca2d57178d2f1", D, "a"],
         "mac" => ["34:d7:12:9b:3a:89", "aa:bb:cc:00:11:22", "34:d7:12:9b:3a:8a"],
         _ => ["c5f1", "c5f2", "C5f3"],
     };

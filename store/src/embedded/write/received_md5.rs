@@ -58,11 +58,15 @@ impl ReceivedMd5ByApp {
         is_new
     }
 
-    /// Writes the changed entries. If the batch is not written, facts recorded before it are not either, so entries
-    /// that are not written again do no harm.
-    pub fn put_changes(&mut self, batch: &mut WriteBatch, tables: &Tables) {
-        for pid in std::mem::take(&mut self.changed) {
-            batch.put_cf(tables.meta(), key::with_pid(RECEIVED_MD5, pid), self.of(pid).encode());
+    /// Adds the changed entries to a batch.
+    pub fn put_changes(&self, batch: &mut WriteBatch, tables: &Tables) {
+        for pid in &self.changed {
+            batch.put_cf(tables.meta(), key::with_pid(RECEIVED_MD5, *pid), self.of(*pid).encode());
         }
+    }
+
+    /// Must be called when the batch has been written.
+    pub fn after_write(&mut self) {
+        self.changed.clear();
     }
 }

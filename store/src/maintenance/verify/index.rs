@@ -54,10 +54,18 @@ fn check_received_md5(
     let mut stored = ReceivedMd5ByApp::default();
     let entries = findings.unless_damaged(tables, tables.meta_entries(RECEIVED_MD5))?;
     for (pid, value) in entries.unwrap_or_default() {
-        match key::decode_pid(&pid).zip(ReceivedMd5::decode(&value)) {
-            Some((pid, received)) => stored.put(pid, received),
-            None => {
-                let name = [RECEIVED_MD5, &pid].concat();
+        let name = [RECEIVED_MD5, &pid].concat();
+        match (key::decode_pid(&pid), ReceivedMd5::decode(&value)) {
+            (Some(pid), Some(received)) => stored.put(pid, received),
+            // The facts of an app that is not in the settings are not checked, so any ids may be received as MD5.
+            (Some(pid), None) => {
+                stored.put(pid, ReceivedMd5::ANY);
+                let named = || snapshot.app_name(pid);
+                findings.repair(Problem::ReceivedMd5Wrong, named, |batch| {
+                    batch.put_cf(tables.meta(), &name, ReceivedMd5::ANY.encode());
+                });
+            }
+            (None, _) => {
                 findings.repair_by_delete(Problem::ReceivedMd5Wrong, tables, META, &name);
             }
         }
