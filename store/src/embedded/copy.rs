@@ -128,7 +128,7 @@ impl StoreSide for EmbeddedSide<'_> {
 
     /// Rebuilds the aggregates of a target and renames it to its path.
     fn finish(
-        mut self: Box<Self>,
+        self: Box<Self>,
         positions: &[Position],
         policy: &Policy,
     ) -> Result<(), StoreError> {
