@@ -127,11 +127,7 @@ impl StoreSide for EmbeddedSide<'_> {
     }
 
     /// Rebuilds the aggregates of a target and renames it to its path.
-    fn finish(
-        self: Box<Self>,
-        positions: &[Position],
-        policy: &Policy,
-    ) -> Result<(), StoreError> {
+    fn finish(self: Box<Self>, positions: &[Position], policy: &Policy) -> Result<(), StoreError> {
         let Some(temporary_path) = self.temporary_path else { return Ok(()) };
         let mut batch = WriteBatch::default();
         for position in positions {
