@@ -30,6 +30,10 @@ crate::named! {
 }
 
 impl IdKind {
+    fn md5_form(self) -> IdKindSet {
+        IdKindSet(1 << (2 * self as u16 + 1))
+    }
+
     /// Parses a kind and its form: the suffix `_md5` marks the MD5 form.
     pub fn parse(name: &str) -> Option<(Self, Form)> {
         let (name, form) = match name.strip_suffix("_md5") {
@@ -85,7 +89,8 @@ pub struct DeviceIds {
     /// so only ids that were received as MD5 are found by them. Derived when first needed, because few facts have such
     /// ids.
     further: OnceLock<Vec<DeviceId>>,
-    /// The kinds that were received as MD5.
+    /// The kinds that were received as MD5, or as text outside ASCII, whose upper and lower case do not correspond.
+    /// Only these can equal further forms of other facts.
     received_md5: IdKindSet,
 }
 
@@ -118,6 +123,9 @@ impl DeviceIds {
                     Form::Raw => {
                         if let Ok(raw) = raw_form(kind, value) {
                             push_forms(&mut new.ids, kind, &raw);
+                            if !value.is_ascii() {
+                                new.received_md5.0 |= kind.md5_form().0;
+                            }
                             if owner == Owner::AppEvent {
                                 new.add_further_forms(kind, value.trim(), &raw);
                             }
@@ -139,9 +147,8 @@ impl DeviceIds {
 
     /// Adds the MD5 forms that an id has only because networks hash it in different ways.
     fn add_further_forms(&mut self, kind: IdKind, received: &str, raw: &str) {
-        // Equal texts have equal raw forms, except that a CAID loses its version, that an IDFV is compared as received,
-        // that a UUID in place of an IMEI or `android_id` keeps its dashes, and that upper and lower case of other
-        // scripts do not correspond.
+        // Equal texts in ASCII have equal raw forms, except that a CAID loses its version, that an IDFV is compared as
+        // received, and that a UUID in place of an IMEI or `android_id` keeps its dashes.
         let have_equal_raw_forms = received.is_ascii()
             && match kind {
                 IdKind::Caid | IdKind::Idfv => false,
@@ -186,7 +193,7 @@ impl DeviceIds {
         self.ids.iter().chain(further)
     }
 
-    /// Returns the kinds that were received as MD5.
+    /// Returns the kinds that can equal further forms of other facts: those that were received as MD5.
     pub fn received_md5(&self) -> IdKindSet {
         self.received_md5
     }
@@ -218,10 +225,14 @@ impl DeviceIds {
     fn equal_ids<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a DeviceId> {
         let is_in = |ids: &'a [DeviceId]| move |id: &&DeviceId| ids.binary_search(id).is_ok();
         let equal = self.ids.iter().filter(is_in(&other.ids));
-        let of_self =
-            (!self.received_md5.is_empty()).then(|| self.ids.iter().filter(is_in(other.further())));
-        let of_other = (!other.received_md5.is_empty())
-            .then(|| self.further().iter().filter(is_in(&other.ids)));
+        let of_self = (!self.received_md5.is_empty()).then(|| {
+            let received = |id: &&DeviceId| self.received_md5.overlaps(id.form());
+            self.ids.iter().filter(received).filter(is_in(other.further()))
+        });
+        let of_other = (!other.received_md5.is_empty()).then(|| {
+            let received = |id: &&DeviceId| other.received_md5.overlaps(id.form());
+            self.further().iter().filter(received).filter(is_in(&other.ids))
+        });
         equal.chain(of_self.into_iter().flatten()).chain(of_other.into_iter().flatten())
     }
 
@@ -233,7 +244,7 @@ impl DeviceIds {
 
 impl PartialEq for DeviceIds {
     fn eq(&self, other: &Self) -> bool {
-        (&self.ids, &self.raw) == (&other.ids, &other.raw)
+        (&self.ids, &self.raw, self.received_md5) == (&other.ids, &other.raw, other.received_md5)
     }
 }
 
@@ -619,8 +630,15 @@ mod tests {
     #[test]
     fn equal_raw_ids_are_found_without_further_forms() {
         let uuid = "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5";
-        let texts =
-            [uuid, "34:d7:12:9b:3a:89", "20230330_ab-C", "20230330_20230330_ab-C", "straße"];
+        let texts = [
+            uuid,
+            "34:d7:12:9b:3a:89",
+            "20230330_ab-C",
+            "20230330_20230330_ab-C",
+            "straße",
+            "o\u{fb00}ice",
+            "\u{212a}elvin",
+        ];
         let forms = |text: &str| {
             let cases = [text.to_owned(), text.to_lowercase(), text.to_uppercase()];
             let without = |letter| cases.iter().map(move |case| case.replace(letter, ""));
@@ -641,7 +659,7 @@ mod tests {
                     shared += 1;
                     assert_eq!(a_ids.shared(b_ids), Some(kind), "{a:?} {b:?}");
                     let is_found =
-                        a_ids.searched(IdKindSet::default()).any(|id| b_ids.contains(id));
+                        a_ids.searched(b_ids.received_md5()).any(|id| b_ids.contains(id));
                     assert!(is_found, "{kind:?} {a:?} {b:?}");
                 }
             }
