@@ -11,8 +11,8 @@ config::describe_metrics! {
     describe_counter REQUESTS = "adtrail_export_requests_total";
     /// Rows written into downloads, counted when a scan succeeds; a failed scan counts none.
     describe_counter ROWS = "adtrail_export_rows_total";
-    /// Rejected requests, by reason: `no_token`, `bad_token` (malformed or unknown), `expired`, `app` (not readable
-    /// with this token) and `downloads` (too many at a time).
+    /// Rejected requests, by reason: `no_token`, `bad_token` (malformed or unknown), `expired`, `session` (ended),
+    /// `app` (not readable with this token), `origin` (a form of another site) and `downloads` (too many at a time).
     describe_counter REFUSED = "adtrail_export_refused_total";
     /// Bytes of CSV or NDJSON passed to clients' connections.
     describe_counter BYTES = "adtrail_export_bytes_total";
@@ -42,7 +42,8 @@ const STATUSES: [StatusCode; 9] = [
 ];
 
 /// Values of the label `reason` of [`REFUSED`].
-const REASONS: [&str; 5] = ["no_token", "bad_token", "expired", "app", "downloads"];
+const REASONS: [&str; 7] =
+    ["no_token", "bad_token", "expired", "session", "app", "origin", "downloads"];
 
 /// All metrics of the crate.
 pub struct Metrics {

@@ -128,7 +128,7 @@ fn collect_metrics(folder: &Path, names: &mut BTreeSet<String>) {
             collect_metrics(&path, names);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let code = fs::read_to_string(&path).expect("the source file can be read");
-            // A metric has a crate and a quantity, so the cookie `adtrail_token` is not a metric.
+            // A metric has a crate and a quantity, so the cookie `adtrail_session` is not a metric.
             let is_metric = |text: &&str| {
                 text.starts_with("adtrail_")
                     && text.bytes().filter(|byte| *byte == b'_').count() > 1

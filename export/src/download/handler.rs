@@ -15,6 +15,7 @@ use super::stream::{self, Scan, Started};
 use crate::ExportError;
 use crate::format::time::writer::in_utc;
 use crate::http::access::Caller;
+use crate::http::audit::{AuditedRequest, Route};
 use crate::http::extract::{Segments, next_page, no_parameters, parameters};
 use crate::http::problem::Problem;
 use crate::http::respond;
@@ -61,7 +62,9 @@ pub(crate) async fn export(
     if is_head && (query.limit.is_none() || query.report.is_some()) {
         return Ok((headers, stream::unread()).into_response());
     }
-    let permits = state.start_download(&caller)?;
+    let route = Route::of(&request);
+    let (token, route) = (caller.name(), route.name());
+    let permits = state.start_download(&caller, &AuditedRequest { token, app: &app.key, route })?;
     let next = |cursor: Option<Cursor>| {
         let (name, link) = next_page(&uri, &parameters, &cursor?.to_string())?;
         Some((name, HeaderValue::try_from(link).ok()?))

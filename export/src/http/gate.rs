@@ -1,14 +1,19 @@
-//! Authenticates every request before its handler runs. A path that names an app that the caller may not read is
-//! answered as if the app did not exist.
+//! Authenticates every request before its handler runs, and writes the audit log of the answer. A path that names an
+//! app that the caller may not read is answered as if the app did not exist.
 
+use std::time::Instant;
+
+use attribution::rules::policy::AppPolicy;
 use axum::RequestExt;
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{RawPathParams, Request, State};
+use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::Response;
 use jiff::Timestamp;
 
 use super::access::Caller;
+use super::audit::{self, AuditedRequest, NONE, Route};
 use super::problem::Problem;
 use super::state::ExportState;
 use crate::ExportError;
@@ -22,28 +27,48 @@ pub(crate) async fn pass(
     mut request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    let caller = check(&state, &mut request).await?;
-    request.extensions_mut().insert(caller);
-    Ok(next.run(request).await)
+    let (since, route) = (Instant::now(), Route::of(&request));
+    let (caller, app) = check(&state, &mut request, &route).await?;
+    request.extensions_mut().insert(caller.clone());
+    let response = next.run(request).await;
+    let key = app.map(|app| &*app.key);
+    audit::answered(caller.name(), key, &route, &response, since.elapsed());
+    Ok(response)
 }
 
-async fn check(state: &ExportState, request: &mut Request) -> Result<Caller, Problem> {
-    let caller = state.access.admit(request.method(), request.headers(), Timestamp::now());
-    let caller = caller.map_err(|refusal| state.refuse(refusal))?.clone();
-    let parameters = match request.extract_parts::<RawPathParams>().await {
-        Ok(parameters) => parameters,
-        Err(RawPathParamsRejection::InvalidUtf8InPathParam(_)) => {
-            return Err(Problem::path_not_found(request.uri().path()));
-        }
-        // No route has this path, for any caller.
-        Err(_) => return Ok(caller),
-    };
-    for (_, key) in parameters.iter().filter(|(name, _)| *name == APP) {
-        let app = state.policy.app_by_key(key);
-        if !app.is_some_and(|app| caller.can_read(app.pid)) {
-            app.into_iter().for_each(|_| state.metrics.refused("app"));
-            return Err(ExportError::UnknownApp(key.into()).into());
+/// Returns the caller, and the app that the path names.
+async fn check<'s>(
+    state: &'s ExportState,
+    request: &mut Request,
+    route: &Route,
+) -> Result<(Caller, Option<&'s AppPolicy>), Problem> {
+    let parameters = request.extract_parts::<RawPathParams>().await;
+    let key = parameters.as_ref().ok().and_then(app_key);
+    let app = key.and_then(|key| state.policy.app_by_key(key));
+    let app_name = app.map_or(NONE, |app| &*app.key);
+    let admitted = state.access.admit(request.method(), request.headers(), Timestamp::now());
+    let caller = admitted.map_err(|denial| {
+        let (token, route) = (denial.token, route.name());
+        state.refuse(denial.refusal, &AuditedRequest { token, app: app_name, route })
+    })?;
+    // Without parameters, either the route has none, or no route has this path.
+    if matches!(parameters, Err(RawPathParamsRejection::InvalidUtf8InPathParam(_))) {
+        return Err(Problem::path_not_found(request.uri().path()));
+    }
+    let Some(key) = key else { return Ok((caller.clone(), None)) };
+    match app {
+        Some(app) if caller.can_read(app.pid) => Ok((caller.clone(), Some(app))),
+        app => {
+            if app.is_some() {
+                let (token, route) = (caller.name(), route.name());
+                let refused = AuditedRequest { token, app: app_name, route };
+                state.refused("app", StatusCode::NOT_FOUND, &refused);
+            }
+            Err(ExportError::UnknownApp(key.into()).into())
         }
     }
-    Ok(caller)
+}
+
+fn app_key(parameters: &RawPathParams) -> Option<&str> {
+    parameters.iter().find(|(name, _)| *name == APP).map(|(_, key)| key)
 }

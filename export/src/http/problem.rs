@@ -48,6 +48,10 @@ impl Problem {
         self.kind
     }
 
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
     /// The query is not `application/x-www-form-urlencoded`.
     pub fn bad_query() -> Self {
         Self::new(
@@ -184,7 +188,8 @@ impl From<ExportError> for Problem {
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         let (status, kind, title) = match refusal {
-            Refusal::NoToken | Refusal::Malformed | Refusal::Unknown => {
+            Refusal::Origin => return Self::bad_form(),
+            Refusal::NoToken | Refusal::Malformed | Refusal::Unknown | Refusal::Session => {
                 (StatusCode::UNAUTHORIZED, "/problems/unauthorized", "Unauthorized")
             }
             Refusal::Expired(_) => {

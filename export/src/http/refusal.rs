@@ -1,6 +1,16 @@
-//! Why the gate or the limit of downloads refuses a request.
+//! Why a request is refused: by the gate, by the limit of downloads, or as a form of another site.
 
 use jiff::Timestamp;
+
+use super::audit::NONE;
+
+/// A refusal for the audit log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Denial<'a> {
+    pub refusal: Refusal,
+    /// The id of the configured token that the request names, or [`NONE`].
+    pub token: &'a str,
+}
 
 /// Why a request is refused. No message contains anything that the client sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -15,6 +25,10 @@ pub(crate) enum Refusal {
     Unknown,
     #[error("this token has expired, ask the operator for a new one: {0}")]
     Expired(Timestamp),
+    #[error("this session has ended; sign in again")]
+    Session,
+    #[error("expected a form submitted from this service's own page")]
+    Origin,
     #[error("too many downloads of one token are in progress, the limit is {downloads_max}")]
     Downloads { downloads_max: usize },
 }
@@ -26,7 +40,15 @@ impl Refusal {
             Self::NoToken => "no_token",
             Self::Malformed | Self::Unknown => "bad_token",
             Self::Expired(_) => "expired",
+            Self::Session => "session",
+            Self::Origin => "origin",
             Self::Downloads { .. } => "downloads",
         }
+    }
+}
+
+impl From<Refusal> for Denial<'_> {
+    fn from(refusal: Refusal) -> Self {
+        Self { refusal, token: NONE }
     }
 }

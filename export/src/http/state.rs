@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use attribution::facts::event::EventTime;
 use attribution::rules::policy::Policy;
+use axum::http::StatusCode;
 use store::reader::Reader;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::access::{Access, Caller};
+use super::audit::{AuditedRequest, Refusals};
 use super::problem::Problem;
 use super::refusal::Refusal;
 use crate::ExportError;
@@ -29,6 +31,7 @@ pub struct ExportState {
     pub(crate) lookups: Arc<DeviceLookups>,
     pub(crate) complete_until: CompleteUntil,
     pub(crate) access: Arc<Access>,
+    pub(crate) refusals: Arc<Refusals>,
     pub(crate) scans: Arc<Semaphore>,
     pub(crate) cpu_slots: CpuSlots,
 }
@@ -51,6 +54,7 @@ impl ExportState {
             exports: Arc::default(),
             lookups: Arc::default(),
             access: Arc::new(access),
+            refusals: Arc::default(),
             complete_until,
             scans: Arc::new(Semaphore::new(SCANS_MAX)),
             cpu_slots: CpuSlots::new(),
@@ -61,15 +65,28 @@ impl ExportState {
     pub(crate) fn start_download(
         &self,
         caller: &Caller,
+        request: &AuditedRequest<'_>,
     ) -> Result<[OwnedSemaphorePermit; 2], Problem> {
-        let of_caller = caller.start_download().map_err(|refusal| self.refuse(refusal))?;
+        let of_caller = caller.start_download().map_err(|refusal| self.refuse(refusal, request))?;
         let of_service = Arc::clone(&self.scans).try_acquire_owned();
         Ok([of_caller, of_service.map_err(|_| ExportError::Busy { scans_max: SCANS_MAX })?])
     }
 
-    /// Counts a refusal and converts it into a problem.
-    pub(crate) fn refuse(&self, refusal: Refusal) -> Problem {
-        self.metrics.refused(refusal.reason());
-        refusal.into()
+    /// Counts and logs a refusal, and converts it into a problem.
+    pub(crate) fn refuse(&self, refusal: Refusal, request: &AuditedRequest<'_>) -> Problem {
+        let problem = Problem::from(refusal);
+        self.refused(refusal.reason(), problem.status(), request);
+        problem
+    }
+
+    /// Counts and logs a refusal.
+    pub(crate) fn refused(
+        &self,
+        reason: &'static str,
+        status: StatusCode,
+        request: &AuditedRequest<'_>,
+    ) {
+        self.metrics.refused(reason);
+        self.refusals.write(reason, status, request);
     }
 }

@@ -13,7 +13,7 @@ pub(crate) struct Shell {
     pub title: String,
     /// Links to the other pages, if there is an authenticated caller.
     links: Vec<Link>,
-    /// The id of the token, if it came in a cookie.
+    /// The id of the token, if the browser has signed in with it.
     signed_in: Option<String>,
     assets: &'static Assets,
 }
@@ -57,7 +57,7 @@ impl Shell {
             let target = if query.is_empty() { at.to_owned() } else { format!("{at}?{query}") };
             Link { name, target, is_current: at == path }
         };
-        let is_session = session::token(headers).is_some();
+        let is_session = session::has_cookie(headers);
         Self {
             title: title.into(),
             links: LINKS.into_iter().map(link).collect(),

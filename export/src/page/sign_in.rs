@@ -1,4 +1,4 @@
-//! Signing in, which stores the token in a cookie, and signing out, which removes it.
+//! Signing in with a token, which begins a session, and signing out, which ends it.
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
@@ -9,9 +9,10 @@ use minijinja::context;
 use super::http::respond::{self, redirect, value};
 use super::layout::Shell;
 use crate::http::access::session;
+use crate::http::audit::{self, AuditedRequest, NONE, Route};
 use crate::http::extract::parameters;
 use crate::http::problem::Problem;
-use crate::http::refusal::Refusal;
+use crate::http::refusal::{Denial, Refusal};
 use crate::http::state::ExportState;
 use crate::query::parameter::EXPORT_ID;
 
@@ -61,17 +62,26 @@ pub(crate) async fn sign_in(
     State(state): State<ExportState>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let headers = request.headers().clone();
-    let params = respond::form(request).await?;
+    let (headers, route) = (request.headers().clone(), Route::of(&request));
+    let params = respond::form(&state, NONE, request).await?;
     let next = here(value(&params, NEXT));
     if state.access.is_open() {
         return redirect(next);
     }
-    let token = value(&params, TOKEN);
-    match state.access.admit_token(token, Timestamp::now()) {
-        Ok(_) => with_cookie(redirect(next)?, session::begin(token, &headers)),
-        Err(refusal) => {
-            state.metrics.refused(refusal.reason());
+    let now = Timestamp::now();
+    match state.access.admit_token(value(&params, TOKEN), now) {
+        Ok(caller) => {
+            state.access.end_sessions(&headers);
+            let id = state.access.begin_session(caller, now).map_err(|error| {
+                tracing::error!(%error, "the system's random number generator failed");
+                Problem::page()
+            })?;
+            audit::signed_in(caller.name());
+            with_cookie(redirect(next)?, session::begin(&id, &headers))
+        }
+        Err(Denial { refusal, token }) => {
+            let refused = AuditedRequest { token, app: NONE, route: route.name() };
+            state.refused(refusal.reason(), StatusCode::UNAUTHORIZED, &refused);
             let message = match refusal {
                 Refusal::Malformed => {
                     "this is not a complete token; it begins with adt_ and has no spaces".into()
@@ -83,9 +93,13 @@ pub(crate) async fn sign_in(
     }
 }
 
-pub(crate) async fn sign_out(request: Request) -> Result<Response, Problem> {
+pub(crate) async fn sign_out(
+    State(state): State<ExportState>,
+    request: Request,
+) -> Result<Response, Problem> {
     let headers = request.headers().clone();
-    respond::form(request).await?;
+    respond::form(&state, NONE, request).await?;
+    state.access.end_sessions(&headers);
     with_cookie(redirect("/")?, session::end(&headers))
 }
 

@@ -1,6 +1,7 @@
-//! Authentication and authorization. A token identifies a [`Caller`]; a browser sends it in a cookie (see
-//! [`session`]).
+//! Authentication and authorization. A token identifies a [`Caller`]; a browser that has signed in with one sends a
+//! cookie with the id of its session instead ([`session`], [`open_sessions`]).
 
+mod open_sessions;
 pub(crate) mod session;
 
 use std::collections::HashMap;
@@ -13,7 +14,9 @@ use config::{Token, TokenApps, TokenDigest, token_id};
 use jiff::Timestamp;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::refusal::Refusal;
+use super::audit::NONE;
+use super::refusal::{Denial, Refusal};
+use open_sessions::OpenSessions;
 
 /// The API tokens and what each may read.
 #[derive(Debug)]
@@ -23,6 +26,7 @@ pub struct Access {
     anonymous: Option<Caller>,
     /// Belongs to no token; compared with tokens of unknown ids, so that they take as long as known ones.
     dummy_digest: TokenDigest,
+    sessions: OpenSessions,
 }
 
 #[derive(Debug)]
@@ -64,6 +68,7 @@ impl Access {
             tokens: tokens.iter().map(admitted).collect(),
             anonymous: tokens.is_empty().then(|| caller(None)),
             dummy_digest: TokenDigest::of(""),
+            sessions: OpenSessions::default(),
         }
     }
 
@@ -82,43 +87,81 @@ impl Access {
         method: &Method,
         headers: &HeaderMap,
         now: Timestamp,
-    ) -> Result<&Caller, Refusal> {
+    ) -> Result<&Caller, Denial<'_>> {
         if let Some(anonymous) = &self.anonymous {
             return Ok(anonymous);
         }
         match bearer(headers) {
             // CSRF: a request with side effects is accepted by its cookie only if one of our own pages sent it.
             Err(Refusal::NoToken) if method.is_safe() || session::is_same_origin(headers) => {
-                self.admit_session(headers, now)
+                self.admit_cookies(headers, now)
             }
             bearer => self.admit_token(bearer?, now),
         }
     }
 
-    /// Admits the caller of the first valid cookie; otherwise returns the refusal of the first cookie.
-    fn admit_session(&self, headers: &HeaderMap, now: Timestamp) -> Result<&Caller, Refusal> {
+    /// Admits the caller of the first cookie with an open session; otherwise returns the refusal of the first cookie.
+    fn admit_cookies(&self, headers: &HeaderMap, now: Timestamp) -> Result<&Caller, Denial<'_>> {
         let mut why = None;
-        for token in session::tokens(headers) {
-            match self.admit_token(token, now) {
+        for id in session::ids(headers) {
+            match self.admit_session(id, now) {
                 Ok(caller) => return Ok(caller),
-                Err(refusal) => why = why.or(Some(refusal)),
+                Err(denial) => why = why.or(Some(denial)),
             }
         }
-        Err(why.unwrap_or(Refusal::NoToken))
+        Err(why.unwrap_or(Refusal::NoToken.into()))
     }
 
-    pub(crate) fn admit_token(&self, token: &str, now: Timestamp) -> Result<&Caller, Refusal> {
+    /// Admits the caller of an open session whose token has not expired.
+    fn admit_session(&self, id: &str, now: Timestamp) -> Result<&Caller, Denial<'_>> {
+        let token = self.sessions.token(id, now).ok_or(Refusal::Session)?;
+        let token = self.tokens.get(&token).ok_or(Refusal::Session)?;
+        token.admit(now)
+    }
+
+    pub(crate) fn admit_token(&self, token: &str, now: Timestamp) -> Result<&Caller, Denial<'_>> {
         let id = token_id(token).ok_or(Refusal::Malformed)?;
         let digest = TokenDigest::of(token);
-        let admitted = self.tokens.get(id);
+        let configured = self.tokens.get(id);
         // An unknown id takes as long as a wrong secret.
-        let expected = admitted.map_or(&self.dummy_digest, |admitted| &admitted.digest);
+        let expected = configured.map_or(&self.dummy_digest, |configured| &configured.digest);
         let is_valid = digest.matches(expected);
-        let admitted = admitted.filter(|_| is_valid).ok_or(Refusal::Unknown)?;
         // Only a client with the right secret learns that the token has expired.
-        match admitted.expires {
-            Some(expires) if expires <= now => Err(Refusal::Expired(expires)),
-            _ => Ok(&admitted.caller),
+        match configured {
+            Some(token) if is_valid => token.admit(now),
+            _ => {
+                let token = configured.map_or(NONE, |configured| configured.caller.name());
+                Err(Denial { refusal: Refusal::Unknown, token })
+            }
+        }
+    }
+
+    /// Begins a session of this caller, and returns its id.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub(crate) fn begin_session(
+        &self,
+        caller: &Caller,
+        now: Timestamp,
+    ) -> Result<String, getrandom::Error> {
+        self.sessions.begin(caller.name(), now)
+    }
+
+    /// Ends the sessions of all cookies.
+    pub(crate) fn end_sessions(&self, headers: &HeaderMap) {
+        session::ids(headers).for_each(|id| self.sessions.end(id));
+    }
+}
+
+impl ApiToken {
+    /// Returns the caller, unless the token has expired.
+    fn admit(&self, now: Timestamp) -> Result<&Caller, Denial<'_>> {
+        match self.expires {
+            Some(expires) if expires <= now => {
+                Err(Denial { refusal: Refusal::Expired(expires), token: self.caller.name() })
+            }
+            _ => Ok(&self.caller),
         }
     }
 }
@@ -136,7 +179,7 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Refusal> {
 impl Caller {
     /// The token's id or `none`, for logs.
     pub fn name(&self) -> &str {
-        self.0.token.as_deref().unwrap_or("none")
+        self.0.token.as_deref().unwrap_or(NONE)
     }
 
     pub fn token_id(&self) -> Option<&str> {

@@ -1,45 +1,52 @@
-//! A browser's session: its token in a cookie that scripts cannot read and other sites cannot send. The server keeps
-//! no state of it; it ends with the browser session, with the token, or by signing out.
+//! The cookie with the id of a browser's session, which scripts cannot read and other sites cannot send, and the
+//! checks of where a browser's request comes from.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 
-const COOKIE: &str = "adtrail_token";
+/// The cookie over HTTPS. Browsers accept a name with this prefix only from this host over a secure connection, so no
+/// other host of the domain and nobody on the network can plant one.
+const SECURE_COOKIE: &str = "__Host-adtrail_session";
+/// The cookie over plain HTTP, where browsers refuse the other one; some of them also on the local machine.
+const PLAIN_COOKIE: &str = "adtrail_session";
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// At most this many cookies named [`COOKIE`] are read.
+/// At most this many cookies of the session are read.
 const COOKIES_MAX: usize = 16;
 
-/// Returns the token of the first cookie, which need not be valid.
-pub(crate) fn token(headers: &HeaderMap) -> Option<&str> {
-    tokens(headers).next()
+/// Checks whether the request has a session's cookie, open or not.
+pub(crate) fn has_cookie(headers: &HeaderMap) -> bool {
+    ids(headers).next().is_some()
 }
 
-/// Returns the tokens of all cookies named [`COOKIE`]. A browser sends one for each path and domain for which it has
-/// one, and an old one may come first.
-pub(crate) fn tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+/// Returns the session ids of all cookies with our name. Over plain HTTP a browser sends one for each path and domain
+/// for which it has one, and an old one may come first.
+pub(crate) fn ids(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let (name, _) = cookie(headers);
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let pairs = cookies.flat_map(|cookies| cookies.split(';'));
-    let tokens = pairs.filter_map(|pair| pair.trim().strip_prefix(COOKIE)?.strip_prefix('='));
-    tokens.take(COOKIES_MAX)
+    let ids = pairs.filter_map(move |pair| pair.trim().strip_prefix(name)?.strip_prefix('='));
+    ids.take(COOKIES_MAX)
 }
 
-/// Returns the `Set-Cookie` value that begins a session with the token. The token was validated, so it consists of
-/// letters, digits and underscores.
-pub(crate) fn begin(token: &str, headers: &HeaderMap) -> Option<HeaderValue> {
-    HeaderValue::try_from(format!("{COOKIE}={token}; {}", attributes(headers))).ok()
+/// Returns the `Set-Cookie` value with the id of a session, until the browser is closed.
+pub(crate) fn begin(id: &str, headers: &HeaderMap) -> Option<HeaderValue> {
+    let (name, attributes) = cookie(headers);
+    HeaderValue::try_from(format!("{name}={id}; {attributes}")).ok()
 }
 
 /// Returns the `Set-Cookie` value that ends the session.
 pub(crate) fn end(headers: &HeaderMap) -> Option<HeaderValue> {
-    HeaderValue::try_from(format!("{COOKIE}=; Max-Age=0; {}", attributes(headers))).ok()
+    let (name, attributes) = cookie(headers);
+    HeaderValue::try_from(format!("{name}=; Max-Age=0; {attributes}")).ok()
 }
 
-fn attributes(headers: &HeaderMap) -> &'static str {
+/// Returns name and attributes of the cookie.
+fn cookie(headers: &HeaderMap) -> (&'static str, &'static str) {
     if scheme(headers) == "https" {
-        "Path=/; HttpOnly; SameSite=Strict; Secure"
+        (SECURE_COOKIE, "Path=/; HttpOnly; SameSite=Strict; Secure")
     } else {
-        "Path=/; HttpOnly; SameSite=Strict"
+        (PLAIN_COOKIE, "Path=/; HttpOnly; SameSite=Strict")
     }
 }
 
@@ -84,16 +91,25 @@ mod tests {
 
     #[test]
     fn the_cookie_is_found_among_others() {
-        let check = |cookies: &[&str], expected: Option<&str>| {
-            let pairs: Vec<_> = cookies.iter().map(|cookie| ("cookie", *cookie)).collect();
-            assert_eq!(token(&headers(&pairs)), expected, "{cookies:?}");
+        let check = |proto: &str, cookies: &[&str], expected: Option<&str>| {
+            let cookies = cookies.iter().map(|cookie| ("cookie", *cookie));
+            let headers =
+                headers(&cookies.chain([("x-forwarded-proto", proto)]).collect::<Vec<_>>());
+            assert_eq!(ids(&headers).next(), expected, "{headers:?}");
+            assert_eq!(has_cookie(&headers), expected.is_some());
         };
-        check(&["adtrail_token=adt_a_b"], Some("adt_a_b"));
-        check(&["a=b; adtrail_token=x;c=d"], Some("x"));
-        check(&["a=b", "adtrail_token=x"], Some("x"));
-        check(&["xadtrail_token=x", "adtrail_tokens=x", "adtrail_token"], None);
-        check(&["a=adtrail_token=x"], None);
-        check(&[], None);
+        check("http", &["adtrail_session=a-b_"], Some("a-b_"));
+        check("http", &["a=b; adtrail_session=x;c=d"], Some("x"));
+        check("http", &["a=b", "adtrail_session=x"], Some("x"));
+        check("http", &["xadtrail_session=x", "adtrail_sessions=x", "adtrail_session"], None);
+        check("http", &["a=adtrail_session=x"], None);
+        check("http", &[], None);
+        // Only the cookie that belongs to the scheme counts.
+        let both = ["adtrail_session=x; __Host-adtrail_session=y"];
+        check("http", &both, Some("x"));
+        check("https", &both, Some("y"));
+        check("https", &["adtrail_session=x"], None);
+        check("http", &["__Host-adtrail_session=y"], None);
     }
 
     #[test]
@@ -103,7 +119,9 @@ mod tests {
             for cookie in [begin("t", &headers), end(&headers)] {
                 let cookie = cookie.unwrap();
                 let cookie = cookie.to_str().unwrap();
-                assert!(cookie.contains("HttpOnly; SameSite=Strict"), "{cookie}");
+                assert!(cookie.contains("Path=/; HttpOnly; SameSite=Strict"), "{cookie}");
+                assert!(!cookie.contains("Domain"), "{cookie}");
+                assert_eq!(cookie.starts_with("__Host-"), expected, "{proto}");
                 assert_eq!(cookie.ends_with("; Secure"), expected, "{proto}");
             }
         };

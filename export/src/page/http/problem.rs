@@ -31,7 +31,7 @@ pub(crate) async fn into_page(
     let status = response.status();
     let page = if status == StatusCode::UNAUTHORIZED {
         let is_first =
-            !headers.contains_key(header::AUTHORIZATION) && session::token(&headers).is_none();
+            !headers.contains_key(header::AUTHORIZATION) && !session::has_cookie(&headers);
         let message = (!is_first).then_some(detail);
         sign_in::form(status, message, &target, &headers)
     } else {

@@ -8,7 +8,10 @@ use minijinja::context;
 use serde::Serialize;
 
 use crate::http::access::session;
+use crate::http::audit::{AuditedRequest, NONE, Route};
 use crate::http::problem::Problem;
+use crate::http::refusal::Refusal;
+use crate::http::state::ExportState;
 use crate::page::layout::Shell;
 use crate::page::templates::render;
 use crate::query::parameter;
@@ -40,13 +43,20 @@ pub(crate) fn page(
     Ok((status, headers, text).into_response())
 }
 
-/// Returns the names and values of a form submitted by one of our own pages.
+/// Returns the names and values of a form submitted by one of our own pages. The audit log names `token`, the
+/// caller's.
 ///
 /// # Errors
 /// The form is from another site, too long, or malformed.
-pub(crate) async fn form(request: Request) -> Result<Vec<(String, String)>, Problem> {
+pub(crate) async fn form(
+    state: &ExportState,
+    token: &str,
+    request: Request,
+) -> Result<Vec<(String, String)>, Problem> {
     if !session::is_same_origin(request.headers()) {
-        return Err(Problem::bad_form());
+        let route = Route::of(&request);
+        let refused = AuditedRequest { token, app: NONE, route: route.name() };
+        return Err(state.refuse(Refusal::Origin, &refused));
     }
     let body = body::to_bytes(request.into_body(), FORM_BYTES_MAX).await;
     let body = body.map_err(|_| Problem::bad_form())?;

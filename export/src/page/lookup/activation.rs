@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use minijinja::context;
 
-use super::no_app;
+use super::{audited, no_app};
 use crate::api::explain::explained;
 use crate::explain::view::view;
 use crate::http::problem::Problem;
@@ -37,5 +37,6 @@ pub(crate) async fn activation(page_request: PageRequest) -> Result<Response, Pr
     }
     let shell = page_request.shell("Activation", "/activations");
     let page = context! { apps, event_id => id, found, wrong };
-    respond::page(status, "activation.html", &shell, page)
+    let looked_up = app.filter(|_| !id.is_empty());
+    Ok(audited(respond::page(status, "activation.html", &shell, page)?, looked_up))
 }

@@ -9,8 +9,8 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use minijinja::context;
 
-use super::no_app;
 use super::recent::DeviceLookup;
+use super::{audited, no_app};
 use crate::ExportError;
 use crate::api::timeline::{KIND, TimelineQuery, VALUE, device_ids, timeline_page};
 use crate::http::problem::Problem;
@@ -30,10 +30,11 @@ pub(crate) async fn device(
     page_request: PageRequest,
     request: Request,
 ) -> Result<Response, Problem> {
-    let params = respond::form(request).await?;
+    let PageRequest { state, caller, .. } = &page_request;
+    let params = respond::form(state, caller.name(), request).await?;
     let text = |name| value(&params, name).to_owned();
     let lookup = DeviceLookup { kind: text(KIND), value: text(VALUE), after: text(AFTER) };
-    let handle = page_request.state.lookups.keep(&page_request.caller, lookup, Instant::now());
+    let handle = state.lookups.keep(caller, lookup, Instant::now());
     let pairs = [(APP, value(&params, APP)), (TIMEZONE, value(&params, TIMEZONE))];
     let pairs =
         pairs.into_iter().filter(|(_, value)| !value.is_empty()).chain([(LOOKUP, &*handle)]);
@@ -62,13 +63,15 @@ pub(crate) async fn devices(page_request: PageRequest) -> Result<Response, Probl
             },
         },
     }
+    let looked_up = app.filter(|_| lookup.is_some());
     let DeviceLookup { kind, value, after } = lookup.unwrap_or_default();
     let page = context! {
         apps, kinds => kinds(&kind), value, timezone => zone_of(&page_request), zones => ZONES,
         found => minijinja::Value::from_serialize(found), next, wrong, is_gone,
         is_first => after.is_empty(), app_key => app.map(|app| &*app.key), kind,
     };
-    respond::page(status, "device.html", &page_request.shell("Device", "/devices"), page)
+    let shell = page_request.shell("Device", "/devices");
+    Ok(audited(respond::page(status, "device.html", &shell, page)?, looked_up))
 }
 
 async fn timeline(

@@ -4,10 +4,22 @@ pub(super) mod activation;
 pub(super) mod device;
 pub(crate) mod recent;
 
+use attribution::rules::policy::AppPolicy;
+use axum::response::Response;
+
 use super::export_form::options::APP;
 use super::http::request::PageRequest;
+use crate::http::audit::LookedUp;
 
 /// Returns the error of the field `app`.
 fn no_app(page_request: &PageRequest) -> Option<(&'static str, String)> {
     Some((APP, format!("No app has this key: \u{201c}{}\u{201d}", page_request.value(APP))))
+}
+
+/// Marks a page for the audit log, if something of an app was looked up.
+fn audited(mut page: Response, looked_up: Option<&AppPolicy>) -> Response {
+    if let Some(app) = looked_up {
+        page.extensions_mut().insert(LookedUp(app.key.clone()));
+    }
+    page
 }

@@ -6,7 +6,7 @@ use attribution::facts::event::Fact;
 use attribution::rules::policy::{AppPolicy, DAY_MS, Policy};
 
 use super::{SAME_ORIGIN, by, closed, has, hidden, look_up, page, post};
-use crate::tests::fixture::{self, Bed, DAY, activation, click, token};
+use crate::tests::fixture::{self, Bed, DAY, activation, click};
 
 #[test]
 fn a_device_lookup_has_no_device_id_in_its_url() {
@@ -44,7 +44,7 @@ fn a_device_lookup_has_no_device_id_in_its_url() {
 #[test]
 fn a_token_sees_only_its_own_lookups() {
     let bed = closed();
-    let cookie = format!("Cookie: adtrail_token={}", token("x"));
+    let cookie = bed.cookie("x");
     let form = "app=app-x&kind=oaid&value=device-1";
     let redirect = post(&bed, "/devices", form, &[&cookie, SAME_ORIGIN]);
     let at = redirect.header("location").unwrap();

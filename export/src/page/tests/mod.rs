@@ -11,7 +11,7 @@ use attribution::facts::event::{Fact, Pid, SpreadId};
 use attribution::rules::policy::{AppPolicy, Campaign, Policy, Windows};
 
 use crate::tests::fixture::{
-    Answer, Bed, DAY, MINUTE, activation, click, effect, entry, many_activations, past, token,
+    Answer, Bed, DAY, MINUTE, activation, click, effect, entry, many_activations, past,
 };
 
 const HOSTILE: &str = "<script>alert(1)</script>\"'&\u{202e}x";
@@ -84,7 +84,7 @@ fn closed() -> Bed {
 }
 
 fn by(bed: &Bed, target: &str, id: &str) -> Answer {
-    let cookie = format!("Cookie: a=b; adtrail_token={}", token(id));
+    let cookie = bed.cookie(id);
     bed.send_with(&format!("GET {target} HTTP/1.1"), &["Accept: text/html", &cookie])
 }
 

@@ -17,7 +17,9 @@ fn signing_in_and_out_works_only_from_our_own_pages() {
         post(&bed, "/sign-in", &form(&format!(" {} ", token("x")), "/exports"), &[SAME_ORIGIN]);
     assert_eq!((signed_in.status, signed_in.header("location")), (303, Some("/exports")));
     let cookie = signed_in.header("set-cookie").unwrap();
-    assert_eq!(cookie, format!("adtrail_token={}; Path=/; HttpOnly; SameSite=Strict", token("x")));
+    let (id, attributes) =
+        cookie.strip_prefix("adtrail_session=").unwrap().split_once(';').unwrap();
+    assert_eq!((id.len(), attributes), (43, " Path=/; HttpOnly; SameSite=Strict"));
     // A request that is not for a page leads back to the page that sent it.
     let from = |request: &str, referer: &str, expected: &str| {
         let referer = format!("Referer: {referer}");
@@ -40,7 +42,11 @@ fn signing_in_and_out_works_only_from_our_own_pages() {
     assert_eq!(elsewhere.header("location"), Some("/"));
     let secure =
         post(&bed, "/sign-in", &form(&token("x"), "/"), &[SAME_ORIGIN, "X-Forwarded-Proto: https"]);
-    assert!(secure.header("set-cookie").unwrap().ends_with("; Secure"));
+    let secure = secure.header("set-cookie").unwrap();
+    assert!(
+        secure.starts_with("__Host-adtrail_session=") && secure.ends_with("; Secure"),
+        "{secure}"
+    );
     for (wrong, message) in [
         (token("old"), "this token has expired"),
         (token("q"), "unknown token"),
@@ -61,11 +67,11 @@ fn signing_in_and_out_works_only_from_our_own_pages() {
     }
     assert_eq!(post(&bed, "/sign-in", &form(&"x".repeat(9_000), "/"), &[SAME_ORIGIN]).status, 400);
     let out = post(&bed, "/sign-out", "", &[SAME_ORIGIN]);
-    assert!(out.header("set-cookie").unwrap().starts_with("adtrail_token=; Max-Age=0; "));
+    assert!(out.header("set-cookie").unwrap().starts_with("adtrail_session=; Max-Age=0; "));
 }
 
 #[test]
-fn a_session_is_the_token_in_a_cookie() {
+fn a_session_reads_what_its_token_may_read() {
     let bed = closed();
     has(&by(&bed, "/", "x"), &["Token <bdi>x</bdi>", "Sign out", "app-x"]);
     let file = by(&bed, EVENTS, "x");
@@ -78,7 +84,7 @@ fn a_session_is_the_token_in_a_cookie() {
     assert_eq!(expired.status, 401);
     has(&expired, &["this token has expired"]);
     // Only our own pages may post.
-    let cookie = format!("Cookie: adtrail_token={}", token("x"));
+    let cookie = bed.cookie("x");
     let form = "app=app-x&kind=oaid&value=device-1";
     assert_eq!(look_up(&bed, form, &[&cookie]).status, 200);
     assert_eq!(post(&bed, "/devices", form, &[&cookie, "Origin: http://evil.example"]).status, 401);
@@ -86,4 +92,42 @@ fn a_session_is_the_token_in_a_cookie() {
     let other = look_up(&bed, "app=app+y&kind=oaid&value=device-1", &[&cookie]);
     assert_eq!(other.status, 404);
     has(&other, &["No app has this key"]);
+}
+
+/// The server forgets a session when the user signs out or signs in again, so that a copy of the cookie is useless.
+#[test]
+fn a_session_ends_by_signing_out_or_in_again() {
+    let bed = closed();
+    let sign_in = |cookie: &str, scheme: &str| {
+        let form = format!("token={}", token("x"));
+        let answer = post(&bed, "/sign-in", &form, &[SAME_ORIGIN, cookie, scheme]);
+        let cookie = answer.header("set-cookie").unwrap().split(';').next().unwrap();
+        format!("Cookie: {cookie}")
+    };
+    let status = |cookie: &str, scheme: &str| {
+        let headers = ["Accept: text/html", cookie, scheme];
+        bed.send_with("GET /exports HTTP/1.1", &headers).status
+    };
+    for scheme in ["X-Forwarded-Proto: http", "X-Forwarded-Proto: https"] {
+        let first = sign_in("Cookie: a=b", scheme);
+        assert_eq!(status(&first, scheme), 200);
+        let second = sign_in(&first, scheme);
+        let other = sign_in("Cookie: a=b", scheme);
+        assert_ne!(first, second);
+        assert_eq!([status(&first, scheme), status(&second, scheme)], [401, 200]);
+        // A form of another site ends nothing.
+        let foreign = [&*second, scheme, "Origin: http://evil.example"];
+        assert_eq!(post(&bed, "/sign-out", "", &foreign).status, 400);
+        assert_eq!(status(&second, scheme), 200);
+        assert_eq!(post(&bed, "/sign-out", "", &[&*second, scheme, SAME_ORIGIN]).status, 303);
+        assert_eq!([status(&second, scheme), status(&other, scheme)], [401, 200]);
+        let again = bed.send_with("GET /exports HTTP/1.1", &["Accept: text/html", &second, scheme]);
+        has(&again, &["this session has ended; sign in again", "value=\"&#x2f;exports\""]);
+        // The cookie of one scheme does not count over the other.
+        let without = if scheme.ends_with("https") { "X-A: b" } else { "X-Forwarded-Proto: https" };
+        assert_eq!(status(&other, without), 401);
+    }
+    // A token is not the id of a session.
+    let cookie = format!("Cookie: adtrail_session={}", token("x"));
+    assert_eq!(status(&cookie, "X-A: b"), 401);
 }

@@ -56,12 +56,14 @@ fn check_problem(answer: &Answer, status: u16, kind: &str, detail: &str) {
 fn one_valid_cookie_among_several_is_enough() {
     let bed = closed(vec![], 16);
     let status = |cookies: &[&str]| get_with(&bed, "/v1/apps", cookies).status;
-    let cookie = |tokens: &[&str]| {
-        let pairs: Vec<_> = tokens.iter().map(|token| format!("adtrail_token={token}")).collect();
+    let cookie = |ids: &[&str]| {
+        let pairs: Vec<_> = ids.iter().map(|id| format!("adtrail_session={id}")).collect();
         format!("Cookie: {}", pairs.join("; "))
     };
-    let [x, y, expired, unknown] = ["x", "y", "expired", "z"].map(token);
-    for stale in ["", "x", "adt_x_", &expired, &unknown, &x[..x.len() - 1]] {
+    let id = |token| bed.cookie(token).split_once('=').unwrap().1.to_owned();
+    let [x, y, expired] = ["x", "y", "expired"].map(id);
+    let unknown = "A".repeat(x.len());
+    for stale in ["", "x", &token("x"), &expired, &unknown, &x[..x.len() - 1]] {
         assert_eq!(status(&[&cookie(&[stale, &x])]), 200, "{stale}");
         assert_eq!(status(&[&cookie(&[&x, stale])]), 200, "{stale}");
         assert_eq!(status(&[&cookie(&[stale]), &cookie(&[&x])]), 200, "{stale}");
@@ -72,9 +74,10 @@ fn one_valid_cookie_among_several_is_enough() {
     // The number of cookies that are read is limited.
     let many = vec!["x"; 100];
     assert_eq!(status(&[&cookie(&[&many[..], &[&x]].concat())]), 401);
-    // A token in the header takes precedence over cookies.
-    let named = format!("Authorization: Bearer {unknown}");
+    // A token in the header takes precedence over cookies, and a session is not a token.
+    let named = format!("Authorization: Bearer {}", token("z"));
     assert_eq!(status(&[&named, &cookie(&[&x])]), 401);
+    assert_eq!(status(&[&format!("Authorization: Bearer {x}")]), 401);
     let problem = get_with(&bed, "/v1/apps", &[&cookie(&[&expired, &unknown])]).json();
     assert_eq!(problem["type"], "/problems/token-expired");
 }
@@ -150,11 +153,18 @@ fn a_token_is_valid_until_it_expires() {
     let nano = SignedDuration::from_nanos(1);
     assert!(access.admit(&Method::GET, &headers, expires - nano).is_ok());
     for now in [expires, expires + nano] {
-        assert_eq!(
-            access.admit(&Method::GET, &headers, now).unwrap_err(),
-            Refusal::Expired(expires)
-        );
+        let denial = access.admit(&Method::GET, &headers, now).unwrap_err();
+        assert_eq!(denial, Denial { refusal: Refusal::Expired(expires), token: "a" });
     }
+    // A session ends with its token.
+    let begun = expires - SignedDuration::from_mins(1);
+    let caller = access.admit_token(&token("a"), begun).unwrap();
+    let id = access.begin_session(caller, begun).unwrap();
+    let cookie = format!("adtrail_session={id}").parse().unwrap();
+    let headers = HeaderMap::from_iter([(header::COOKIE, cookie)]);
+    assert!(access.admit(&Method::GET, &headers, expires - nano).is_ok());
+    let denial = access.admit(&Method::GET, &headers, expires).unwrap_err();
+    assert_eq!(denial.refusal, Refusal::Expired(expires));
 }
 
 #[test]
