@@ -309,7 +309,8 @@ const all = {
     await x.page.goto(`${base}/exports`);
     await has(x.page, '.exports li .sum', file.sha256);
     const cookies = await x.context.cookies();
-    assert.deepEqual(cookies.map(({ httpOnly, sameSite }) => [httpOnly, sameSite]), [[true, 'Strict']]);
+    assert.deepEqual(cookies.map(({ name, httpOnly, sameSite }) => [name, httpOnly, sameSite]), [['adtrail_session', true, 'Strict']]);
+    assert.ok(!facts.token_x.includes(cookies[0].value));
     assert.equal(await x.page.evaluate(() => document.cookie), '');
     // After the session has ended, signing in again continues where it ended.
     const sign_in = async () => {

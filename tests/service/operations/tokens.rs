@@ -1,4 +1,4 @@
-//! API tokens, from the command that creates them to the audit log of exports.
+//! API tokens, from the command that creates them to the audit log of exports and refusals.
 
 use std::fs;
 use std::path::Path;
@@ -89,8 +89,8 @@ fn printed_tokens_grant_access_and_exports_are_audited() {
     let refused = |reason: &str| {
         adtrail.metric_of("adtrail_export_refused_total", &format!("reason=\"{reason}\""))
     };
-    let reasons = ["no_token", "bad_token", "app", "expired", "downloads"];
-    assert_eq!(reasons.map(refused), [1.0, 2.0, 1.0, 0.0, 0.0].map(Some));
+    let reasons = ["no_token", "bad_token", "app", "expired", "session", "origin", "downloads"];
+    assert_eq!(reasons.map(refused), [1.0, 2.0, 1.0, 0.0, 0.0, 0.0, 0.0].map(Some));
 
     let log = adtrail.stop();
     check_audit(&log);
@@ -102,11 +102,24 @@ fn printed_tokens_grant_access_and_exports_are_audited() {
     assert!(!hashes.iter().any(|hash| log.contains(&**hash)) && !log.contains("hunter2"), "{log}");
 }
 
-/// Checks that each of the six exports has an audit line, and the fields of the export with filters.
+/// Checks that each of the six exports and four refusals has an audit line, and the fields of the export with filters.
 #[track_caller]
 fn check_audit(log: &str) {
     let lines = log.lines().filter(|line| line.contains("adtrail::audit"));
     let lines: Vec<Value> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (lines, refused): (Vec<_>, Vec<_>) =
+        lines.into_iter().partition(|line| line["message"] == "an export has ended");
+    let refused = refused.iter().map(|line| {
+        ["message", "reason", "token", "app"].map(|name| line[name].as_str().unwrap_or_default())
+    });
+    let refusal = |reason, token, app| ["a request was refused", reason, token, app];
+    let expected = [
+        refusal("app", "partner_x", "app-y"),
+        refusal("no_token", "none", "app-x"),
+        refusal("bad_token", "none", "app-x"),
+        refusal("bad_token", "none", "app-x"),
+    ];
+    assert_eq!(refused.collect::<Vec<_>>(), expected, "{log}");
     assert_eq!(lines.len(), 6, "one line for each export: {log}");
     // Exports that end at nearly the same time may be logged in either order.
     let first = lines.iter().find(|line| line["filters"] != "").unwrap();
