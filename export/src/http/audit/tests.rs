@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::*;
+use crate::http::router::ROUTES;
 use crate::tests::fixture::{Bed, EVENTS, entry, many_activations, past, token};
 
 const DEVICE: &str = "/v1/apps/{app}/devices/{kind}/{value}";
@@ -132,6 +133,13 @@ fn every_refusal_writes_a_line() {
     let form = format!("token={x}");
     bed.send_body("POST /sign-in HTTP/1.1", &[&length, own[0]], form.as_bytes());
     check_lines(&bed, "POST /sign-in", "a session has begun", &["token=x"]);
+}
+
+#[test]
+fn unaudited_routes_exist() {
+    for route in UNAUDITED {
+        assert!(ROUTES.iter().any(|(known, _)| *known == route), "{route}");
+    }
 }
 
 #[test]
