@@ -11,6 +11,7 @@
 pub mod fuzz;
 mod macros;
 pub mod nearest;
+pub mod private_files;
 mod settings;
 
 use std::path::Path;

@@ -2,10 +2,11 @@
 //!
 //! It is optional: files that cannot be read or written are logged and skipped.
 
-use std::fs::{self, File};
+use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use config::private_files;
 use reqwest::Url;
 use tempfile::NamedTempFile;
 use xxhash_rust::xxh3::xxh3_64;
@@ -21,6 +22,8 @@ const HEADER_BYTES: usize = MAGIC.len() + 1 + 16 + 1;
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
 pub struct DiskCache {
+    cache: PathBuf,
+    /// The folder of this registry, in `cache`.
     folder: PathBuf,
     unreadable: Throttle,
     unwritable: Throttle,
@@ -34,7 +37,8 @@ impl DiskCache {
         urls.sort_unstable();
         urls.dedup();
         let folder = cache.join(format!("{:016x}", xxh3_64(urls.join("\n").as_bytes())));
-        Self { folder, unreadable: Throttle::default(), unwritable: Throttle::default() }
+        let (unreadable, unwritable) = (Throttle::default(), Throttle::default());
+        Self { cache: cache.to_owned(), folder, unreadable, unwritable }
     }
 
     pub fn read(&self, key: SchemaKey) -> Option<String> {
@@ -65,7 +69,8 @@ impl DiskCache {
             return;
         }
         let write = || {
-            fs::create_dir_all(&self.folder)?;
+            private_files::private_folder(&self.cache)?;
+            private_files::private_folder(&self.folder)?;
             let mut file = NamedTempFile::new_in(&self.folder)?;
             writeln!(file, "{MAGIC} {:016x}", xxh3_64(text.as_bytes()))?;
             file.write_all(text.as_bytes())?;
@@ -86,7 +91,9 @@ impl DiskCache {
 
 fn read_file(path: &Path) -> io::Result<String> {
     let mut content = String::new();
-    File::open(path)?.take(FILE_BYTES_MAX).read_to_string(&mut content)?;
+    // A schema of another user could change the meaning of events.
+    let file = private_files::open(path, OpenOptions::new().read(true))?;
+    file.take(FILE_BYTES_MAX).read_to_string(&mut content)?;
     let damaged = || io::Error::new(io::ErrorKind::InvalidData, "the file is damaged");
     let (head, text) = content.split_at_checked(HEADER_BYTES).ok_or_else(damaged)?;
     let expected = format!("{MAGIC} {:016x}\n", xxh3_64(text.as_bytes()));
@@ -95,6 +102,9 @@ fn read_file(path: &Path) -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
     use super::*;
 
     const KEY: SchemaKey = SchemaKey::Id(7);
@@ -151,6 +161,26 @@ mod tests {
         }
         disk.write(KEY, "\"int\"");
         assert_eq!(disk.read(KEY).as_deref(), Some("\"int\""));
+    }
+
+    #[test]
+    fn a_file_that_others_could_have_written_is_ignored() {
+        let cache = tempfile::tempdir().unwrap();
+        let disk = disk(cache.path());
+        disk.write(KEY, "\"int\"");
+        let path = disk.path(KEY);
+        for folder in [cache.path(), disk.folder.as_path()] {
+            assert_eq!(fs::metadata(folder).unwrap().permissions().mode() & 0o777, 0o700);
+        }
+        fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+        assert_eq!(disk.read(KEY), None);
+        // It is fetched again, and replaced.
+        disk.write(KEY, "\"long\"");
+        assert_eq!(disk.read(KEY).as_deref(), Some("\"long\""));
+        let other = cache.path().join("other");
+        fs::rename(&path, &other).unwrap();
+        symlink(&other, &path).unwrap();
+        assert_eq!(disk.read(KEY), None);
     }
 
     #[test]

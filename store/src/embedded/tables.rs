@@ -8,6 +8,7 @@ use std::time::Duration;
 use attribution::facts::event::Family;
 use attribution::facts::keys::FactKey;
 use attribution::ledger::record::FactRecord;
+use config::private_files;
 use rocksdb::{
     ColumnFamily, DB, DBIterator, DBRawIterator, DBRecoveryMode, Direction, IteratorMode, Options,
     ReadOptions, WriteBatch, WriteOptions,
@@ -18,7 +19,7 @@ use super::open::column_families::{
     TOUCHES, descriptors,
 };
 use super::open::memory_budget::Budget;
-use super::open::preflight::{failure, refuse_foreign};
+use super::open::preflight::{failure, refuse_foreign, unwritable};
 use super::open::{layout_version, manifest_check, options};
 use super::write::disk_full::DiskFullGate;
 use crate::StoreError;
@@ -61,6 +62,8 @@ impl Tables {
     pub fn open(path: &Path, memory_bytes: u64, limits: &Limits) -> Result<Self, StoreError> {
         incomplete_marker::refuse_incomplete_restore(path)?;
         refuse_foreign(path)?;
+        // Before anything is written: RocksDB follows links, and opens its files by predictable names.
+        private_files::private_store(path).map_err(|error| unwritable(path, &error.to_string()))?;
         manifest_check::truncate_logs(path)?;
         // Opening for writing rewrites files and lets compactions remove what this version considers expired.
         if let Some(other_layout) = layout_version::other_layout(path) {

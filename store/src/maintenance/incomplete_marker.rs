@@ -4,9 +4,12 @@
 //! process is killed meanwhile, the marker says that the directory was empty before, so the next one may remove its
 //! other files.
 
-use std::fs::{self, File};
+use std::fs::{self, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+
+use config::private_files;
 
 use crate::StoreError;
 use crate::fs::sync_folder;
@@ -33,7 +36,9 @@ impl IncompleteStore {
 
     /// Creates the marker and syncs it. Must be called before any other file is created.
     pub fn begin(self, path: &Path) -> io::Result<()> {
-        File::create(path.join(self.file_name()))?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).mode(0o600);
+        private_files::open_unfollowed(&path.join(self.file_name()), &mut options)?;
         sync_folder(path)
     }
 

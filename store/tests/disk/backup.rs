@@ -1,7 +1,8 @@
 //! Backups of a store on disk: restored content, shared files, and reports of damage.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use adtrail_store::StoreError;
@@ -105,6 +106,31 @@ fn advance(store: &mut Embedded, next_offset: i64) {
     store
         .commit(Vec::new(), &Progress { positions, consumed_until: None })
         .expect("the commit succeeds");
+}
+
+#[test]
+fn backups_are_restricted_to_their_owner_and_links_are_not_followed() {
+    let fixture = Fixture::new();
+    let (store, rows) = fixture.fill();
+    let (backups, target) = (fixture.path("backups"), fixture.path("target"));
+    fixture.archive();
+    fs::set_permissions(&backups, Permissions::from_mode(0o777)).expect("the mode is changed");
+    fs::write(&target, "mine").expect("the file is written");
+    symlink(&target, backups.join("partial")).expect("the link is created");
+    fixture.back_up(&store);
+    let mode = |path: &Path| path.metadata().expect("it exists").permissions().mode() & 0o777;
+    assert_eq!([mode(&backups), mode(&backups.join("files"))], [0o700; 2]);
+    for file in fixture.files() {
+        assert_eq!(mode(&file), 0o600, "{}", file.display());
+    }
+    assert_eq!(fs::read(&target).expect("the file is readable"), b"mine");
+    assert_eq!(fixture.restore(1, "restored").expect("the backup is restored"), rows);
+    assert_eq!(mode(&fixture.path("restored")), 0o700);
+    let marker = backups.join("adtrail-backups");
+    fs::remove_file(&marker).expect("the file is removed");
+    symlink(&target, &marker).expect("the link is created");
+    let error = Archive::create(&backups).expect_err("the marker is a link").to_string();
+    assert!(error.contains("adtrail-backups: it is a symbolic link"), "{error}");
 }
 
 #[test]

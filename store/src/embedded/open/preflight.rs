@@ -1,9 +1,10 @@
 //! Checks before a store is opened, and the errors for one that does not open.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use config::private_files;
 use rocksdb::{DB, ErrorKind, Options};
 
 use super::column_families::{EVENTS, META, OFFSETS};
@@ -26,10 +27,11 @@ impl StoreCreation {
     /// [`StoreError::InUse`] while another process creates a store there.
     pub fn begin(path: &Path) -> Result<Option<Self>, StoreError> {
         let unwritable = |error: io::Error| unwritable(path, &error.to_string());
-        fs::create_dir_all(path).map_err(unwritable)?;
+        private_files::create_folder(path).map_err(unwritable)?;
         if !needs_creation(path).map_err(unwritable)? {
             return Ok(None);
         }
+        private_files::private_folder(path).map_err(unwritable)?;
         let folder = File::open(path).map_err(unwritable)?;
         lock::exclusive(&folder, path).map_err(|_| StoreError::InUse { path: path.into() })?;
         // Another process may have finished the creation before this one got the lock.

@@ -1,10 +1,12 @@
 //! A directory of backups.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+use config::private_files;
 
 use super::copy_file::copy;
 use super::manifest::ManifestName;
@@ -37,22 +39,25 @@ pub struct Plan {
 }
 
 impl Archive {
-    /// Opens the directory for writing. A missing one is created with mode 0700, because rows contain personal data.
+    /// Opens the directory for writing. A missing one is created with mode 0700, an existing one is restricted to its
+    /// owner, because rows contain personal data.
     ///
     /// # Errors
-    /// [`StoreError::NoBackups`] if the directory holds anything else.
+    /// [`StoreError::NoBackups`] if the directory holds anything else; an error if it belongs to another user.
     pub fn create(folder: &Path) -> Result<Self, StoreError> {
         let unwritable = || StoreError::file("written", folder);
-        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(unwritable())?;
+        private_files::create_folder(folder).map_err(unwritable())?;
         let marker = folder.join(MARKER);
         let is_other = |name: &str| name != MARKER && name != LOST_AND_FOUND;
         if !marker.exists() && names(folder)?.iter().any(|name| is_other(name)) {
             return Err(StoreError::NoBackups { path: folder.into() });
         }
+        private_files::private_folder(folder).map_err(unwritable())?;
         let unwritable = || StoreError::file("written", &marker);
         let mut options = OpenOptions::new();
-        options.read(true).append(true).create(true);
-        let mut file = options.open(&marker).map_err(unwritable())?;
+        options.read(true).append(true).create(true).mode(0o600);
+        let mut file =
+            private_files::open_unfollowed(&marker, &mut options).map_err(unwritable())?;
         lock::exclusive(&file, folder)?;
         let mut text = String::new();
         file.read_to_string(&mut text).map_err(unwritable())?;
@@ -64,7 +69,7 @@ impl Archive {
         }
         let archive = Self { folder: folder.into(), _lock: file };
         let files = archive.files();
-        fs::create_dir_all(&files).map_err(StoreError::file("written", &files))?;
+        private_files::private_folder(&files).map_err(StoreError::file("written", &files))?;
         sync(&archive.folder)?;
         Ok(archive)
     }
@@ -253,7 +258,7 @@ impl Archive {
         let partial = self.partial();
         let failed = || StoreError::file("written", &partial);
         let (name, text) = manifest.encode().map_err(|error| failed()(error.into()))?;
-        let mut file = File::create(&partial).map_err(failed())?;
+        let mut file = private_files::replace(&partial).map_err(failed())?;
         file.write_all(&text).map_err(failed())?;
         file.sync_all().map_err(failed())?;
         let path = self.folder.join(name.file());

@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use config::private_files;
+
 use super::copy_file::copy;
 use super::lock;
 use crate::StoreError;
@@ -34,7 +36,7 @@ impl Target {
     /// [`StoreError::NotEmpty`]; the directory is then unchanged.
     pub fn new(path: &Path) -> Result<Self, StoreError> {
         let existed = path.exists();
-        fs::create_dir_all(path).map_err(StoreError::file("written", path))?;
+        private_files::create_folder(path).map_err(StoreError::file("written", path))?;
         let unreadable = || StoreError::file("read", path);
         let folder = File::open(path).map_err(unreadable())?;
         lock::exclusive(&folder, path)?;
@@ -45,6 +47,7 @@ impl Target {
                 return Err(StoreError::NotEmpty { path: path.into() });
             }
         }
+        private_files::private_folder(path).map_err(StoreError::file("written", path))?;
         IncompleteStore::Restoring.begin(path).map_err(StoreError::file("written", path))?;
         let target = Self { path: path.into(), existed, is_finished: false, _lock: folder };
         target.clear().map_err(StoreError::file("removed", path))?;

@@ -1,11 +1,12 @@
 //! A stored file of backups, and its name.
 
 use std::fmt;
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::str::FromStr;
 
+use config::private_files;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::StoreError;
@@ -36,7 +37,8 @@ impl Source {
     pub fn of(path: &Path) -> Result<Self, StoreError> {
         let unreadable = || StoreError::file("read", path);
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let mut file = File::open(path).map_err(unreadable())?;
+        let mut file = private_files::open_unfollowed(path, OpenOptions::new().read(true))
+            .map_err(unreadable())?;
         let bytes = file.metadata().map_err(unreadable())?.len();
         if name.ends_with(".sst") {
             let start = bytes.saturating_sub(END_BYTES);

@@ -1,5 +1,7 @@
 //! The directory of a store: which directories open, which do not, and with which error.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use adtrail_store::StoreError;
@@ -93,6 +95,43 @@ fn a_directory_is_created_with_its_parents() {
     open(&dir.path().join("a/b/c"), &rules());
 }
 
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).expect("the path exists").permissions().mode() & 0o7777
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).expect("the mode is changed");
+}
+
+/// The umask of the program restricts the files that RocksDB creates later; see `tests/service/operations/files.rs`.
+#[test]
+fn a_store_is_restricted_to_its_owner() {
+    let dir = temp_folder();
+    let path = dir.path().join("store");
+    drop(open(&path, &rules()));
+    assert_eq!(mode(&path), 0o700);
+    let file = path.join("IDENTITY");
+    set_mode(&path, 0o755);
+    set_mode(&file, 0o664);
+    drop(open(&path, &rules()));
+    assert_eq!([mode(&path), mode(&file)], [0o700, 0o600]);
+}
+
+#[test]
+fn a_link_in_the_place_of_a_store_file_is_not_followed() {
+    let dir = temp_folder();
+    let path = dir.path().join("store");
+    drop(open(&path, &rules()));
+    let (log, target) = (path.join("LOG"), dir.path().join("target"));
+    fs::remove_file(&log).expect("the file is removed");
+    fs::write(&target, "mine").expect("the file is written");
+    symlink(&target, &log).expect("the link is created");
+    let error = open_error(&path);
+    assert!(matches!(error, StoreError::Unwritable { .. }), "{error}");
+    assert!(error.to_string().contains("its file LOG: it is a symbolic link"), "{error}");
+    assert_eq!(fs::read(&target).expect("the file is readable"), b"mine");
+}
+
 #[test]
 fn the_number_of_partitions_is_fixed() {
     let dir = temp_folder();
@@ -176,10 +215,14 @@ fn an_app_can_be_renamed_with_previous_key() {
 #[test]
 fn a_foreign_directory_is_refused_and_unchanged() {
     let dir = temp_folder();
-    std::fs::write(dir.path().join("notes.txt"), "mine").expect("the file is written");
+    let file = dir.path().join("notes.txt");
+    std::fs::write(&file, "mine").expect("the file is written");
+    set_mode(dir.path(), 0o755);
+    set_mode(&file, 0o644);
     let error = open_error(dir.path());
     assert!(matches!(error, StoreError::NotAStore { .. }), "{error}");
     assert_eq!(std::fs::read_dir(dir.path()).expect("the folder is readable").count(), 1);
+    assert_eq!([mode(dir.path()), mode(&file)], [0o755, 0o644]);
 }
 
 #[test]
