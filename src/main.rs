@@ -10,11 +10,17 @@ use adtrail::commands::{
 };
 use adtrail::{Timing, demo, open_files, telemetry};
 use clap::Parser;
+use config::private_files;
 
 fn main() -> ExitCode {
     #[cfg(feature = "crash-points")]
     let _crash_points = config::fail::FailScenario::setup();
     let cli = Cli::parse();
+    // Both write files that the user names, with the rights that the user wants. The store of a replay is in a private
+    // temporary directory.
+    if !matches!(cli.command, Command::Download(_) | Command::Replay(_)) {
+        private_files::restrict_new_files();
+    }
     telemetry::abort_on_panic();
     telemetry::handle_file_limits();
     open_files::raise_limit();

@@ -12,8 +12,9 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
+use config::private_files;
 use export::Checksum;
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{FlockOperation, flock};
 
 use super::saved_query::{Query, beside, read_query, require_same, write_query};
 use crate::commands::temp_files::{TempPath, resume_hint};
@@ -61,7 +62,7 @@ impl Part {
             write_query(&path, &query)?;
             return Self::new(file, path, target, query, true);
         }
-        let saved = read_query(&path);
+        let saved = read_query(&path)?;
         saved.as_ref().map_or(Ok(()), |saved| require_same(&path, saved, &query))?;
         Self::new(file, path, target, query, saved.is_some())
     }
@@ -232,15 +233,16 @@ impl Part {
     }
 }
 
-/// Opens and locks a file. Fails if another download is writing it.
+/// Mode of a new file: its group may not write it, whatever the umask, because [`private_files::open`] would refuse that
+/// when the download is resumed.
+const MODE: u32 = 0o644;
+
+/// Opens and locks a file. Fails if another download is writing it, or if another user could have put it there.
 fn open_locked(path: &Path, may_be_new: bool) -> anyhow::Result<File> {
     loop {
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(may_be_new).truncate(false);
-        if may_be_new {
-            options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
-        }
-        let file = options.open(path).with_context(|| unwritable(path))?;
+        options.read(true).write(true).create(may_be_new).truncate(false).mode(MODE);
+        let file = private_files::open(path, &mut options).with_context(|| unwritable(path))?;
         flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
             rustix::io::Errno::WOULDBLOCK => {
                 anyhow!("another download is writing it: {}", path.display())
