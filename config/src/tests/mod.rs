@@ -214,6 +214,22 @@ fn valid_but_probably_unintended_settings_are_warnings() {
 }
 
 #[test]
+fn an_admin_listener_that_other_machines_reach_is_a_warning() {
+    let warnings =
+        |listen: &str| parse(&format!("[admin]\nlisten = \"{listen}\"\n")).unwrap().warnings;
+    for listen in ["0.0.0.0:8081", "[::]:8081", "192.0.2.1:8081"] {
+        let expected = format!(
+            "adtrail.toml:2: admin.listen: every client that reaches this address can read, without a token, \
+             metrics with the names of apps, channels and topics, and the state of the service: \"{listen}\""
+        );
+        assert_eq!(warnings(listen), [expected.into()]);
+    }
+    for listen in ["127.0.0.1:8081", "127.9.9.9:8081", "[::1]:8081"] {
+        assert!(warnings(listen).is_empty(), "{listen}");
+    }
+}
+
+#[test]
 fn memory_is_parsed_as_a_size() {
     let memory = |text: &str| parse(text).unwrap().store.memory_bytes;
     assert_eq!(memory(""), 448 << 20);
