@@ -14,13 +14,16 @@ FROM debian:bookworm-slim
 # What the binary is linked to, certificates for brokers with TLS, and curl for the health check.
 RUN apt-get update \
     && apt-get install -y --no-install-recommends ca-certificates curl libssl3 libstdc++6 zlib1g \
-    && rm -rf /var/lib/apt/lists/* \
-    && useradd --system --uid 10001 --home-dir /var/lib/adtrail --create-home adtrail
+    && rm -rf /var/lib/apt/lists/*
+# New volumes take over the owner and the mode of these directories. The home directory is not created by useradd, which
+# would copy files of /etc/skel into it.
+RUN useradd --system --uid 10001 --home-dir /var/lib/adtrail --no-create-home adtrail \
+    && install -d -m 0700 -o adtrail -g adtrail /var/lib/adtrail /backups
 COPY --from=build /out/adtrail /usr/local/bin/adtrail
 COPY LICENSE /usr/share/doc/adtrail/
 USER adtrail
 WORKDIR /var/lib/adtrail
-# The store, and all of it that must survive.
+# The store and cached schemas.
 VOLUME /var/lib/adtrail
 # Users, operators.
 EXPOSE 8080 8081

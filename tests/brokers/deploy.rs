@@ -1,13 +1,16 @@
-//! The deployment files are consistent: their paths and ports match, and a real Kafka starts with the broker's
-//! settings. The containers themselves are not run.
+//! The deployment files are consistent: their paths and ports match, the image starts, and a real Kafka starts with the
+//! broker's settings. The containers themselves are not run.
 //!
 //! The tests read the files line by line; `docker compose config` and promtool check whether they are valid YAML.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
+use testbed::adtrail::binary;
 use testbed::kafka::{Kafka, Message};
+use testbed::run_ok;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -149,7 +152,45 @@ fn the_deployed_kafka_is_the_tested_version() {
     let images = values(&compose, "image");
     let kafkas: Vec<_> = images.iter().filter(|image| image.contains("kafka")).collect();
     assert!(!kafkas.is_empty());
-    assert!(kafkas.iter().all(|image| **image == format!("apache/kafka:{version}")), "{kafkas:?}");
+    let name = format!("apache/kafka:{version}@sha256:");
+    assert!(kafkas.iter().all(|image| image.starts_with(&name)), "{kafkas:?}");
+}
+
+#[test]
+fn every_container_is_hardened_and_every_foreign_image_has_a_digest() {
+    let compose = read("docker-compose.yml");
+    let (head, services) = compose.split_once("\nservices:\n").unwrap();
+    let (services, _) = services.split_once("\nvolumes:\n").unwrap();
+    for setting in
+        ["read_only: true", "cap_drop: [ALL]", "security_opt: [\"no-new-privileges:true\"]"]
+    {
+        assert!(head.contains(&format!("\n  {setting}\n")), "{setting}");
+    }
+    // A service begins with its name, indented by two spaces.
+    let is_name = |line: &&str| {
+        line.starts_with("  ") && line.ends_with(':') && line.as_bytes()[2].is_ascii_alphabetic()
+    };
+    let names = services.lines().filter(is_name).count();
+    assert_eq!(names, 4);
+    assert_eq!(services.matches("\n    <<: *hardened\n").count(), names);
+    assert_eq!(values(services, "mem_limit").len(), names);
+    for image in values(services, "image") {
+        let digest = image.split_once("@sha256:").map(|(_, digest)| digest);
+        let is_digest =
+            |text: &str| text.len() == 64 && text.chars().all(|c| c.is_ascii_hexdigit());
+        assert!(image == "adtrail" || digest.is_some_and(is_digest), "{image}");
+    }
+}
+
+/// Executes the steps of `Dockerfile` on this machine's file system. `scripts/try-image` says what is real about that.
+/// Needs root. Most of the time is spent on two stops without a broker.
+#[test]
+fn the_image_starts_without_privileges_on_a_read_only_root() {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut trial = Command::new("unshare");
+    trial.args(["--mount", "--net", "--pid", "--fork", "--kill-child"]);
+    trial.arg(root().join("scripts/try-image")).arg(root().join("Dockerfile"));
+    run_ok(trial.arg(binary()).arg(scratch.path()), b"");
 }
 
 /// The image converts `KAFKA_SOME_SETTING` to `some.setting`.
