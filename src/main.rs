@@ -16,8 +16,8 @@ fn main() -> ExitCode {
     #[cfg(feature = "crash-points")]
     let _crash_points = config::fail::FailScenario::setup();
     let cli = Cli::parse();
-    // Both write files that the user names, with the rights that the user wants. The store of a replay is in a private
-    // temporary directory.
+    // Both write files that the user names, with the rights that the user wants. The store of a replay is protected by
+    // the mode of its directory.
     if !matches!(cli.command, Command::Download(_) | Command::Replay(_)) {
         private_files::restrict_new_files();
     }
