@@ -206,6 +206,14 @@ impl Facts for Reader {
         either!(self, reader => reader.records(keys))
     }
 
+    fn records_up_to(
+        &mut self,
+        keys: &[FactKey],
+        bytes_max: usize,
+    ) -> Result<Vec<Option<FactRecord>>, StoreError> {
+        either!(self, reader => reader.records_up_to(keys, bytes_max))
+    }
+
     fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
         either!(self, reader => reader.scan(scans))
     }

@@ -8,7 +8,7 @@ use crate::facts::event::{Family, Pid};
 use crate::facts::keys::{FactKey, MatchKey};
 use crate::facts::match_keys::{self, BUCKET_MS, ProbabilisticClass, TouchClass};
 use crate::ledger::Facts;
-use crate::ledger::index::Scan;
+use crate::ledger::index::{IndexEntry, Scan};
 use crate::ledger::record::{Cause, Causes, FactRecord};
 use crate::rules::classify::{ActivationKey, InstallChain};
 use crate::rules::expiry;
@@ -17,6 +17,7 @@ use crate::rules::row::EventType;
 use crate::rules::winner::Decision;
 use crate::worker::classify_batch::chain_before_activation;
 use crate::worker::fact_cache::{FactCache, scan};
+use crate::worker::limits::ReadLimits;
 use crate::worker::pending_decision::{
     PendingDecision, read_newest, read_touches, start_reading_alone,
 };
@@ -36,6 +37,9 @@ const AFTER_MS: u64 = HOUR_MS;
 /// Touches are listed from this time before the activation on.
 const BEFORE_MS: u64 = 180 * DAY_MS;
 
+/// Maximum number of index entries that are read to count touches.
+const COUNTED_ENTRIES_MAX: usize = 1 << 18;
+
 /// Explains the credit of an activation; `None` if no activation has this id.
 pub fn explain<L: Facts>(
     facts: &mut L,
@@ -43,7 +47,18 @@ pub fn explain<L: Facts>(
     pid: Pid,
     event_id: &str,
 ) -> Result<Option<Explanation>, L::Error> {
-    let facts = &mut FactCache::new(facts);
+    explain_with_limits(facts, policy, pid, event_id, ReadLimits::default())
+}
+
+/// [`explain`] with other limits. They change how many of the touches that do not matter are listed.
+pub fn explain_with_limits<L: Facts>(
+    facts: &mut L,
+    policy: &Policy,
+    pid: Pid,
+    event_id: &str,
+    limits: ReadLimits,
+) -> Result<Option<Explanation>, L::Error> {
+    let facts = &mut FactCache::with_limits(facts, limits);
     let key = match_keys::fact_key(EventType::Activation, pid, event_id);
     facts.load([key])?;
     let Some(record) = facts.activation(&key).cloned() else { return Ok(None) };
@@ -119,12 +134,10 @@ fn read_basis<L: Facts>(
     decision: &Decision,
 ) -> Result<Basis, L::Error> {
     start_reading_alone(facts, &mut pending)?;
-    let mut read = 0;
     loop {
-        let before = pending.touches.len();
         read_newest(facts, &mut pending)?;
-        read += pending.touches.len() - before;
-        let is_enough = || read >= RUNNER_UP_READ_MAX || has_runner_up(facts, &pending, decision);
+        let is_enough =
+            || pending.read >= RUNNER_UP_READ_MAX || has_runner_up(facts, &pending, decision);
         if pending.is_read() || (pending.decision(facts).is_some() && is_enough()) {
             break;
         }
@@ -136,6 +149,7 @@ fn read_basis<L: Facts>(
     if let Some(winner) = &decision.credit.touch {
         let key = match_keys::fact_key(winner.kind, pending.key.pid, &winner.click_id);
         facts.load([key])?;
+        pending.counted.remove(&key);
         pending.add_touch(facts, key);
     }
     let mut considered = evaluated(facts, &pending, decision);
@@ -154,10 +168,13 @@ fn read_nearby<L: Facts>(
     if pending.without_touches.is_some() {
         return Ok(Nearby { considered: Vec::new(), unlisted: 0, has_more: false });
     }
+    facts.forget_touches();
     start_reading_alone(facts, &mut pending)?;
     loop {
         read_touches(facts, std::slice::from_mut(&mut pending))?;
-        if pending.is_read() || pending.touches.len() >= READ_MAX {
+        let is_full =
+            pending.touches.len() >= READ_MAX || facts.touch_bytes() >= facts.limits.bytes;
+        if pending.is_read() || is_full {
             break;
         }
     }
@@ -237,20 +254,22 @@ fn add_ineligible<L: Facts>(
         .flat_map(|class| pending.ids.iter().map(move |id| match_keys::touch_by_id(class, id)));
     let by_probabilistic_key =
         marked.iter().map(|(key, class)| match_keys::touch_by_probabilistic_key(*class, *key));
-    let scans: Vec<Scan> = by_id
+    let mut scans: Vec<Scan> = by_id
         .chain(by_probabilistic_key)
         .flat_map(|key| times.map(|times| scan(pid, Family::Touch, key, times)))
-        .map(|scan| Scan { limit: COUNTED_MAX, ..scan })
         .collect();
+    let counted_max = (COUNTED_ENTRIES_MAX / scans.len().max(1)).clamp(1, COUNTED_MAX);
+    scans.iter_mut().for_each(|scan| scan.limit = counted_max);
     let pages = facts.ledger().scan(&scans)?;
-    let near = || pages.iter().flat_map(|page| page.iter().take(NEARBY_PER_KEY));
-    facts.load(near().map(|entry| entry.fact))?;
-    for entry in near() {
+    let mut near: Vec<Vec<IndexEntry>> =
+        pages.iter().map(|page| page.iter().take(NEARBY_PER_KEY).copied().collect()).collect();
+    facts.load_pages(&mut near)?;
+    for entry in near.iter().flatten() {
         if facts.at(entry).is_some() {
             pending.add_touch(facts, entry.fact);
         }
     }
-    around.has_more = pages.iter().any(|page| page.len() >= COUNTED_MAX);
+    around.has_more = pages.iter().any(|page| page.len() >= counted_max);
     let others = pages.iter().flatten().map(|entry| entry.fact);
     around.others.extend(others.filter(|key| !pending.touches.contains_key(key)));
     Ok(around)

@@ -126,7 +126,7 @@ pub fn consider(
     decision: &Decision,
     evidence: &Evidence<'_>,
 ) -> Vec<Evaluated> {
-    let clicks = ClickCounts::new(subject, evidence.touches.iter().copied());
+    let clicks = evidence.click_counts(subject);
     evidence
         .touches
         .iter()
@@ -163,7 +163,7 @@ pub fn is_runner_up_settled(
     evidence: &Evidence<'_>,
 ) -> bool {
     let Some(winner) = &decision.credit.touch else { return true };
-    let clicks = ClickCounts::new(subject, evidence.touches.iter().copied());
+    let clicks = evidence.click_counts(subject);
     let others = evidence
         .touches
         .iter()

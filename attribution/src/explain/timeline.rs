@@ -15,6 +15,7 @@ use crate::ledger::index::{IndexEntry, Scan};
 use crate::ledger::record::FactRecord;
 use crate::rules::expiry::{ExpiryFloor, Needed};
 use crate::rules::policy::{AppPolicy, Policy};
+use crate::worker::limits::ReadLimits;
 
 /// A fact of a timeline, and its index entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +52,8 @@ pub fn complete_since(
     })
 }
 
-/// Returns at most `limit` facts with one of these ids. `after` is the last entry of the previous page, if any.
+/// Returns at most `limit` facts with one of these ids. `after` is the last entry of the previous page, if any. The
+/// page ends earlier, after at least one fact, if its facts are larger than [`ReadLimits::bytes`].
 pub fn timeline<F: Facts>(
     facts: &mut F,
     policy: &Policy,
@@ -59,6 +61,19 @@ pub fn timeline<F: Facts>(
     ids: &DeviceIds,
     after: Option<IndexEntry>,
     limit: usize,
+) -> Result<Timeline, F::Error> {
+    timeline_with_limits(facts, policy, app, ids, after, limit, ReadLimits::default())
+}
+
+/// [`timeline`] with other limits.
+pub fn timeline_with_limits<F: Facts>(
+    facts: &mut F,
+    policy: &Policy,
+    app: &AppPolicy,
+    ids: &DeviceIds,
+    after: Option<IndexEntry>,
+    limit: usize,
+    limits: ReadLimits,
 ) -> Result<Timeline, F::Error> {
     let needed = app.correction_horizon_ms.map(|late_ms| Needed::new(policy, app, late_ms));
     let (until, floor) = (facts.consumed_until(), facts.expiry_floor(app.pid));
@@ -69,22 +84,30 @@ pub fn timeline<F: Facts>(
         record.time() < oldest.unwrap_or_default().max(floor.oldest(family, lookback_ms))
     };
     let mut entries = MergedEntries::new(app.pid, ids, after, limit + 1);
-    let mut found: Vec<TimelineEntry> = Vec::new();
-    while found.len() <= limit {
-        let page = entries.next(facts, limit + 1 - found.len())?;
+    let (mut found, mut bytes): (Vec<TimelineEntry>, usize) = (Vec::new(), 0);
+    let mut page: VecDeque<IndexEntry> = VecDeque::new();
+    while found.len() <= limit && (bytes < limits.bytes || found.is_empty()) {
+        if page.is_empty() {
+            page.extend(entries.next(facts, limit + 1 - found.len())?);
+        }
         if page.is_empty() {
             break;
         }
         let keys: Vec<FactKey> = page.iter().map(|entry| entry.fact).collect();
-        for (entry, record) in page.into_iter().zip(facts.records(&keys)?) {
+        let records = facts.records_up_to(&keys, limits.bytes.saturating_sub(bytes))?;
+        for (entry, record) in page.drain(..records.len()).zip(records) {
             // The entry may be of a replaced fact, or of another id with the same hash.
             let is_current = |record: &FactRecord| {
                 record.time() == entry.time && !has_expired(record) && has_any(record, ids)
             };
-            found.extend(record.filter(is_current).map(|record| TimelineEntry { entry, record }));
+            if let Some(record) = record.filter(is_current) {
+                bytes += record.bytes();
+                found.push(TimelineEntry { entry, record });
+            }
         }
     }
-    let has_more = found.len() > limit;
+    let is_cut = bytes >= limits.bytes && !(page.is_empty() && entries.is_read());
+    let has_more = found.len() > limit || is_cut;
     found.truncate(limit);
     Ok(Timeline { found, has_more })
 }
@@ -146,6 +169,11 @@ impl MergedEntries {
             entries.push(entry);
         }
         Ok(entries)
+    }
+
+    /// Checks whether all entries were returned.
+    fn is_read(&self) -> bool {
+        self.lanes.iter().all(|lane| lane.is_read && lane.read.is_empty())
     }
 
     /// Reads the next page of every lane whose entries are used up.

@@ -219,6 +219,59 @@ impl Fact {
     }
 }
 
+impl Touch {
+    /// Returns the approximate size in memory, with the normalised ids.
+    pub fn bytes(&self) -> usize {
+        let texts =
+            [&self.id, &self.click_id, &self.site].map(|text| text.len()).iter().sum::<usize>();
+        size_of::<Self>()
+            + texts
+            + self.device.text_bytes()
+            + id_bytes(&self.ids)
+            + pairs_bytes(&self.params)
+    }
+}
+
+impl Activation {
+    /// Returns the approximate size in memory, with the normalised ids.
+    pub fn bytes(&self) -> usize {
+        let texts = [&self.id, &self.click_id, &self.app_version].map(|text| text.len());
+        let texts = texts.iter().sum::<usize>() + self.device.text_bytes();
+        size_of::<Self>() + texts + id_bytes(&self.ids) + pairs_bytes(&self.props)
+    }
+}
+
+impl Effect {
+    /// Returns the approximate size in memory, with the normalised ids.
+    pub fn bytes(&self) -> usize {
+        let texts = [&self.id, &self.name, &self.app_version, &self.revenue, &self.currency];
+        let texts = texts.map(|text| text.len()).iter().sum::<usize>() + self.device.text_bytes();
+        size_of::<Self>() + texts + id_bytes(&self.ids) + pairs_bytes(&self.props)
+    }
+}
+
+impl Device {
+    fn text_bytes(&self) -> usize {
+        [&self.ip, &self.ua, &self.model, &self.os, &self.os_version]
+            .map(|text| text.len())
+            .iter()
+            .sum()
+    }
+}
+
+/// Size of a pair without its texts: two pointers with lengths, and what an allocator adds to two small texts.
+const PAIR_BYTES: usize = 64;
+
+fn pairs_bytes(pairs: &Pairs) -> usize {
+    pairs.iter().map(|(key, value)| PAIR_BYTES + key.len() + value.len()).sum()
+}
+
+/// Returns the size of received ids and of their normalised forms. A value with commas contains several ids.
+fn id_bytes(ids: &Pairs) -> usize {
+    let values: usize = ids.iter().map(|(_, value)| value.split(',').count()).sum();
+    pairs_bytes(ids) + PAIR_BYTES * values
+}
+
 /// Returns the value of a key; empty if the key is absent.
 pub fn value<'a>(pairs: &'a Pairs, key: &str) -> &'a str {
     let index = pairs.binary_search_by(|(known, _)| (**known).cmp(key));

@@ -25,8 +25,32 @@ use record::{CurrentRow, FactRecord, Lookup};
 pub trait Facts {
     type Error: std::error::Error + Send + Sync + 'static;
 
+    /// Number of records that [`Facts::records_up_to`] reads at once: enough to share a round trip, few enough that
+    /// they fit into memory even if all are of the maximum size.
+    const RECORDS_PER_READ: usize = 64;
+
     /// Returns the record of each key, in the order of the keys, including recorded but uncommitted facts.
     fn records(&mut self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, Self::Error>;
+
+    /// Returns the records of the first keys: of as many as have a total size of at most `bytes_max`, but of at least
+    /// one key, and of all keys if their records are not larger.
+    fn records_up_to(
+        &mut self,
+        keys: &[FactKey],
+        bytes_max: usize,
+    ) -> Result<Vec<Option<FactRecord>>, Self::Error> {
+        let (mut records, mut bytes) = (Vec::with_capacity(keys.len()), 0_usize);
+        for keys in keys.chunks(Self::RECORDS_PER_READ) {
+            for record in self.records(keys)? {
+                bytes += record.as_ref().map_or(0, FactRecord::bytes);
+                if bytes > bytes_max && !records.is_empty() {
+                    return Ok(records);
+                }
+                records.push(record);
+            }
+        }
+        Ok(records)
+    }
 
     /// Returns the index entries of each scan, newest first, at most its limit, including those of recorded but
     /// uncommitted facts. Entries can be stale.

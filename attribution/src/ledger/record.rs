@@ -103,6 +103,15 @@ impl FactRecord {
         }
     }
 
+    /// Returns the approximate size in memory.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Touch(touch) => touch.bytes(),
+            Self::Activation(record) => size_of::<ActivationRecord>() + record.fact.bytes(),
+            Self::Effect(record) => size_of::<EffectRecord>() + record.fact.bytes(),
+        }
+    }
+
     pub fn id_space(&self) -> IdSpace {
         match self {
             Self::Touch(touch) => touch.kind.into(),

@@ -100,12 +100,7 @@ impl<'a> Subject<'a> {
     ) -> Option<RejectReason> {
         let touch = candidate.touch;
         let fraud = &self.app.fraud;
-        let site = without_macro(&touch.site);
-        let allowed = fraud.allow_sites.iter().any(|allowed| **allowed == *site)
-            || self
-                .channel(touch.spreadid)
-                .is_some_and(|channel| fraud.allow_channels.iter().any(|id| **id == *channel));
-        if allowed {
+        if self.is_allowed(touch) {
             return None;
         }
         if is_blocked(self.app, touch) {
@@ -123,6 +118,15 @@ impl<'a> Subject<'a> {
             && clicks.up_to(self.channel(touch.spreadid), touch.time)
                 > self.app.fraud.clicks_per_device_max as usize;
         has_too_many.then_some(RejectReason::TooManyClicks)
+    }
+
+    /// Checks whether the touch is allow-listed, so that no rule rejects it.
+    pub fn is_allowed(&self, touch: &Touch) -> bool {
+        let (fraud, site) = (&self.app.fraud, without_macro(&touch.site));
+        fraud.allow_sites.iter().any(|allowed| **allowed == *site)
+            || self
+                .channel(touch.spreadid)
+                .is_some_and(|channel| fraud.allow_channels.iter().any(|id| **id == *channel))
     }
 
     /// Returns the time of the newest touch that can be accepted; `None` if none can.
@@ -148,6 +152,14 @@ impl<'a> Subject<'a> {
     }
 }
 
+/// A click that matches the activation by id, as far as it counts against others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CountedClick<'a> {
+    /// The channel of its campaign, as of [`Subject::channel`].
+    pub channel: Option<&'a str>,
+    pub time: EventTime,
+}
+
 /// The sorted times of the clicks that match an activation by id, by channel.
 #[derive(Debug, Default)]
 pub struct ClickCounts<'a> {
@@ -155,13 +167,17 @@ pub struct ClickCounts<'a> {
 }
 
 impl<'a> ClickCounts<'a> {
-    /// Counts the clicks among the touches; empty if the rules do not count clicks.
+    /// Counts the clicks among the touches, and those in `counted`; empty if the rules do not count clicks.
     pub fn new<'t>(
         subject: &Subject<'a>,
         touches: impl Iterator<Item = (&'t Touch, &'t DeviceIds)>,
+        counted: impl Iterator<Item = CountedClick<'a>>,
     ) -> Self {
         let mut counts = Self::default();
         if subject.counts_clicks() {
+            for CountedClick { channel, time } in counted {
+                counts.times.entry(channel).or_default().push(time);
+            }
             for (touch, ids) in touches {
                 if touch.kind == TouchKind::Click && subject.matches(touch, ids).by_id.is_some() {
                     let channel = subject.channel(touch.spreadid);

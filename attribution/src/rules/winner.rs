@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::candidate::{self, CLICK_COUNT_MS, Candidate, ClickCounts, Subject, Tier};
+use super::candidate::{self, CLICK_COUNT_MS, Candidate, ClickCounts, CountedClick, Subject, Tier};
 use super::classify::Class;
 use super::policy::AppPolicy;
 use super::row::{
@@ -38,12 +38,19 @@ pub struct Credit {
 pub struct Evidence<'a> {
     /// Each touch once.
     pub touches: Vec<(&'a Touch, &'a DeviceIds)>,
+    /// Further clicks, which can no longer be credited and only count against others.
+    pub counted: Vec<CountedClick<'a>>,
     pub unread: Unread,
     /// The latest possible time of an unread click that counts against others.
     pub uncounted: Option<EventTime>,
 }
 
-impl Evidence<'_> {
+impl<'a> Evidence<'a> {
+    /// Counts the clicks that were read.
+    pub fn click_counts(&self, subject: &Subject<'a>) -> ClickCounts<'a> {
+        ClickCounts::new(subject, self.touches.iter().copied(), self.counted.iter().copied())
+    }
+
     /// Checks whether all clicks that count against a touch have been read.
     pub fn has_counted(&self, subject: &Subject<'_>, touch: &Touch) -> bool {
         let is_too_old = |click| touch.time.since(click).is_some_and(|ms| ms >= CLICK_COUNT_MS);
@@ -119,12 +126,12 @@ pub fn without_touches(subject: &Subject<'_>, class: &Class) -> Option<Decision>
 }
 
 /// Makes the decision; returns `None` if an unread touch could change it.
-pub fn attribute(
-    subject: &Subject<'_>,
+pub fn attribute<'a>(
+    subject: &Subject<'a>,
     class: &Class,
-    evidence: &Evidence<'_>,
+    evidence: &Evidence<'a>,
 ) -> Option<Decision> {
-    let clicks = ClickCounts::new(subject, evidence.touches.iter().copied());
+    let clicks = evidence.click_counts(subject);
     let candidates = evidence
         .touches
         .iter()

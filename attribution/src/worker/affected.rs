@@ -33,12 +33,24 @@ pub fn activations_affected_by_touches<L: Facts>(
     add_near(facts, by_key, &mut near)?;
     let mut marked = marked_windows(facts, by_probabilistic_key)?;
     add_near(facts, &mut marked, &mut near)?;
-    facts.load(near.iter().map(|(entry, _)| entry.fact))?;
-    near.retain(|(entry, window)| {
-        can_change(facts, policy, entry, window, state.must_redecide_all)
-    });
-    let mut touched: Vec<_> = near.into_iter().map(|(entry, _)| entry.fact).collect();
-    touched.sort_unstable();
+    near.sort_unstable_by_key(|(entry, _)| entry.fact);
+    let mut touched: Vec<FactKey> = Vec::new();
+    let mut rest = near.as_slice();
+    while !rest.is_empty() {
+        let is_complete = facts.load_up_to(rest.iter().map(|(entry, _)| entry.fact))?;
+        let loaded = rest.iter().take_while(|(entry, _)| facts.is_loaded(&entry.fact)).count();
+        let (now, later) = rest.split_at(loaded);
+        touched.extend(now.iter().filter_map(|(entry, window)| {
+            can_change(facts, policy, entry, window, state.must_redecide_all).then_some(entry.fact)
+        }));
+        if !is_complete {
+            let is_unchanged = |key: &FactKey| touched.binary_search(key).is_err();
+            for key in now.iter().map(|(entry, _)| entry.fact).filter(is_unchanged) {
+                facts.remove(&key);
+            }
+        }
+        rest = later;
+    }
     touched.dedup();
     Ok(touched)
 }

@@ -119,6 +119,7 @@ fn decide_alone<L: Facts>(
     loop {
         read_newest(facts, &mut pending)?;
         if decide_if_settled(facts, decisions, &pending) {
+            decisions.large_histories += u64::from(pending.read >= facts.limits.large_history);
             return Ok(());
         }
         prune(facts, &mut pending);

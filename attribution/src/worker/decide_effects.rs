@@ -38,10 +38,12 @@ pub fn decide_effects_rereading_activations<L: Ledger>(
     decisions: &mut Decisions,
     keys: &[FactKey],
 ) -> Result<(), L::Error> {
-    for chunk in keys.chunks(BATCH_SIZE) {
-        facts.load(chunk.iter().copied())?;
+    let mut rest = keys;
+    while !rest.is_empty() {
+        let (chunk, later) = rest.split_at(load_chunk(facts, rest)?);
         facts.retain(|key| key.family == Family::Effect);
-        decide_effects(facts, policy, decisions, chunk)?;
+        decide_chunk(facts, policy, decisions, chunk)?;
+        rest = later;
     }
     Ok(())
 }
@@ -52,49 +54,79 @@ pub fn decide_effects<L: Facts>(
     decisions: &mut Decisions,
     keys: &[FactKey],
 ) -> Result<(), L::Error> {
-    for keys in keys.chunks(BATCH_SIZE) {
-        facts.load(keys.iter().copied())?;
-        let pending = keys.iter().filter_map(|key| PendingEffect::new(facts, policy, *key));
-        let mut open: Vec<_> = pending.collect();
-        let mut settled = Vec::with_capacity(open.len());
-        for _ in 0..BATCH_PAGES {
-            read_activations(facts, &mut open)?;
-            let (newly_settled, remaining): (Vec<_>, Vec<_>) =
-                open.into_iter().partition(|pending| pending.is_settled(facts));
-            settled.extend(newly_settled);
-            open = remaining;
-        }
-        settle(facts, decisions, &settled)?;
-        for mut pending in open {
-            while !pending.is_settled(facts) {
-                read_activations(facts, std::slice::from_mut(&mut pending))?;
-            }
-            settle(facts, decisions, &[pending])?;
-        }
+    let mut rest = keys;
+    while !rest.is_empty() {
+        let (chunk, later) = rest.split_at(load_chunk(facts, rest)?);
+        decide_chunk(facts, policy, decisions, chunk)?;
+        rest = later;
     }
     Ok(())
 }
 
-/// Reads the next page of every open search.
+/// Loads the first of the effects, up to the limits of a chunk. Returns how many.
+fn load_chunk<L: Facts>(facts: &mut FactCache<'_, L>, keys: &[FactKey]) -> Result<usize, L::Error> {
+    let chunk = keys.get(..BATCH_SIZE).unwrap_or(keys);
+    if facts.load_up_to(chunk.iter().copied())? {
+        return Ok(chunk.len());
+    }
+    facts.load(chunk.first().copied())?;
+    Ok(chunk.iter().take_while(|key| facts.is_loaded(key)).count())
+}
+
+/// Decides loaded effects, and drops those whose row stays the same.
+fn decide_chunk<L: Facts>(
+    facts: &mut FactCache<'_, L>,
+    policy: &Policy,
+    decisions: &mut Decisions,
+    keys: &[FactKey],
+) -> Result<(), L::Error> {
+    let pending = keys.iter().filter_map(|key| PendingEffect::new(facts, policy, *key));
+    let mut open: Vec<_> = pending.collect();
+    let mut settled = Vec::with_capacity(open.len());
+    for _ in 0..BATCH_PAGES {
+        read_activations(facts, &mut open)?;
+        let (newly_settled, remaining): (Vec<_>, Vec<_>) =
+            open.into_iter().partition(|pending| pending.is_settled(facts));
+        settled.extend(newly_settled);
+        open = remaining;
+    }
+    settle(facts, decisions, &settled)?;
+    for mut pending in open {
+        // Another effect may have dropped activations that this one has read.
+        facts.load(pending.found.iter().map(|entry| entry.fact))?;
+        while !pending.is_settled(facts) {
+            pending.forget_others(facts, decisions);
+            read_activations(facts, std::slice::from_mut(&mut pending))?;
+        }
+        settle(facts, decisions, &[pending])?;
+    }
+    for key in keys.iter().filter(|key| !decisions.has_row(key)) {
+        facts.remove(key);
+    }
+    Ok(())
+}
+
+/// Reads the next page of every open search. If the activations are larger than one read may load, pages end earlier.
 fn read_activations<L: Facts>(
     facts: &mut FactCache<'_, L>,
     pending_effects: &mut [PendingEffect<'_>],
 ) -> Result<(), L::Error> {
     let scans: Vec<Scan> =
         pending_effects.iter().flat_map(|pending| pending.scans.iter().copied()).collect();
-    let mut pages = facts.ledger().scan(&scans)?.into_iter();
-    let mut activations = Vec::new();
+    let mut pages = facts.ledger().scan(&scans)?;
+    let is_full: Vec<bool> =
+        pages.iter().zip(&scans).map(|(page, scan)| page.len() >= scan.limit).collect();
+    let is_cut = facts.load_pages(&mut pages)?;
+    let mut pages = pages.into_iter().zip(is_full.into_iter().zip(is_cut));
     for pending in pending_effects {
         pending.scans.retain_mut(|scan| {
-            let page = pages.next().unwrap_or_default();
-            let is_full = page.len() >= scan.limit;
-            activations.extend(page.iter().map(|entry| entry.fact));
-            (scan.after, scan.limit) = (page.last().copied(), NEXT_PAGE);
+            let (page, (is_full, is_cut)) = pages.next().unwrap_or_default();
+            (scan.after, scan.limit) = (page.last().copied().or(scan.after), NEXT_PAGE);
             pending.found.extend(page);
-            is_full
+            is_full || is_cut
         });
     }
-    facts.load(activations)
+    Ok(())
 }
 
 fn settle<L: Facts>(
@@ -126,8 +158,8 @@ impl<'p> PendingEffect<'p> {
 
     /// Checks that the effect cannot inherit from an unread activation.
     fn is_settled<L: Facts>(&self, facts: &FactCache<'_, L>) -> bool {
-        let unread: Option<EventTime> =
-            self.scans.iter().filter_map(|scan| scan.after.map(|entry| entry.time)).max();
+        let unread = |scan: &Scan| scan.after.map_or(scan.newest, |entry| entry.time);
+        let unread: Option<EventTime> = self.scans.iter().map(unread).max();
         let Some(unread) = unread else { return true };
         self.attribution(facts).is_some_and(|(activation, _)| activation.time > unread)
     }
@@ -139,6 +171,21 @@ impl<'p> PendingEffect<'p> {
     ) -> Option<(&'a Activation, &'a Decision)> {
         let found = self.found.iter().filter_map(|entry| facts.at(entry)?.activation());
         inherit::attribution_at(self.app, facts.effect(&self.key)?, &self.ids, found)
+    }
+
+    /// Drops the activations read so far from which the effect cannot inherit, except those to be written.
+    fn forget_others<L: Facts>(&mut self, facts: &mut FactCache<'_, L>, decisions: &Decisions) {
+        let pid = self.key.pid;
+        let best = self.attribution(facts).map(|(activation, _)| {
+            match_keys::fact_key(EventType::Activation, pid, &activation.id)
+        });
+        self.found.retain(|entry| {
+            let is_best = Some(entry.fact) == best;
+            if !is_best && !decisions.has_row(&entry.fact) {
+                facts.remove(&entry.fact);
+            }
+            is_best
+        });
     }
 
     /// Returns the key of the original install, if the effect may carry its credit instead.

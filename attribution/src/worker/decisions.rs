@@ -19,6 +19,8 @@ pub struct Decisions {
     pub redecided: Vec<FactKey>,
     /// Activations whose install chains this batch has changed.
     pub changed_chains: FactKeySet,
+    /// See [`BatchReport::large_histories`](super::BatchReport::large_histories).
+    pub large_histories: u64,
     /// True on a shared store: the worker that committed a decision may have crashed before it wrote the row, so the
     /// row of every decision is rewritten once, even if unchanged.
     is_shared: bool,
@@ -32,6 +34,11 @@ pub struct Decisions {
 impl Decisions {
     pub fn new(is_shared: bool) -> Self {
         Self { is_shared, ..Self::default() }
+    }
+
+    /// Checks whether the row of an event is to be written.
+    pub fn has_row(&self, key: &FactKey) -> bool {
+        self.rows.contains_key(key)
     }
 
     /// Checks whether there is nothing to write.

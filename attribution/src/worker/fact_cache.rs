@@ -1,5 +1,6 @@
 //! A cache of the records that a batch has loaded from the ledger.
 
+use super::limits::ReadLimits;
 use crate::facts::event::{Effect, EventTime, Family, Pid, Touch};
 use crate::facts::keys::{FactKey, FactKeyMap, MatchKey};
 use crate::ledger::Facts;
@@ -16,13 +17,21 @@ pub const NEXT_PAGE: usize = 256;
 
 pub struct FactCache<'a, L> {
     ledger: &'a mut L,
+    pub limits: ReadLimits,
     /// Records as loaded or, if decided in this batch, with the new decision.
     records: FactKeyMap<Option<FactRecord>>,
+    touch_bytes: usize,
+    touch_bytes_max: usize,
 }
 
 impl<'a, L: Facts> FactCache<'a, L> {
     pub fn new(ledger: &'a mut L) -> Self {
-        Self { ledger, records: FactKeyMap::default() }
+        Self::with_limits(ledger, ReadLimits::default())
+    }
+
+    pub fn with_limits(ledger: &'a mut L, limits: ReadLimits) -> Self {
+        let records = FactKeyMap::default();
+        Self { ledger, limits, records, touch_bytes: 0, touch_bytes_max: 0 }
     }
 
     pub fn ledger(&mut self) -> &mut L {
@@ -50,8 +59,78 @@ impl<'a, L: Facts> FactCache<'a, L> {
             return Ok(());
         }
         let records = self.ledger.records(&missing)?;
-        self.records.extend(missing.into_iter().zip(records));
+        self.add(missing, records);
         Ok(())
+    }
+
+    /// Like [`FactCache::load`], but ends when the loaded records have reached the limit of bytes. Returns whether all
+    /// are loaded.
+    pub fn load_up_to(
+        &mut self,
+        keys: impl IntoIterator<Item = FactKey>,
+    ) -> Result<bool, L::Error> {
+        let mut missing: Vec<FactKey> =
+            keys.into_iter().filter(|key| !self.records.contains_key(key)).collect();
+        missing.sort_unstable();
+        missing.dedup();
+        self.load_first(missing)
+    }
+
+    /// Loads the facts of pages of index entries up to the limit of bytes, and removes the entries from the first one
+    /// on whose fact is not loaded. At least one fact is loaded, and at least one entry stays. Returns for each page
+    /// whether entries were removed.
+    pub fn load_pages(&mut self, pages: &mut [Vec<IndexEntry>]) -> Result<Vec<bool>, L::Error> {
+        // Sorted keys are read faster, and nearly always all are loaded.
+        if self.load_up_to(pages.iter().flatten().map(|entry| entry.fact))? {
+            return Ok(vec![false; pages.len()]);
+        }
+        // Sorted by key, those that were loaded are anywhere in the pages: load more from the beginning of the first.
+        let mut missing: Vec<FactKey> = pages.iter().flatten().map(|entry| entry.fact).collect();
+        missing.retain(|key| !self.records.contains_key(key));
+        self.load_first(missing)?;
+        let cut = |page: &mut Vec<IndexEntry>| {
+            let loaded = page.iter().take_while(|entry| self.records.contains_key(&entry.fact));
+            let loaded = loaded.count();
+            let is_cut = loaded < page.len();
+            page.truncate(loaded);
+            is_cut
+        };
+        Ok(pages.iter_mut().map(cut).collect())
+    }
+
+    /// Loads the first of these records, up to the limit of bytes. Returns whether all are loaded.
+    fn load_first(&mut self, missing: Vec<FactKey>) -> Result<bool, L::Error> {
+        if missing.is_empty() {
+            return Ok(true);
+        }
+        let records = self.ledger.records_up_to(&missing, self.limits.bytes)?;
+        let is_complete = records.len() == missing.len();
+        self.add(missing, records);
+        Ok(is_complete)
+    }
+
+    fn add(&mut self, keys: Vec<FactKey>, records: Vec<Option<FactRecord>>) {
+        for (key, record) in keys.into_iter().zip(records) {
+            let bytes = touch_bytes(record.as_ref());
+            if self.records.insert(key, record).is_none() {
+                self.touch_bytes += bytes;
+            }
+        }
+        self.touch_bytes_max = self.touch_bytes_max.max(self.touch_bytes);
+    }
+
+    /// Returns the size of the loaded touches.
+    pub fn touch_bytes(&self) -> usize {
+        self.touch_bytes
+    }
+
+    /// Returns the maximum of [`FactCache::touch_bytes`] so far.
+    pub fn touch_bytes_max(&self) -> usize {
+        self.touch_bytes_max
+    }
+
+    pub fn is_loaded(&self, key: &FactKey) -> bool {
+        self.records.contains_key(key)
     }
 
     /// Inserts a record without loading it.
@@ -66,10 +145,18 @@ impl<'a, L: Facts> FactCache<'a, L> {
     /// Drops all loaded records; the ledger keeps its own.
     pub fn clear(&mut self) {
         self.records.clear();
+        self.touch_bytes = 0;
     }
 
     pub fn retain(&mut self, mut is_needed: impl FnMut(&FactKey) -> bool) {
-        self.records.retain(|key, _| is_needed(key));
+        let touch_bytes_now = &mut self.touch_bytes;
+        self.records.retain(|key, record| {
+            let is_needed = is_needed(key);
+            if !is_needed {
+                *touch_bytes_now = touch_bytes_now.saturating_sub(touch_bytes(record.as_ref()));
+            }
+            is_needed
+        });
     }
 
     /// Drops the loaded touches to free memory, because they are needed only for a few decisions at a time.
@@ -135,6 +222,10 @@ impl<'a, L: Facts> FactCache<'a, L> {
             (open, indexes) = (remaining, remaining_indexes);
         }
     }
+}
+
+fn touch_bytes(record: Option<&FactRecord>) -> usize {
+    record.filter(|record| record.family() == Family::Touch).map_or(0, FactRecord::bytes)
 }
 
 /// Returns the scan of one key between two times, both inclusive.

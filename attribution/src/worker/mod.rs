@@ -25,6 +25,7 @@ mod decisions;
 mod deduplicate;
 mod device_history;
 pub(crate) mod fact_cache;
+pub mod limits;
 mod match_windows;
 pub(crate) mod pending_decision;
 pub(crate) mod prune_touches;
@@ -48,6 +49,7 @@ use decide_effects::{decide_effects, decide_effects_rereading_activations};
 use decisions::Decisions;
 use deduplicate::deduplicate;
 use fact_cache::FactCache;
+use limits::ReadLimits;
 use match_windows::MatchWindows;
 pub use recompute::{Recomputed, recompute, recompute_with_later_activations};
 
@@ -56,6 +58,7 @@ pub use recompute::{Recomputed, recompute, recompute_with_later_activations};
 pub struct Worker<L> {
     ledger: L,
     policy: Arc<Policy>,
+    limits: ReadLimits,
     /// Buffer for the match windows of a batch (about a megabyte), reused by the next batch.
     windows: MatchWindows,
 }
@@ -75,6 +78,11 @@ pub struct BatchReport {
     pub effects: MessageCounts,
     /// Numbers of rows written, by the status of the replaced row (`None` for a new event) and the new status.
     pub rows_written: BTreeMap<(Option<Status>, Status), u64>,
+    /// Decisions for which at least [`ReadLimits::large_history`] touches were read, and batches that decided as many
+    /// effects: no real device has such a history.
+    pub large_histories: u64,
+    /// The maximum size of the touches that were loaded at the same time.
+    pub touch_bytes_max: usize,
 }
 
 /// Message counts of one family.
@@ -91,7 +99,12 @@ pub struct MessageCounts {
 
 impl<L: Ledger> Worker<L> {
     pub fn new(ledger: L, policy: Arc<Policy>) -> Self {
-        Self { ledger, policy, windows: MatchWindows::default() }
+        Self::with_limits(ledger, policy, ReadLimits::default())
+    }
+
+    /// [`Worker::new`] with other limits.
+    pub fn with_limits(ledger: L, policy: Arc<Policy>, limits: ReadLimits) -> Self {
+        Self { ledger, policy, limits, windows: MatchWindows::default() }
     }
 
     pub fn ledger(&self) -> &L {
@@ -108,7 +121,7 @@ impl<L: Ledger> Worker<L> {
         let (mut report, no_progress) = (BatchReport::default(), Progress::default());
         let mut state = BatchState::new(std::mem::take(&mut self.windows), L::SHARED);
         let mut decisions = Decisions::new(L::SHARED);
-        let facts = &mut FactCache::new(&mut self.ledger);
+        let facts = &mut FactCache::with_limits(&mut self.ledger, self.limits);
         deduplicate(facts, &self.policy, batch.facts, &mut state, &mut report)?;
         // On a shared store other workers may have changed what was read, so the decisions are repeated until nothing
         // is left to write; the progress is committed with the last round.
@@ -127,6 +140,8 @@ impl<L: Ledger> Worker<L> {
                 }
             }
             if is_last {
+                report.large_histories = decisions.large_histories;
+                report.touch_bytes_max = facts.touch_bytes_max();
                 self.windows = state.windows;
                 return Ok(report);
             }
@@ -154,6 +169,7 @@ fn decide_all<L: Ledger>(
         return Ok(decisions.take(facts));
     }
     let effects = affected_effects(facts, policy, state, &classified, &decisions.changed)?;
+    decisions.large_histories += u64::from(effects.len() >= facts.limits.large_history);
     if L::SHARED {
         decide_effects_rereading_activations(facts, policy, decisions, &effects)?;
     } else {

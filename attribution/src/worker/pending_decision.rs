@@ -11,11 +11,11 @@ use super::touch_search::{
     TouchSearch, id_searches, marker_scans, marker_times, probabilistic_search, read_pages,
 };
 use crate::facts::device_ids::{self, DeviceIds};
-use crate::facts::event::{EventTime, Touch, TouchKind};
-use crate::facts::keys::{FactKey, MatchKey};
+use crate::facts::event::{EventTime, SpreadId, Touch, TouchKind};
+use crate::facts::keys::{FactKey, FactKeyMap, MatchKey};
 use crate::facts::match_keys::{ProbabilisticClass, fact_key};
 use crate::ledger::Facts;
-use crate::rules::candidate::Subject;
+use crate::rules::candidate::{CountedClick, Subject};
 use crate::rules::classify::Class;
 use crate::rules::policy::{AppPolicy, Policy};
 use crate::rules::winner::{self, Decision, Evidence};
@@ -38,8 +38,12 @@ pub struct PendingDecision<'p> {
     /// The decision, if it does not depend on touches.
     pub without_touches: Option<Decision>,
     searches: Vec<TouchSearch>,
-    /// The touches read so far, with their ids.
+    /// The touches read so far that can still be credited, with their ids.
     pub touches: BTreeMap<FactKey, DeviceIds>,
+    /// The clicks read so far that can no longer be credited, but count against others.
+    pub counted: FactKeyMap<CountedClick<'p>>,
+    /// The number of touches read so far.
+    pub read: usize,
 }
 
 impl<'p> PendingDecision<'p> {
@@ -58,7 +62,7 @@ impl<'p> PendingDecision<'p> {
             Some(_) => Vec::new(),
             None => id_searches(&subject, &class, &facts.received_md5(key.pid)),
         };
-        let touches = BTreeMap::new();
+        let (touches, counted) = (BTreeMap::new(), FactKeyMap::default());
         Some(Self {
             policy,
             app,
@@ -69,6 +73,8 @@ impl<'p> PendingDecision<'p> {
             without_touches,
             searches,
             touches,
+            counted,
+            read: 0,
         })
     }
 
@@ -87,11 +93,17 @@ impl<'p> PendingDecision<'p> {
 
     pub fn evidence<'a, L: Facts>(&'a self, facts: &'a FactCache<'_, L>) -> Evidence<'a> {
         let touches = self.loaded_touches(facts).map(|(_, touch, ids)| (touch, ids)).collect();
-        let mut evidence = Evidence { touches, ..Evidence::default() };
+        let counted = self.counted.values().copied().collect();
+        let mut evidence = Evidence { touches, counted, ..Evidence::default() };
         for search in &self.searches {
             search.add_unread(&mut evidence);
         }
         evidence
+    }
+
+    /// Returns the channel of a campaign of the app.
+    pub fn channel(&self, spreadid: SpreadId) -> Option<&'p str> {
+        self.policy.campaign(self.app.pid, spreadid).map(|campaign| &*campaign.channel)
     }
 
     /// Returns the decision if no unread touch can change it.
@@ -113,7 +125,8 @@ impl<'p> PendingDecision<'p> {
 
     /// Adds a loaded touch.
     pub fn add_touch<L: Facts>(&mut self, facts: &FactCache<'_, L>, key: FactKey) {
-        if let Some(touch) = facts.touch(&key) {
+        // A counted click was found again by another id.
+        if let Some(touch) = facts.touch(&key).filter(|_| !self.counted.contains_key(&key)) {
             self.touches.entry(key).or_insert_with(|| DeviceIds::of_touch(&touch.ids));
         }
     }
@@ -123,6 +136,7 @@ impl<'p> PendingDecision<'p> {
         let found = self.searches.iter_mut().flat_map(|search| std::mem::take(&mut search.found));
         let found: Vec<_> =
             found.filter(|entry| facts.at(entry).is_some()).map(|entry| entry.fact).collect();
+        self.read += found.len();
         for key in found.into_iter().chain(self.touches_by_click_id(facts)) {
             self.add_touch(facts, key);
         }
@@ -148,22 +162,26 @@ impl<'p> PendingDecision<'p> {
     }
 }
 
-/// Prepares the searches of several decisions. Returns the decisions to read together, and those with so many
-/// probabilistic searches that each must be read alone.
+/// Prepares the searches of several decisions. Returns the decisions to read together, and those that must be read
+/// alone: they have many probabilistic searches, or the touches with the click ids are too large to load all of them.
 pub fn start_reading<'p, L: Facts>(
     facts: &mut FactCache<'_, L>,
     mut pending_decisions: Vec<PendingDecision<'p>>,
 ) -> Result<[Vec<PendingDecision<'p>>; 2], L::Error> {
+    let by_click_id: Vec<_> =
+        pending_decisions.iter().flat_map(|pending| pending.touches_by_click_id(facts)).collect();
+    let mut alone = Vec::new();
+    if !facts.load_up_to(by_click_id)? {
+        (pending_decisions, alone) = pending_decisions.into_iter().partition(|pending| {
+            pending.touches_by_click_id(facts).iter().all(|key| facts.is_loaded(key))
+        });
+    }
     let crowded =
         add_probabilistic_searches(facts, &mut pending_decisions, PROBABILISTIC_SEARCHES_MAX)?;
     let mut together = Vec::with_capacity(pending_decisions.len());
-    let mut alone = Vec::with_capacity(crowded.len());
     for (index, pending) in pending_decisions.into_iter().enumerate() {
         if crowded.contains(&index) { &mut alone } else { &mut together }.push(pending);
     }
-    let by_click_id: Vec<_> =
-        together.iter().flat_map(|pending| pending.touches_by_click_id(facts)).collect();
-    facts.load(by_click_id)?;
     Ok([together, alone])
 }
 

@@ -7,28 +7,39 @@ use std::collections::BTreeMap;
 use super::fact_cache::FactCache;
 use super::pending_decision::PendingDecision;
 use crate::facts::event::{EventTime, Family, TouchKind};
-use crate::facts::keys::{FactKey, FactKeySet};
+use crate::facts::keys::{FactKey, FactKeyMap, FactKeySet};
 use crate::ledger::Facts;
-use crate::rules::candidate::{CLICK_COUNT_MS, Candidate, ClickCounts};
+use crate::rules::candidate::{CLICK_COUNT_MS, Candidate, CountedClick};
 use crate::rules::row::CONTRIBUTORS_MAX;
 use crate::rules::winner::{recency, strength};
 
-/// Drops the touches that cannot affect the decision any more, from the cache and from `pending`.
+/// Drops the touches that cannot be credited any more, from the cache and from `pending`. Of those that still count
+/// against others, keeps the time and the channel.
 pub fn prune<L: Facts>(facts: &mut FactCache<'_, L>, pending: &mut PendingDecision<'_>) {
-    let needed = needed(facts, pending);
+    let Creditable { needed, unsettled } = creditable(facts, pending);
+    let counted = counted(facts, pending, &needed, &unsettled);
+    pending.counted = counted;
     pending.touches.retain(|key, _| needed.contains(key));
     facts.retain(|key| key.family != Family::Touch || needed.contains(key));
 }
 
-fn needed<L: Facts>(facts: &FactCache<'_, L>, pending: &PendingDecision<'_>) -> FactKeySet {
-    let mut needed = FactKeySet::default();
-    let Some(subject) = pending.subject(facts) else { return needed };
+/// The touches that can be credited.
+struct Creditable<'p> {
+    needed: FactKeySet,
+    /// Sorted times of the clicks among them that unread clicks may still reject, by channel.
+    unsettled: BTreeMap<Option<&'p str>, Vec<EventTime>>,
+}
+
+fn creditable<'p, L: Facts>(
+    facts: &FactCache<'_, L>,
+    pending: &PendingDecision<'p>,
+) -> Creditable<'p> {
+    let (mut needed, mut unsettled) = (FactKeySet::default(), BTreeMap::new());
+    let Some(subject) = pending.subject(facts) else { return Creditable { needed, unsettled } };
     let evidence = pending.evidence(facts);
-    let clicks = ClickCounts::new(&subject, evidence.touches.iter().copied());
+    let clicks = evidence.click_counts(&subject);
     // Accepted, whatever touches are read later.
     let mut accepted: Vec<(FactKey, Candidate<'_>)> = Vec::new();
-    // Times of the clicks that may still be rejected because of unread clicks, by channel.
-    let mut unsettled: BTreeMap<Option<&str>, Vec<EventTime>> = BTreeMap::new();
     for (key, touch, ids) in pending.loaded_touches(facts) {
         let Some(candidate) = subject.candidate(touch, ids, pending.class.install_type) else {
             continue;
@@ -36,10 +47,12 @@ fn needed<L: Facts>(facts: &FactCache<'_, L>, pending: &PendingDecision<'_>) -> 
         if subject.reject_reason(&candidate, &clicks).is_some() {
             continue;
         }
-        if evidence.has_counted(&subject, touch) {
+        if evidence.has_counted(&subject, touch) || subject.is_allowed(touch) {
             accepted.push((key, candidate));
         } else {
-            unsettled.entry(subject.channel(touch.spreadid)).or_default().push(touch.time);
+            let times: &mut Vec<EventTime> =
+                unsettled.entry(pending.channel(touch.spreadid)).or_default();
+            times.push(touch.time);
             needed.insert(key);
         }
     }
@@ -49,21 +62,47 @@ fn needed<L: Facts>(facts: &FactCache<'_, L>, pending: &PendingDecision<'_>) -> 
     accepted.sort_unstable_by_key(|(_, candidate)| Reverse(recency(candidate.touch)));
     needed.extend(accepted.iter().take(CONTRIBUTORS_MAX + 1).map(|(key, _)| *key));
     unsettled.values_mut().for_each(|times| times.sort_unstable());
+    Creditable { needed, unsettled }
+}
+
+/// Returns the clicks besides the needed touches that can count against an unsettled or an unread click. Of the clicks
+/// of a channel in one millisecond, one more than the limit is enough to reject every click that they count against.
+fn counted<'p, L: Facts>(
+    facts: &FactCache<'_, L>,
+    pending: &PendingDecision<'p>,
+    needed: &FactKeySet,
+    unsettled: &BTreeMap<Option<&'p str>, Vec<EventTime>>,
+) -> FactKeyMap<CountedClick<'p>> {
+    let mut counted = FactKeyMap::default();
+    let Some(subject) = pending.subject(facts).filter(|subject| subject.counts_clicks()) else {
+        return counted;
+    };
     let unread = pending.newest_unread();
-    for (key, touch, ids) in pending.loaded_touches(facts) {
-        let counts = subject.counts_clicks()
-            && touch.kind == TouchKind::Click
-            && subject.matches(touch, ids).by_id.is_some();
-        let can_count = || {
-            let times = unsettled.get(&subject.channel(touch.spreadid));
-            let next =
-                times.and_then(|times| times.get(times.partition_point(|time| *time < touch.time)));
-            next.and_then(|next| next.since(touch.time)).is_some_and(|ms| ms < CLICK_COUNT_MS)
-        };
+    let can_count = |click: &CountedClick<'_>| {
         // An unread touch may be a newer click that this one counts against.
-        if counts && (unread.is_some_and(|unread| unread >= touch.time) || can_count()) {
-            needed.insert(key);
+        unread.is_some_and(|unread| unread >= click.time) || {
+            let times = unsettled.get(&click.channel).map(Vec::as_slice).unwrap_or_default();
+            let next = times.get(times.partition_point(|time| *time < click.time));
+            let next_ms = next.and_then(|next| next.since(click.time));
+            next_ms.is_some_and(|ms| ms < CLICK_COUNT_MS)
+        }
+    };
+    let read = pending.loaded_touches(facts).filter(|(key, touch, ids)| {
+        let is_click = touch.kind == TouchKind::Click && !needed.contains(key);
+        is_click && subject.matches(touch, ids).by_id.is_some()
+    });
+    let read = read.map(|(key, touch, _)| {
+        (key, CountedClick { channel: pending.channel(touch.spreadid), time: touch.time })
+    });
+    let before = pending.counted.iter().map(|(key, click)| (*key, *click));
+    let max = subject.app.fraud.clicks_per_device_max;
+    let mut at_once: BTreeMap<CountedClick<'_>, u32> = BTreeMap::new();
+    for (key, click) in before.chain(read).filter(|(_, click)| can_count(click)) {
+        let count = at_once.entry(click).or_default();
+        if *count <= max {
+            *count += 1;
+            counted.insert(key, click);
         }
     }
-    needed
+    counted
 }

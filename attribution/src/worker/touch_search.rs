@@ -1,6 +1,6 @@
 //! Searches of the touch index for the touches that an activation can be credited to.
 
-use super::fact_cache::{FactCache, scan};
+use super::fact_cache::{FactCache, PAGE, scan};
 use crate::facts::event::{Activation, EventTime, Family, Purpose, TouchKind};
 use crate::facts::keys::MatchKey;
 use crate::facts::match_keys::{self, BUCKET_MS, ProbabilisticClass, TouchClass};
@@ -52,8 +52,8 @@ impl TouchSearch {
 
     /// Adds the bounds of this search's unread touches to the evidence of a decision.
     pub fn add_unread(&self, evidence: &mut Evidence<'_>) {
-        if let (false, Some(tier), Some(last)) = (self.is_read, self.tier, self.after()) {
-            evidence.unread.extend_to(tier, last);
+        if let (false, Some(tier)) = (self.is_read, self.tier) {
+            evidence.unread.extend_to(tier, self.newest_unread());
         }
         if self.counts {
             evidence.uncounted = evidence.uncounted.max(self.unread());
@@ -65,7 +65,7 @@ impl TouchSearch {
         if self.is_read {
             self.extended_oldest.map(|_| self.scan.oldest.minus(1))
         } else {
-            self.after()
+            Some(self.newest_unread())
         }
     }
 
@@ -76,11 +76,11 @@ impl TouchSearch {
 
     /// Returns the time back to which the search has read.
     pub fn reached(&self) -> EventTime {
-        self.after().unwrap_or(EventTime::MAX)
+        self.scan.after.map_or(EventTime::MAX, |last| last.time)
     }
 
-    fn after(&self) -> Option<EventTime> {
-        self.scan.after.map(|last| last.time)
+    fn newest_unread(&self) -> EventTime {
+        self.scan.after.map_or(self.scan.newest, |last| last.time)
     }
 
     /// Continues with older clicks that only count.
@@ -93,22 +93,30 @@ impl TouchSearch {
     }
 }
 
-/// Reads the next page of each search, and loads its touches.
+/// Reads the next page of each search, and loads its touches. If they are larger than one read may load, pages end
+/// earlier, some before their first entry.
 pub fn read_pages<L: Facts>(
     facts: &mut FactCache<'_, L>,
     mut open: Vec<&mut TouchSearch>,
 ) -> Result<(), L::Error> {
-    let scans: Vec<Scan> = open.iter().map(|search| search.scan).collect();
-    let pages = facts.ledger().scan(&scans)?;
-    let mut found = Vec::new();
-    for (search, page) in open.iter_mut().zip(pages) {
-        search.is_read = page.len() < search.scan.limit;
+    let limit = (facts.limits.entries / open.len().max(1)).max(1);
+    let limited =
+        |search: &&mut TouchSearch| Scan { limit: search.scan.limit.min(limit), ..search.scan };
+    let scans: Vec<Scan> = open.iter().map(limited).collect();
+    let mut pages = facts.ledger().scan(&scans)?;
+    let is_full: Vec<bool> =
+        pages.iter().zip(&scans).map(|(page, scan)| page.len() >= scan.limit).collect();
+    let is_cut = facts.load_pages(&mut pages)?;
+    let more = is_full.into_iter().zip(is_cut);
+    for ((search, page), (is_full, is_cut)) in open.iter_mut().zip(pages).zip(more) {
+        search.is_read = !is_full && !is_cut;
         search.scan.after = page.last().copied().or(search.scan.after);
-        search.scan.limit = (search.scan.limit * PAGE_GROWTH).min(PAGE_MAX);
-        found.extend(page.iter().map(|entry| entry.fact));
+        // The rest of a page that was cut is scanned again: the next page need not be larger.
+        let next = if is_cut { page.len().max(PAGE) } else { search.scan.limit * PAGE_GROWTH };
+        search.scan.limit = next.min(PAGE_MAX);
         search.found = page;
     }
-    facts.load(found)
+    Ok(())
 }
 
 /// Returns the searches for touches with a device id of the activation.

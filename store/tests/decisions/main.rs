@@ -12,5 +12,6 @@ mod expiry_floor;
 mod ledger;
 mod on_hbase;
 mod races;
+mod read_limits;
 mod reference;
 mod simulation;

@@ -179,6 +179,9 @@ impl<C: Cells> SharedLedger<C> {
 impl<C: Cells> Facts for SharedLedger<C> {
     type Error = StoreError;
 
+    /// A call of the client.
+    const RECORDS_PER_READ: usize = 1_000;
+
     fn records(&mut self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
         let mut records = vec![None; keys.len()];
         for (family, indexes) in key::by_family(keys.iter().map(|key| key.family).enumerate()) {

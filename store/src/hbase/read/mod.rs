@@ -162,6 +162,9 @@ fn visit_counts(
 impl Facts for SharedReader {
     type Error = StoreError;
 
+    /// A call of the client.
+    const RECORDS_PER_READ: usize = 1_000;
+
     fn records(&mut self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
         SharedLedger::new(self.cluster.clone(), [], self.partitions).records(keys)
     }
