@@ -20,6 +20,7 @@ use store::embedded::{Embedded, StatusCounts};
 use store::hbase::cluster::Cluster;
 use store::hbase::ledger::SharedLedger;
 use store::layout::region::Regions;
+use tracing::warn;
 
 use super::region_metrics;
 
@@ -72,6 +73,10 @@ fn work<L: Ledger<Error = StoreError> + RowCounting>(
             .process(worker::Batch { facts, progress })
             .context("a batch could not be committed; its events will be read again")?;
         config::crash_point!("batch-committed");
+        if report.large_histories > 0 {
+            let decisions = report.large_histories;
+            warn!(decisions, "decisions took 100,000 touches or effects of one device or address");
+        }
         let consumed_until = committed_progress.consumed_until;
         let count = || metrics.ingest.committed(&intake, &values, consumed_until, Timestamp::now());
         metrics.count_commit(count, &report, start, worker.ledger());
@@ -97,6 +102,8 @@ config::describe_metrics! {
     describe_counter REDELIVERED = "adtrail_attribution_redelivered_total";
     /// Redelivered messages with another time or content than the known message with their id, by topic.
     describe_counter CONFLICTING = "adtrail_attribution_conflicting_total";
+    /// Decisions with a history that no real device has: 100,000 touches or effects.
+    describe_counter LARGE_HISTORIES = "adtrail_attribution_large_histories_total";
     /// Rows replaced by a corrected one, by old status (left) and new status (entered).
     describe_counter CORRECTIONS = "adtrail_attribution_corrections_total";
     /// Time from the arrival of a batch at the worker to its commit.
@@ -116,6 +123,7 @@ impl PipelineMetrics {
                 counter!(name, "topic" => topics.of(topic).to_owned()).increment(0);
             }
         }
+        counter!(LARGE_HISTORIES).increment(0);
         for (left, entered) in corrections() {
             correction(left, entered).increment(0);
         }
@@ -162,6 +170,7 @@ impl PipelineMetrics {
                 correction(*left, *entered).increment(*count);
             }
         }
+        counter!(LARGE_HISTORIES).increment(report.large_histories);
         histogram!(BATCH_SECONDS).record(start.elapsed().as_secs_f64());
         // Set even if the batch has changed no row, because rows expire.
         self.set_rows(store);
