@@ -59,13 +59,15 @@ pub(crate) fn scheme(headers: &HeaderMap) -> &'static str {
 }
 
 /// Checks whether a page of this service sent the request, by `Sec-Fetch-Site`. For browsers that only send `Origin`,
-/// its host must equal `Host`.
+/// its scheme must be the one with which the client reached this service, and its host must equal `Host`.
 pub(crate) fn is_same_origin(headers: &HeaderMap) -> bool {
     if let Some(site) = headers.get(SEC_FETCH_SITE) {
         return site == "same-origin";
     }
     let origin = text(headers, header::ORIGIN).and_then(|origin| origin.split_once("://"));
-    origin.is_some_and(|(_, host)| text(headers, header::HOST) == Some(host))
+    origin.is_some_and(|(origin_scheme, host)| {
+        origin_scheme == scheme(headers) && text(headers, header::HOST) == Some(host)
+    })
 }
 
 /// Returns the referring page if it is one of this service: its address, starting with the path.
@@ -154,7 +156,10 @@ mod tests {
         let host = ("host", "a.example:8080");
         check(&[host], false);
         check(&[host, ("origin", "http://a.example:8080")], true);
-        check(&[host, ("origin", "https://a.example:8080")], true);
+        check(&[host, ("origin", "https://a.example:8080")], false);
+        let https = ("x-forwarded-proto", "https");
+        check(&[host, https, ("origin", "https://a.example:8080")], true);
+        check(&[host, https, ("origin", "http://a.example:8080")], false);
         check(&[host, ("origin", "http://b.example")], false);
         check(&[host, ("origin", "null")], false);
         check(&[host, ("sec-fetch-site", "same-origin")], true);
