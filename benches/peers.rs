@@ -175,7 +175,12 @@ impl Bench {
         );
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port is free");
         let address = listener.local_addr().expect("the listener has an address").to_string();
-        runtime.spawn(export::serve(listener, state, std::future::pending()));
+        runtime.spawn(export::serve(
+            listener,
+            state,
+            self.config.export_clients.clone(),
+            std::future::pending(),
+        ));
         let result = run(&address);
         runtime.shutdown_background();
         result

@@ -37,7 +37,7 @@ pub use sections::tls::{Identity, Tls};
 pub use sections::tokens::{
     SECRET_CHARS, Token, TokenApps, TokenDigest, parse_expiry, parse_token_id, token_id,
 };
-pub use settings::{Config, Ingest};
+pub use settings::{Config, ExportClients, Ingest};
 
 /// The settings file if none is named.
 pub const DEFAULT_FILE: &str = "adtrail.toml";

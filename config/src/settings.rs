@@ -27,6 +27,7 @@ pub struct Config {
     pub export_listen: SocketAddr,
     /// Maximum number of concurrent downloads per token; without tokens, of all clients together.
     pub downloads_per_token_max: usize,
+    pub export_clients: ExportClients,
     /// API tokens. If empty, every client of the listener can read everything.
     pub tokens: Vec<Token>,
     /// Address of the admin listener.
@@ -38,6 +39,16 @@ pub struct Config {
     pub channels: Vec<Box<str>>,
     /// Warnings about valid but probably unintended settings, one line each, with location and key.
     pub warnings: Vec<Box<str>>,
+}
+
+/// Who may connect to the data listener, and how often.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExportClients {
+    /// Host names by which clients may reach the listener besides loopback names and its own address: lower case,
+    /// without a port. If this is empty and there are tokens, any name is allowed.
+    pub allowed_hosts: Box<[Box<str>]>,
+    /// Maximum number of connections of one client address.
+    pub connections_per_client_max: usize,
 }
 
 /// Limits of a batch and of invalid records.
@@ -60,7 +71,7 @@ pub(crate) fn read(root: &mut Section<'_>) -> Config {
     let apps = KnownApps { policy: &catalogue.policy, complete: catalogue.has_all_apps };
     let (tokens, has_all_tokens) = tokens::read(root, &apps, Timestamp::now());
     let is_open = tokens.is_empty() && has_all_tokens;
-    let (export_listen, downloads_per_token_max) =
+    let (export_listen, downloads_per_token_max, export_clients) =
         root.table("export", |export| read_export(export, is_open));
     let admin_listen = root.table("admin", |admin| read_admin(admin, export_listen));
     let shutdown_deadline_ms =
@@ -72,6 +83,7 @@ pub(crate) fn read(root: &mut Section<'_>) -> Config {
         store,
         export_listen,
         downloads_per_token_max,
+        export_clients,
         tokens,
         admin_listen,
         shutdown_deadline: Duration::from_millis(shutdown_deadline_ms.unwrap_or(30_000)),
@@ -81,9 +93,9 @@ pub(crate) fn read(root: &mut Section<'_>) -> Config {
     }
 }
 
-/// Reads the listener's address and the maximum number of downloads per token. `is_open` is true if no tokens are
-/// configured.
-fn read_export(export: &mut Section<'_>, is_open: bool) -> (SocketAddr, usize) {
+/// Reads the listener's address, the maximum number of downloads per token, and the limits of clients. `is_open` is
+/// true if no tokens are configured.
+fn read_export(export: &mut Section<'_>, is_open: bool) -> (SocketAddr, usize, ExportClients) {
     let listen = export.text("listen", address::parse_listen);
     let listen = listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 8080)));
     if is_open && !listen.ip().is_loopback() {
@@ -92,7 +104,14 @@ fn read_export(export: &mut Section<'_>, is_open: bool) -> (SocketAddr, usize) {
                        `adtrail token new --app KEY`";
         export.reject("listen", problem, format!("\"{listen}\""));
     }
-    (listen, export.integer("downloads_per_token_max", 1..=64).unwrap_or(16))
+    let downloads_per_token_max = export.integer("downloads_per_token_max", 1..=64).unwrap_or(16);
+    let allowed_hosts = export.texts("allowed_hosts", address::parse_host).unwrap_or_default();
+    let per_client_max = export.integer("connections_per_client_max", 1..=512);
+    let clients = ExportClients {
+        allowed_hosts: allowed_hosts.into(),
+        connections_per_client_max: per_client_max.unwrap_or(128),
+    };
+    (listen, downloads_per_token_max, clients)
 }
 
 fn read_admin(admin: &mut Section<'_>, export_listen: SocketAddr) -> SocketAddr {

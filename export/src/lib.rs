@@ -30,7 +30,10 @@ mod download;
 mod tests;
 
 use std::future::Future;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
+use config::ExportClients;
 use tokio::net::TcpListener;
 
 pub use crate::http::state::{CompleteUntil, ExportState};
@@ -42,9 +45,10 @@ pub use error::ExportError;
 pub use format::time::zone::Zone;
 pub use format::write_rows::{Chunk, write_rows};
 pub use http::access::Access;
+use http::hosts::Hosts;
 use http::router::router;
-use http::server;
 pub use http::server::CONNECTIONS_MAX;
+use http::server::{self, Clients};
 pub use metrics::{DURATION, DURATION_BUCKETS_SECONDS};
 pub use query::{Dialect, ExportQuery, Format, Preset};
 
@@ -53,7 +57,20 @@ pub use query::{Dialect, ExportQuery, Format, Preset};
 pub async fn serve(
     listener: TcpListener,
     state: ExportState,
+    clients: ExportClients,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) {
-    server::serve(listener, router(state), shutdown).await;
+    let ExportClients { allowed_hosts, connections_per_client_max } = clients;
+    let hosts = if state.access.is_open() || !allowed_hosts.is_empty() {
+        Hosts::only(address(&listener), &allowed_hosts)
+    } else {
+        Hosts::any()
+    };
+    let metrics = Arc::clone(&state.metrics);
+    let clients = Clients::new(connections_per_client_max, move || metrics.refused("connections"));
+    server::serve(listener, router(state, hosts), clients, shutdown).await;
+}
+
+fn address(listener: &TcpListener) -> IpAddr {
+    listener.local_addr().map_or(Ipv4Addr::UNSPECIFIED.into(), |address| address.ip())
 }

@@ -12,7 +12,9 @@ config::describe_metrics! {
     /// Rows written into downloads, counted when a scan succeeds; a failed scan counts none.
     describe_counter ROWS = "adtrail_export_rows_total";
     /// Rejected requests, by reason: `no_token`, `bad_token` (malformed or unknown), `expired`, `session` (ended),
-    /// `app` (not readable with this token), `origin` (a form of another site) and `downloads` (too many at a time).
+    /// `app` (not readable with this token), `origin` (a form of another site), `host` (another name than
+    /// `export.allowed_hosts` allows), `downloads` (too many at a time) and `connections` (closed at once, because the
+    /// client has `export.connections_per_client_max`).
     describe_counter REFUSED = "adtrail_export_refused_total";
     /// Bytes of CSV or NDJSON passed to clients' connections.
     describe_counter BYTES = "adtrail_export_bytes_total";
@@ -29,12 +31,14 @@ pub const DURATION_BUCKETS_SECONDS: [f64; 10] =
     [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0, 1800.0];
 
 /// Statuses of which every series exists from the start.
-const STATUSES: [StatusCode; 9] = [
+const STATUSES: [StatusCode; 11] = [
     StatusCode::OK,
     StatusCode::BAD_REQUEST,
     StatusCode::UNAUTHORIZED,
     StatusCode::NOT_FOUND,
     StatusCode::METHOD_NOT_ALLOWED,
+    StatusCode::REQUEST_TIMEOUT,
+    StatusCode::MISDIRECTED_REQUEST,
     StatusCode::TOO_MANY_REQUESTS,
     StatusCode::INTERNAL_SERVER_ERROR,
     StatusCode::SERVICE_UNAVAILABLE,
@@ -42,8 +46,8 @@ const STATUSES: [StatusCode; 9] = [
 ];
 
 /// Values of the label `reason` of [`REFUSED`].
-const REASONS: [&str; 7] =
-    ["no_token", "bad_token", "expired", "session", "app", "origin", "downloads"];
+const REASONS: [&str; 9] =
+    ["no_token", "bad_token", "expired", "session", "app", "origin", "host", "downloads", "connections"];
 
 /// All metrics of the crate.
 pub struct Metrics {

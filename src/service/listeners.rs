@@ -1,7 +1,7 @@
 //! The HTTP listeners.
 
 use anyhow::Context;
-use config::Config;
+use config::{Config, ExportClients};
 use export::ExportState;
 use export::http::admin::Admin;
 use ingest::Shutdown;
@@ -15,6 +15,7 @@ pub struct Listeners {
     /// `None` in a process that does not export.
     export: Option<TcpListener>,
     admin: TcpListener,
+    clients: ExportClients,
 }
 
 impl Listeners {
@@ -25,14 +26,18 @@ impl Listeners {
                 .with_context(|| format!("cannot listen on {setting} = \"{address}\""))
         };
         let export = exports.then(|| bind("export.listen", config.export_listen)).transpose()?;
-        Ok(Self { export, admin: bind("admin.listen", config.admin_listen)? })
+        let admin = bind("admin.listen", config.admin_listen)?;
+        Ok(Self { export, admin, clients: config.export_clients.clone() })
     }
 
     /// Serves until shutdown is requested. Without `state`, only the admin listener is served.
     pub async fn serve(self, state: Option<ExportState>, admin: Admin, shutdown: Shutdown) {
-        let admin = export::http::admin::serve(self.admin, admin, until_shutdown(shutdown.clone()));
-        let Some((listener, state)) = self.export.zip(state) else { return admin.await };
-        let export = export::serve(listener, state, until_shutdown(shutdown));
+        let Self { export, admin: listener, clients } = self;
+        let hosts = clients.allowed_hosts.clone();
+        let stop = until_shutdown(shutdown.clone());
+        let admin = export::http::admin::serve(listener, admin, &hosts, stop);
+        let Some((listener, state)) = export.zip(state) else { return admin.await };
+        let export = export::serve(listener, state, clients, until_shutdown(shutdown));
         tokio::join!(export, admin);
     }
 }

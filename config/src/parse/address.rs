@@ -12,6 +12,23 @@ pub(crate) fn parse_listen(text: &str) -> Result<SocketAddr, Problem> {
         .map_err(|_| r#"expected an IP address and a port, such as "127.0.0.1:8080""#.into())
 }
 
+/// Parses a host name or an IP address, without a port, into the form in which it is compared.
+pub(crate) fn parse_host(text: &str) -> Result<Box<str>, Problem> {
+    const NAME_MAX: usize = 253;
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    if let Ok(address) = bare.parse::<IpAddr>() {
+        return Ok(address.to_canonical().to_string().into());
+    }
+    let is_label = |label: &str| {
+        let is_known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        !label.is_empty() && label.bytes().all(is_known)
+    };
+    if text.len() <= NAME_MAX && text.split('.').all(is_label) {
+        return Ok(text.to_ascii_lowercase().into());
+    }
+    Err(r#"expected a host name or an IP address without scheme, port or path, such as "adtrail.example.com""#.into())
+}
+
 /// Checks a comma-separated list of brokers in librdkafka's syntax: `host`, `host:port` or `protocol://host:port`.
 pub(crate) fn parse_brokers(text: &str) -> Result<String, Problem> {
     if text.split(',').all(|broker| is_broker(broker.trim())) {
@@ -116,6 +133,34 @@ mod tests {
         check_range("10.0.0.256", None);
         check_range("example.com", None);
         check_range("", None);
+    }
+
+    #[track_caller]
+    fn check_host(text: &str, expected: Option<&str>) {
+        assert_eq!(parse_host(text).ok().as_deref(), expected, "{text}");
+    }
+
+    #[test]
+    fn hosts_are_normalised_or_rejected() {
+        check_host("adtrail", Some("adtrail"));
+        check_host("AdTrail.Example.com", Some("adtrail.example.com"));
+        check_host("my_host-1", Some("my_host-1"));
+        check_host("192.0.2.1", Some("192.0.2.1"));
+        check_host("2001:DB8:0::1", Some("2001:db8::1"));
+        check_host("[2001:db8::1]", Some("2001:db8::1"));
+        check_host("::ffff:192.0.2.1", Some("192.0.2.1"));
+        check_host("", None);
+        check_host("*", None);
+        check_host("a..b", None);
+        check_host("a.", None);
+        check_host("a:80", None);
+        check_host("[2001:db8::1]:80", None);
+        check_host("http://a", None);
+        check_host("a/b", None);
+        check_host("a b", None);
+        check_host("b\u{fc}ro", None);
+        check_host(&"a".repeat(253), Some(&*"a".repeat(253)));
+        check_host(&"a".repeat(254), None);
     }
 
     #[test]

@@ -371,6 +371,10 @@ fn the_example_has_the_default_values() {
         assert_eq!(example.kafka.topics, defaults.kafka.topics);
         assert_eq!(example.export_listen, defaults.export_listen);
         assert_eq!(example.downloads_per_token_max, defaults.downloads_per_token_max);
+        let mut clients = example.export_clients.clone();
+        assert!(clients.allowed_hosts.iter().all(|host| &**host == "adtrail.internal"));
+        clients.allowed_hosts = Box::default();
+        assert_eq!(clients, defaults.export_clients);
         assert_eq!(example.admin_listen, defaults.admin_listen);
         assert_eq!(example.shutdown_deadline, defaults.shutdown_deadline);
         assert_eq!(example.channels, ["toutiao".into()]);

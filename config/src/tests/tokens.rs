@@ -97,6 +97,9 @@ fn invalid_tokens_are_rejected() {
     check("[[tokens]]\nid = \"a\"\nsha256 = \"HEX\"\napps = [\"*\"]\n[[tokens]]\nid = \"a\"\nsha256 = \"HEX\"\napps = [\"*\"]", "12: tokens[1].id: expected a unique value, 8 has the same: \"a\"");
     check("[export]\ndownloads_per_token_max = 0", "8: export.downloads_per_token_max: expected an integer from 1 to 64: 0");
     check("[export]\ndownloads_per_token_max = 65", "8: export.downloads_per_token_max: expected an integer from 1 to 64: 65");
+    check("[export]\nconnections_per_client_max = 0", "8: export.connections_per_client_max: expected an integer from 1 to 512: 0");
+    check("[export]\nconnections_per_client_max = 513", "8: export.connections_per_client_max: expected an integer from 1 to 512: 513");
+    check("[export]\nallowed_hosts = [\"a\", \"a:80\"]", "8: export.allowed_hosts[1]: expected a host name or an IP address without scheme, port or path, such as \"adtrail.example.com\": \"a:80\"");
     // A reference to an invalid app is not reported as unknown as well.
     check_wrong(&format!("[[apps]]\nkey = \"x\"\n{}", of_apps("[\"x\"]").replace("HEX", HEX)), "1: apps[0].pid: missing, expected the app's number");
 }

@@ -6,11 +6,17 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
+use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::net::TcpListener;
 
+use super::hosts::{self, Hosts};
 use super::problem;
+use super::server::{self, Clients};
+
+/// Connections of one client, such as Prometheus or a probe.
+const CONNECTIONS_PER_CLIENT_MAX: usize = 64;
 
 /// The content of the responses; both are called on every request.
 #[derive(Clone)]
@@ -21,17 +27,24 @@ pub struct Admin {
     pub readiness: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
 }
 
-/// Serves operators until `shutdown`, then until all responses in progress are sent.
+/// Serves operators until `shutdown`, then until all responses in progress are sent. A listener on a loopback address
+/// is reached by a loopback name or one of `allowed_hosts`.
 pub async fn serve(
     listener: TcpListener,
     admin: Admin,
+    allowed_hosts: &[Box<str>],
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) {
-    super::server::serve(listener, router(admin), shutdown).await;
+    let address = crate::address(&listener);
+    let hosts =
+        if address.is_loopback() { Hosts::only(address, allowed_hosts) } else { Hosts::any() };
+    let clients = Clients::new(CONNECTIONS_PER_CLIENT_MAX, || {
+        tracing::debug!("closed a connection to the admin listener: its client has too many");
+    });
+    server::serve(listener, router(admin, hosts), clients, shutdown).await;
 }
 
-/// All routes of the operators' listener.
-pub fn router(admin: Admin) -> Router {
+fn router(admin: Admin, hosts: Hosts) -> Router {
     Router::new()
         .route("/metrics", get(metrics))
         .route("/livez", get(async || "alive\n"))
@@ -39,6 +52,7 @@ pub fn router(admin: Admin) -> Router {
         .method_not_allowed_fallback(problem::method_not_allowed)
         .fallback(problem::not_found)
         .with_state(admin)
+        .layer(middleware::from_fn_with_state(hosts, hosts::pass_admin))
 }
 
 async fn metrics(State(admin): State<Admin>) -> Response {
@@ -70,8 +84,11 @@ mod tests {
         let runtime = Runtime::new().unwrap();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
-        runtime.spawn(serve(listener, admin, std::future::pending()));
-        let answer = |line: &&str| fixture::ask(address, &format!("{line} HTTP/1.1"), b"");
+        runtime.spawn(serve(listener, admin, &[], std::future::pending()));
+        let answer = |line: &&str| {
+            let (line, headers) = line.split_once("\r\n").unwrap_or((*line, "X: y"));
+            fixture::ask(address, &format!("{line} HTTP/1.1\r\n{headers}"), b"")
+        };
         request_lines.iter().map(answer).collect()
     }
 
@@ -89,6 +106,14 @@ mod tests {
         check(Some("Kafka"), "GET /livez", 200, "alive\n");
         check(Some("Kafka"), "GET /readyz", 503, "not ready: Kafka\n");
         check(None, "GET /metrics", 200, "adtrail_export_active 0\n");
+    }
+
+    #[test]
+    fn other_hosts_are_refused_on_loopback() {
+        let other = "GET /metrics\r\nHost: evil.example";
+        let answers = answers(None, &[other, "GET /metrics"]);
+        assert_eq!([answers[0].status, answers[1].status], [421, 200]);
+        assert_eq!(answers[0].json()["type"], "/problems/host-not-allowed");
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub mod admin;
 pub(crate) mod audit;
 pub(crate) mod extract;
 pub(crate) mod gate;
+pub(crate) mod hosts;
 pub(crate) mod problem;
 pub(crate) mod refusal;
 pub(crate) mod respond;

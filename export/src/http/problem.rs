@@ -83,6 +83,16 @@ impl Problem {
         )
     }
 
+    /// The form did not arrive in time.
+    pub fn slow_form() -> Self {
+        Self::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "/problems/request-timeout",
+            "Request timeout",
+            "the whole form must arrive within 10 seconds; send it again",
+        )
+    }
+
     /// A page could not be rendered.
     pub fn page() -> Self {
         Self::new(
@@ -194,6 +204,9 @@ impl From<Refusal> for Problem {
             }
             Refusal::Expired(_) => {
                 (StatusCode::UNAUTHORIZED, "/problems/token-expired", "Token expired")
+            }
+            Refusal::Host => {
+                (StatusCode::MISDIRECTED_REQUEST, "/problems/host-not-allowed", "Host not allowed")
             }
             Refusal::Downloads { .. } => (
                 StatusCode::TOO_MANY_REQUESTS,

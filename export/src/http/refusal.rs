@@ -1,4 +1,5 @@
-//! Why a request is refused: by the gate, by the limit of downloads, or as a form of another site.
+//! Why a request is refused: by the gate, by the check of the host, by the limit of downloads, or as a form of another
+//! site.
 
 use jiff::Timestamp;
 
@@ -29,6 +30,11 @@ pub(crate) enum Refusal {
     Session,
     #[error("expected a form submitted from this service's own page")]
     Origin,
+    #[error(
+        "the host of this request is not served: expected localhost, a loopback address, the address of the \
+         listener, or a name of export.allowed_hosts"
+    )]
+    Host,
     #[error("too many downloads of one token are in progress, the limit is {downloads_max}")]
     Downloads { downloads_max: usize },
 }
@@ -42,6 +48,7 @@ impl Refusal {
             Self::Expired(_) => "expired",
             Self::Session => "session",
             Self::Origin => "origin",
+            Self::Host => "host",
             Self::Downloads { .. } => "downloads",
         }
     }

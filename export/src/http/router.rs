@@ -11,6 +11,7 @@ use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
 
 use super::gate;
+use super::hosts::{self, Hosts};
 use super::problem;
 use crate::api::{campaign_devices, catalogue, explain, summary, timeline};
 use crate::appsflyer;
@@ -62,8 +63,8 @@ fn compressed(route: MethodRouter<ExportState>) -> MethodRouter<ExportState> {
     route.layer(CompressionLayer::new().quality(CompressionLevel::Fastest))
 }
 
-/// All routes of the data listener.
-pub fn router(state: ExportState) -> Router {
+/// All routes of the data listener, reached by one of these names.
+pub(crate) fn router(state: ExportState, hosts: Hosts) -> Router {
     let metrics = Arc::clone(&state.metrics);
     let routes_of = |routes: &[(&str, Route)]| {
         let routes =
@@ -76,7 +77,9 @@ pub fn router(state: ExportState) -> Router {
         .merge(routes_of(OPEN_ROUTES))
         .merge(routes_of(OPEN_PAGES))
         .layer(middleware::from_fn(appsflyer::rewrite_problems))
-        .layer(middleware::from_fn_with_state(state, page::into_page))
+        .layer(middleware::from_fn_with_state(state.clone(), page::into_page))
+        // A refusal must not become a page, which shows names of apps.
+        .layer(middleware::from_fn_with_state((state, hosts), hosts::pass))
         .layer(middleware::from_fn_with_state(metrics, count))
 }
 

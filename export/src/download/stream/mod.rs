@@ -7,7 +7,6 @@ use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use attribution::facts::event::Pid;
 use attribution::rules::policy::{AppPolicy, Policy};
@@ -24,6 +23,7 @@ use crate::ExportError;
 use crate::download::cpu_slots::CpuSlots;
 use crate::download::registry::{Running, Sums};
 use crate::format::write_rows::{Chunk, Selection};
+use crate::http::server::STALLED_MAX;
 use crate::http::state::SCANS_MAX;
 use crate::metrics::Metrics;
 use crate::query::ExportQuery;
@@ -31,9 +31,6 @@ use crate::query::cursor::Cursor;
 
 /// Chunks buffered for a slow client.
 const CHUNKS_WAITING_MAX: usize = 4;
-/// A client that takes nothing for this long is dropped, even if its connection is open: a scan prevents the store
-/// from deleting old files.
-const STALLED_MAX: Duration = Duration::from_secs(600);
 
 /// Trailers, by which a client checks a complete file.
 pub(crate) const ROWS: HeaderName = HeaderName::from_static("adtrail-rows");
@@ -175,7 +172,8 @@ fn flow(is_gone: bool) -> ControlFlow<()> {
     if is_gone { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
-/// Forwards pieces until there are no more or the receiver is gone.
+/// Forwards pieces until there are no more or the receiver is gone. A download that takes no piece for [`STALLED_MAX`]
+/// ends, even if its client takes single bytes: a scan prevents the store from deleting old files.
 async fn forward(mut scanned: Receiver<Piece>, forwarded: Sender<Piece>) {
     loop {
         let piece = tokio::select! {

@@ -1,28 +1,41 @@
 //! Serves connections, each on its own, with limits on what a client may send before it gets a response and on how
 //! long it may take.
 //!
-//! `axum::serve` has no such limits and would wait forever for a request that does not come.
+//! `axum::serve` has no such limits and would wait forever for a request that does not come. Start with [`serve`];
+//! `clients` counts connections per client, `stall` finds clients that take nothing, `socket` and `body` observe the
+//! bytes.
+
+mod body;
+mod clients;
+mod socket;
+mod stall;
 
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
-use std::pin::{Pin, pin};
+use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, HttpBody};
-use bytes::Bytes;
-use http_body::{Frame, SizeHint};
+use axum::http::{Request, StatusCode, Version};
+use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
 use hyper::service::{Service, service_fn};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
+
+pub(crate) use body::is_unfinished;
+use body::{Ongoing, RequestBody, ResponseBody};
+pub(crate) use clients::Clients;
+use socket::Socket;
+pub(crate) use stall::STALLED_MAX;
+use stall::{STALLED_STOPPING_MAX, StreamTasks, Untaken};
 
 /// Connections of one listener; further clients wait to be accepted. The process needs file descriptors for other
 /// things, too.
@@ -32,9 +45,18 @@ pub const CONNECTIONS_MAX: usize = if cfg!(test) { 64 } else { 512 };
 const IDLE_MAX: Duration = Duration::from_secs(30);
 /// The same while the service stops.
 const IDLE_STOPPING_MAX: Duration = Duration::from_secs(1);
-/// Request line and headers together. A URL has at most 65,534 bytes, enough for ten thousand campaigns.
-const HEAD_BYTES_MAX: usize = 256 << 10;
+/// Request line and headers together; with HTTP/2, decoded and with 32 bytes for each field. A URL has at most 65,534
+/// bytes, enough for ten thousand campaigns.
+const HEAD_BYTES_MAX: usize = 80 << 10;
 const HEADERS_MAX: usize = 100;
+/// Concurrent requests of one HTTP/2 connection.
+const STREAMS_MAX: u32 = 16;
+/// What a client may send of one request body before the handler reads it. Forms are smaller.
+const REQUEST_WINDOW_BYTES: u32 = 16 << 10;
+/// The same of all request bodies of an HTTP/2 connection; the protocol allows no less at the beginning.
+const CONNECTION_WINDOW_BYTES: u32 = 65_535;
+/// What is kept of one HTTP/2 response until the socket takes it.
+const SEND_BUFFER_BYTES: usize = 64 << 10;
 /// The wait after an error of `accept` that is not of a single connection.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(200);
 
@@ -42,10 +64,11 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(200);
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
+    clients: Clients,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) {
     let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let (stop, stopping) = watch::channel(());
+    let (stop, stopping) = watch::channel(false);
     let mut shutdown = pin!(shutdown);
     loop {
         let accepted = async {
@@ -53,30 +76,31 @@ pub(crate) async fn serve(
             let permit = Arc::clone(&connections).acquire_owned().await;
             (accept(&listener).await, permit)
         };
-        let (stream, permit) = tokio::select! {
+        let ((stream, address), permit) = tokio::select! {
             accepted = accepted => accepted,
             () = &mut shutdown => break,
         };
-        let (router, mut stopping) = (router.clone(), stopping.clone());
+        // Closes the connection of a client that has too many.
+        let Some(admitted) = clients.admit(address.ip()) else { continue };
+        let (router, stopping) = (router.clone(), stopping.clone());
         tokio::spawn(async move {
-            let stop = async { drop(stopping.changed().await) };
-            connection(stream, router, stop).await;
-            drop((stopping, permit));
+            connection(stream, router, stopping).await;
+            drop((admitted, permit));
         });
     }
     drop((listener, stopping));
-    stop.send_replace(());
+    stop.send_replace(true);
     stop.closed().await;
 }
 
-async fn accept(listener: &TcpListener) -> tokio::net::TcpStream {
+async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, address)) => {
                 // The last bytes of a response should not wait for an acknowledgement. If the socket lacks the
                 // option, they do.
                 drop(stream.set_nodelay(true));
-                return stream;
+                return (stream, address);
             }
             Err(error) if is_of_the_connection(&error) => {}
             Err(error) => {
@@ -92,95 +116,92 @@ fn is_of_the_connection(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// Serves one client until it closes the connection or is idle for too long; after `stop`, it answers only requests
-/// that were already received.
+/// Serves one client until it closes the connection, is idle for too long or takes nothing for too long. When the
+/// service stops, it answers only requests that were already received.
 async fn connection(
     io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
-    stop: impl Future<Output = ()>,
+    stopping: watch::Receiver<bool>,
 ) {
     let (count, requests) = watch::channel(0);
     let count = Arc::new(count);
-    let routes = TowerToHyperService::new(router.into_service::<Incoming>());
-    let service = service_fn(move |request| {
-        let (answer, ongoing) = (routes.call(request), Ongoing::new(&count));
-        async move { Ok::<_, Infallible>(answer.await?.map(|body| Counted { body, _ongoing: ongoing })) }
+    let routes = TowerToHyperService::new(router.into_service::<RequestBody>());
+    let stops = stopping.clone();
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (ongoing, version) = (Ongoing::new(&count), request.version());
+        // HTTP/1 is limited by its parser. HTTP/2 limits bytes only, and a field can take one byte of a request.
+        let is_refused = request.headers().len() > HEADERS_MAX;
+        let answer = (!is_refused)
+            .then(|| routes.call(request.map(|body| RequestBody::new(body, stops.clone()))));
+        async move {
+            let response = match answer {
+                Some(answer) => answer.await?,
+                None => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.into_response(),
+            };
+            Ok::<_, Infallible>(paced(response, version, ongoing))
+        }
     });
-    let builder = builder();
-    let mut served = pin!(builder.serve_connection(TokioIo::new(io), service));
+    let untaken = Untaken::default();
+    let io = TokioIo::new(Socket::new(io, untaken.clone()));
+    let builder = builder(StreamTasks::new(stopping.clone()));
+    let mut served = pin!(builder.serve_connection(io, service));
     tokio::select! {
         // Errors of a connection concern only its client.
         _ = served.as_mut() => return,
-        () = idle(requests.clone(), IDLE_MAX) => return,
-        () = stop => served.as_mut().graceful_shutdown(),
+        () = idle(requests.clone(), &untaken, IDLE_MAX) => return,
+        () = untaken.stalled(STALLED_MAX) => return,
+        () = stopped(stopping) => served.as_mut().graceful_shutdown(),
     }
     tokio::select! {
         _ = served => {}
-        () = idle(requests, IDLE_STOPPING_MAX) => {}
+        () = idle(requests, &untaken, IDLE_STOPPING_MAX) => {}
+        () = untaken.stalled_from_now(STALLED_STOPPING_MAX) => {}
     }
 }
 
-fn builder() -> Builder<TokioExecutor> {
-    let mut builder = Builder::new(TokioExecutor::new());
+fn paced(response: Response, version: Version, ongoing: Ongoing) -> Response<ResponseBody> {
+    response.map(|body| ResponseBody::new(body, version, ongoing))
+}
+
+/// Limits the memory that a client can take with requests that do not end: with HTTP/1 the head, with HTTP/2 one
+/// unfinished header block and the window. h2 stops storing the fields of a block at `max_header_list_size`. It closes
+/// the connection at four times that, or if the block has more CONTINUATION frames than that size needs and a quarter
+/// more, here 6. Its defaults limit resets (20 requests that were not yet accepted, 1,024 errors of the client) and
+/// small DATA frames.
+fn builder(streams: StreamTasks) -> Builder<StreamTasks> {
+    let mut builder = Builder::new(streams);
     builder.http1().max_buf_size(HEAD_BYTES_MAX).max_headers(HEADERS_MAX);
-    builder.http2().max_header_list_size(HEAD_BYTES_MAX as u32);
+    builder
+        .http2()
+        .max_header_list_size(HEAD_BYTES_MAX as u32)
+        .max_concurrent_streams(STREAMS_MAX)
+        .initial_stream_window_size(REQUEST_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_send_buf_size(SEND_BUFFER_BYTES);
     builder
 }
 
-/// Completes once there has been no request for `longest`.
-async fn idle(mut requests: watch::Receiver<usize>, longest: Duration) {
+/// Completes once the service stops.
+async fn stopped(mut stopping: watch::Receiver<bool>) {
+    let has_stopped = stopping.wait_for(|stops| *stops).await.is_ok();
+    if !has_stopped {
+        // The listener is gone, which does not concern its connections.
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Completes once there has been no request, and no rest of a response that the client takes, for `longest`.
+async fn idle(mut requests: watch::Receiver<usize>, untaken: &Untaken, longest: Duration) {
     loop {
         let is_none = *requests.borrow_and_update() == 0;
         let changed = tokio::select! {
-            () = tokio::time::sleep(longest), if is_none => return,
+            () = untaken.quiet(longest), if is_none => return,
             changed = requests.changed() => changed,
         };
         // No more requests can come, and the connection ends by itself.
         if changed.is_err() {
             return std::future::pending().await;
         }
-    }
-}
-
-/// Counts a request from its last header to the end of the response body.
-struct Ongoing(Arc<watch::Sender<usize>>);
-
-impl Ongoing {
-    fn new(count: &Arc<watch::Sender<usize>>) -> Self {
-        count.send_modify(|requests| *requests += 1);
-        Self(Arc::clone(count))
-    }
-}
-
-impl Drop for Ongoing {
-    fn drop(&mut self) {
-        self.0.send_modify(|requests| *requests -= 1);
-    }
-}
-
-/// A response body that keeps its request counted until it is dropped.
-struct Counted {
-    body: Body,
-    _ongoing: Ongoing,
-}
-
-impl HttpBody for Counted {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.get_mut().body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

@@ -1,34 +1,69 @@
-//! Clients that send too much, too little, or nothing.
+//! Clients that send too much, too little, or nothing, or take nothing.
+
+mod http2;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use axum::routing::get;
+use axum::extract::Request;
+use axum::routing::{get, post};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, advance};
 
+use super::body::REQUEST_BODY_MAX;
 use super::*;
 use crate::tests::fixture::{Answer, Bed};
 
-/// A connection to routes that respond at once or never.
+/// Bytes of the response at `/large`.
+const LARGE_BYTES: usize = 400 << 10;
+
+/// A connection to routes that respond at once or never, with much, or to a form.
 fn open() -> DuplexStream {
-    open_until(std::future::pending())
+    open_until(running()).0
 }
 
-fn open_until(stop: impl Future<Output = ()> + Send + 'static) -> DuplexStream {
+/// The signal of a service that does not stop.
+fn running() -> watch::Receiver<bool> {
+    watch::channel(false).1
+}
+
+fn open_until(stopping: watch::Receiver<bool>) -> (DuplexStream, JoinHandle<()>) {
     let routes = Router::new()
         .route("/now", get(async || "now"))
-        .route("/never", get(async || std::future::pending::<String>().await));
+        .route("/never", get(async || std::future::pending::<String>().await))
+        .route("/large", get(async || "y".repeat(LARGE_BYTES)))
+        .route("/form", post(form));
     let (client, server) = duplex(1 << 10);
-    tokio::spawn(connection(server, routes, stop));
-    client
+    (client, tokio::spawn(connection(server, routes, stopping)))
+}
+
+async fn form(request: Request) -> &'static str {
+    match axum::body::to_bytes(request.into_body(), 100).await {
+        Ok(_) => "whole",
+        Err(error) if is_unfinished(&error) => "unfinished",
+        Err(_) => "failed",
+    }
+}
+
+/// Reads until the connection ends; returns the bytes and how long it took.
+async fn bytes_until_end(client: &mut DuplexStream) -> (Vec<u8>, Duration) {
+    let (start, mut received) = (Instant::now(), Vec::new());
+    client.read_to_end(&mut received).await.unwrap();
+    (received, start.elapsed())
 }
 
 /// Reads until the connection ends; returns the text and how long it took.
 async fn until_end(client: &mut DuplexStream) -> (String, Duration) {
-    let (start, mut received) = (Instant::now(), Vec::new());
-    client.read_to_end(&mut received).await.unwrap();
-    (String::from_utf8_lossy(&received).into_owned(), start.elapsed())
+    let (received, after) = bytes_until_end(client).await;
+    (String::from_utf8_lossy(&received).into_owned(), after)
+}
+
+/// Returns how long it takes until the server has ended a connection.
+async fn ended(served: JoinHandle<()>) -> Duration {
+    let start = Instant::now();
+    served.await.unwrap();
+    start.elapsed()
 }
 
 #[tokio::test(start_paused = true)]
@@ -89,19 +124,78 @@ async fn a_response_may_take_long() {
 
 #[tokio::test(start_paused = true)]
 async fn shutdown_waits_for_responses_but_not_for_requests() {
-    let at_once = || std::future::ready(());
     for (head, longest) in [("", Duration::ZERO), ("GET /now HTTP/1.1\r\n", IDLE_STOPPING_MAX)] {
-        let mut client = open_until(at_once());
+        let (mut client, _served) = open_until(watch::channel(true).1);
         client.write_all(head.as_bytes()).await.unwrap();
         let (received, after) = until_end(&mut client).await;
         assert!(received.is_empty() && after <= longest, "{head}: {received} after {after:?}");
     }
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let mut client = open_until(async { drop(stopped.await) });
+    let (stop, stopping) = watch::channel(false);
+    let (mut client, _served) = open_until(stopping);
     client.write_all(b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
     advance(Duration::from_secs(1)).await;
-    drop(stop);
+    stop.send_replace(true);
     assert!(tokio::time::timeout(100 * IDLE_MAX, until_end(&mut client)).await.is_err());
+}
+
+/// The handler gets an error if the form comes too slowly, or if the service stops.
+#[tokio::test(start_paused = true)]
+async fn a_request_body_must_arrive_in_time() {
+    const HEAD: &[u8] = b"POST /form HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n";
+    let (stop, stopping) = watch::channel(false);
+    for (body, text, longest) in [
+        (&b"12345"[..], "whole", Duration::ZERO),
+        (&b"1234"[..], "unfinished", REQUEST_BODY_MAX),
+        (&b""[..], "unfinished", REQUEST_BODY_MAX),
+    ] {
+        let (mut client, _served) = open_until(stopping.clone());
+        client.write_all(&[HEAD, body].concat()).await.unwrap();
+        let start = Instant::now();
+        let mut received = Vec::new();
+        while !received.ends_with(text.as_bytes()) {
+            received.push(client.read_u8().await.unwrap());
+        }
+        assert_eq!(start.elapsed(), longest, "{text}");
+    }
+    let (mut client, served) = open_until(stopping);
+    client.write_all(HEAD).await.unwrap();
+    advance(Duration::from_secs(1)).await;
+    stop.send_replace(true);
+    assert!(ended(served).await <= IDLE_STOPPING_MAX);
+    assert!(until_end(&mut client).await.0.ends_with("unfinished"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_takes_nothing_is_disconnected() {
+    let request = b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n";
+    let (mut client, served) = open_until(running());
+    client.write_all(request).await.unwrap();
+    assert_eq!(ended(served).await, STALLED_MAX);
+
+    let (stop, stopping) = watch::channel(false);
+    let (mut client, served) = open_until(stopping);
+    client.write_all(request).await.unwrap();
+    advance(STALLED_MAX / 2).await;
+    stop.send_replace(true);
+    assert_eq!(ended(served).await, STALLED_STOPPING_MAX);
+}
+
+/// Each pause is longer than the idle time, and the rest of the body is in the buffer of the connection in the end.
+#[tokio::test(start_paused = true)]
+async fn a_slow_download_is_not_cut_off() {
+    let (mut client, _served) = open_until(running());
+    let request = b"GET /large HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    client.write_all(request).await.unwrap();
+    let (mut received, mut buffer) = (Vec::new(), [0; 900]);
+    loop {
+        tokio::time::sleep(2 * IDLE_MAX).await;
+        let bytes = client.read(&mut buffer).await.unwrap();
+        if bytes == 0 {
+            break;
+        }
+        received.extend_from_slice(&buffer[..bytes]);
+    }
+    assert!(received.ends_with("y".repeat(LARGE_BYTES).as_bytes()), "{} bytes", received.len());
 }
 
 /// Checks the status with which a raw request is answered.
@@ -119,7 +213,7 @@ fn check_status(bed: &Bed, request: &str, status: u16) {
 #[test]
 fn oversized_requests_are_rejected_with_their_status() {
     let bed = Bed::new(vec![]);
-    let end = "Host: a\r\nConnection: close\r\n\r\n";
+    let end = "Host: localhost\r\nConnection: close\r\n\r\n";
     let address = |bytes: usize| {
         let path = "/v1/apps?x=";
         format!("GET {path}{} HTTP/1.1\r\n{end}", "y".repeat(bytes - path.len()))
@@ -173,7 +267,9 @@ fn connections_over_the_limit_wait() {
     let mut first = open();
     let mut rest: Vec<_> = (1..CONNECTIONS_MAX).map(|_| open()).collect();
     let ask = |stream: &mut TcpStream| {
-        stream.write_all(b"GET /v1/apps HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        stream
+            .write_all(b"GET /v1/apps HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            .unwrap();
     };
     let mut waiting = open();
     ask(&mut waiting);
@@ -184,4 +280,44 @@ fn connections_over_the_limit_wait() {
     waiting.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     waiting.read_exact(&mut [0; 1]).unwrap();
     rest.clear();
+}
+
+#[test]
+fn one_client_cannot_take_all_connections() {
+    let bed = Bed::with(vec![], |config| config.export_clients.connections_per_client_max = 2);
+    let open = || {
+        let stream = TcpStream::connect(bed.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream
+    };
+    let ask = |mut stream: TcpStream| {
+        let request = b"GET /v1/apps HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        let mut received = Vec::new();
+        // A refused connection may end in a reset.
+        let _ = stream.write_all(request);
+        let _ = stream.read_to_end(&mut received);
+        received.starts_with(b"HTTP/1.1 200")
+    };
+    let (first, _second) = (open(), open());
+    assert_eq!(open().read(&mut [0; 1]).unwrap(), 0);
+    assert!(ask(first));
+    let again = (0..3_000).any(|_| {
+        std::thread::sleep(Duration::from_millis(20));
+        ask(open())
+    });
+    assert!(again);
+}
+
+#[test]
+fn an_unfinished_form_does_not_delay_shutdown() {
+    let mut bed = Bed::new(vec![]);
+    let mut stream = TcpStream::connect(bed.address).unwrap();
+    let head = "POST /sign-in HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: same-origin\r\n";
+    write!(stream, "{head}Content-Length: 100\r\n\r\nnext=").unwrap();
+    assert_eq!(bed.get("/v1/apps").status, 200);
+    bed.stop();
+    bed.join();
+    let mut received = Vec::new();
+    let _ = stream.read_to_end(&mut received);
+    assert!(received.is_empty() || received.starts_with(b"HTTP/1.1 408"));
 }

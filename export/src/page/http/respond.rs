@@ -11,6 +11,7 @@ use crate::http::access::session;
 use crate::http::audit::{AuditedRequest, NONE, Route};
 use crate::http::problem::Problem;
 use crate::http::refusal::Refusal;
+use crate::http::server::is_unfinished;
 use crate::http::state::ExportState;
 use crate::page::layout::Shell;
 use crate::page::templates::render;
@@ -47,7 +48,7 @@ pub(crate) fn page(
 /// caller's.
 ///
 /// # Errors
-/// The form is from another site, too long, or malformed.
+/// The form is from another site, too long, malformed, or did not arrive in time.
 pub(crate) async fn form(
     state: &ExportState,
     token: &str,
@@ -59,7 +60,9 @@ pub(crate) async fn form(
         return Err(state.refuse(Refusal::Origin, &refused));
     }
     let body = body::to_bytes(request.into_body(), FORM_BYTES_MAX).await;
-    let body = body.map_err(|_| Problem::bad_form())?;
+    let body = body.map_err(|error| {
+        if is_unfinished(&error) { Problem::slow_form() } else { Problem::bad_form() }
+    })?;
     parameter::decoded(&body).map_err(|_| Problem::bad_form())
 }
 

@@ -53,7 +53,7 @@ fn has(answer: &Answer, parts: &[&str]) {
 fn link(answer: &Answer) -> String {
     let command = answer.text().split("<code id=\"curl\">").nth(1).unwrap();
     let address = command.split("&#x27;").nth(3).unwrap();
-    unescaped(address).replace("http://adtrail", "")
+    unescaped(address).replace("http://localhost", "")
 }
 
 /// The URLs of a page that begin with `beginning`.

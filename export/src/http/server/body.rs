@@ -1,0 +1,156 @@
+//! Bodies of requests, which must come in time, and of responses, which count as ongoing until they are sent.
+
+use std::error::Error;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::BoxError;
+use axum::body::{Body, HttpBody};
+use axum::http::Version;
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::sync::watch;
+
+use super::{stall, stopped};
+
+/// The time for a whole request body, from the last header.
+pub(super) const REQUEST_BODY_MAX: Duration = Duration::from_secs(10);
+/// HTTP/2 bodies are sent in pieces of this size, so that a response that is one large buffer shows how much of it the
+/// client has taken.
+const PIECE_BYTES: usize = 16 << 10;
+
+/// Why a request body ends early: it did not arrive in time, or not before the service stopped.
+#[derive(Debug, thiserror::Error)]
+#[error("the request body did not arrive in time")]
+struct Unfinished;
+
+/// Checks whether a request body failed because it did not arrive in time.
+pub(crate) fn is_unfinished(error: &(dyn Error + 'static)) -> bool {
+    std::iter::successors(Some(error), |error| error.source()).any(|error| error.is::<Unfinished>())
+}
+
+/// A request body that fails if its client takes too long to send it, or if the service stops while it waits.
+pub(super) struct RequestBody {
+    body: Incoming,
+    /// `None` for an empty body, and once it has completed.
+    cut_off: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl RequestBody {
+    pub fn new(body: Incoming, stopping: watch::Receiver<bool>) -> Self {
+        let cut_off = (!body.is_end_stream()).then(|| {
+            let cut_off = async {
+                tokio::select! {
+                    () = tokio::time::sleep(REQUEST_BODY_MAX) => {}
+                    () = stopped(stopping) => {}
+                }
+            };
+            Box::pin(cut_off) as Pin<Box<dyn Future<Output = ()> + Send>>
+        });
+        Self { body, cut_off }
+    }
+}
+
+impl HttpBody for RequestBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.get_mut();
+        if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(context) {
+            return Poll::Ready(frame.map(|frame| frame.map_err(BoxError::from)));
+        }
+        if let Some(cut_off) = &mut this.cut_off {
+            ready!(cut_off.as_mut().poll(context));
+            this.cut_off = None;
+        }
+        Poll::Ready(Some(Err(Unfinished.into())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Counts a request from its last header to the end of the response body.
+pub(super) struct Ongoing(Arc<watch::Sender<usize>>);
+
+impl Ongoing {
+    pub fn new(count: &Arc<watch::Sender<usize>>) -> Self {
+        count.send_modify(|requests| *requests += 1);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Ongoing {
+    fn drop(&mut self) {
+        self.0.send_modify(|requests| *requests -= 1);
+    }
+}
+
+/// A response body that keeps its request counted until it is dropped, and shows what the client takes.
+pub(super) struct ResponseBody {
+    body: Body,
+    /// The rest of a frame of `body`.
+    rest: Bytes,
+    piece_bytes: usize,
+    _ongoing: Ongoing,
+}
+
+impl ResponseBody {
+    pub fn new(body: Body, version: Version, ongoing: Ongoing) -> Self {
+        let piece_bytes = if version == Version::HTTP_2 { PIECE_BYTES } else { usize::MAX };
+        Self { body, rest: Bytes::new(), piece_bytes, _ongoing: ongoing }
+    }
+}
+
+impl HttpBody for ResponseBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let this = self.get_mut();
+        if this.rest.is_empty() {
+            stall::response_has_none();
+            let frame = match ready!(Pin::new(&mut this.body).poll_frame(context)) {
+                Some(Ok(frame)) => frame,
+                end => return Poll::Ready(end),
+            };
+            match frame.into_data() {
+                Ok(data) => this.rest = data,
+                Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+            }
+        }
+        let piece = this.rest.split_to(this.rest.len().min(this.piece_bytes));
+        stall::response_waits();
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (rest, of_body) = (self.rest.len() as u64, self.body.size_hint());
+        let mut hint = SizeHint::new();
+        hint.set_lower(of_body.lower().saturating_add(rest));
+        if let Some(upper) = of_body.upper() {
+            hint.set_upper(upper.saturating_add(rest));
+        }
+        hint
+    }
+}

@@ -1,0 +1,238 @@
+//! HTTP/2 clients, frame by frame.
+
+use tokio::io::{ReadHalf, split};
+
+use super::*;
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
+const CONTINUATION: u8 = 9;
+
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+const MAX_CONCURRENT_STREAMS: u16 = 3;
+const INITIAL_WINDOW_SIZE: u16 = 4;
+const MAX_HEADER_LIST_SIZE: u16 = 6;
+
+const REFUSED_STREAM: u32 = 7;
+const ENHANCE_YOUR_CALM: u32 = 11;
+
+/// HPACK's one byte for `accept-charset` without a value, 46 bytes of a header list.
+const FIELD: u8 = 0x80 | 15;
+
+struct Frame {
+    kind: u8,
+    flags: u8,
+    stream: u32,
+    payload: Vec<u8>,
+}
+
+impl Frame {
+    /// The error code of a RST_STREAM or GOAWAY frame.
+    fn code(&self) -> u32 {
+        let start = if self.kind == GOAWAY { 4 } else { 0 };
+        u32::from_be_bytes(self.payload[start..start + 4].try_into().unwrap())
+    }
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u32).to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+fn frames(mut bytes: &[u8]) -> Vec<Frame> {
+    let mut frames = Vec::new();
+    while let Some((head, rest)) = bytes.split_at_checked(9) {
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        let Some((payload, rest)) = rest.split_at_checked(length) else { break };
+        let stream = u32::from_be_bytes(head[5..].try_into().unwrap());
+        frames.push(Frame { kind: head[3], flags: head[4], stream, payload: payload.to_vec() });
+        bytes = rest;
+    }
+    frames
+}
+
+/// The first bytes of a client that lets the server send this many bytes of each response.
+fn preface(window: u32) -> Vec<u8> {
+    let setting = [&INITIAL_WINDOW_SIZE.to_be_bytes()[..], &window.to_be_bytes()].concat();
+    [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &frame(SETTINGS, 0, 0, &setting)].concat()
+}
+
+/// The fields of a request in HPACK.
+fn fields(method: &str, path: &str, authority: &str) -> Vec<u8> {
+    let literal = |name: u8, value: &str| {
+        [&[name, u8::try_from(value.len()).unwrap()][..], value.as_bytes()].concat()
+    };
+    let method = if method == "POST" { 0x83 } else { 0x82 };
+    [&[method, 0x86][..], &literal(4, path), &literal(1, authority)].concat()
+}
+
+fn get(stream: u32, path: &str) -> Vec<u8> {
+    frame(HEADERS, END_STREAM | END_HEADERS, stream, &fields("GET", path, "a"))
+}
+
+fn window_update(stream: u32, bytes: u32) -> Vec<u8> {
+    frame(WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes())
+}
+
+/// Sends bytes and returns the frames that come until the connection ends.
+async fn answer(client: &mut DuplexStream, sent: &[u8]) -> (Vec<Frame>, Duration) {
+    client.write_all(sent).await.unwrap();
+    let (received, after) = bytes_until_end(client).await;
+    (frames(&received), after)
+}
+
+fn data(frames: &[Frame]) -> Vec<u8> {
+    let data = frames.iter().filter(|frame| frame.kind == DATA);
+    data.flat_map(|frame| frame.payload.clone()).collect()
+}
+
+fn codes(frames: &[Frame], kind: u8) -> Vec<(u32, u32)> {
+    let those = frames.iter().filter(|frame| frame.kind == kind);
+    those.map(|frame| (frame.stream, frame.code())).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_limits_are_announced() {
+    let (frames, after) = answer(&mut open(), &preface(0)).await;
+    let settings = &frames[0];
+    assert_eq!((settings.kind, settings.flags), (SETTINGS, 0));
+    let value = |id: u16| {
+        let found = settings.payload.chunks(6).find(|setting| setting[..2] == id.to_be_bytes());
+        u32::from_be_bytes(found.unwrap()[2..].try_into().unwrap())
+    };
+    assert_eq!(value(MAX_CONCURRENT_STREAMS), STREAMS_MAX);
+    assert_eq!(value(INITIAL_WINDOW_SIZE), REQUEST_WINDOW_BYTES);
+    assert_eq!(value(MAX_HEADER_LIST_SIZE), HEAD_BYTES_MAX as u32);
+    assert_eq!(after, IDLE_MAX);
+}
+
+/// A block of headers that never ends, in large frames and in small ones.
+#[tokio::test(start_paused = true)]
+async fn an_endless_header_block_closes_the_connection() {
+    for frame_bytes in [16_000, 1_000, 1, 0] {
+        let (mut client, _served) = open_until(running());
+        client.write_all(&preface(65_535)).await.unwrap();
+        let block = vec![FIELD; frame_bytes];
+        let first = [fields("POST", "/form", "a"), block.clone()].concat();
+        let mut sent = client.write_all(&frame(HEADERS, 0, 1, &first)).await;
+        let mut count = 0;
+        while sent.is_ok() {
+            count += 1;
+            assert!(count < 20, "{frame_bytes}");
+            sent = client.write_all(&frame(CONTINUATION, 0, 1, &block)).await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let (received, after) = bytes_until_end(&mut client).await;
+        assert_eq!(codes(&frames(&received), GOAWAY), [(0, ENHANCE_YOUR_CALM)], "{frame_bytes}");
+        assert_eq!(after, Duration::ZERO);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_number_of_headers_is_limited() {
+    for (count, is_answered) in [(HEADERS_MAX, true), (HEADERS_MAX + 1, false)] {
+        let block = [fields("GET", "/now", "a"), vec![FIELD; count]].concat();
+        let request = frame(HEADERS, END_STREAM | END_HEADERS, 1, &block);
+        let (frames, _) = answer(&mut open(), &[preface(65_535), request].concat()).await;
+        assert_eq!(data(&frames) == b"now", is_answered);
+        let heads = frames.iter().filter(|frame| (frame.kind, frame.stream) == (HEADERS, 1));
+        let is_empty: Vec<_> = heads.map(|head| head.flags & END_STREAM != 0).collect();
+        assert_eq!(is_empty, [!is_answered]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn concurrent_requests_of_a_connection_are_limited() {
+    let streams = (0..=STREAMS_MAX).map(|n| 2 * n + 1);
+    let requests: Vec<_> = streams.flat_map(|stream| get(stream, "/never")).collect();
+    let (mut client, served) = open_until(running());
+    client.write_all(&[preface(65_535), requests].concat()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    served.abort();
+    let (received, _) = bytes_until_end(&mut client).await;
+    let refused = codes(&frames(&received), RST_STREAM);
+    assert_eq!(refused, [(2 * STREAMS_MAX + 1, REFUSED_STREAM)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_body_must_arrive_in_time() {
+    let head = frame(HEADERS, END_HEADERS, 1, &fields("POST", "/form", "a"));
+    let part = frame(DATA, 0, 1, b"next=");
+    let (frames, after) = answer(&mut open(), &[preface(65_535), head, part].concat()).await;
+    assert_eq!((&*data(&frames), after), (&b"unfinished"[..], REQUEST_BODY_MAX + IDLE_MAX));
+}
+
+/// The client reads everything, but does not let the server send the body.
+#[tokio::test(start_paused = true)]
+async fn a_response_that_the_client_does_not_take_is_reset() {
+    let (mut client, _served) = open_until(running());
+    let sent = [preface(0), get(1, "/large"), get(3, "/now")].concat();
+    let (frames, after) = answer(&mut client, &sent).await;
+    assert_eq!(data(&frames), b"");
+    let reset: Vec<_> = codes(&frames, RST_STREAM).into_iter().map(|(stream, _)| stream).collect();
+    assert!(reset.contains(&1) && reset.contains(&3), "{reset:?}");
+    assert_eq!(after, STALLED_MAX + IDLE_MAX);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_that_the_client_does_not_take_ends_soon_after_a_stop() {
+    let (stop, stopping) = watch::channel(false);
+    let (mut client, served) = open_until(stopping);
+    client.write_all(&[preface(0), get(1, "/large")].concat()).await.unwrap();
+    advance(STALLED_MAX / 2).await;
+    stop.send_replace(true);
+    let (longest, after) = (STALLED_STOPPING_MAX + IDLE_STOPPING_MAX, ended(served).await);
+    assert!(after <= longest, "{after:?}");
+}
+
+async fn read_all(mut client: ReadHalf<DuplexStream>) -> Vec<u8> {
+    let mut received = Vec::new();
+    client.read_to_end(&mut received).await.unwrap();
+    received
+}
+
+/// It takes longer than [`STALLED_MAX`] in total.
+#[tokio::test(start_paused = true)]
+async fn a_slow_download_is_not_cut_off() {
+    const STEP_BYTES: u32 = 8 << 10;
+    let (reading, mut writing) = split(open());
+    let received = tokio::spawn(read_all(reading));
+    writing.write_all(&[preface(0), get(1, "/large")].concat()).await.unwrap();
+    for _ in 0..LARGE_BYTES.div_ceil(STEP_BYTES as usize) {
+        tokio::time::sleep(IDLE_MAX - Duration::from_secs(5)).await;
+        let updates = [window_update(0, STEP_BYTES), window_update(1, STEP_BYTES)].concat();
+        writing.write_all(&updates).await.unwrap();
+    }
+    let frames = frames(&received.await.unwrap());
+    assert_eq!(data(&frames).len(), LARGE_BYTES);
+    assert!(codes(&frames, RST_STREAM).is_empty());
+}
+
+/// The names of `:authority` count like those of `Host`.
+#[test]
+fn other_hosts_are_refused() {
+    let bed = Bed::new(vec![]);
+    for (authority, refused) in [("localhost", false), ("evil.example", true)] {
+        let mut stream = TcpStream::connect(bed.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let request = fields("GET", "/v1/apps", authority);
+        let request = frame(HEADERS, END_STREAM | END_HEADERS, 1, &request);
+        stream.write_all(&[preface(65_535), request].concat()).unwrap();
+        let (mut received, mut buffer) = (Vec::new(), [0; 1 << 10]);
+        let is_end = |frame: &Frame| frame.kind == DATA && frame.flags & END_STREAM != 0;
+        while !frames(&received).iter().any(is_end) {
+            let bytes = stream.read(&mut buffer).unwrap();
+            assert_ne!(bytes, 0, "{authority}");
+            received.extend_from_slice(&buffer[..bytes]);
+        }
+        let text = String::from_utf8(data(&frames(&received))).unwrap();
+        assert_eq!(text.contains("/problems/host-not-allowed"), refused, "{text}");
+        assert_eq!(text.contains("app-x"), !refused, "{text}");
+    }
+}
