@@ -2,6 +2,7 @@
 
 mod backup;
 mod files;
+mod hostile_clients;
 mod monitoring;
 mod refusals;
 mod regions;
