@@ -51,15 +51,21 @@ pub struct ExportClients {
     pub connections_per_client_max: usize,
 }
 
-/// Limits of a batch and of invalid records.
+/// Limits of an event, of a batch and of invalid records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ingest {
+    /// Maximum size of an event; a larger one is invalid.
+    pub event_bytes_max: usize,
     pub batch_records_max: usize,
     pub batch_bytes_max: usize,
     pub batch_age_max: Duration,
     /// Maximum number of invalid records among the last 10,000 of a partition; with more, the partition is paused.
     pub bad_records_max: usize,
 }
+
+/// Allowed values of `ingest.event_bytes_max`.
+const EVENT_BYTES_MIN: u64 = 1 << 10;
+const EVENT_BYTES_MAX: u64 = 1 << 20;
 
 pub(crate) fn read(root: &mut Section<'_>) -> Config {
     let kafka = root.table("kafka", kafka::read);
@@ -131,7 +137,9 @@ fn read_admin(admin: &mut Section<'_>, export_listen: SocketAddr) -> SocketAddr 
 
 fn read_ingest(ingest: &mut Section<'_>) -> Ingest {
     let age_max_ms = ingest.text("batch_age_max", duration::parse_ms).unwrap_or(200);
+    let event_bytes = EVENT_BYTES_MIN..=EVENT_BYTES_MAX;
     Ingest {
+        event_bytes_max: ingest.integer("event_bytes_max", event_bytes).unwrap_or(64 << 10),
         batch_records_max: ingest.integer("batch_records_max", 1..=1_000_000).unwrap_or(5_000),
         batch_bytes_max: ingest.integer("batch_bytes_max", 1..=1 << 30).unwrap_or(8 << 20),
         batch_age_max: Duration::from_millis(age_max_ms),

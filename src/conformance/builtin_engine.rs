@@ -36,7 +36,8 @@ impl BuiltinEngine {
     pub fn attribute(&mut self, lines: &str) -> anyhow::Result<u64> {
         let mut facts = Vec::new();
         let mut invalid = 0;
-        for event in Events::new(lines.as_bytes(), &self.config.policy) {
+        let Config { policy, ingest, .. } = &self.config;
+        for event in Events::new(lines.as_bytes(), policy, ingest.event_bytes_max) {
             match event {
                 Ok(fact) => facts.push(fact),
                 Err(FileError::Line { .. }) => invalid += 1,

@@ -18,7 +18,7 @@ fn settings() -> String {
 
 /// Length of names and ids without a character at which a line can break.
 const LONG_CHARS: usize = 200;
-const LONG_ID_CHARS: usize = 3_000;
+const LONG_ID_CHARS: usize = 1_000;
 
 /// Days with events, up to yesterday.
 const DAYS: i64 = 12;

@@ -93,6 +93,8 @@ fn invalid_service_settings_are_rejected() {
     check_wrong("[kafka.librdkafka]\ntransactional.id = 't'", r#"2: kafka.librdkafka.transactional.id: cannot be set, because the service does not use transactions: "t""#);
     check_wrong("[kafka.librdkafka]\ngroup.id = { file = '/no/such' }", r#"2: kafka.librdkafka.group.id: cannot be set, because it is kafka.group: "/no/such""#);
     check_wrong("[ingest]\nbatch_records_max = 0", "2: ingest.batch_records_max: expected an integer from 1 to 1000000: 0");
+    check_wrong("[ingest]\nevent_bytes_max = 1048577", "2: ingest.event_bytes_max: expected an integer from 1024 to 1048576: 1048577");
+    check_wrong("[ingest]\nevent_bytes_max = 1023", "2: ingest.event_bytes_max: expected an integer from 1024 to 1048576: 1023");
     check_wrong("[ingest]\nbatch_bytes_max = \"8MiB\"", r#"2: ingest.batch_bytes_max: expected an integer from 1 to 1073741824: "8MiB""#);
     check_wrong("[ingest]\nbatch_age_max = 200", r#"2: ingest.batch_age_max: no unit, expected one of ms, s, m, h, d, w as in "7d": 200"#);
     check_wrong("[store]\nkind = \"rocksdb\"", r#"2: store.kind: expected "embedded" or "hbase": "rocksdb""#);

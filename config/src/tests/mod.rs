@@ -300,6 +300,7 @@ fn without_a_file_the_defaults_apply() {
     assert_eq!(config.kafka.brokers, "127.0.0.1:9092");
     assert_eq!(config.policy.apps().count(), 0);
     let ingest = Ingest {
+        event_bytes_max: 65_536,
         batch_records_max: 5_000,
         batch_bytes_max: 8_388_608,
         batch_age_max: Duration::from_millis(200),

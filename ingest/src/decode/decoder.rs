@@ -33,6 +33,7 @@ pub enum Decoded {
 pub struct Decoder {
     pub policy: Arc<Policy>,
     schema_timeout: Duration,
+    event_bytes_max: usize,
     formats: PerTopic<TopicFormat>,
     pub registry: Option<Registry<WriterSchema>>,
     /// The schemas used last. Most topics have a single schema.
@@ -80,6 +81,7 @@ impl Decoder {
         Ok(Self {
             policy: config.policy.clone(),
             schema_timeout,
+            event_bytes_max: config.ingest.event_bytes_max,
             formats,
             registry: registry.transpose()?,
             recent: Vec::new(),
@@ -94,6 +96,9 @@ impl Decoder {
         header: Option<&[u8]>,
         topic: Option<TopicKind>,
     ) -> Decoded {
+        if let Err(error) = decode::check_length(value, self.event_bytes_max) {
+            return Decoded::Bad(error);
+        }
         let format = self.format(topic);
         let framed = match format {
             TopicFormat::Json => Ok(Framed::Bare(value)),

@@ -11,10 +11,10 @@ use serde::Deserialize;
 
 use super::field_error::{FieldError, is_like_an_id};
 use super::value::{Slot, Value};
-use super::{ErrorCode, field};
+use super::{ErrorCode, field, limits};
 use crate::kafka::topics::TopicKind;
 
-/// Maximum length of an event.
+/// Maximum length of an event, whatever the settings.
 pub const EVENT_BYTES_MAX: usize = 1 << 20;
 
 const TYPES: &str = "\"click\", \"impression\", \"activation\" or \"effect\"";
@@ -153,7 +153,7 @@ fn app<'p>(value: Value<'_>, policy: &'p Policy) -> Result<&'p AppPolicy, FieldE
     if let Some(app) = value.text().and_then(|key| policy.app_by_key(key)) {
         return Ok(app);
     }
-    let key = field::required_text(value, "app")?;
+    let key = field::required(field::unlimited_text(value, "app")?, "app")?;
     let shown: String = key.chars().take(APP_CHARS_MAX).collect();
     let problem =
         if is_like_an_id(&key) { "unknown".into() } else { format!("unknown ({shown:?})") };
@@ -165,7 +165,7 @@ fn touch<R>(mut event: Event<'_, R>, pid: Pid, kind: TouchKind) -> Result<Touch,
     let touch = Touch {
         pid,
         id: Box::default(),
-        click_id: field::text(event.click_id.take(), "click_id")?,
+        click_id: field::text(event.click_id.take(), "click_id", limits::ID)?,
         kind,
         purpose: field::purpose(event.purpose.get())?,
         spreadid: field::spreadid(event.spreadid.get())?,
@@ -173,7 +173,7 @@ fn touch<R>(mut event: Event<'_, R>, pid: Pid, kind: TouchKind) -> Result<Touch,
         lookback_ms: field::lookback_ms(event.lookback_ms.get())?,
         ids: field::ids(event.ids.take())?,
         device,
-        site: field::text(event.site.take(), "site")?,
+        site: field::text(event.site.take(), "site", limits::ID)?,
         params: field::pairs(event.params.take(), "params")?,
     };
     let has_id = touch.ids.iter().any(|(_, value)| !value.is_empty());
@@ -189,13 +189,13 @@ fn activation<R>(mut event: Event<'_, R>, pid: Pid) -> Result<Activation, FieldE
     let device = device(&mut event)?;
     Ok(Activation {
         pid,
-        id: field::text(event.event_id.take(), "event_id")?,
+        id: field::text(event.event_id.take(), "event_id", limits::ID)?,
         time: field::required_time(event.time.get(), "time")?,
         install_begin_time: field::install_begin_time(event.install_begin_time.get())?,
-        click_id: field::text(event.click_id.take(), "click_id")?,
+        click_id: field::text(event.click_id.take(), "click_id", limits::ID)?,
         ids: field::ids(event.ids.take())?,
         device,
-        app_version: field::text(event.app_version.take(), "app_version")?,
+        app_version: field::text(event.app_version.take(), "app_version", limits::NAME)?,
         props: field::pairs(event.props.take(), "props")?,
     })
 }
@@ -204,25 +204,25 @@ fn effect<R: Revenue>(mut event: Event<'_, R>, pid: Pid) -> Result<Effect, Field
     let device = device(&mut event)?;
     Ok(Effect {
         pid,
-        id: field::text(event.event_id.take(), "event_id")?,
-        name: field::required_text(event.name.take(), "name")?,
+        id: field::text(event.event_id.take(), "event_id", limits::ID)?,
+        name: field::required(field::text(event.name.take(), "name", limits::NAME)?, "name")?,
         time: field::required_time(event.time.get(), "time")?,
         ids: field::ids(event.ids.take())?,
         device,
-        app_version: field::text(event.app_version.take(), "app_version")?,
+        app_version: field::text(event.app_version.take(), "app_version", limits::NAME)?,
         revenue: event.revenue.decimal()?,
-        currency: field::text(event.currency.take(), "currency")?,
+        currency: field::text(event.currency.take(), "currency", limits::CURRENCY)?,
         props: field::pairs(event.props.take(), "props")?,
     })
 }
 
 fn device<R>(event: &mut Event<'_, R>) -> Result<Device, FieldError> {
-    let text = |slot: &mut Slot<'_>, field| field::text(slot.take(), field);
+    let text = |slot: &mut Slot<'_>, field, limit| field::text(slot.take(), field, limit);
     Ok(Device {
-        ip: text(&mut event.ip, "ip")?,
-        ua: text(&mut event.ua, "ua")?,
-        model: text(&mut event.device_model, "device_model")?,
-        os: text(&mut event.os, "os")?,
-        os_version: text(&mut event.os_version, "os_version")?,
+        ip: text(&mut event.ip, "ip", limits::ID)?,
+        ua: text(&mut event.ua, "ua", limits::LONG)?,
+        model: text(&mut event.device_model, "device_model", limits::NAME)?,
+        os: text(&mut event.os, "os", limits::NAME)?,
+        os_version: text(&mut event.os_version, "os_version", limits::NAME)?,
     })
 }

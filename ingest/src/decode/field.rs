@@ -4,6 +4,7 @@ use attribution::facts::device_ids;
 use attribution::facts::event::{self, EventTime, Pairs, Purpose, SpreadId};
 
 use super::field_error::{FieldError, printable_name};
+use super::limits::{self, MEMBERS_ALLOWED, MEMBERS_MAX, TextLimit};
 use super::time::{self, TIME_ALLOWED};
 use super::value::{Members, Texts, Value};
 
@@ -22,7 +23,19 @@ const LOOKBACK_READ_MAX_MS: u64 = i64::MAX as u64;
 const PURPOSE: &str = "\"ua\" or \"retargeting\"";
 
 /// Returns a text; empty if absent.
-pub fn text(value: Value<'_>, field: &'static str) -> Result<Box<str>, FieldError> {
+pub fn text(
+    value: Value<'_>,
+    field: &'static str,
+    limit: TextLimit,
+) -> Result<Box<str>, FieldError> {
+    if value.text().is_some_and(|text| text.len() > limit.bytes) {
+        return Err(FieldError::too_large(field, "too long", limit.expected));
+    }
+    unlimited_text(value, field)
+}
+
+/// Returns a text of any length; empty if absent.
+pub fn unlimited_text(value: Value<'_>, field: &'static str) -> Result<Box<str>, FieldError> {
     match value {
         Value::Absent => Ok(Box::default()),
         Value::Text(text) => Ok(text.into()),
@@ -31,15 +44,15 @@ pub fn text(value: Value<'_>, field: &'static str) -> Result<Box<str>, FieldErro
     }
 }
 
-/// Returns a text that must be present and not empty.
-pub fn required_text(value: Value<'_>, field: &'static str) -> Result<Box<str>, FieldError> {
-    let text = text(value, field)?;
+/// Checks that a text is present and not empty.
+pub fn required(text: Box<str>, field: &'static str) -> Result<Box<str>, FieldError> {
     if text.is_empty() { Err(FieldError::missing(field, STRING)) } else { Ok(text) }
 }
 
 /// Returns the members of an object of texts, sorted.
 pub fn pairs(value: Value<'_>, field: &'static str) -> Result<Pairs, FieldError> {
-    let Some(Members { texts: mut pairs, lists, .. }) = members(value, field, MAP, STRING)? else {
+    let members = members(value, field, [MAP, STRING], limits::MEMBER)?;
+    let Some(Members { texts: mut pairs, lists, .. }) = members else {
         return Ok(Pairs::new());
     };
     if let Some((key, _)) = lists.first() {
@@ -51,9 +64,8 @@ pub fn pairs(value: Value<'_>, field: &'static str) -> Result<Pairs, FieldError>
 
 /// Returns the device ids, sorted by key; an array is a pair for each element, in their order.
 pub fn ids(value: Value<'_>) -> Result<Pairs, FieldError> {
-    let Some(Members { texts: mut pairs, lists, nulls, .. }) =
-        members(value, IDS, ID_MAP, STRINGS)?
-    else {
+    let members = members(value, IDS, [ID_MAP, STRINGS], limits::LONG)?;
+    let Some(Members { texts: mut pairs, lists, nulls, .. }) = members else {
         return Ok(Pairs::new());
     };
     check_keys(&pairs, &lists, &nulls)?;
@@ -91,12 +103,12 @@ fn check_keys(
     Err(FieldError::bad_value(&field, "present twice", "each kind of id once"))
 }
 
-/// Returns the members of an object; `None` if it is absent.
+/// Returns the members of an object, whose texts have the length limit `limit`; `None` if it is absent.
 fn members(
     value: Value<'_>,
     field: &str,
-    expected: &'static str,
-    expected_member: &'static str,
+    [expected, expected_member]: [&'static str; 2],
+    limit: TextLimit,
 ) -> Result<Option<Members>, FieldError> {
     let mut members = match value {
         absent if absent.is_absent() => return Ok(None),
@@ -105,7 +117,36 @@ fn members(
     };
     match members.other.take() {
         Some((key, problem)) => Err(wrong_type_of(field, &key, problem, expected_member)),
-        None => Ok(Some(members)),
+        None => {
+            check_sizes(&members, field, limit)?;
+            Ok(Some(members))
+        }
+    }
+}
+
+/// Checks the number of members, and the lengths of their names and texts.
+fn check_sizes(members: &Members, field: &str, limit: TextLimit) -> Result<(), FieldError> {
+    let Members { texts, lists, nulls, .. } = members;
+    let listed: usize = lists.iter().map(|(_, values)| values.len().max(1)).sum();
+    let count = texts.len() + nulls.len() + listed;
+    if count > MEMBERS_MAX {
+        let problem = format!("an object with {count} values");
+        return Err(FieldError::too_large(field, &problem, MEMBERS_ALLOWED));
+    }
+    let error = |name: &str, problem: &str, limit: TextLimit| {
+        let field = format!("{field}.{}", printable_name(name));
+        Err(FieldError::too_large(&field, problem, limit.expected))
+    };
+    let names = texts.iter().map(|(name, _)| name).chain(lists.iter().map(|(name, _)| name));
+    if let Some(name) = names.chain(nulls).find(|name| name.len() > limits::NAME.bytes) {
+        return error(name, "a name that is too long", limits::NAME);
+    }
+    let single = texts.iter().find(|(_, text)| text.len() > limit.bytes).map(|(name, _)| name);
+    let is_long = |values: &Texts| values.iter().any(|text| text.len() > limit.bytes);
+    let list = || lists.iter().find(|(_, values)| is_long(values)).map(|(name, _)| name);
+    match single.or_else(list) {
+        Some(name) => error(name, "too long", limit),
+        None => Ok(()),
     }
 }
 

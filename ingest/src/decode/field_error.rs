@@ -36,6 +36,10 @@ impl FieldError {
         Self { code: ErrorCode::BadValue, field: field.to_owned(), problem, expected }
     }
 
+    pub fn too_large(field: &str, problem: &str, expected: &'static str) -> Self {
+        Self::bad_value(field, problem, expected).with_code(ErrorCode::TooLarge)
+    }
+
     pub fn with_code(self, code: ErrorCode) -> Self {
         Self { code, ..self }
     }

@@ -8,6 +8,7 @@ mod field;
 mod field_error;
 pub mod framing;
 pub mod json;
+mod limits;
 mod time;
 mod value;
 
@@ -26,7 +27,8 @@ pub use self::error::{DecodeError, ErrorCode};
 use crate::kafka::topics::TopicKind;
 use event::{Built, EVENT_BYTES_MAX};
 
-/// Decodes one JSON event and computes its identity. `topic` determines which types are allowed, and the default if
+/// Decodes one JSON event and computes its identity. Callers check the configured length first.
+/// `topic` determines which types are allowed, and the default if
 /// `type` is absent. In a file of mixed events it is `None`, and every event must have a `type`.
 pub fn decode(
     value: &[u8],
@@ -47,7 +49,7 @@ pub fn decode_avro(
 }
 
 fn build(value: &[u8], topic: Option<TopicKind>, policy: &Policy) -> Result<Built, DecodeError> {
-    check_length(value)?;
+    check_length(value, EVENT_BYTES_MAX)?;
     event::build(json::event(value)?, topic, policy).map_err(|error| error.in_json(value))
 }
 
@@ -57,15 +59,18 @@ fn build_avro(
     topic: Option<TopicKind>,
     policy: &Policy,
 ) -> Result<Built, DecodeError> {
-    check_length(datum)?;
+    check_length(datum, EVENT_BYTES_MAX)?;
     event::build(avro::event(datum, schema)?, topic, policy)
         .map_err(|error| error.into_decode_error(""))
 }
 
-fn check_length(value: &[u8]) -> Result<(), DecodeError> {
-    if value.len() <= EVENT_BYTES_MAX {
+/// Checks the length of an event. The limit is that of the settings, or [`EVENT_BYTES_MAX`].
+pub(crate) fn check_length(value: &[u8], bytes_max: usize) -> Result<(), DecodeError> {
+    if value.len() <= bytes_max {
         return Ok(());
     }
-    let message = format!("the event is too long; allowed: at most {EVENT_BYTES_MAX} bytes");
+    let message = format!(
+        "the event is too large; expected at most {bytes_max} bytes (ingest.event_bytes_max)"
+    );
     Err(DecodeError::new(ErrorCode::TooLarge, message))
 }

@@ -424,6 +424,61 @@ fn events_of_the_maximum_length_are_accepted() {
     check_raw("x".repeat(10_000_000), Some(ErrorCode::TooLarge));
 }
 
+#[test]
+fn texts_have_a_maximum_length() {
+    let text = |field: &str, bytes: usize| format!("\"{field}\":\"{}\"", "x".repeat(bytes));
+    for (kind, field, max) in [
+        ("click", "click_id", 1024),
+        ("click", "site", 1024),
+        ("click", "ip", 1024),
+        ("click", "ua", 2048),
+        ("click", "device_model", 256),
+        ("click", "os", 256),
+        ("click", "os_version", 256),
+        ("activation", "click_id", 1024),
+        ("activation", "event_id", 1024),
+        ("activation", "app_version", 256),
+        ("effect", "event_id", 1024),
+        ("effect", "name", 256),
+        ("effect", "app_version", 256),
+        ("effect", "currency", 64),
+    ] {
+        check(kind, &text(field, max), Ok(()));
+        check(kind, &text(field, max + 1), Err((ErrorCode::TooLarge, field)));
+    }
+    let error = decode_mixed(with("click", &text("ua", 2049))).expect_err("the text is too long");
+    let message = error.message;
+    assert!(message.starts_with("ua at byte "), "{message}");
+    assert!(message.ends_with(" is too long; expected at most 2048 bytes"), "{message}");
+}
+
+#[test]
+fn members_have_a_maximum_number_and_length() {
+    let too_large = |field| Err((ErrorCode::TooLarge, field));
+    for (kind, field, max) in
+        [("click", "params", 8192), ("effect", "props", 8192), ("effect", "ids", 2048)]
+    {
+        let member =
+            |name: &str, bytes| format!("\"{field}\":{{\"{name}\":\"{}\"}}", "x".repeat(bytes));
+        check(kind, &member("caid", max), Ok(()));
+        check(kind, &member("caid", max + 1), too_large(&format!("{field}.caid")));
+        let name = |bytes: usize| "n".repeat(bytes);
+        check(kind, &member(&name(256), 1), Ok(()));
+        check(kind, &member(&name(257), 1), too_large(&format!("{field}.{}", name(64))));
+        let nulls = |count: usize| {
+            let members: Vec<_> = (0..count).map(|n| format!("\"m{n}\":null")).collect();
+            format!("\"{field}\":{{{}}}", members.join(","))
+        };
+        check(kind, &nulls(256), Ok(()));
+        check(kind, &nulls(257), too_large(field));
+    }
+    // Ignored kinds are stored with the event, so they count.
+    let list = |texts: &[&str]| format!("\"ids\":{{\"serial\":{texts:?}}}");
+    check("effect", &list(&["a"; 256]), Ok(()));
+    check("effect", &list(&["a"; 257]), too_large("ids"));
+    check("effect", &list(&["a", &"x".repeat(2049)]), too_large("ids.serial"));
+}
+
 #[track_caller]
 fn check_message(kind: &str, fields: &str, expected: &str) {
     let error = decode_mixed(with(kind, fields)).expect_err("the event is invalid");

@@ -5,7 +5,6 @@ use std::io::{self, BufRead, Read};
 use attribution::facts::event::Fact;
 use attribution::rules::policy::Policy;
 
-use crate::decode::event::EVENT_BYTES_MAX;
 use crate::decode::{self, DecodeError};
 
 /// The UTF-8 byte order mark, which some editors write.
@@ -15,6 +14,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 pub struct Events<'p, R> {
     reader: R,
     policy: &'p Policy,
+    event_bytes_max: usize,
     line: Vec<u8>,
     /// The number of the last line read, starting at 1.
     line_number: u64,
@@ -32,8 +32,9 @@ pub enum FileError {
 }
 
 impl<'p, R: BufRead> Events<'p, R> {
-    pub fn new(reader: R, policy: &'p Policy) -> Self {
-        Self { reader, policy, line: Vec::new(), line_number: 0 }
+    /// Reads lines of up to `event_bytes_max` bytes; longer ones are invalid.
+    pub fn new(reader: R, policy: &'p Policy, event_bytes_max: usize) -> Self {
+        Self { reader, policy, event_bytes_max, line: Vec::new(), line_number: 0 }
     }
 
     /// Returns the line of the last event or error, without its line end. A line that is too long is truncated.
@@ -51,7 +52,7 @@ impl<'p, R: BufRead> Events<'p, R> {
     fn read_line(&mut self) -> io::Result<bool> {
         self.line.clear();
         // Two more bytes for the line end, so that a line of the maximum length is read completely.
-        let limit = EVENT_BYTES_MAX as u64 + 2;
+        let limit = self.event_bytes_max as u64 + 2;
         if self.reader.by_ref().take(limit).read_until(b'\n', &mut self.line)? == 0 {
             return Ok(false);
         }
@@ -82,7 +83,8 @@ impl<R: BufRead> Iterator for Events<'_, R> {
             }
         }
         let line_number = self.line_number;
-        let fact = decode::decode(&self.line, None, self.policy);
+        let fact = decode::check_length(&self.line, self.event_bytes_max)
+            .and_then(|()| decode::decode(&self.line, None, self.policy));
         Some(fact.map_err(|error| FileError::Line { line_number, error }))
     }
 }
@@ -93,6 +95,7 @@ mod tests {
 
     use super::*;
     use crate::decode::ErrorCode;
+    use crate::decode::event::EVENT_BYTES_MAX;
     use crate::fuzz::POLICY;
 
     const GOOD: &str = r#"{"type":"activation","app":"app-x","time":1773144000001}"#;
@@ -106,7 +109,7 @@ mod tests {
             Err(FileError::Line { line_number, error }) => Some((line_number, error.code)),
             Err(FileError::Read { error, .. }) => panic!("{error}"),
         };
-        Events::new(reader, &POLICY).map(outcome).collect()
+        Events::new(reader, &POLICY, EVENT_BYTES_MAX).map(outcome).collect()
     }
 
     #[track_caller]
@@ -142,5 +145,20 @@ mod tests {
         check(&format!("{}\r\n{GOOD}\n", padded(EVENT_BYTES_MAX + 1)), &[too_large, None]);
         check(&format!("{}\n{GOOD}\n", padded(3 * EVENT_BYTES_MAX)), &[too_large, None]);
         check(&padded(3 * EVENT_BYTES_MAX), &[too_large]);
+    }
+
+    #[test]
+    fn a_long_line_is_not_held_in_memory() {
+        let text = format!("{}\n{GOOD}\n", "x".repeat(1 << 20));
+        let mut events = Events::new(BufReader::new(text.as_bytes()), &POLICY, 1_000);
+        let Some(Err(FileError::Line { line_number: 1, error })) = events.next() else {
+            panic!("the line is too long");
+        };
+        let expected =
+            "the event is too large; expected at most 1000 bytes (ingest.event_bytes_max)";
+        assert_eq!((error.code, &*error.message), (ErrorCode::TooLarge, expected));
+        assert!(events.line.capacity() <= 4_000, "{}", events.line.capacity());
+        assert!(matches!(events.next(), Some(Ok(_))));
+        assert!(events.next().is_none());
     }
 }

@@ -60,7 +60,7 @@ pub fn lines(input: &[u8]) {
 fn read(reader: std::io::Result<impl std::io::BufRead>) -> (Vec<Outcome>, bool) {
     let mut outcomes = Vec::new();
     let Ok(reader) = reader else { return (outcomes, false) };
-    for event in Events::new(reader, &POLICY) {
+    for event in Events::new(reader, &POLICY, EVENT_BYTES_MAX) {
         match event {
             Ok(fact) => outcomes.push(Ok(fact)),
             Err(FileError::Line { line_number, error }) => outcomes.push(Err((line_number, error))),

@@ -22,7 +22,7 @@ pub fn run(options: &CheckEvents) -> anyhow::Result<()> {
     require_apps(&config, &options.settings)?;
     let now_ms = Timestamp::now().as_millisecond();
     let mut tally = Tally::new(&config.policy, now_ms, options.show_values);
-    intake::for_each_line(&options.events, &config.policy, |line| {
+    intake::for_each_line(&options.events, &config.policy, &config.ingest, |line| {
         tally.add(line);
         Ok(())
     })?;

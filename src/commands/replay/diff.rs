@@ -28,8 +28,7 @@ pub fn run(options: &Replay, old: &Config, new_file: &Path) -> anyhow::Result<()
     let decoding = decoding_policy(&apps);
     let (old_pids, new_pids) =
         (pids(&apps, |app| app.old.as_ref()), pids(&apps, |app| app.new.as_ref()));
-    let records_max = old.ingest.batch_records_max;
-    let bad_lines = intake::read(&options.events, &decoding, records_max, |facts| {
+    let bad_lines = intake::read(&options.events, &decoding, &old.ingest, |facts| {
         new_run.send(renumber(facts.iter().cloned(), &new_pids))?;
         old_run.send(renumber(facts.into_iter(), &old_pids))
     })?;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use attribution::facts::event::Fact;
 use attribution::rules::policy::Policy;
+use config::Ingest;
 use indicatif::{HumanCount, ProgressBar};
 use ingest::decode::DecodeError;
 use ingest::files::compression;
@@ -30,19 +31,19 @@ pub struct Line<'a> {
     pub event: Result<Fact, DecodeError>,
 }
 
-/// Passes the facts of all files to `sink`, in batches of at most `records_max`. Returns the number of bad lines.
+/// Passes the facts of all files to `sink`, in batches of at most `batch_records_max`. Returns the number of bad lines.
 ///
 /// # Errors
 /// Fails if a file cannot be read to its end, or if `sink` fails.
 pub fn read(
     paths: &[PathBuf],
     policy: &Policy,
-    records_max: usize,
+    limits: &Ingest,
     mut sink: impl FnMut(Vec<Fact>) -> anyhow::Result<()>,
 ) -> anyhow::Result<u64> {
     let mut facts = Vec::new();
     let mut bad_lines = vec![0_u64; paths.len()];
-    for_each_line(paths, policy, |line| {
+    for_each_line(paths, policy, limits, |line| {
         match line.event {
             Ok(fact) => facts.push(fact),
             Err(error) => {
@@ -52,7 +53,7 @@ pub fn read(
                 }
             }
         }
-        if facts.len() >= records_max {
+        if facts.len() >= limits.batch_records_max {
             sink(std::mem::take(&mut facts))?;
         }
         Ok(())
@@ -61,20 +62,22 @@ pub fn read(
     Ok(bad_lines.iter().sum())
 }
 
-/// Passes each line of all files to `visit`, except blank ones.
+/// Passes each line of all files to `visit`, except blank ones. Lines above `event_bytes_max` are errors.
 ///
 /// # Errors
 /// Fails if a file cannot be read to its end, or if `visit` fails.
 pub fn for_each_line(
     paths: &[PathBuf],
     policy: &Policy,
+    limits: &Ingest,
     mut visit: impl FnMut(Line<'_>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let bar = bar(paths);
     let mut events = 0;
     for (file, path) in paths.iter().enumerate() {
         let unreadable = || format!("cannot be read: {}", path.display());
-        let mut lines = Events::new(open(path, &bar).with_context(unreadable)?, policy);
+        let reader = open(path, &bar).with_context(unreadable)?;
+        let mut lines = Events::new(reader, policy, limits.event_bytes_max);
         while let Some(outcome) = lines.next() {
             let event = match outcome {
                 Ok(fact) => Ok(fact),

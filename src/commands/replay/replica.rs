@@ -35,8 +35,8 @@ impl ReplayRun {
     /// Attributes the events of files. Also returns the number of bad lines.
     pub fn from_files(config: &Config, paths: &[PathBuf]) -> anyhow::Result<(Self, u64)> {
         let mut run = Self::start(config)?;
-        let records_max = config.ingest.batch_records_max;
-        let bad_lines = intake::read(paths, &config.policy, records_max, |facts| run.send(facts))?;
+        let Config { policy, ingest, .. } = config;
+        let bad_lines = intake::read(paths, policy, ingest, |facts| run.send(facts))?;
         run.finish()?;
         Ok((run, bad_lines))
     }
