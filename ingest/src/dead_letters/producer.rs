@@ -1,5 +1,5 @@
-//! Produces invalid records unchanged to `<topic>.dlq`, with headers that name their origin and error. The position
-//! advances past an invalid record only after its dead letter is acknowledged.
+//! Produces dead letters to `<topic>.dlq`. The position advances past an invalid record only after its dead letter is
+//! acknowledged.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -11,16 +11,14 @@ use config::Kafka;
 use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::KafkaError;
-use rdkafka::message::{BorrowedHeaders, BorrowedMessage, Header, Message, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
 use rdkafka::types::RDKafkaErrorCode;
 
-use super::topics;
-use crate::consumer::read::batch::Source;
+use super::letter::{DeadLetter, Parts};
+use super::topics::{self, SIZE_LIMIT};
 use crate::consumer::shutdown::Shutdown;
-use crate::decode::DecodeError;
 use crate::kafka::assignment;
-use crate::kafka::clients::{self, Consumer};
+use crate::kafka::clients::{self, Consumer, RECORD_BYTES_MAX};
 use crate::kafka::error::{IngestError, check_fatal};
 use crate::kafka::retry::{Throttle, delays};
 use crate::kafka::topics::{PerTopic, TopicKind, TopicNames};
@@ -33,68 +31,6 @@ pub const SUFFIX: &str = ".dlq";
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const METADATA_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The headers that a dead letter has in addition to those of the original record.
-pub mod header {
-    pub const TOPIC: &str = "__connect.errors.topic";
-    pub const PARTITION: &str = "__connect.errors.partition";
-    pub const OFFSET: &str = "__connect.errors.offset";
-    pub const STAGE: &str = "__connect.errors.stage";
-    pub const CLASS: &str = "__connect.errors.exception.class.name";
-    pub const MESSAGE: &str = "__connect.errors.exception.message";
-    pub const CODE: &str = "adtrail.error.code";
-    pub const ALL: [&str; 7] = [TOPIC, PARTITION, OFFSET, STAGE, CLASS, MESSAGE, CODE];
-}
-
-/// A record that could not be decoded.
-pub struct DeadLetter {
-    /// The topic of the original record.
-    pub topic: TopicKind,
-    /// The code of the error.
-    pub code: &'static str,
-    key: Option<Vec<u8>>,
-    value: Option<Vec<u8>>,
-    headers: OwnedHeaders,
-}
-
-impl DeadLetter {
-    /// Copies the record; `name` is the name of its topic.
-    pub fn new(
-        message: &BorrowedMessage<'_>,
-        source: Source,
-        name: &str,
-        error: &DecodeError,
-    ) -> Self {
-        let code = error.code.name();
-        let added = [
-            (header::TOPIC, name.to_owned()),
-            (header::PARTITION, source.partition.to_string()),
-            (header::OFFSET, source.offset.to_string()),
-            (header::STAGE, "VALUE_CONVERTER".to_owned()),
-            (header::CLASS, format!("adtrail.{code}")),
-            (header::MESSAGE, error.message.clone()),
-            (header::CODE, code.to_owned()),
-        ];
-        // Copied as a whole, because reading single headers panics if a name is not UTF-8.
-        let original = message.headers().map(BorrowedHeaders::detach).unwrap_or_default();
-        let headers = added.iter().fold(original, |headers, (key, value)| {
-            headers.insert(Header { key, value: Some(value) })
-        });
-        Self {
-            topic: source.topic,
-            code,
-            key: message.key().map(<[u8]>::to_vec),
-            value: message.payload().map(<[u8]>::to_vec),
-            headers,
-        }
-    }
-
-    #[cfg(test)]
-    pub fn of_value(topic: TopicKind, value: &[u8]) -> Self {
-        let (key, value, headers) = (None, Some(value.to_vec()), OwnedHeaders::new());
-        Self { topic, code: "not_json", key, value, headers }
-    }
-}
-
 /// The producer of dead letters.
 pub struct DeadLetters {
     producer: BaseProducer<Reporter>,
@@ -102,6 +38,7 @@ pub struct DeadLetters {
     topics: PerTopic<String>,
     timing: Timing,
     warnings: Throttle,
+    size_warnings: Throttle,
     /// Number of deliveries started. A delivery that was stopped leaves letters in flight, whose reports arrive during
     /// a later one.
     deliveries: Cell<u64>,
@@ -114,8 +51,9 @@ impl DeadLetters {
             .create_with_context(Reporter { reports: sender })
             .map_err(IngestError::of_client)?;
         let topics = PerTopic::from_fn(|topic| format!("{}{SUFFIX}", names.of(topic)));
-        let (warnings, deliveries) = (Throttle::default(), Cell::default());
-        Ok(Self { producer, reports, topics, timing, warnings, deliveries })
+        let (warnings, size_warnings) = (Throttle::default(), Throttle::default());
+        let deliveries = Cell::default();
+        Ok(Self { producer, reports, topics, timing, warnings, size_warnings, deliveries })
     }
 
     /// Creates the missing topics. Reading starts even if that fails: the first dead letter then waits, with a warning,
@@ -138,39 +76,32 @@ impl DeadLetters {
         letters: &[DeadLetter],
         mut keep_waiting: impl FnMut() -> Result<bool, IngestError>,
     ) -> Result<bool, IngestError> {
-        let delivery = self.deliveries.get() + 1;
-        self.deliveries.set(delivery);
-        let mut unsent: VecDeque<usize> = (0..letters.len()).collect();
-        let mut in_flight = 0_usize;
+        self.deliveries.set(self.deliveries.get() + 1);
+        let mut delivery = Delivery::new(self.deliveries.get(), letters);
         let mut delays = delays(self.timing);
         let mut retry_at = Instant::now();
-        while in_flight > 0 || !unsent.is_empty() {
+        while delivery.in_flight > 0 || !delivery.unsent.is_empty() {
             if !keep_waiting()? {
                 return Ok(false);
             }
             let mut failure = None;
             config::crash_point!("letters-to-send");
             if Instant::now() >= retry_at {
-                failure = self.send(letters, &mut unsent, &mut in_flight);
+                failure = self.send(&mut delivery);
             }
             config::crash_point!("letters-sent");
             self.producer.poll(Duration::ZERO);
             let mut is_idle = true;
             for report in self.reports.try_iter() {
                 is_idle = false;
-                if report.delivery != delivery {
-                    continue;
-                }
-                in_flight -= 1;
-                if let Some(error) = report.error {
-                    unsent.push_back(report.index);
-                    failure = Some(error);
+                if report.delivery == delivery.number {
+                    failure = self.apply(report, &mut delivery).or(failure);
                 }
             }
             if let Some(error) = failure {
                 check_fatal(&error)?;
                 self.warnings.warn(|| {
-                    let waiting = in_flight + unsent.len();
+                    let waiting = delivery.in_flight + delivery.unsent.len();
                     let cause = probable_cause(&error);
                     tracing::warn!(waiting, %error, "dead letters are not acknowledged, reading waits{cause}");
                 });
@@ -225,38 +156,128 @@ impl DeadLetters {
     }
 
     /// Queues letters until the client's queue is full. Returns the error if one cannot be queued.
-    fn send(
-        &self,
-        letters: &[DeadLetter],
-        unsent: &mut VecDeque<usize>,
-        in_flight: &mut usize,
-    ) -> Option<KafkaError> {
-        while let Some(index) = unsent.front().copied() {
-            let Some(letter) = letters.get(index) else { break };
+    fn send(&self, delivery: &mut Delivery<'_>) -> Option<KafkaError> {
+        while let Some(index) = delivery.unsent.front().copied() {
+            let (Some(letter), Some(state)) =
+                (delivery.letters.get(index), delivery.states.get(index).copied())
+            else {
+                break;
+            };
+            if delivery.is_alone_in_flight || (state.is_alone && delivery.in_flight > 0) {
+                break;
+            }
             let record = BaseRecord {
                 topic: self.topics.of(letter.topic),
                 partition: None,
-                payload: letter.value.as_deref(),
-                key: letter.key.as_deref(),
+                payload: letter.value(state.parts),
+                key: letter.key(state.parts),
                 timestamp: None,
-                headers: Some(letter.headers.clone()),
-                delivery_opaque: Box::new((self.deliveries.get(), index)),
+                headers: Some(letter.headers(state.parts)),
+                delivery_opaque: Box::new((delivery.number, index)),
             };
             match self.producer.send(record) {
                 Ok(()) => {
-                    unsent.pop_front();
-                    *in_flight += 1;
+                    delivery.unsent.pop_front();
+                    delivery.in_flight += 1;
+                    delivery.is_alone_in_flight = state.is_alone;
                 }
                 Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), _))
-                    if *in_flight > 0 =>
+                    if delivery.in_flight > 0 =>
                 {
                     break;
                 }
-                Err((error, _)) => return Some(error),
+                Err((error, _)) => {
+                    if !is_too_large(&error) || !self.reduce(delivery, index) {
+                        return Some(error);
+                    }
+                }
             }
         }
         None
     }
+
+    /// Applies a delivery report. Returns the error if the letter must be sent again later.
+    ///
+    /// Kafka rejects an oversized batch as a whole, so a letter is sent again alone before it loses its value.
+    fn apply(&self, report: Report, delivery: &mut Delivery<'_>) -> Option<KafkaError> {
+        let index = report.index;
+        delivery.in_flight -= 1;
+        delivery.is_alone_in_flight = false;
+        let error = report.error?;
+        delivery.unsent.push_back(index);
+        let state = delivery.states.get_mut(index)?;
+        if !is_too_large(&error) {
+            return Some(error);
+        }
+        if !state.is_alone {
+            state.is_alone = true;
+            return None;
+        }
+        if self.reduce(delivery, index) { None } else { Some(error) }
+    }
+
+    /// Lets a letter that is too large be sent with fewer parts of its record. Returns false if none is left to omit;
+    /// the letter then starts with all parts again, because the topic may have changed.
+    fn reduce(&self, delivery: &mut Delivery<'_>, index: usize) -> bool {
+        let Some(state) = delivery.states.get_mut(index) else { return false };
+        let fewer = state.parts.fewer();
+        state.parts = fewer.unwrap_or(Parts::All);
+        if let Some(letter) = delivery.letters.get(index).filter(|_| fewer.is_some()) {
+            let topic = self.topics.of(letter.topic);
+            self.size_warnings.warn(|| {
+                tracing::warn!(
+                    topic,
+                    "a dead letter is larger than {SIZE_LIMIT} of its topic and is sent without its value; set \
+                     {SIZE_LIMIT}={RECORD_BYTES_MAX} on the topic"
+                );
+            });
+        }
+        fewer.is_some()
+    }
+}
+
+/// Letters that are being delivered.
+struct Delivery<'l> {
+    number: u64,
+    letters: &'l [DeadLetter],
+    /// Indexes of the letters that must be sent, in order.
+    unsent: VecDeque<usize>,
+    in_flight: usize,
+    /// Of each letter.
+    states: Vec<LetterState>,
+    /// If true, no other letter may be sent, because it could share a batch with the one in flight.
+    is_alone_in_flight: bool,
+}
+
+#[derive(Clone, Copy)]
+struct LetterState {
+    parts: Parts,
+    /// Sent while no other letter is in flight.
+    is_alone: bool,
+}
+
+impl<'l> Delivery<'l> {
+    fn new(number: u64, letters: &'l [DeadLetter]) -> Self {
+        let state = LetterState { parts: Parts::All, is_alone: false };
+        Self {
+            number,
+            letters,
+            unsent: (0..letters.len()).collect(),
+            in_flight: 0,
+            states: vec![state; letters.len()],
+            is_alone_in_flight: false,
+        }
+    }
+}
+
+/// Returns true if a record exceeds a limit of the producer or of its topic.
+fn is_too_large(error: &KafkaError) -> bool {
+    matches!(
+        error,
+        KafkaError::MessageProduction(
+            RDKafkaErrorCode::MessageSizeTooLarge | RDKafkaErrorCode::MessageBatchTooLarge
+        )
+    )
 }
 
 /// Returns a hint at the probable cause, for errors whose text does not name it.

@@ -10,7 +10,7 @@ use crate::kafka::clients::{Consumer, RECORD_BYTES_MAX};
 use crate::kafka::error::IngestError;
 use crate::kafka::{assignment, topic_admin};
 
-const SIZE_LIMIT: &str = "max.message.bytes";
+pub const SIZE_LIMIT: &str = "max.message.bytes";
 
 /// Makes brokers set the timestamps of records, because they reject a producer's timestamp that is an hour ahead of
 /// their clock.
@@ -40,7 +40,7 @@ pub fn create_missing(
     if missing.is_empty() { Ok(()) } else { create(kafka, &missing, timeout, shutdown) }
 }
 
-/// Warns if an existing topic would reject dead letters, and so stop all reading, or would compact them away.
+/// Warns if an existing topic would reject whole dead letters or compact them away.
 fn warn_of_settings(kafka: &Kafka, topics: &[&str], timeout: Duration) -> Result<(), IngestError> {
     if topics.is_empty() {
         return Ok(());
@@ -61,7 +61,7 @@ fn warn_of_settings(kafka: &Kafka, topics: &[&str], timeout: Duration) -> Result
             tracing::warn!(
                 topic,
                 limit,
-                "a dead letter larger than the topic's limit would stop all reading: set \
+                "a dead letter larger than the topic's limit is sent without its value: set \
                  {SIZE_LIMIT}={RECORD_BYTES_MAX} on the topic"
             );
         }

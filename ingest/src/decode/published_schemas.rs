@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::event::FIELDS;
 use super::*;
-use crate::dead_letters::producer::header;
+use crate::dead_letters::letter::header;
 use crate::fuzz::POLICY;
 use crate::fuzz::avro::TEXTS as AVRO_SCHEMAS;
 

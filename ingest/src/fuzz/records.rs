@@ -8,7 +8,7 @@ use rdkafka::message::Header;
 use serde_json::Value as Json;
 
 use super::{SEPARATOR, check_error};
-use crate::dead_letters::producer::header;
+use crate::dead_letters::letter::header;
 use crate::dead_letters::replay::dead_letter::Source;
 use crate::decode::decoder::Decoder;
 use crate::decode::framing::{Framed, HEADER, unframed};

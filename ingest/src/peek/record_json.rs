@@ -7,7 +7,8 @@ use rdkafka::message::Header;
 use serde::{Serialize, Serializer};
 
 use super::event::{self, Event};
-use crate::dead_letters::producer::{SUFFIX, header};
+use crate::dead_letters::letter::header;
+use crate::dead_letters::producer::SUFFIX;
 use crate::decode::decoder::{self, Decoder};
 use crate::decode::{DecodeError, ErrorCode, framing};
 use crate::kafka::headers::Unreadable;

@@ -94,6 +94,60 @@ fn large_values_become_complete_dead_letters() {
     running.stop().expect("the reader stops cleanly");
 }
 
+/// Returns the text of a header.
+fn header_text<'m>(letter: &'m OwnedMessage, name: &str) -> Option<&'m str> {
+    let headers = letter.headers()?;
+    let header = headers.iter().find(|header| header.key == name)?;
+    header.value.map(|value| std::str::from_utf8(value).expect("the text is valid UTF-8"))
+}
+
+/// A value that compresses well: Kafka accepts it, but no dead letter can contain it.
+#[test]
+fn a_value_that_is_too_large_for_a_letter_is_replaced_by_its_length_and_digest() {
+    const BYTES: usize = 120_000_000;
+    let broker = Broker::with_topics();
+    let producer: BaseProducer = client(&broker.cluster.bootstrap_servers())
+        .set("message.max.bytes", "200000000")
+        .set("compression.type", "gzip")
+        .create()
+        .expect("the producer is created");
+    let huge = vec![b'0'; BYTES];
+    let record = BaseRecord::<(), _>::to(CLICKS).partition(0).payload(&huge);
+    producer.send(record).map_err(|(error, _)| error).expect("the queue is not full");
+    producer.flush(TIMEOUT).expect("the broker answers");
+    broker.produce(CLICKS, 0, Some(&click(1)));
+    broker.flush();
+
+    let running = Running::start(&broker.config(""), &[]);
+    assert_eq!(ids(&running.take(2)), ["c-1"]);
+    let found = letters(&broker, "adtrail.clicks.dlq", 1).remove(0);
+    assert_eq!(found.payload(), None);
+    assert_eq!(header_text(&found, "adtrail.error.code"), Some("too_large"));
+    assert_eq!(header_text(&found, "__connect.errors.offset"), Some("0"));
+    assert_eq!(header_text(&found, "adtrail.value.length"), Some("120000000"));
+    // printf '%0120000000d' 0 | sha256sum
+    let sha256 = "28827e33bdf47e9e22bf5eae8ead26b430768027b6339cd66ae9bddabb4209c9";
+    assert_eq!(header_text(&found, "adtrail.value.sha256"), Some(sha256));
+    running.stop().expect("the reader stops cleanly");
+}
+
+/// Key and headers are as large as the value may be.
+#[test]
+fn a_letter_with_a_large_key_has_only_its_origin() {
+    let broker = Broker::with_topics();
+    let key = vec![b'k'; letter::COPIED_BYTES_MAX + 1];
+    let record = BaseRecord::<_, _>::to(CLICKS).partition(0).key(&key).payload("bad");
+    broker.producer.send(record).map_err(|(error, _)| error).expect("the queue is not full");
+    broker.flush();
+    let running = Running::start(&broker.config(""), &[]);
+    running.take(1);
+    let found = letters(&broker, "adtrail.clicks.dlq", 1).remove(0);
+    assert_eq!((found.key(), found.payload()), (None, None));
+    assert_eq!(header_text(&found, "adtrail.error.code"), Some("not_json"));
+    assert_eq!(header_text(&found, "adtrail.value.length"), Some("3"));
+    running.stop().expect("the reader stops cleanly");
+}
+
 /// Does not wait for the client, which retries for half a minute before it reports a missing topic.
 #[test]
 fn dead_letters_that_wait_for_their_topic_are_reported_early() {
@@ -125,7 +179,7 @@ fn delivery_reports_of_an_interrupted_delivery_do_not_count_for_the_next() {
     let dead_letters = producer::DeadLetters::new(&config.kafka, &names, Timing::default())
         .expect("the producer is created");
     let deliver = |count: usize, tries: usize| {
-        let letter = |_| producer::DeadLetter::of_value(TopicKind::Clicks, b"bad");
+        let letter = |_| letter::DeadLetter::of_value(TopicKind::Clicks, b"bad");
         let letters: Vec<_> = (0..count).map(letter).collect();
         let mut tries = 0..tries;
         dead_letters.deliver(&letters, || Ok(tries.next().is_some()))

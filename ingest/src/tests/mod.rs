@@ -24,7 +24,7 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaRespErr;
 
 use super::*;
-use crate::dead_letters::producer;
+use crate::dead_letters::{letter, producer};
 use crate::decode::ErrorCode;
 
 const CLICKS: &str = "adtrail.clicks";

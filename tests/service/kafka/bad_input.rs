@@ -50,7 +50,7 @@ fn cases() -> Vec<Case> {
         case(Activations, r#"{"app":"app-x","time":1741694400001}"#, "bad_time", "ahead"),
         case(Activations, r#"{"app":"app-x","time":1741003199999}"#, "too_late", "correction_horizon"),
         case(Activations, r#"{"app":"app-x","time":1741608000000,"type":"click"}"#, "bad_value", "another topic"),
-        case(Activations, &large, "too_large", "1048576 bytes"),
+        case(Activations, &large, "too_large", "65536 bytes"),
         case(Clicks, r#"{"app":"app-x","time":1741608000000,"click_id":"c","spreadid":"7"}"#, "wrong_type", "spreadid"),
         case(Effects, r#"{"app":"app-x","time":1741608000000,"name":"n","props":{"level":3}}"#, "wrong_type", "props.level"),
     ]

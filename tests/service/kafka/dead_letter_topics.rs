@@ -11,7 +11,8 @@ fn no_position_beyond_an_unacknowledged_dead_letter_is_committed() {
     let kafka = Kafka::shared();
     let site = site("letters.small");
     let (topic, letters) = (&*site.topics.activations, format!("{}.dlq", site.topics.activations));
-    kafka.set_topic(&letters, &[("max.message.bytes", "1000")]);
+    // Too little for the headers of a dead letter.
+    kafka.set_topic(&letters, &[("max.message.bytes", "100")]);
     let bad = "x".repeat(3_000);
     kafka.produce(topic, [Message::new("key", &*bad)]);
     let start_and_stall = || {
@@ -42,7 +43,39 @@ fn no_position_beyond_an_unacknowledged_dead_letter_is_committed() {
     assert!(progress() > before);
     let letters = kafka.consume_all(&letters);
     assert_eq!(letters.len(), 1);
-    assert_eq!(letters[0].value.as_deref(), Some(bad.as_bytes()));
+}
+
+/// Kafka rejects a batch as a whole, so the small letters are rejected together with the large one.
+#[test]
+fn only_a_dead_letter_that_is_larger_than_its_topic_lacks_its_value() {
+    let kafka = Kafka::shared();
+    let site = site("letters.larger");
+    let (topic, letters) = (&*site.topics.activations, format!("{}.dlq", site.topics.activations));
+    kafka.set_topic(&letters, &[("max.message.bytes", "2000")]);
+    let large = "x".repeat(3_000);
+    let values = ["a", "b", &*large, "c"];
+    let message = |value: &&str| Message { partition: Some(0), ..Message::new("key", *value) };
+    kafka.produce(topic, values.iter().map(message));
+    let adtrail = site.start();
+    adtrail.await_read(4);
+    let mut found: Vec<_> = kafka
+        .consume_all(&letters)
+        .into_iter()
+        .map(|letter| {
+            let header = |name: &str| {
+                let found = letter.headers.iter().find(|(key, _)| key == name);
+                found.map(|(_, value)| String::from_utf8(value.clone()).unwrap())
+            };
+            let value =
+                letter.value.as_ref().map(|value| String::from_utf8(value.clone()).unwrap());
+            (header("__connect.errors.offset").unwrap(), value, header("adtrail.value.length"))
+        })
+        .collect();
+    found.sort();
+    let whole = |offset: &str, value: &str| (offset.to_owned(), Some(value.to_owned()), None);
+    let without_value = ("2".to_owned(), None, Some("3000".to_owned()));
+    assert_eq!(found, [whole("0", "a"), whole("1", "b"), without_value, whole("3", "c")]);
+    assert!(adtrail.log().contains("is sent without its value"), "{}", adtrail.log());
 }
 
 /// A compacted topic rejects records without a key, and compaction would drop dead letters.

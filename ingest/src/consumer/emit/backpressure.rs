@@ -10,7 +10,8 @@ use super::offset_commits::OffsetCommitter;
 use crate::consumer::context::Context;
 use crate::consumer::read::batch::Batch;
 use crate::consumer::topic_client::TopicClient;
-use crate::dead_letters::producer::{DeadLetter, DeadLetters};
+use crate::dead_letters::letter::DeadLetter;
+use crate::dead_letters::producer::DeadLetters;
 use crate::kafka::assignment;
 use crate::kafka::error::{IngestError, check_fatal};
 

@@ -104,6 +104,11 @@ impl Accumulator {
         self.count(source, now).dead_lettered[code as usize] += 1;
     }
 
+    /// Adds bytes that the batch holds in addition to values: the keys and headers of dead letters.
+    pub fn add_bytes(&mut self, bytes: usize) {
+        self.bytes += bytes;
+    }
+
     pub fn count_late(&mut self, topic: TopicKind) {
         self.intake.of_mut(topic).late += 1;
     }

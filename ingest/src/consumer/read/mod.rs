@@ -21,7 +21,7 @@ use rdkafka::message::Message;
 
 use super::context::Context;
 use super::topic_client::TopicClient;
-use crate::dead_letters::producer::DeadLetter;
+use crate::dead_letters::letter::DeadLetter;
 use crate::digest::digest;
 use crate::kafka::clients::{self, statistics::Statistics};
 use crate::kafka::error::IngestError;

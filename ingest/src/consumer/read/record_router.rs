@@ -12,7 +12,7 @@ use super::low_watermark::LowWatermark;
 use super::partition_affinity::{Key, PartitionAffinity};
 use super::paused_partitions::{BadRecordLimiter, PauseReason};
 use super::trusted_clock::TrustedClock;
-use crate::dead_letters::producer::DeadLetter;
+use crate::dead_letters::letter::{self, DeadLetter};
 use crate::decode::decoder::{Decoded, Decoder};
 use crate::decode::event::Built;
 use crate::decode::{DecodeError, framing};
@@ -98,6 +98,7 @@ impl RecordRouter {
                 let name = self.names.of(topic);
                 self.letters.push(DeadLetter::new(message, source, name, &error));
                 self.batch.add_dead(source, error.code, now);
+                self.batch.add_bytes(letter::rest_bytes(message));
             }
         }
         None

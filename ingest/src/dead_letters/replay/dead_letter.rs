@@ -3,7 +3,7 @@
 use rdkafka::message::{BorrowedMessage, Header, Message, OwnedHeaders};
 use xxhash_rust::xxh3::Xxh3Default;
 
-use crate::dead_letters::producer::header;
+use crate::dead_letters::letter::header;
 use crate::kafka::headers;
 use crate::kafka::topics::{TopicKind, TopicNames};
 
