@@ -243,7 +243,7 @@ struct Delivery<'l> {
     /// Indexes of the letters that must be sent, in order.
     unsent: VecDeque<usize>,
     in_flight: usize,
-    /// Of each letter.
+    /// The state of each letter.
     states: Vec<LetterState>,
     /// If true, no other letter may be sent, because it could share a batch with the one in flight.
     is_alone_in_flight: bool,

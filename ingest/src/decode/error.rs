@@ -37,5 +37,7 @@ attribution::named! {
         UnknownSchema = "unknown_schema",
         /// The registry's schema with that key cannot be used.
         BadSchema = "bad_schema",
+        /// The client cannot fetch or decompress the record, so its content is unknown.
+        Unreadable = "unreadable",
     }
 }

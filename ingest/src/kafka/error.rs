@@ -45,14 +45,15 @@ pub enum IngestError {
     TopicRecreated { topic: Arc<str>, partition: i32, offset: i64 },
 
     #[error(
-        "records cannot be read, and skipping them would lose them: {error}: {location}; {}",
-        unreadable_help(*error)
+        "records cannot be read, and skipping them would lose them: {error}: {location}; check the \
+         broker's log for the partition"
     )]
     UnreadableAt { location: String, error: RDKafkaErrorCode },
 
     #[error(
-        "records cannot be read, and skipping them would lose them: {0}; check the broker's log for \
-         the partition"
+        "records cannot be read, and skipping them would lose them: {error}; {help}",
+        error = .0,
+        help = unreadable_help(.0)
     )]
     Unreadable(#[source] KafkaError),
 
@@ -127,10 +128,10 @@ pub const UNREACHABLE_HELP: &str =
 const REMEDY: &str = "restore the topic's records, or start with a new store (store.path), which reads every \
                       topic from its beginning";
 
-fn unreadable_help(error: RDKafkaErrorCode) -> &'static str {
+fn unreadable_help(error: &KafkaError) -> &'static str {
     match error {
-        RDKafkaErrorCode::BadCompression => {
-            "a zstd batch may be too large if it decompresses to more than a third of \
+        KafkaError::MessageConsumption(code) if is_too_large(*code) => {
+            "a batch may be too large if it decompresses to more than a third of \
              kafka.librdkafka.receive.message.max.bytes: raise that, to 2147483647 at most; otherwise \
              check the broker's log for the partition"
         }
@@ -159,6 +160,12 @@ pub(crate) fn is_unreadable(code: RDKafkaErrorCode) -> bool {
             | RDKafkaErrorCode::InvalidMessage
             | RDKafkaErrorCode::MessageSizeTooLarge
     )
+}
+
+/// Returns true if records cannot be read because of a limit of the client. Damaged records have other codes, if CRCs
+/// are checked.
+pub(crate) fn is_too_large(code: RDKafkaErrorCode) -> bool {
+    matches!(code, RDKafkaErrorCode::BadCompression | RDKafkaErrorCode::MessageSizeTooLarge)
 }
 
 /// Returns true if a topic or partition does not exist.

@@ -71,6 +71,15 @@ impl Offsets {
         }
     }
 
+    /// Moves the next offset past a record that cannot be read, and so has no fingerprint.
+    pub fn pass(&mut self, topic: TopicKind, partition: i32, next: i64) {
+        if self.next(topic, partition).is_some() {
+            self.skip_to(topic, partition, next);
+        } else {
+            self.set(topic, partition, next);
+        }
+    }
+
     /// Sets the next offset of a partition, without a known record.
     pub fn set(&mut self, topic: TopicKind, partition: i32, next: i64) {
         self.restore(topic, partition, next, None, None);

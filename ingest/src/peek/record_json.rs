@@ -14,6 +14,10 @@ use crate::decode::{DecodeError, ErrorCode, framing};
 use crate::kafka::headers::Unreadable;
 use crate::kafka::topics::{TopicKind, TopicNames};
 
+/// Maximum length of a key or invalid value that is printed whole, unless the output is raw; and of the headers of a
+/// dead letter.
+const SHOWN_BYTES_MAX: usize = 64 << 10;
+
 /// The parts of a record that are printed.
 pub struct Record<'a> {
     pub topic: &'a str,
@@ -39,7 +43,7 @@ pub fn line(record: &Record<'_>, view: &mut View) -> String {
         partition: record.partition,
         offset: record.offset,
         time: record.broker_ms.and_then(event::utc),
-        key: record.key.map(Bytes),
+        key: record.key.map(|key| shown(key, view.raw)),
         schema: None,
         event: None,
         error: None,
@@ -49,14 +53,14 @@ pub fn line(record: &Record<'_>, view: &mut View) -> String {
     };
     match &decoded {
         None => {
-            line.value = Some(record.value.map(Bytes));
+            line.value = Some(record.value.map(|value| shown(value, view.raw)));
             line.headers = Some(headers(record));
         }
         Some(Decoded { schema, fact, error }) => {
             line.schema = Some(schema.as_deref());
             line.event = Some(fact.as_ref().map(|fact| Event::new(fact, &view.decoder.policy)));
             line.error = error.as_ref().map(Problem::from);
-            line.value = error.as_ref().map(|_| record.value.map(Bytes));
+            line.value = error.as_ref().map(|_| record.value.map(|value| shown(value, view.raw)));
         }
     }
     // Serialization fails only for maps with keys that are not strings; there are none.
@@ -156,7 +160,7 @@ fn headers<'a>(record: &Record<'a>) -> Vec<HeaderJson<'a>> {
     let headers = record.headers.as_deref().unwrap_or_default();
     let json = |header: &Header<'a, &'a [u8]>| HeaderJson {
         name: header.key,
-        value: header.value.map(Bytes),
+        value: header.value.map(Bytes::Whole),
     };
     headers.iter().map(json).collect()
 }
@@ -169,20 +173,30 @@ struct DeadLetterJson {
     partition: Option<String>,
     offset: Option<String>,
     message: Option<String>,
+    /// Length and SHA-256 of the original value, if the letter lacks it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value_length: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value_sha256: Option<String>,
 }
 
 fn dead_letter(record: &Record<'_>) -> Option<DeadLetterJson> {
+    let omitted = |name: &str| record.value.is_none().then(|| header_text(record, name)).flatten();
     Some(DeadLetterJson {
         code: header_text(record, header::CODE)?,
         topic: header_text(record, header::TOPIC),
         partition: header_text(record, header::PARTITION),
         offset: header_text(record, header::OFFSET),
         message: header_text(record, header::MESSAGE),
+        value_length: omitted(header::VALUE_LENGTH),
+        value_sha256: omitted(header::VALUE_SHA256),
     })
 }
 
 fn header_text(record: &Record<'_>, name: &str) -> Option<String> {
-    Some(String::from_utf8_lossy(last_header(record, name)?).into_owned())
+    let value = last_header(record, name)?;
+    let value = value.get(..SHOWN_BYTES_MAX).unwrap_or(value);
+    Some(String::from_utf8_lossy(value).into_owned())
 }
 
 /// Returns the value of the last header with this name.
@@ -192,7 +206,31 @@ fn last_header<'a>(record: &Record<'a>, name: &str) -> Option<&'a [u8]> {
 }
 
 /// Serializes as a string, or as `{"base64":"…"}` if the bytes are not UTF-8.
-struct Bytes<'a>(&'a [u8]);
+enum Bytes<'a> {
+    Whole(&'a [u8]),
+    /// The beginning of a longer text, serialized as `{"length":…,"begin":…}`.
+    Beginning {
+        length: usize,
+        begin: &'a [u8],
+    },
+}
+
+/// Returns the bytes to print: all if `raw`, and otherwise at most [`SHOWN_BYTES_MAX`].
+fn shown(bytes: &[u8], raw: bool) -> Bytes<'_> {
+    match bytes.get(..SHOWN_BYTES_MAX) {
+        Some(begin) if !raw && begin.len() < bytes.len() => {
+            // Does not end within a character.
+            let begin = match std::str::from_utf8(begin) {
+                Err(error) if error.error_len().is_none() => {
+                    begin.get(..error.valid_up_to()).unwrap_or(begin)
+                }
+                _ => begin,
+            };
+            Bytes::Beginning { length: bytes.len(), begin }
+        }
+        _ => Bytes::Whole(bytes),
+    }
+}
 
 impl Serialize for Bytes<'_> {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
@@ -200,9 +238,19 @@ impl Serialize for Bytes<'_> {
         struct Encoded {
             base64: String,
         }
-        match std::str::from_utf8(self.0) {
-            Ok(text) => out.serialize_str(text),
-            Err(_) => Encoded { base64: STANDARD.encode(self.0) }.serialize(out),
+        #[derive(Serialize)]
+        struct Cut<'a> {
+            length: usize,
+            begin: Bytes<'a>,
+        }
+        match *self {
+            Self::Whole(bytes) => match std::str::from_utf8(bytes) {
+                Ok(text) => out.serialize_str(text),
+                Err(_) => Encoded { base64: STANDARD.encode(bytes) }.serialize(out),
+            },
+            Self::Beginning { length, begin } => {
+                Cut { length, begin: Bytes::Whole(begin) }.serialize(out)
+            }
         }
     }
 }
@@ -296,6 +344,31 @@ mod tests {
         check(&letter, false, &format!(r#"{START},"schema":"json",{SHOWN},{noted}}}"#));
         let named = record("adtrail.effects.dlq", EFFECT);
         check(&named, false, &format!(r#"{START},"schema":"json",{SHOWN}}}"#));
+    }
+
+    #[test]
+    fn a_dead_letter_without_its_value_is_printed_with_length_and_digest() {
+        let header = |key, value: &'static str| Header { key, value: Some(value.as_bytes()) };
+        let headers = vec![
+            header(header::CODE, "too_large"),
+            header(header::VALUE_LENGTH, "120000000"),
+            header(header::VALUE_SHA256, "ab"),
+        ];
+        let letter = Record { headers: Ok(headers), value: None, ..record("letters", b"") };
+        let text = printed(&letter, false);
+        assert!(text.contains(r#""value_length":"120000000","value_sha256":"ab""#), "{text}");
+    }
+
+    #[test]
+    fn long_values_are_cut_unless_the_output_is_raw() {
+        let long = "\u{e9}".repeat(SHOWN_BYTES_MAX);
+        let value = format!("x{long}");
+        let record = record("adtrail.effects", value.as_bytes());
+        let text = printed(&record, false);
+        let length = format!(r#""value":{{"length":{},"begin":"x\u{e9}"#, value.len());
+        assert!(text.contains(&length), "{}", &text[..300]);
+        assert!(text.len() < SHOWN_BYTES_MAX + 1_000, "{}", text.len());
+        assert!(printed(&record, true).contains(&value));
     }
 
     #[test]

@@ -95,7 +95,7 @@ fn large_values_become_complete_dead_letters() {
 }
 
 /// Returns the text of a header.
-fn header_text<'m>(letter: &'m OwnedMessage, name: &str) -> Option<&'m str> {
+pub fn header_text<'m>(letter: &'m OwnedMessage, name: &str) -> Option<&'m str> {
     let headers = letter.headers()?;
     let header = headers.iter().find(|header| header.key == name)?;
     header.value.map(|value| std::str::from_utf8(value).expect("the text is valid UTF-8"))

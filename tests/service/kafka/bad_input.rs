@@ -143,6 +143,67 @@ fn invalid_records_become_dead_letters() {
     assert_eq!(letters.iter().sum::<usize>(), cases.len());
 }
 
+/// Kafka accepts values that are small when compressed. Neither one that no dead letter can contain nor one that the
+/// client does not decompress stops reading.
+#[test]
+fn values_that_are_too_large_for_dead_letters_are_passed_over() {
+    const BYTES: usize = 120_000_000;
+    let kafka = Kafka::shared();
+    let topics = Topics::of("bad.huge");
+    for topic in topics.all() {
+        kafka.create_topic(topic, 1, &[("retention.ms", "-1")]);
+    }
+    let huge = "0".repeat(BYTES);
+    for (topic, codec) in [(Activations, "gzip"), (Effects, "zstd")] {
+        let settings = [("message.max.bytes", "200000000"), ("compression.type", codec)];
+        let producer = kafka.producer_with(&settings);
+        let value = Message::new("app-x", huge.as_str()).at(NOON_MS);
+        producer.produce_all([(topic.name(&topics), value)]);
+    }
+    let good = good(1).map(|(topic, line)| (topic, Message::new("app-x", line).at(NOON_MS)));
+    kafka.produce_all(good.map(|(topic, message)| (topic.name(&topics), message)));
+    // Only zstd is limited: the value of the other topic is decompressed.
+    let site = Site::on(topics, kafka.brokers(), ONE_CAMPAIGN)
+        .set("kafka.librdkafka.receive.message.max.bytes", "40000000");
+    let adtrail = site.start();
+    adtrail.await_read(5);
+    let rows = rows::parse(&site.download("app-x", "2025-03-10", "2025-03-10", &[]));
+    assert_eq!(rows.len(), 2);
+
+    let check = |topic: Topic, code: &str, length: Option<&str>| {
+        let letters = kafka.consume_all(&format!("{}.dlq", topic.name(&site.topics)));
+        assert_eq!(letters.len(), 1, "{code}");
+        let letter = &letters[0];
+        let header = |name: &str| {
+            let found = letter.headers.iter().find(|(key, _)| key == name);
+            found.map(|(_, value)| String::from_utf8(value.clone()).unwrap())
+        };
+        assert_eq!(letter.value, None, "{code}");
+        assert_eq!(header("adtrail.error.code").as_deref(), Some(code));
+        assert_eq!(header("__connect.errors.offset").as_deref(), Some("0"));
+        assert_eq!(header("adtrail.value.length").as_deref(), length, "{code}");
+        assert_eq!(header("adtrail.value.sha256").is_some(), length.is_some(), "{code}");
+    };
+    check(Activations, "too_large", Some("120000000"));
+    check(Effects, "unreadable", None);
+
+    // Such letters cannot be sent back.
+    let dlq = format!("{}.dlq", Activations.name(&site.topics));
+    let replayed = site.run(&["replay-dlq", &dlq]);
+    let (table, log) = (
+        String::from_utf8_lossy(&replayed.stdout).into_owned(),
+        String::from_utf8_lossy(&replayed.stderr).into_owned(),
+    );
+    assert!(replayed.status.success(), "{log}");
+    assert!(table.contains(",,1,0,0,0,0,1"), "{table}");
+    assert!(log.contains("it has no value"), "{log}");
+
+    adtrail.stop();
+    let adtrail = site.start();
+    adtrail.await_caught_up();
+    assert_eq!(adtrail.metric("adtrail_ingest_read_total"), Some(0.0));
+}
+
 /// Checks that each case has exactly one dead letter, byte for byte, with its origin and its error.
 #[track_caller]
 fn check_dead_letters(kafka: &Kafka, topic: &str, cases: &[&Case]) {

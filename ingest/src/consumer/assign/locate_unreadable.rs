@@ -1,64 +1,87 @@
-//! Finds the partition with records that cannot be read: librdkafka's error does not name it.
+//! Finds the records that cannot be read: librdkafka's error names neither partition nor offset.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use config::Kafka;
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::KafkaError;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaErrorCode;
 
+use crate::consumer::context::Context;
+use crate::consumer::read::ReadState;
 use crate::consumer::topic_client::TopicClient;
 use crate::kafka::clients::{self, Consumer};
-use crate::kafka::error::IngestError;
-use crate::kafka::offsets::Offsets;
+use crate::kafka::error::is_unreadable;
+use crate::kafka::topics::TopicKind;
 
-/// Time limit of the whole search.
-const SEARCH_TIMEOUT: Duration = Duration::from_secs(20);
-/// Time limit of each request and of the reads of each partition.
-const PARTITION_TIMEOUT: Duration = Duration::from_secs(3);
+/// Time limit of the search for the partition.
+const SEARCH_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time limit of each request and of reading one record.
+const RECORD_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum number of offsets that are found at once, each by a read of its own.
+const OFFSETS_MAX: i64 = 100;
 
-/// Reads each partition alone from its next offset until one returns the same error.
-pub fn locate_unreadable(
-    error: RDKafkaErrorCode,
-    client: &TopicClient,
-    offsets: &Offsets,
-    kafka: &Kafka,
-) -> IngestError {
-    let found = clients::reader(kafka).ok().and_then(|consumer| {
-        let started = Instant::now();
-        let mut partitions =
-            client.partitions.iter().take_while(|_| started.elapsed() < SEARCH_TIMEOUT);
-        partitions.find_map(|(topic, partition)| {
-            let (name, next) = (client.names.of(topic), offsets.next(topic, partition));
-            find_error(&consumer, name, partition, next, error).map(|offset| {
-                format!("offset {offset} or later of partition {partition} of {name}")
-            })
-        })
-    });
-    let location = found.unwrap_or_else(|| "partition unknown".to_owned());
-    IngestError::UnreadableAt { location, error }
+/// Consecutive records of a partition that cannot be read.
+pub struct UnreadableRecords {
+    pub topic: TopicKind,
+    pub partition: i32,
+    pub offsets: Range<i64>,
+    /// The error of the first one.
+    pub error: RDKafkaErrorCode,
 }
 
-/// Reads a partition from the offset `next`, or from its beginning. Returns that offset if reading fails with the
-/// expected error.
-fn find_error(
-    consumer: &Consumer,
-    topic: &str,
-    partition: i32,
-    next: Option<i64>,
-    expected: RDKafkaErrorCode,
-) -> Option<i64> {
-    let beginning = || Some(consumer.fetch_watermarks(topic, partition, PARTITION_TIMEOUT).ok()?.0);
-    let next = next.or_else(beginning)?;
+/// The result of reading one record.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Probe {
+    /// There is a record, or the end of the partition.
+    Readable,
+    Unreadable(RDKafkaErrorCode),
+}
+
+/// Reads each partition that is not paused, alone and from its next offset, until one returns an error; and then that
+/// partition from each following offset until one returns none. The records of a batch are either all readable or all
+/// unreadable, but the extent of an unreadable batch is unknown.
+pub fn locate_unreadable(
+    client: &TopicClient,
+    read: &ReadState,
+    context: &Context,
+) -> Option<UnreadableRecords> {
+    let consumer = clients::prober(&context.kafka)
+        .inspect_err(|error| tracing::warn!(%error, "unreadable records cannot be located"))
+        .ok()?;
+    let started = Instant::now();
+    let may_go_on = || !context.shutdown.is_requested() && started.elapsed() < SEARCH_TIMEOUT;
+    let partitions = client.partitions.iter().take_while(|_| may_go_on());
+    for (topic, partition) in partitions {
+        if read.paused.contains(topic, partition) {
+            continue;
+        }
+        let name = client.names.of(topic);
+        let beginning = || Some(consumer.fetch_watermarks(name, partition, RECORD_TIMEOUT).ok()?.0);
+        let Some(first) = read.offsets.next(topic, partition).or_else(beginning) else { continue };
+        let found = probe(&consumer, name, partition, first);
+        let Some(Probe::Unreadable(error)) = found else { continue };
+        let is_readable = |offset: &i64| {
+            context.shutdown.is_requested() || probe(&consumer, name, partition, *offset) != found
+        };
+        let last = first + OFFSETS_MAX;
+        let end = (first + 1..last).find(is_readable).unwrap_or(last);
+        return Some(UnreadableRecords { topic, partition, offsets: first..end, error });
+    }
+    None
+}
+
+/// Reads one record; `None` if the broker does not answer.
+fn probe(consumer: &Consumer, topic: &str, partition: i32, offset: i64) -> Option<Probe> {
     let mut list = TopicPartitionList::new();
-    list.add_partition_offset(topic, partition, Offset::Offset(next)).ok()?;
+    list.add_partition_offset(topic, partition, Offset::Offset(offset)).ok()?;
     consumer.assign(&list).ok()?;
-    let has_error =
-        clients::poll_all(consumer, PARTITION_TIMEOUT).find_map(|polled| match polled {
-            Err(KafkaError::MessageConsumption(code)) if code == expected => Some(true),
-            Err(KafkaError::PartitionEOF(_)) | Ok(_) => Some(false),
-            Err(_) => None,
-        });
-    has_error?.then_some(next)
+    clients::poll_all(consumer, RECORD_TIMEOUT).find_map(|polled| match polled {
+        Err(KafkaError::MessageConsumption(code)) if is_unreadable(code) => {
+            Some(Probe::Unreadable(code))
+        }
+        Err(KafkaError::PartitionEOF(_)) | Ok(_) => Some(Probe::Readable),
+        Err(_) => None,
+    })
 }

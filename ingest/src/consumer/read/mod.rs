@@ -11,6 +11,7 @@ pub(crate) mod paused_partitions;
 pub(crate) mod record_router;
 pub(crate) mod trusted_clock;
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use attribution::ledger::{Progress, RecordFingerprint};
@@ -18,6 +19,7 @@ use config::Config;
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::message::Message;
+use rdkafka::types::RDKafkaErrorCode;
 
 use super::context::Context;
 use super::topic_client::TopicClient;
@@ -27,11 +29,11 @@ use crate::kafka::clients::{self, statistics::Statistics};
 use crate::kafka::error::IngestError;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::partitions::Watermarks;
-use crate::kafka::topics::TopicNames;
+use crate::kafka::topics::{TopicKind, TopicNames};
 use crate::observability::health::Health;
 use crate::registry::SchemaLookup;
 use crate::timing::Timing;
-use batch::Batch;
+use batch::{Batch, Source};
 use consumer_positions::{StalePositions, find_positions};
 use low_watermark::LowWatermark;
 use open_transactions::OpenTransactions;
@@ -114,6 +116,26 @@ impl ReadState {
             self.offsets.advance(topic, partition, record);
         }
         PollEnd::Idle
+    }
+
+    /// Adds a dead letter for each record that cannot be read, and moves the next offset past it. If these are too many
+    /// invalid records, pauses the partition instead.
+    pub fn pass_over(
+        &mut self,
+        topic: TopicKind,
+        partition: i32,
+        offsets: Range<i64>,
+        error: RDKafkaErrorCode,
+    ) {
+        for offset in offsets {
+            let source = Source { topic, partition, offset, bytes: 0 };
+            if let Some(reason) = self.router.route_unreadable(source, error, Instant::now()) {
+                self.paused.pause(topic, partition, reason);
+                reason.log(self.router.name(topic), partition);
+                return;
+            }
+            self.offsets.pass(topic, partition, offset + 1);
+        }
     }
 
     /// Records which of the consumer's positions are stale. Must be called after partitions were assigned, before the

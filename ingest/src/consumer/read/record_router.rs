@@ -6,6 +6,7 @@ use attribution::facts::event::{EventTime, Fact};
 use config::Config;
 use jiff::Timestamp;
 use rdkafka::message::{BorrowedMessage, Message};
+use rdkafka::types::RDKafkaErrorCode;
 
 use super::batch::{Accumulator, Batch, Limits, Source};
 use super::low_watermark::LowWatermark;
@@ -15,7 +16,7 @@ use super::trusted_clock::TrustedClock;
 use crate::dead_letters::letter::{self, DeadLetter};
 use crate::decode::decoder::{Decoded, Decoder};
 use crate::decode::event::Built;
-use crate::decode::{DecodeError, framing};
+use crate::decode::{DecodeError, ErrorCode, framing};
 use crate::kafka::error::IngestError;
 use crate::kafka::headers;
 use crate::kafka::partitions::Partitions;
@@ -102,6 +103,32 @@ impl RecordRouter {
             }
         }
         None
+    }
+
+    /// Adds a record that cannot be read. If its partition must be paused, returns the reason and adds nothing.
+    pub fn route_unreadable(
+        &mut self,
+        source: Source,
+        error: RDKafkaErrorCode,
+        now: Instant,
+    ) -> Option<PauseReason> {
+        let Source { topic, partition, offset, .. } = source;
+        if !self.bad_records.allows(topic, partition, offset) {
+            return Some(PauseReason::Bad);
+        }
+        let message = format!(
+            "the batch of the record cannot be fetched and decompressed ({error}); expected at most a third \
+             of kafka.librdkafka.receive.message.max.bytes"
+        );
+        let error = DecodeError::new(ErrorCode::Unreadable, message);
+        self.letters.push(DeadLetter::of_unread(source, self.names.of(topic), &error));
+        self.batch.add_dead(source, error.code, now);
+        None
+    }
+
+    /// Returns the name of a topic.
+    pub fn name(&self, topic: TopicKind) -> &str {
+        self.names.of(topic)
     }
 
     /// Decodes a record; `None` if it has no value.

@@ -59,6 +59,8 @@ pub struct DeadLetter {
 pub enum SkipReason {
     /// It lacks the headers that adtrail adds.
     NotADeadLetter,
+    /// It has no value, because the value was too large or unreadable.
+    NoValue,
     /// Its source topic is not one of the three.
     OtherTopic,
     /// A header name is not UTF-8, so that it could not be sent unchanged.
@@ -71,6 +73,9 @@ impl SkipReason {
     pub fn description(self) -> &'static str {
         match self {
             Self::NotADeadLetter => "it lacks the headers of a dead letter",
+            Self::NoValue => {
+                "it has no value: the original is only in its source topic, too large or unreadable"
+            }
             Self::OtherTopic => "its source topic is not configured",
             Self::Headers => "a header name is not UTF-8",
             Self::TooLong => "it is larger than max.message.bytes of its source topic",
@@ -94,6 +99,10 @@ impl DeadLetter {
             return Err(SkipReason::NotADeadLetter);
         }
         let topic = names.kind(topic?).ok_or(SkipReason::OtherTopic)?;
+        // Records without a value are not dead letters, so the letter lacks it.
+        if message.payload().is_none() {
+            return Err(SkipReason::NoValue);
+        }
         let content = content(message.key(), message.payload());
         Ok(Self {
             source: Source { topic, partition, offset, content },

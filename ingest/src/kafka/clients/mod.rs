@@ -19,14 +19,18 @@ use crate::timing::Timing;
 use callbacks::Callbacks;
 pub use callbacks::{LogOnly, log};
 
-/// Maximum size of a dead letter. An invalid record that is larger blocks its partition.
+/// Maximum size of a dead letter, for the producer and for the topics that adtrail creates.
 pub const RECORD_BYTES_MAX: &str = "104857600";
 
-/// The value of `receive.message.max.bytes`. It bounds a single record above all fetch limits, which brokers send
-/// alone, and the buffers into which librdkafka decompresses a zstd batch, each three times as large as the previous
-/// one. Other codecs have no bound. Brokers exceed the fetch limits by at most one batch, so a high bound only uses
-/// memory for batches that need it.
-const RECEIVED_BYTES_MAX: &str = "1000000000";
+/// The value of `receive.message.max.bytes`. It bounds responses, and the buffers into which librdkafka decompresses a
+/// zstd batch, each three times as large as the previous one; a larger batch is an error. Other codecs have no bound.
+/// Brokers exceed the fetch limits by at most one batch, which is at most 100 MiB (`socket.request.max.bytes`): a
+/// larger response would close the connection again and again.
+const RECEIVED_BYTES_MAX: &str = "268435456";
+
+/// The value of `fetch.max.bytes`: the size of a response, compressed, beyond which a broker adds no further batch.
+/// librdkafka decompresses a whole response before it applies `queued.max.messages.kbytes`.
+const FETCHED_BYTES_MAX: &str = "8388608";
 
 /// Delay between two polls while nothing arrives.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -133,6 +137,7 @@ fn consumer_config(kafka: &Kafka, timing: Timing) -> ClientConfig {
         // Bounds prefetching of a backlog, over all partitions together.
         ("queued.max.messages.kbytes", "16384"),
         ("queued.min.messages", "10000"),
+        ("fetch.max.bytes", FETCHED_BYTES_MAX),
         ("statistics.interval.ms", "1000"),
         ("receive.message.max.bytes", RECEIVED_BYTES_MAX),
         ("fetch.wait.max.ms", &fetch_wait_ms),
@@ -152,7 +157,19 @@ pub fn inspector(kafka: &Kafka) -> Result<Consumer, IngestError> {
     create_reader(kafka, "read_uncommitted")
 }
 
+/// Creates a client that looks for records which the service cannot read. It has the same limits, and distinguishes
+/// records that are damaged from those that exceed a limit.
+pub fn prober(kafka: &Kafka) -> Result<Consumer, IngestError> {
+    let mut client = reader_config(kafka, "read_committed");
+    client.set("check.crcs", "true").set("fetch.error.backoff.ms", "20");
+    create(kafka, &client)
+}
+
 fn create_reader(kafka: &Kafka, isolation: &str) -> Result<Consumer, IngestError> {
+    create(kafka, &reader_config(kafka, isolation))
+}
+
+fn reader_config(kafka: &Kafka, isolation: &str) -> ClientConfig {
     let settings = [
         ("group.id", kafka.group.as_str()),
         ("receive.message.max.bytes", RECEIVED_BYTES_MAX),
@@ -160,6 +177,7 @@ fn create_reader(kafka: &Kafka, isolation: &str) -> Result<Consumer, IngestError
         // The next assignment waits for the fetch in progress, which takes this long at the end of a log.
         ("fetch.wait.max.ms", "20"),
         ("queued.max.messages.kbytes", "16384"),
+        ("fetch.max.bytes", FETCHED_BYTES_MAX),
     ];
     // These override the user's settings, because finding the end of a topic depends on them.
     let forced = [
@@ -174,7 +192,7 @@ fn create_reader(kafka: &Kafka, isolation: &str) -> Result<Consumer, IngestError
     forced.into_iter().for_each(|(key, value)| {
         client.set(key, value);
     });
-    create(kafka, &client)
+    client
 }
 
 /// Returns the settings of a transactional producer. Kafka fences all earlier producers with the same id.
