@@ -59,6 +59,9 @@ fn the_asyncapi_document_has_the_headers_of_dead_letters() {
         assert!(lines.contains(&&*format!("{name}:")), "{name} is not described");
         assert!(lines.contains(&&*format!("- {name}")), "{name} is not required");
     }
+    for name in [header::VALUE_LENGTH, header::VALUE_SHA256] {
+        assert!(lines.contains(&&*format!("{name}:")), "{name} is not described");
+    }
     let required = lines.iter().filter(|line| line.starts_with("- __connect.errors.")).count();
     assert_eq!(required + 1, header::ALL.len());
 }

@@ -454,7 +454,9 @@ fn texts_have_a_maximum_length() {
 
 #[test]
 fn members_have_a_maximum_number_and_length() {
-    let too_large = |field| Err((ErrorCode::TooLarge, field));
+    fn too_large(field: &str) -> Result<(), (ErrorCode, &str)> {
+        Err((ErrorCode::TooLarge, field))
+    }
     for (kind, field, max) in
         [("click", "params", 8192), ("effect", "props", 8192), ("effect", "ids", 2048)]
     {
@@ -476,7 +478,7 @@ fn members_have_a_maximum_number_and_length() {
     let list = |texts: &[&str]| format!("\"ids\":{{\"serial\":{texts:?}}}");
     check("effect", &list(&["a"; 256]), Ok(()));
     check("effect", &list(&["a"; 257]), too_large("ids"));
-    check("effect", &list(&["a", &"x".repeat(2049)]), too_large("ids.serial"));
+    check("effect", &list(&["a", &*"x".repeat(2049)]), too_large("ids.serial"));
 }
 
 #[track_caller]

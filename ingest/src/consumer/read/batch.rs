@@ -199,6 +199,15 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_is_full_by_bytes_that_are_not_values() {
+        let mut batch = Accumulator::new(LIMITS);
+        batch.add_dead(source(0, 0, 40), ErrorCode::NotJson, Instant::now());
+        assert!(!batch.is_full());
+        batch.add_bytes(60);
+        assert!(batch.is_full());
+    }
+
+    #[test]
     fn a_batch_is_full_by_records_or_by_bytes() {
         check_full(&[], false);
         check_full(&[1, 1], false);
