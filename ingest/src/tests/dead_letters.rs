@@ -101,16 +101,21 @@ pub fn header_text<'m>(letter: &'m OwnedMessage, name: &str) -> Option<&'m str> 
     header.value.map(|value| std::str::from_utf8(value).expect("the text is valid UTF-8"))
 }
 
+/// Creates a producer of large records that compress well. The mock broker keeps only a few megabytes.
+fn compressing(broker: &Broker) -> BaseProducer {
+    client(&broker.cluster.bootstrap_servers())
+        .set("message.max.bytes", "200000000")
+        .set("compression.type", "gzip")
+        .create()
+        .expect("the producer is created")
+}
+
 /// A value that compresses well: Kafka accepts it, but no dead letter can contain it.
 #[test]
 fn a_value_that_is_too_large_for_a_letter_is_replaced_by_its_length_and_digest() {
     const BYTES: usize = 120_000_000;
     let broker = Broker::with_topics();
-    let producer: BaseProducer = client(&broker.cluster.bootstrap_servers())
-        .set("message.max.bytes", "200000000")
-        .set("compression.type", "gzip")
-        .create()
-        .expect("the producer is created");
+    let producer = compressing(&broker);
     let huge = vec![b'0'; BYTES];
     let record = BaseRecord::<(), _>::to(CLICKS).partition(0).payload(&huge);
     producer.send(record).map_err(|(error, _)| error).expect("the queue is not full");
@@ -131,14 +136,15 @@ fn a_value_that_is_too_large_for_a_letter_is_replaced_by_its_length_and_digest()
     running.stop().expect("the reader stops cleanly");
 }
 
-/// Key and headers are as large as the value may be.
+/// The key alone is larger than what a letter may contain.
 #[test]
 fn a_letter_with_a_large_key_has_only_its_origin() {
     let broker = Broker::with_topics();
     let key = vec![b'k'; letter::COPIED_BYTES_MAX + 1];
     let record = BaseRecord::<_, _>::to(CLICKS).partition(0).key(&key).payload("bad");
-    broker.producer.send(record).map_err(|(error, _)| error).expect("the queue is not full");
-    broker.flush();
+    let producer = compressing(&broker);
+    producer.send(record).map_err(|(error, _)| error).expect("the queue is not full");
+    producer.flush(TIMEOUT).expect("the broker answers");
     let running = Running::start(&broker.config(""), &[]);
     running.take(1);
     let found = letters(&broker, "adtrail.clicks.dlq", 1).remove(0);
