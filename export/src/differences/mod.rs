@@ -92,7 +92,8 @@ pub fn write_differences(
                 let differs = lines.write(old_row.as_ref(), new_row.as_ref(), &mut chunks.chunk);
                 totals.compared(differs);
                 chunks.rows += u64::from(differs);
-                if chunks.scanned().is_break() {
+                let read = [pair.old, pair.new].into_iter().flatten().map(|(_, value)| value.len());
+                if chunks.scanned(read.sum()).is_break() {
                     return Ok(totals);
                 }
             }

@@ -8,6 +8,7 @@ use attribution::rules::policy::Policy;
 use store::layout::codec::row::RowView;
 use store::layout::key::RowKey;
 
+use super::columns::prop::PropValues;
 use super::columns::value::Value;
 use super::time::writer::TimeWriter;
 use crate::format::columns::field::Field;
@@ -20,6 +21,7 @@ pub(crate) struct NdjsonWriter<'a> {
     names: Vec<Vec<u8>>,
     times: TimeWriter,
     policy: &'a Policy,
+    props: PropValues,
 }
 
 impl<'a> NdjsonWriter<'a> {
@@ -31,13 +33,16 @@ impl<'a> NdjsonWriter<'a> {
             name
         });
         let times = TimeWriter::new(&query.zone);
-        Self { fields: &query.fields, names: names.collect(), times, policy }
+        let props = PropValues::new(&query.fields);
+        Self { fields: &query.fields, names: names.collect(), times, policy, props }
     }
 
     pub fn row(&mut self, key: &RowKey, row: &RowView<'_>, out: &mut Vec<u8>) {
+        self.props.read(row);
+        let mut props = self.props.in_order();
         for (field, name) in self.fields.iter().zip(&self.names) {
             out.extend_from_slice(name);
-            match Value::of(field, key, row, self.policy) {
+            match Value::of(field, key, row, self.policy, &mut props) {
                 Value::Empty => out.extend_from_slice(b"null"),
                 Value::Name(name) => write_text(name, out),
                 Value::Number(number) => {

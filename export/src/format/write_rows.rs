@@ -18,8 +18,11 @@ use crate::query::cursor::Cursor;
 const CHUNK_BYTES: usize = 128 << 10;
 /// Capacity of a chunk, including the row that fills it.
 const CHUNK_CAPACITY: usize = CHUNK_BYTES + (8 << 10);
-/// A chunk is passed on after this many scanned rows, even if it is empty.
-const SCANNED_MAX: u32 = 65_536;
+/// A chunk is passed on after this much work, even if it is empty, so that a costly export occupies a processor no
+/// longer at a time than others. Work is counted in bytes read and written, cells, and [`ROW_WORK`] per row.
+const WORK_MAX: usize = 1 << 20;
+/// The work of finding a row, whether or not it is wanted.
+const ROW_WORK: usize = 16;
 /// Rows that are read on the writing thread before a second thread is worth its cost.
 const ROWS_BEFORE_PREFETCH: u64 = 2048;
 
@@ -88,10 +91,11 @@ impl Selection<'_> {
             return Ok(None);
         };
         let (mut remaining, mut last, mut has_more) = (limit, None, false);
-        let mut scanned = 0;
-        self.each(|row| {
-            scanned += 1;
-            if scanned % SCANNED_MAX == 0 {
+        let mut work = 0;
+        self.each(|row, read| {
+            work += read;
+            if work >= WORK_MAX {
+                work = 0;
                 pause()?;
             }
             let Some((key, _)) = row else { return ControlFlow::Continue(()) };
@@ -106,10 +110,11 @@ impl Selection<'_> {
         Ok(last.filter(|_| has_more).map(|key| Cursor::after(&key, self.query)))
     }
 
-    /// Calls `visit` with each selected row, and with `None` for each other row, ignoring the limit.
+    /// Calls `visit` with each selected row, and with `None` for each other row, ignoring the limit; and with the work
+    /// of reading it.
     fn each(
         &self,
-        mut visit: impl FnMut(Option<(&RowKey, &RowView<'_>)>) -> ControlFlow<()>,
+        mut visit: impl FnMut(Option<(&RowKey, &RowView<'_>)>, usize) -> ControlFlow<()>,
     ) -> Result<(), ExportError> {
         let Self { query, policy, app, .. } = self;
         let after = query.after.map(|cursor| cursor.row(app.pid));
@@ -123,9 +128,10 @@ impl Selection<'_> {
             query.report.as_ref().is_none_or(|report| report.has(key, row, policy))
         };
         let mut visit = |key: &RowKey, value: Option<&[u8]>| {
+            let work = ROW_WORK + value.map_or(0, <[u8]>::len);
             let row = value.map(RowView::decode).transpose()?;
             let row = row.filter(|row| query.filter.has_row(row) && is_in_report(key, row));
-            Ok::<_, ExportError>(visit(row.as_ref().map(|row| (key, row))))
+            Ok::<_, ExportError>(visit(row.as_ref().map(|row| (key, row)), work))
         };
         let mut rows_before_prefetch =
             if self.may_read_ahead { ROWS_BEFORE_PREFETCH } else { u64::MAX };
@@ -160,12 +166,15 @@ impl<'a, Sink: FnMut(Chunk) -> ControlFlow<()>> File<'a, Sink> {
 
     fn write(&mut self, selection: &Selection<'_>) -> Result<ControlFlow<()>, ExportError> {
         let mut is_gone = false;
-        selection.each(|row| {
+        let cells = selection.query.fields.len();
+        selection.each(|row, read| {
+            let mut work = read;
             if let Some((key, row)) = row {
                 self.writer.row(key, row, &mut self.chunks.chunk);
                 self.chunks.rows += 1;
+                work += cells;
             }
-            is_gone = self.chunks.scanned().is_break();
+            is_gone = self.chunks.scanned(work).is_break();
             let is_full = self.chunks.rows == self.limit;
             if is_gone || is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
@@ -182,8 +191,8 @@ impl<'a, Sink: FnMut(Chunk) -> ControlFlow<()>> File<'a, Sink> {
 /// The current chunk, and the sink of chunks.
 pub(crate) struct Chunks<Sink> {
     pub(crate) chunk: Vec<u8>,
-    /// Rows scanned since the last chunk.
-    scanned: u32,
+    /// Work since the last chunk, except bytes written.
+    work: usize,
     /// Rows written.
     pub(crate) rows: u64,
     /// Rows in chunks that were passed on.
@@ -193,28 +202,26 @@ pub(crate) struct Chunks<Sink> {
 
 impl<Sink: FnMut(Chunk) -> ControlFlow<()>> Chunks<Sink> {
     pub(crate) fn new(sink: Sink) -> Self {
-        Self {
-            chunk: Vec::with_capacity(CHUNK_CAPACITY),
-            scanned: 0,
-            rows: 0,
-            flushed_rows: 0,
-            sink,
-        }
+        Self { chunk: Vec::with_capacity(CHUNK_CAPACITY), work: 0, rows: 0, flushed_rows: 0, sink }
     }
 
-    /// Counts a scanned row, whether or not it was written; passes the chunk on if it is due.
+    /// Counts the work of a scanned row, whether or not it was written; passes the chunk on if it is due.
     #[inline]
-    pub(crate) fn scanned(&mut self) -> ControlFlow<()> {
-        self.scanned += 1;
-        if self.chunk.len() < CHUNK_BYTES && self.scanned < SCANNED_MAX {
+    pub(crate) fn scanned(&mut self, work: usize) -> ControlFlow<()> {
+        self.work += work;
+        if self.chunk.len() < CHUNK_BYTES && self.chunk.len() + self.work < WORK_MAX {
             return ControlFlow::Continue(());
         }
         self.flush()
     }
 
     pub(crate) fn flush(&mut self) -> ControlFlow<()> {
-        self.scanned = 0;
-        let bytes = std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK_CAPACITY));
+        self.work = 0;
+        let bytes = if self.chunk.is_empty() {
+            Vec::new()
+        } else {
+            std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK_CAPACITY))
+        };
         let rows = self.rows - self.flushed_rows;
         self.flushed_rows = self.rows;
         (self.sink)(Chunk { bytes, rows })

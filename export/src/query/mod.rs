@@ -10,7 +10,7 @@ pub(crate) mod raw_params;
 mod tests;
 pub(crate) mod time_param;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use attribution::facts::event::EventTime;
 use attribution::rules::policy::{AppPolicy, Policy};
@@ -253,7 +253,7 @@ fn time_param_with_t(parameter: &'static str, text: &str) -> Result<TimeParam, E
 
 /// Parses column names; without any, returns all columns.
 fn parse_fields(lists: &[&str]) -> Result<Vec<Field>, ExportError> {
-    let mut fields = Vec::new();
+    let (mut fields, mut names) = (Vec::new(), HashSet::new());
     for name in all_listed(FIELDS, lists)? {
         let refused = |problem| {
             let allowed = Column::known().chain(["props. and the name of a prop"]).collect();
@@ -261,9 +261,10 @@ fn parse_fields(lists: &[&str]) -> Result<Vec<Field>, ExportError> {
         };
         let field = Field::parse(&name)
             .map_err(|nearest| refused(format!("unknown column, the nearest is {nearest:?}")))?;
-        if fields.contains(&field) {
+        if names.contains(&name) {
             return Err(refused("this column is named twice".into()));
         }
+        names.insert(name);
         fields.push(field);
     }
     Ok(if lists.is_empty() { all_columns() } else { fields })

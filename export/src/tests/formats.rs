@@ -2,10 +2,10 @@
 
 use std::ops::ControlFlow;
 
-use attribution::facts::event::Pid;
+use attribution::facts::event::{Fact, Pid};
 use serde_json::{Value, json};
 
-use super::fixture::{Bed, DAY, EVENTS, click, many_activations};
+use super::fixture::{Bed, DAY, EVENTS, click, effect, many_activations};
 use super::{bed, check_headers};
 use crate::format::columns::native::Column;
 use crate::format::write_rows::Selection;
@@ -124,6 +124,35 @@ fn a_download_equals_what_write_rows_writes() {
     });
     assert_eq!(taken, 2);
     assert!(rows.unwrap() < 30_000);
+}
+
+/// Rows with 100 KiB of props, of which a file has one byte or nothing.
+#[test]
+fn a_chunk_ends_after_a_limited_amount_of_work() {
+    const ROWS: u64 = 60;
+    /// A chunk ends with the row that reaches 1 MiB.
+    const ROWS_OF_CHUNK: u64 = 11;
+    let long = "x".repeat(100 << 10);
+    let facts = (0..ROWS).map(|number| {
+        let mut effect = effect(&format!("e-{number}"), "buy", "device", DAY + number);
+        effect.props = vec![("a".into(), "1".into()), ("long".into(), long.as_str().into())];
+        Fact::Effect(effect)
+    });
+    let bed = Bed::new(facts.collect());
+    let (policy, range) = (&bed.config.policy, [("from", "2026-03-10"), ("to", "2026-03-10")]);
+    for (name, value, rows) in [("fields", "props.a", ROWS), ("event_name", "other", 0)] {
+        let query = range.into_iter().chain([(name, value)]);
+        let query = ExportQuery::parse(Format::Csv, query).unwrap();
+        let mut chunks = Vec::new();
+        let written =
+            write_rows(&bed.reader, &[policy.app(Pid(1)).unwrap()], &query, policy, |chunk| {
+                chunks.push(chunk.rows);
+                ControlFlow::Continue(())
+            });
+        assert_eq!((written.unwrap(), chunks.iter().sum::<u64>()), (rows, rows));
+        assert!(chunks.len() as u64 >= ROWS / ROWS_OF_CHUNK, "{name}: {chunks:?}");
+        assert!(chunks.iter().all(|rows| *rows <= ROWS_OF_CHUNK), "{name}: {chunks:?}");
+    }
 }
 
 /// With and without prefetching, at the boundaries of its first rows and batches.

@@ -34,6 +34,10 @@ fn additional_columns_follow_the_fixed_ones() {
         "additional_fields=Event%20X,%22b,%22%22%22%22%22,,is_lat&additional_fields=is_lat";
     let answer = pull(&bed, "installs_report", &format!("{range}&{additional}"));
     assert_eq!(answer.text(), format!("{fixed},Event X,\"b,\"\"\"\"\",Is LAT,Is LAT\n"));
+    let twice = format!("{MONTH}&additional_fields=match_type,match_type");
+    for line in pull(&bed, "installs_report", &twice).text().lines().skip(1) {
+        assert!(line.ends_with(',') && !line.ends_with(",,"), "the second is empty: {line}");
+    }
     let known = columns().filter(|(_, cell)| *cell != Cell::Unknown);
     assert_eq!(known.count(), 48, "every known column has a heading");
 }

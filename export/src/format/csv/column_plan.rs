@@ -12,7 +12,8 @@ use crate::format::columns::native::{Column, ContributorPart};
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
     Column(Column),
-    Prop(Box<str>),
+    /// The prop column at this index among the prop columns.
+    Prop(usize),
     /// The texts from the first to the last, inclusive, in the order in which they are stored.
     Texts(TextCell, TextCell),
     /// All columns of the contributor at this index.
@@ -23,11 +24,11 @@ pub enum Step {
 }
 
 pub fn steps(fields: &[Field]) -> Vec<Step> {
-    let mut steps = Vec::new();
+    let (mut steps, mut props) = (Vec::new(), 0..);
     let mut rest = fields;
     while let Some((field, after)) = rest.split_first() {
         let (step, columns) = match field {
-            Field::Prop(name) => (Step::Prop(name.clone()), 1),
+            Field::Prop(_) => (Step::Prop(props.next().unwrap_or_default()), 1),
             Field::Column(Column::Text(first)) => texts(*first, after),
             Field::Column(Column::Contributor(index, _)) if is_contributor(*index, rest) => {
                 (Step::Contributor(*index), ContributorPart::ALL.len())
@@ -90,9 +91,10 @@ mod tests {
             Step::Texts(Idfv, Idfv),
             Step::Texts(Caid, Caid),
             Step::Texts(Imei, Imei),
-            Step::Prop("x".into()),
+            Step::Prop(0),
         ];
         assert_eq!(of("oaid,gaid,idfa,idfv,caid,imei,props.x"), expected);
+        assert_eq!(of("props.b,props.a"), [Step::Prop(0), Step::Prop(1)]);
         assert_eq!(of("ua,ua,ip"), [Step::Texts(Ua, Ua), of("ua").remove(0), of("ip").remove(0)]);
         let native: Vec<_> = Column::all().map(Field::Column).collect();
         assert_eq!(steps(&native).last(), Some(&Step::Texts(Imei, Props)));

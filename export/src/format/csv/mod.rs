@@ -12,7 +12,7 @@ use store::layout::key::RowKey;
 
 use crate::format::columns::field::Field;
 use crate::format::columns::native::{Column, ContributorPart};
-use crate::format::columns::prop::prop;
+use crate::format::columns::prop::PropValues;
 use crate::format::columns::value::Value;
 use crate::format::time::writer::{TimeForm, TimeWriter};
 use crate::format::time::zone::Zone;
@@ -30,6 +30,7 @@ pub struct CsvWriter<'a> {
     policy: &'a Policy,
     campaigns: CampaignCells<'a>,
     apps: AppCells<'a>,
+    props: PropValues,
 }
 
 impl<'a> CsvWriter<'a> {
@@ -54,6 +55,7 @@ impl<'a> CsvWriter<'a> {
             policy,
             campaigns: CampaignCells::new(policy),
             apps: AppCells::new(policy),
+            props: PropValues::new(fields),
         }
     }
 
@@ -71,6 +73,7 @@ impl<'a> CsvWriter<'a> {
     /// Appends the line of a row.
     pub fn row(&mut self, key: &RowKey, row: &RowView<'_>, out: &mut Vec<u8>) {
         let start = out.len();
+        self.props.read(row);
         for index in 0..self.steps.len() {
             self.step(index, key, row, out);
         }
@@ -88,7 +91,7 @@ impl<'a> CsvWriter<'a> {
     fn step(&mut self, index: usize, key: &RowKey, row: &RowView<'_>, out: &mut Vec<u8>) {
         match &self.steps[index] {
             Step::Column(column) => self.cell(*column, key, row, out),
-            Step::Prop(name) => write_text(&prop(row.text(TextCell::Props), name), out),
+            Step::Prop(index) => write_text(self.props.get(*index), out),
             Step::Texts(first, last) => return write_texts(row, *first, *last, out),
             Step::Empty(count) => return write_commas(*count, out),
             Step::AppsFlyer(cell) => match cell.value(key, row, self.policy) {

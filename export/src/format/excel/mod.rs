@@ -16,6 +16,7 @@ use store::layout::key::RowKey;
 
 use crate::appsflyer::column::is_heading;
 use crate::format::columns::field::Field;
+use crate::format::columns::prop::PropValues;
 use crate::format::columns::value::Value;
 use crate::format::csv::cell::write_text;
 use crate::format::time::writer::{TimeForm, TimeWriter};
@@ -27,13 +28,15 @@ pub(crate) struct ExcelWriter<'a> {
     fields: &'a [Field],
     times: TimeWriter,
     policy: &'a Policy,
+    props: PropValues,
 }
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 impl<'a> ExcelWriter<'a> {
     pub fn new(query: &'a ExportQuery, policy: &'a Policy) -> Self {
         let times = TimeWriter::in_form(&query.zone, TimeForm::Plain);
-        Self { fields: &query.fields, times, policy }
+        let props = PropValues::new(&query.fields);
+        Self { fields: &query.fields, times, policy, props }
     }
 
     pub fn header(&self, out: &mut Vec<u8>) {
@@ -56,11 +59,13 @@ impl<'a> ExcelWriter<'a> {
 
     pub fn row(&mut self, key: &RowKey, row: &RowView<'_>, out: &mut Vec<u8>) {
         let start = out.len();
+        self.props.read(row);
+        let mut props = self.props.in_order();
         for (index, field) in self.fields.iter().enumerate() {
             if index > 0 {
                 out.push(b',');
             }
-            match Value::of(field, key, row, self.policy) {
+            match Value::of(field, key, row, self.policy, &mut props) {
                 Value::Empty => {}
                 Value::Name(text) => out.extend_from_slice(text.as_bytes()),
                 Value::Number(number) => {

@@ -16,8 +16,10 @@ use crate::query::{Dialect, ExportQuery, Format};
 pub(super) const ROWS_MAX: u64 = 50;
 /// Maximum number of characters of a displayed cell; a cell may have a megabyte.
 const CELL_MAX: usize = 120;
-/// Chunks that are read, each of up to 65,536 scanned rows; matching rows may be rare.
-const CHUNKS_MAX: usize = 4;
+/// Chunks that are read, of a limited amount of work each; matching rows may be rare.
+const CHUNKS_MAX: usize = 64;
+/// No further chunk is read once they have this size.
+const BYTES_MAX: usize = 512 << 10;
 
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Preview {
@@ -68,7 +70,8 @@ fn first(
     write_rows(reader, &[app], query, policy, |chunk| {
         file.extend(chunk.bytes);
         chunks += 1;
-        if chunks == CHUNKS_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        let is_enough = chunks == CHUNKS_MAX || file.len() >= BYTES_MAX;
+        if is_enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     Ok(file)
 }
