@@ -7,6 +7,7 @@ lines are compared with the results of the standard library's csv, pandas, DuckD
 import csv
 import datetime
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,8 @@ LANGUAGES = {"en-US": 1033, "de-DE": 1031, "fr-FR": 1036, "sv-SE": 1053, "ja-JP"
 # In these locales `1234.50` is not a number, and stays text.
 DECIMAL_COMMA = {"de-DE", "fr-FR", "sv-SE"}
 FORMULA_SIGNS = "=+-@\uff1d\uff0b\uff0d\uff20"
+# A formula after a list separator that is not the comma.
+INNER_FORMULA = re.compile(f"([;|\t\r\n][\\s\"]*)([{re.escape(FORMULA_SIGNS)}])")
 
 
 def main():
@@ -120,7 +123,7 @@ def in_sheet(language, name, value):
         return time.replace(tzinfo=None, microsecond=0)
     if name in NUMBERS:
         return value if name != "revenue" or language in DECIMAL_COMMA else float(value)
-    cell = in_cell(text(value))
+    cell = INNER_FORMULA.sub(r"\1'\2", in_cell(text(value)))
     return "'" + cell if cell[0] in "\t\r\n" or cell.lstrip()[0] in FORMULA_SIGNS else cell
 
 

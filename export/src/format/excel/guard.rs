@@ -20,13 +20,20 @@ const ID_DIGITS: usize = 32;
 /// Groups of letters in a number (currency, exponent) or a date (month, AM or PM).
 const LETTERS_OF_NUMBER_MAX: usize = 3;
 
-/// Returns the text that a spreadsheet shows as `text`.
+/// Signs with which a formula begins. Full-width signs count where East Asian text is typed.
+const SIGNS: [char; 8] = ['=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
+/// Where a cell ends, instead of at a comma, in a spreadsheet with another list separator. It ignores the quotes of a
+/// cell that does not begin at such a separator, so quotes alone protect nothing.
+const OTHER_SEPARATORS: [char; 5] = [';', '|', '\t', '\r', '\n'];
+
+/// Returns the text that a spreadsheet shows as `text`. With any list separator, no part of it begins a formula.
 pub(super) fn guarded(text: &str) -> Cow<'_, str> {
-    if begins_formula(text) {
+    let text = guarded_inside(text);
+    if begins_formula(&text) {
         return format!("'{text}").into();
     }
-    if !is_converted(text) {
-        return text.into();
+    if !is_converted(&text) {
+        return text;
     }
     match text.len() {
         ..=FORMULA_TEXT_MAX => format!("=\"{}\"", text.replace('"', "\"\"")).into(),
@@ -34,11 +41,36 @@ pub(super) fn guarded(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Checks whether a text begins like a formula. Full-width signs count where East Asian text is typed; invisible
-/// characters before the sign may be dropped.
+/// Checks whether a cell with this text must be quoted: the comma separates cells, and LibreOffice accepts several
+/// separators at once.
+pub(super) fn must_quote(text: &str) -> bool {
+    text.contains([',', '"']) || text.contains(OTHER_SEPARATORS)
+}
+
+/// Puts an apostrophe before each sign that would begin a formula after another separator.
+fn guarded_inside(text: &str) -> Cow<'_, str> {
+    let mut guarded = String::new();
+    let (mut copied, mut is_start) = (0, false);
+    for (index, character) in text.char_indices() {
+        if is_start && SIGNS.contains(&character) {
+            guarded.push_str(text.get(copied..index).unwrap_or_default());
+            guarded.push('\'');
+            copied = index;
+        }
+        // A quote at the start of a cell is not part of its text.
+        is_start = OTHER_SEPARATORS.contains(&character)
+            || (is_start && (is_blank(character) || character == '"'));
+    }
+    if guarded.is_empty() {
+        return text.into();
+    }
+    guarded.push_str(text.get(copied..).unwrap_or_default());
+    guarded.into()
+}
+
+/// Checks whether a text begins like a formula. Invisible characters before the sign may be dropped.
 fn begins_formula(text: &str) -> bool {
     const BREAKS: [char; 3] = ['\t', '\r', '\n'];
-    const SIGNS: [char; 8] = ['=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
     text.starts_with(BREAKS) || text.trim_start_matches(is_blank).starts_with(SIGNS)
 }
 
@@ -116,6 +148,23 @@ mod tests {
             check(&format!("{before}=1"), &format!("'{before}=1"));
         }
         check_plain("a=1|a-b|x@y");
+    }
+
+    /// A spreadsheet may have another list separator than the comma.
+    #[test]
+    fn no_part_of_a_text_is_a_formula() {
+        check(";=1+1", ";'=1+1");
+        check("a;\t =1;b|@x", "a;\t '=1;b|'@x");
+        check("x\n-a", "x\n'-a");
+        check("x\r\n=a", "x\r\n'=a");
+        check("=a;=b", "'=a;'=b");
+        check("a;\"=b", "a;\"'=b");
+        check("a|\u{200b}\u{ff1d}b", "a|\u{200b}'\u{ff1d}b");
+        check("5\t+1", "=\"5\t'+1\"");
+        check("{\"a\":\";+b\"}", "{\"a\":\";'+b\"}");
+        for plain in ["a;b", "a; b=1", "a|b-c", "a;'=b", "a,=b", "a\nb", "(X; Y)"] {
+            check(plain, plain);
+        }
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //!
 //! A spreadsheet interprets each cell as if it were typed: `=…` becomes a formula, `00123` becomes 123, 20 digits
 //! lose their last five, `1-2` becomes a date. A text that would begin a formula gets a leading apostrophe, and one
-//! that could become a number or a date is written as `="…"`, which evaluates to the text itself: see [`guard`].
+//! that could become a number or a date is written as `="…"`, which evaluates to the text itself. Both hold for the
+//! parts of a text between other list separators than the comma, too: see [`guard`].
 
 mod booleans;
 mod guard;
@@ -18,10 +19,10 @@ use crate::appsflyer::column::is_heading;
 use crate::format::columns::field::Field;
 use crate::format::columns::prop::PropValues;
 use crate::format::columns::value::Value;
-use crate::format::csv::cell::write_text;
+use crate::format::csv::cell::{write_quoted, write_text};
 use crate::format::time::writer::{TimeForm, TimeWriter};
 use crate::query::ExportQuery;
-use guard::guarded;
+use guard::{guarded, must_quote};
 
 #[derive(Debug)]
 pub(crate) struct ExcelWriter<'a> {
@@ -96,8 +97,14 @@ fn write_decimal(text: &str, out: &mut Vec<u8>) {
     }
 }
 
-fn write_guarded(text: &str, out: &mut Vec<u8>) {
-    write_text(&guarded(text), out);
+/// Appends a text that stays a text in a spreadsheet, whatever its list separator is.
+pub(crate) fn write_guarded(text: &str, out: &mut Vec<u8>) {
+    let text = guarded(text);
+    if must_quote(&text) {
+        write_quoted(text.as_bytes(), out);
+    } else {
+        out.extend_from_slice(text.as_bytes());
+    }
 }
 
 #[cfg(test)]
@@ -106,7 +113,7 @@ mod tests {
 
     #[test]
     fn guarded_texts_are_quoted_as_csv() {
-        let check = |text, expected: &str| {
+        let check = |text: &str, expected: &str| {
             let mut out = Vec::new();
             write_guarded(text, &mut out);
             assert_eq!(String::from_utf8(out).unwrap(), expected);
@@ -115,6 +122,10 @@ mod tests {
         check("6.1\"", "\"=\"\"6.1\"\"\"\"\"\"\"");
         check("=HYPERLINK(\"http://x\",\"y\")", "\"'=HYPERLINK(\"\"http://x\"\",\"\"y\"\")\"");
         check("a,b", "\"a,b\"");
+        check(";=1+1", "\";'=1+1\"");
+        for separator in [";", "|", "\t", "\n", "\r"] {
+            check(&format!("a{separator}b"), &format!("\"a{separator}b\""));
+        }
     }
 
     #[test]
