@@ -18,8 +18,12 @@ use crate::format::write_rows::Chunk;
 use crate::metrics::{Active, Metrics};
 use crate::query::parameter::{EXPORT_ID, bad, expected};
 
-/// Above this number, the oldest ended exports are forgotten.
+/// Exports that are kept of a token. Above this number, its oldest ended ones are forgotten.
+const KEPT_PER_TOKEN_MAX: usize = 1_000;
+/// Exports that are kept in total. Above this number, the token with most of them loses its oldest.
 const KEPT_MAX: usize = 10_000;
+/// A longer URL is cut after the last parameter that fits.
+const URL_BYTES_MAX: usize = 2_048;
 
 /// The latest exports of this process.
 #[derive(Debug, Default)]
@@ -32,8 +36,8 @@ pub(crate) struct Exports {
 #[derive(Debug, Default)]
 struct Kept {
     by_id: HashMap<u64, Export>,
-    /// All ids, in the order in which the exports started.
-    ids: VecDeque<u64>,
+    /// The ids of each token, in the order in which its exports started.
+    by_token: HashMap<Box<str>, VecDeque<u64>>,
 }
 
 /// An export id chosen by the client, so that it can query the export before it has the response headers. It is far
@@ -50,8 +54,10 @@ pub(crate) struct Export {
     #[serde(skip)]
     pub token: Box<str>,
     pub app: Box<str>,
-    /// The requested URL.
+    /// The requested URL; without its last parameters if it is long.
     pub request: Box<str>,
+    #[serde(skip)]
+    pub is_request_cut: bool,
     pub file: Box<str>,
     pub started: String,
     pub ended: Option<String>,
@@ -113,11 +119,13 @@ impl Exports {
         file: &str,
     ) -> Result<Running, ExportError> {
         let id = chosen.map_or_else(|| self.next_id(), |chosen| chosen.0);
+        let kept_url = cut(url);
         let export = Export {
             id,
             token: request.token.clone(),
             app: request.app.clone(),
-            request: url.into(),
+            request: kept_url.into(),
+            is_request_cut: kept_url.len() < url.len(),
             file: file.into(),
             started: in_utc(now()),
             ended: None,
@@ -140,10 +148,16 @@ impl Exports {
         self.kept.lock().by_id.get(&parse_id(id)?).cloned()
     }
 
-    /// Returns the wanted exports, the latest first.
-    pub fn latest(&self, max: usize, is_wanted: impl Fn(&Export) -> bool) -> Vec<Export> {
+    /// Returns the wanted exports of a token, the latest first.
+    pub fn latest(
+        &self,
+        token: &str,
+        max: usize,
+        is_wanted: impl Fn(&Export) -> bool,
+    ) -> Vec<Export> {
         let kept = self.kept.lock();
-        let exports = kept.ids.iter().rev().filter_map(|id| kept.by_id.get(id));
+        let ids = kept.by_token.get(token).into_iter().flatten().rev();
+        let exports = ids.filter_map(|id| kept.by_id.get(id));
         exports.filter(|export| is_wanted(export)).take(max).cloned().collect()
     }
 
@@ -163,16 +177,29 @@ impl Kept {
         if self.by_id.contains_key(&id) {
             return false;
         }
+        let token = export.token.clone();
+        let of_token = self.by_token.entry(token.clone()).or_default();
+        of_token.push_back(id);
+        let is_token_full = of_token.len() > KEPT_PER_TOKEN_MAX;
         self.by_id.insert(id, export);
-        self.ids.push_back(id);
-        if self.ids.len() > KEPT_MAX {
-            let is_running =
-                |id| self.by_id.get(id).is_some_and(|kept| kept.state == State::Running);
-            let ended = self.ids.iter().position(|id| !is_running(id));
-            let ended = ended.and_then(|index| self.ids.remove(index));
-            ended.map(|id| self.by_id.remove(&id));
+        if is_token_full {
+            self.forget_oldest(&token);
+        } else if self.by_id.len() > KEPT_MAX {
+            let most = self.by_token.iter().max_by_key(|(_, ids)| ids.len());
+            let most = most.map(|(token, _)| token.clone());
+            most.into_iter().for_each(|token| self.forget_oldest(&token));
         }
         true
+    }
+
+    /// Forgets the oldest export of a token that has ended. The limits of concurrent downloads bound those that have
+    /// not.
+    fn forget_oldest(&mut self, token: &str) {
+        let Some(ids) = self.by_token.get_mut(token) else { return };
+        let is_running = |id| self.by_id.get(id).is_some_and(|kept| kept.state == State::Running);
+        let ended = ids.iter().position(|id| !is_running(id));
+        let ended = ended.and_then(|index| ids.remove(index));
+        ended.map(|id| self.by_id.remove(&id));
     }
 }
 
@@ -222,6 +249,16 @@ impl Drop for Running {
     }
 }
 
+/// Returns the part of a URL that is kept.
+fn cut(url: &str) -> &str {
+    if url.len() <= URL_BYTES_MAX {
+        return url;
+    }
+    let fits = url.char_indices().take_while(|(index, _)| *index <= URL_BYTES_MAX);
+    let end = fits.filter(|(_, c)| matches!(c, '?' | '&')).last().map_or(0, |(index, _)| index);
+    url.get(..end).unwrap_or_default()
+}
+
 pub(crate) fn id_text(id: u64) -> String {
     format!("{id:x}")
 }
@@ -232,4 +269,75 @@ fn parse_id(text: &str) -> Option<u64> {
 
 fn serialize_id<S: Serializer>(id: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&id_text(*id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Registers exports of a token, each of which ends at once, and returns their ids.
+    fn start(exports: &Arc<Exports>, token: &str, count: usize, url: &str) -> Vec<String> {
+        let metrics = Arc::new(Metrics::new());
+        let start = |_| {
+            let request = ExportRequest { token: token.into(), ..ExportRequest::for_test() };
+            exports.start(&metrics, request, None, url, "x.csv").unwrap().id()
+        };
+        (0..count).map(start).collect()
+    }
+
+    fn count(exports: &Exports, token: &str) -> usize {
+        exports.latest(token, usize::MAX, |_| true).len()
+    }
+
+    #[test]
+    fn a_token_forgets_only_its_own_exports() {
+        let exports = Arc::new(Exports::default());
+        let few = start(&exports, "few", 2, "/x");
+        let many = start(&exports, "many", KEPT_PER_TOKEN_MAX + 1, "/x");
+        assert_eq!((count(&exports, "few"), count(&exports, "many")), (2, KEPT_PER_TOKEN_MAX));
+        assert!(exports.find(&few[0]).is_some() && exports.find(&many[0]).is_none());
+        assert!(exports.find(&many[1]).is_some());
+    }
+
+    #[test]
+    fn above_the_total_the_token_with_most_exports_forgets() {
+        let exports = Arc::new(Exports::default());
+        let few = start(&exports, "few", 100, "/x");
+        for number in 0..20 {
+            start(&exports, &number.to_string(), KEPT_PER_TOKEN_MAX, "/x");
+        }
+        let kept = exports.kept.lock().by_id.len();
+        assert_eq!(kept, KEPT_MAX);
+        assert_eq!(count(&exports, "few"), few.len());
+        assert!((0..20).all(|number| count(&exports, &number.to_string()) > 400));
+    }
+
+    #[test]
+    fn running_exports_are_not_forgotten() {
+        let exports = Arc::new(Exports::default());
+        let metrics = Arc::new(Metrics::new());
+        let request = ExportRequest { token: "a".into(), ..ExportRequest::for_test() };
+        let running = exports.start(&metrics, request, None, "/x", "x.csv").unwrap();
+        let ended = start(&exports, "a", KEPT_PER_TOKEN_MAX, "/x");
+        assert!(exports.find(&running.id()).is_some());
+        assert!(exports.find(&ended[0]).is_none());
+    }
+
+    #[test]
+    fn long_urls_are_cut_between_parameters() {
+        let check = |url: &str, expected: &str| {
+            let exports = Arc::new(Exports::default());
+            let id = start(&exports, "a", 1, url).remove(0);
+            let export = exports.find(&id).unwrap();
+            assert_eq!(&*export.request, expected);
+            assert_eq!(export.is_request_cut, url != expected);
+        };
+        let long = "x".repeat(URL_BYTES_MAX);
+        check("/x?a=1&b=2", "/x?a=1&b=2");
+        check(&long, &long);
+        check(&format!("/x?a=1&b={long}&c=3"), "/x?a=1");
+        check(&format!("/x?b={long}"), "/x");
+        let fits = format!("/x?a={}", "x".repeat(URL_BYTES_MAX - 5));
+        check(&format!("{fits}&b=1"), &fits);
+    }
 }

@@ -34,19 +34,19 @@ struct Line {
     size: String,
     sha256: Option<String>,
     started: String,
-    /// The URL of the same file.
-    again: String,
+    /// The URL of the same file; `None` if it is too long to be kept.
+    again: Option<String>,
     /// The URL of the form with this export, if it can express it.
     form: Option<String>,
 }
 
 pub(crate) async fn exports(page_request: PageRequest) -> Result<Response, Problem> {
     let PageRequest { state, caller, .. } = &page_request;
-    let of_caller = |export: &Export| {
+    let is_readable = |export: &Export| {
         let app = state.policy.app_by_key(&export.app);
-        *export.token == *caller.name() && app.is_some_and(|app| caller.can_read(app.pid))
+        app.is_some_and(|app| caller.can_read(app.pid))
     };
-    let found = state.exports.latest(LINES_MAX, of_caller);
+    let found = state.exports.latest(caller.name(), LINES_MAX, is_readable);
     let lines: Vec<Line> = found.iter().map(line).collect();
     let shell = page_request.shell("History", "/exports");
     respond::page(StatusCode::OK, "history.html", &shell, context! { lines, max => LINES_MAX })
@@ -58,6 +58,7 @@ fn line(export: &Export) -> Line {
     let pairs = pairs.filter(|(_, (name, _))| name != EXPORT_ID);
     let (same, params): (Vec<_>, Vec<_>) = pairs.unzip();
     let choice = Choice::of_request(&export.app, &export.request);
+    let choice = choice.filter(|_| !export.is_request_cut);
     let zone = params.iter().find(|(name, _)| name == TIMEZONE);
     let zone = zone.and_then(|(_, name)| Zone::parse(name).ok()).unwrap_or_else(Zone::utc);
     Line {
@@ -73,7 +74,7 @@ fn line(export: &Export) -> Line {
         sha256: export.sha256.clone(),
         // To the second; the API has the milliseconds.
         started: export.started.get(..19).unwrap_or_default().replace('T', " "),
-        again: format!("{path}?{}", same.join("&")),
+        again: (!export.is_request_cut).then(|| format!("{path}?{}", same.join("&"))),
         form: choice.map(|choice| choice.address()),
     }
 }

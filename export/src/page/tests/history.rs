@@ -78,6 +78,16 @@ fn an_export_can_be_repeated_exactly() {
 }
 
 #[test]
+fn a_long_request_is_listed_without_links() {
+    let bed = Bed::new(many_activations(1));
+    let address = format!("{EVENTS}&event_name={}", "x".repeat(4_000));
+    assert_eq!(bed.get(&address).status, 200);
+    let history = page(&bed, "/exports");
+    has(&history, &["Complete, 0 rows", "The address is too long to be kept."]);
+    assert_eq!(links(&history, "/v1/"), [] as [&str; 0]);
+}
+
+#[test]
 fn a_token_sees_only_its_own_history() {
     let bed = closed();
     by(&bed, EVENTS, "x");
