@@ -21,6 +21,10 @@ use crate::page::lookup::recent::DeviceLookups;
 /// Concurrent scans, each on a thread of its own; far below the limit of the runtime's blocking threads.
 pub(crate) const SCANS_MAX: usize = 64;
 
+/// The caller's permit and the service's. They are released when neither the scan nor the body needs them: a body that
+/// a client does not read holds chunks, and the scan of an aborted download goes on to the end of its turn.
+pub(crate) type Permits = Arc<[OwnedSemaphorePermit; 2]>;
+
 /// State of all handlers; cheap to clone.
 #[derive(Clone)]
 pub struct ExportState {
@@ -61,15 +65,16 @@ impl ExportState {
         }
     }
 
-    /// Takes one of the caller's downloads and one of the service's scans, until both permits are dropped.
+    /// Takes one of the caller's downloads and one of the service's scans, until the permits are dropped.
     pub(crate) fn start_download(
         &self,
         caller: &Caller,
         request: &AuditedRequest<'_>,
-    ) -> Result<[OwnedSemaphorePermit; 2], Problem> {
+    ) -> Result<Permits, Problem> {
         let of_caller = caller.start_download().map_err(|refusal| self.refuse(refusal, request))?;
         let of_service = Arc::clone(&self.scans).try_acquire_owned();
-        Ok([of_caller, of_service.map_err(|_| ExportError::Busy { scans_max: SCANS_MAX })?])
+        let of_service = of_service.map_err(|_| ExportError::Busy { scans_max: SCANS_MAX })?;
+        Ok(Arc::new([of_caller, of_service]))
     }
 
     /// Counts and logs a refusal, and converts it into a problem.

@@ -17,14 +17,14 @@ use http_body::Frame;
 use store::reader::{Reader, View};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, Receiver, Sender};
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::oneshot;
 
 use crate::ExportError;
 use crate::download::cpu_slots::CpuSlots;
 use crate::download::registry::{Running, Sums};
 use crate::format::write_rows::{Chunk, Selection};
 use crate::http::server::STALLED_MAX;
-use crate::http::state::SCANS_MAX;
+use crate::http::state::{Permits, SCANS_MAX};
 use crate::metrics::Metrics;
 use crate::query::ExportQuery;
 use crate::query::cursor::Cursor;
@@ -44,8 +44,7 @@ pub(crate) struct Scan {
     pub query: ExportQuery,
     pub metrics: Arc<Metrics>,
     pub cpu_slots: CpuSlots,
-    /// The caller's permit and the service's, released when the scan ends.
-    pub permits: [OwnedSemaphorePermit; 2],
+    pub permits: Permits,
 }
 
 enum Piece {
@@ -69,6 +68,7 @@ pub(crate) struct Started {
 /// # Errors
 /// The error of the scan, if it fails before its first chunk.
 pub(crate) async fn start(scan: Scan, running: Running) -> Result<Started, ExportError> {
+    let permits = Some(Arc::clone(&scan.permits));
     let (scanned, scans) = mpsc::channel(1);
     let (forwarded, mut pieces) = mpsc::channel(CHUNKS_WAITING_MAX);
     tokio::task::spawn_blocking(move || scan.run(&scanned));
@@ -80,7 +80,7 @@ pub(crate) async fn start(scan: Scan, running: Running) -> Result<Started, Expor
     match pieces.recv().await {
         // NDJSON without rows has no chunk.
         Some(first @ (Piece::Chunk(_) | Piece::End)) => {
-            let download = Download { first: Some(first), pieces, running: Some(running) };
+            let download = Download { first: Some(first), pieces, running: Some(running), permits };
             Ok(Started { next, body: Body::new(download) })
         }
         piece => Err(failure(piece, running)),
@@ -108,7 +108,7 @@ fn failure(piece: Option<Piece>, running: Running) -> ExportError {
 
 /// A body of unknown length that is never read; it makes the headers those of a stream.
 pub(crate) fn unread() -> Body {
-    Body::new(Download { first: None, pieces: mpsc::channel(1).1, running: None })
+    Body::new(Download { first: None, pieces: mpsc::channel(1).1, running: None, permits: None })
 }
 
 impl Scan {
@@ -139,7 +139,7 @@ impl Scan {
             }
         };
         let permit = Handle::current().block_on(pieces.reserve());
-        // Released before the end is sent: a client that has read the end may start the next download.
+        // The body releases them when it ends.
         drop(self.permits);
         // If the client has disconnected, the result is not needed.
         if let Ok(permit) = permit {
@@ -160,7 +160,7 @@ impl Scan {
     }
 
     fn selection<'a>(&'a self, view: &'a View<'a>, app: &'a AppPolicy) -> Selection<'a> {
-        let [_, of_service] = &self.permits;
+        let [_, of_service] = &*self.permits;
         // This download is included.
         let downloads = SCANS_MAX - of_service.semaphore().available_permits();
         let may_read_ahead = CpuSlots::suffice_for(downloads);
@@ -193,6 +193,7 @@ struct Download {
     pieces: Receiver<Piece>,
     /// `None` once the download has ended.
     running: Option<Running>,
+    permits: Option<Permits>,
 }
 
 impl http_body::Body for Download {
@@ -213,7 +214,11 @@ impl http_body::Body for Download {
                 self.running = Some(running);
                 Some(Ok(Frame::data(chunk.bytes.into())))
             }
-            (Some(Piece::End), Some(running)) => Some(Ok(trailers(&running.complete()))),
+            (Some(Piece::End), Some(running)) => {
+                // A client that has read the end may start the next download.
+                self.permits = None;
+                Some(Ok(trailers(&running.complete())))
+            }
             (Some(Piece::Failed(error)), Some(running)) => {
                 running.fail();
                 Some(Err(error))

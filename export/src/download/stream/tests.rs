@@ -1,6 +1,7 @@
 //! Bodies that end, fail or stall.
 
 use http_body::Body as _;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::*;
@@ -16,7 +17,8 @@ fn read(pieces: impl IntoIterator<Item = Piece>) -> Vec<String> {
     let running = exports.start(&metrics, ExportRequest::for_test(), None, "/x", "x.csv").unwrap();
     let id = running.id();
     let first = Some(Piece::Chunk(Chunk { bytes: b"first".to_vec(), rows: 2 }));
-    let mut body = Box::pin(Download { first, pieces: receiver, running: Some(running) });
+    let mut body =
+        Box::pin(Download { first, pieces: receiver, running: Some(running), permits: None });
     let mut context = Context::from_waker(std::task::Waker::noop());
     let mut read = Vec::new();
     loop {
@@ -58,6 +60,25 @@ fn a_body_ends_only_with_the_scan() {
         read([chunk("b"), Piece::Failed(ExportError::UnknownApp("x".into()))]),
         ["first", "b", "no app has this key: \"x\"", "Failed 3 6"]
     );
+}
+
+/// Its chunks are in memory until then.
+#[test]
+fn a_body_counts_as_a_download_until_its_end_is_read() {
+    let free = Arc::new(Semaphore::new(2));
+    let permit = || Arc::clone(&free).try_acquire_owned().unwrap();
+    let permits = Some(Arc::new([permit(), permit()]));
+    let (exports, metrics) = (Arc::new(Exports::default()), Arc::new(Metrics::new()));
+    let running = exports.start(&metrics, ExportRequest::for_test(), None, "/x", "x.csv").unwrap();
+    let (sender, pieces) = mpsc::channel(1);
+    let download = Download { first: Some(chunk("a")), pieces, running: Some(running), permits };
+    let mut body = Box::pin(download);
+    let mut context = Context::from_waker(std::task::Waker::noop());
+    assert!(sender.try_send(Piece::End).is_ok());
+    assert!(body.as_mut().poll_frame(&mut context).is_ready());
+    assert_eq!(free.available_permits(), 0);
+    assert!(body.as_mut().poll_frame(&mut context).is_ready());
+    assert_eq!(free.available_permits(), 2);
 }
 
 #[tokio::test(start_paused = true)]
