@@ -75,7 +75,10 @@ mod tests {
         let bed = Bed::new(vec![]);
         let apps = bed.get("/v1/apps");
         assert_eq!(apps.header("cache-control"), Some("no-store"));
-        assert_eq!(apps.header("x-content-type-options"), Some("nosniff"));
+        for target in ["/v1/apps", "/v1/exports/0", "/openapi.json", "/", "/assets/x", "/x"] {
+            let answer = bed.get(target);
+            assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{target}");
+        }
         let expected = json!([{"spreadid": 7, "name": "Say \"hi\"", "channel": "tou,tiao"}]);
         assert_eq!(bed.get("/v1/apps/app-x/campaigns").json(), expected);
         assert_eq!(bed.get("/v1/apps/app%20y/campaigns").json(), json!([]));

@@ -9,7 +9,7 @@ use super::CONFIG;
 use crate::Access;
 use crate::ExportError;
 use crate::api::campaign_devices;
-use crate::api::summary::SummaryQuery;
+use crate::api::summary::{Form, SummaryQuery};
 use crate::api::timeline::TimelineQuery;
 use crate::api::timeline::cursor::TimelineCursor;
 use crate::appsflyer::pull_api;
@@ -82,7 +82,7 @@ pub fn short_answers(input: &[u8]) {
     let Some((choice, query)) = input.split_first() else { return };
     let Ok(params) = decoded(query) else { return };
     let error = match choice % 3 {
-        0 => SummaryQuery::parse(pairs(&params)).err(),
+        0 => SummaryQuery::parse(Form::Csv, pairs(&params)).err(),
         1 => TimelineQuery::parse(pairs(&params)).err(),
         _ => campaign_devices::parse(pairs(&params), SpreadId(7)).err(),
     };

@@ -12,8 +12,8 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 
 use super::hosts::{self, Hosts};
-use super::problem;
 use super::server::{self, Clients};
+use super::{problem, respond};
 
 /// Connections of one client, such as Prometheus or a probe.
 const CONNECTIONS_PER_CLIENT_MAX: usize = 64;
@@ -53,6 +53,7 @@ fn router(admin: Admin, hosts: Hosts) -> Router {
         .fallback(problem::not_found)
         .with_state(admin)
         .layer(middleware::from_fn_with_state(hosts, hosts::pass_admin))
+        .layer(middleware::map_response(respond::nosniff))
 }
 
 async fn metrics(State(admin): State<Admin>) -> Response {
@@ -120,6 +121,8 @@ mod tests {
     fn other_requests_are_problems() {
         let answers = answers(None, &["POST /metrics", "GET /v1/apps", "GET /metrics"]);
         assert_eq!([answers[0].status, answers[1].status], [405, 404]);
+        let nosniff = |answer: &Answer| answer.header("x-content-type-options") == Some("nosniff");
+        assert!(answers.iter().all(nosniff));
         assert_eq!(answers[0].header("content-type"), Some("application/problem+json"));
         let media_type = "text/plain; version=0.0.4; charset=utf-8";
         assert_eq!(answers[2].header("content-type"), Some(media_type));

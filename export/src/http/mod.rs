@@ -2,6 +2,7 @@
 
 pub(crate) mod access;
 pub mod admin;
+pub(crate) mod answers;
 pub(crate) mod audit;
 pub(crate) mod extract;
 pub(crate) mod gate;

@@ -160,7 +160,9 @@ impl From<ExportError> for Problem {
                 (NOT_FOUND, "/problems/unknown-activation", "Unknown activation")
             }
             E::UnknownExport(_) => (NOT_FOUND, "/problems/unknown-export", "Unknown export"),
-            E::Busy { .. } => (StatusCode::SERVICE_UNAVAILABLE, "/problems/busy", "Busy"),
+            E::Busy { .. } | E::BusyToken { .. } => {
+                (StatusCode::SERVICE_UNAVAILABLE, "/problems/busy", "Busy")
+            }
             E::Store(error) if error.is_passing() => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "/problems/store-unavailable",

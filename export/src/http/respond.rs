@@ -51,13 +51,17 @@ pub(crate) fn headers(
     media_type: &str,
     texts: impl IntoIterator<Item = (HeaderName, String)>,
 ) -> HeaderMap {
-    let fixed = [
-        (header::CONTENT_TYPE, media_type.into()),
-        (header::CACHE_CONTROL, "no-store".into()),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff".into()),
-    ];
+    let fixed =
+        [(header::CONTENT_TYPE, media_type.into()), (header::CACHE_CONTROL, "no-store".into())];
     let all = fixed.into_iter().chain(texts);
     all.filter_map(|(name, text)| Some((name, HeaderValue::try_from(text).ok()?))).collect()
+}
+
+/// Forbids browsers to guess the type of any response.
+pub(crate) async fn nosniff(mut response: Response) -> Response {
+    let nosniff = HeaderValue::from_static("nosniff");
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+    response
 }
 
 /// Returns the headers with the range of a query in UTC.

@@ -10,12 +10,14 @@ use axum::routing::{MethodRouter, get, post};
 use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
 
+use super::answers;
 use super::gate;
 use super::hosts::{self, Hosts};
 use super::problem;
 use crate::api::{campaign_devices, catalogue, explain, summary, timeline};
 use crate::appsflyer;
 use crate::download::handler::{events, exported};
+use crate::http::respond;
 use crate::http::state::ExportState;
 use crate::metrics::Metrics;
 use crate::openapi;
@@ -29,23 +31,23 @@ pub(crate) const ROUTES: &[(&str, Route)] = &[
     ("/v1/apps", || get(catalogue::apps)),
     ("/v1/apps/{app}/events.csv", || compressed(get(events))),
     ("/v1/apps/{app}/events.ndjson", || compressed(get(events))),
-    ("/v1/apps/{app}/summary", || get(summary::summary)),
-    ("/v1/apps/{app}/summary.csv", || get(summary::summary)),
+    ("/v1/apps/{app}/summary", || limited(get(summary::summary))),
+    ("/v1/apps/{app}/summary.csv", || limited(get(summary::summary))),
     ("/v1/apps/{app}/campaigns", || get(catalogue::campaigns)),
-    ("/v1/apps/{app}/campaigns/{spreadid}/devices", || get(campaign_devices::devices)),
-    ("/v1/apps/{app}/devices/{kind}/{value}", || get(timeline::device)),
-    ("/v1/apps/{app}/activations/{event_id}/explain", || get(explain::activation)),
+    ("/v1/apps/{app}/campaigns/{spreadid}/devices", || limited(get(campaign_devices::devices))),
+    ("/v1/apps/{app}/devices/{kind}/{value}", || limited(get(timeline::device))),
+    ("/v1/apps/{app}/activations/{event_id}/explain", || limited(get(explain::activation))),
     ("/v1/exports/{id}", || get(exported)),
     ("/api/raw-data/export/app/{app}/{report}/v5", || compressed(get(appsflyer::raw_data))),
 ];
 
 /// Pages, behind the same gate.
 pub(crate) const PAGES: &[(&str, Route)] = &[
-    ("/", || compressed(get(page::home))),
+    ("/", || compressed(limited(get(page::home)))),
     ("/download", || get(page::download)),
-    ("/exports", || compressed(get(page::exports))),
-    ("/activations", || compressed(get(page::activation))),
-    ("/devices", || compressed(get(page::devices).post(page::device))),
+    ("/exports", || compressed(limited(get(page::exports)))),
+    ("/activations", || compressed(limited(get(page::activation)))),
+    ("/devices", || compressed(limited(get(page::devices).post(page::device)))),
 ];
 
 /// Routes without data, which need no token.
@@ -61,6 +63,11 @@ pub(crate) const OPEN_PAGES: &[(&str, Route)] = &[
 /// Compresses responses. It runs in the tasks of the connections, not on the threads that scan.
 fn compressed(route: MethodRouter<ExportState>) -> MethodRouter<ExportState> {
     route.layer(CompressionLayer::new().quality(CompressionLevel::Fastest))
+}
+
+/// Limits the answers of a caller that are in memory. Downloads have their own limits.
+fn limited(route: MethodRouter<ExportState>) -> MethodRouter<ExportState> {
+    route.layer(middleware::from_fn(answers::limit))
 }
 
 /// All routes of the data listener, reached by one of these names.
@@ -81,6 +88,7 @@ pub(crate) fn router(state: ExportState, hosts: Hosts) -> Router {
         // A refusal must not become a page, which shows names of apps.
         .layer(middleware::from_fn_with_state((state, hosts), hosts::pass))
         .layer(middleware::from_fn_with_state(metrics, count))
+        .layer(middleware::map_response(respond::nosniff))
 }
 
 async fn count(State(metrics): State<Arc<Metrics>>, request: Request, next: Next) -> Response {

@@ -1,5 +1,8 @@
 //! The dimensions by which a summary groups rows.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use attribution::facts::event::EventTime;
 use attribution::rules::policy::Policy;
 use config::nearest::nearest;
@@ -34,7 +37,31 @@ pub(crate) enum Value {
     Number(u32),
     Name(&'static str),
     /// Empty if the value is missing.
-    Text(Box<str>),
+    Text(Arc<str>),
+}
+
+/// The different texts of a summary, each once: a long name may be in many groups.
+#[derive(Default)]
+pub(super) struct Texts {
+    known: HashSet<Arc<str>>,
+    bytes: usize,
+}
+
+impl Texts {
+    pub fn get(&mut self, text: &str) -> Arc<str> {
+        if let Some(known) = self.known.get(text) {
+            return Arc::clone(known);
+        }
+        let new: Arc<str> = text.into();
+        self.bytes += new.len();
+        self.known.insert(Arc::clone(&new));
+        new
+    }
+
+    /// Returns the total size of the texts.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
 }
 
 impl Dimension {
@@ -51,20 +78,26 @@ impl Dimension {
         })
     }
 
-    pub fn of(self, day: i64, counted: &SummaryKey<'_>, policy: &Policy) -> Value {
+    pub(super) fn of(
+        self,
+        day: i64,
+        counted: &SummaryKey<'_>,
+        policy: &Policy,
+        texts: &mut Texts,
+    ) -> Value {
         let SummaryKey { pid, spreadid, what, .. } = counted;
         match self {
             Self::Day => Value::Day(day),
             Self::EventType => Value::Name(what.event_type.name()),
-            Self::EventName => Value::Text(what.event_name.into()),
+            Self::EventName => Value::Text(texts.get(what.event_name)),
             Self::Status => Value::Name(what.status.name()),
             Self::InstallType => Value::Name(what.install_type.map_or("", |kind| kind.name())),
             Self::SpreadId => Value::Number(spreadid.0),
             Self::Campaign => {
                 let campaign = policy.campaign(*pid, *spreadid);
-                Value::Text(campaign.map_or("", |found| &found.name).into())
+                Value::Text(texts.get(campaign.map_or("", |found| &found.name)))
             }
-            Self::Channel => Value::Text(channel_name(policy, *pid, *spreadid).into()),
+            Self::Channel => Value::Text(texts.get(channel_name(policy, *pid, *spreadid))),
         }
     }
 }

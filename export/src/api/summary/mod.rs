@@ -6,6 +6,7 @@
 
 mod dimension;
 mod groups;
+mod lines;
 #[cfg(test)]
 mod tests;
 
@@ -14,6 +15,7 @@ use std::ops::{ControlFlow, Range};
 
 use attribution::facts::event::EventTime;
 use attribution::rules::policy::{AppPolicy, Policy};
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{Method, Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -28,13 +30,15 @@ use crate::http::problem::Problem;
 use crate::http::respond;
 use crate::http::state::ExportState;
 use crate::query::parameter::{
-    BY, CHANNEL, EVENT_NAME, FROM, INSTALL_TYPE, SPREADID, STATUS, TIMEZONE, TO, TYPE, bad, pairs,
+    BY, CHANNEL, DIALECT, EVENT_NAME, FROM, INSTALL_TYPE, SPREADID, STATUS, TIMEZONE, TO, TYPE,
+    bad, pairs,
 };
 use crate::query::raw_params::RawParams;
 use crate::query::{ExportQuery, Format};
 use dimension::Days;
 pub(crate) use dimension::Dimension;
 use groups::Groups;
+use lines::SummaryBody;
 
 /// Which rows to count and how to group them.
 #[derive(Debug)]
@@ -45,15 +49,28 @@ pub(crate) struct SummaryQuery {
 }
 
 impl SummaryQuery {
-    /// Names of all parameters.
-    const PARAMETERS: &[&str] =
-        &[FROM, TO, TIMEZONE, TYPE, EVENT_NAME, STATUS, CHANNEL, SPREADID, INSTALL_TYPE, BY];
+    /// Names of the parameters of CSV.
+    #[rustfmt::skip]
+    const PARAMETERS: &[&str] = &[
+        FROM, TO, TIMEZONE, TYPE, EVENT_NAME, STATUS, CHANNEL, SPREADID, INSTALL_TYPE, BY, DIALECT,
+    ];
+
+    /// Names of the parameters of JSON, which has no dialects.
+    const JSON_PARAMETERS: &[&str] = match Self::PARAMETERS {
+        [common @ .., _dialect] => common,
+        [] => &[],
+    };
 
     /// Parses parameters like [`ExportQuery::parse`].
     pub fn parse<'a>(
+        form: Form,
         parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, ExportError> {
-        let params = RawParams::new(Self::PARAMETERS, parameters)?;
+        let known = match form {
+            Form::Json => Self::JSON_PARAMETERS,
+            Form::Csv => Self::PARAMETERS,
+        };
+        let params = RawParams::new(known, parameters)?;
         let rows = ExportQuery::new(Format::Csv, &params)?;
         let mut dimensions = Vec::new();
         for name in params.all(BY).iter().flat_map(|names| names.split(',')) {
@@ -68,8 +85,9 @@ impl SummaryQuery {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
+/// The format of a summary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
     Json,
     Csv,
 }
@@ -83,7 +101,7 @@ pub(crate) async fn summary(
     let (method, uri) = (request.method().clone(), request.uri().clone());
     let form = if uri.path().ends_with(".csv") { Form::Csv } else { Form::Json };
     let app = respond::app(&state, key)?;
-    let query = parse(&uri, app, &state.policy)?;
+    let query = parse(form, &uri, app, &state.policy)?;
     let media_type = match form {
         Form::Json => "application/json",
         Form::Csv => "text/csv; charset=utf-8; header=present",
@@ -96,21 +114,19 @@ pub(crate) async fn summary(
     }
     let pid = app.pid;
     let body = respond::read(&state, app, move |reader, policy| {
-        let Some(app) = policy.app(pid) else { return Ok(Vec::new()) };
-        let groups = summarise(reader, app, &query, policy)?;
-        let mut body = Vec::new();
-        match form {
-            Form::Json => groups.write_json(&app.key, &query.rows, &mut body),
-            Form::Csv => groups.write_csv(&mut body),
-        }
-        Ok(body)
+        let app = policy.app(pid).ok_or(ExportError::BrokenOff)?;
+        let lines = summarise(reader, app, &query, policy)?.into_lines();
+        Ok(match form {
+            Form::Json => SummaryBody::json(&app.key, &query.rows, lines),
+            Form::Csv => SummaryBody::csv(query.rows.dialect, lines),
+        })
     });
-    Ok((headers, body.await?).into_response())
+    Ok((headers, Body::new(body.await?)).into_response())
 }
 
-fn parse(uri: &Uri, app: &AppPolicy, policy: &Policy) -> Result<SummaryQuery, Problem> {
+fn parse(form: Form, uri: &Uri, app: &AppPolicy, policy: &Policy) -> Result<SummaryQuery, Problem> {
     let parameters = parameters(uri)?;
-    let query = SummaryQuery::parse(pairs(&parameters))?;
+    let query = SummaryQuery::parse(form, pairs(&parameters))?;
     query.rows.check(app, policy)?;
     Ok(query)
 }

@@ -12,6 +12,7 @@ use store::layout::decimal_sum::Amount;
 use store::reader::Reader;
 
 use super::*;
+use crate::query::Dialect;
 use crate::tests::check_problem;
 use crate::tests::fixture::{Bed, DAY, MINUTE, activation, click, effect, many_activations};
 use crate::write_rows;
@@ -112,11 +113,15 @@ fn summed(parameters: &[(&str, String)], by: &[&str]) -> String {
     let by = by.join(",");
     let by = (!by.is_empty()).then_some((BY, by.as_str()));
     let pairs = parameters.iter().map(|(name, value)| (*name, value.as_str()));
-    let query = SummaryQuery::parse(pairs.chain(by)).expect("a query");
+    let query = SummaryQuery::parse(Form::Csv, pairs.chain(by)).expect("a query");
     let app = config.policy.app_by_key("app-x").expect("the app");
-    let mut out = Vec::new();
-    summarise(reader, app, &query, &config.policy).expect("a summary").write_csv(&mut out);
-    String::from_utf8(out).unwrap()
+    let groups = summarise(reader, app, &query, &config.policy).expect("a summary");
+    let pieces = pieces(SummaryBody::csv(Dialect::Data, groups.into_lines()));
+    String::from_utf8(pieces.concat()).unwrap()
+}
+
+fn pieces(mut body: SummaryBody) -> Vec<Vec<u8>> {
+    std::iter::from_fn(|| body.next_piece()).collect()
 }
 
 fn parameters() -> impl Strategy<Value = Vec<(&'static str, String)>> {
@@ -183,7 +188,7 @@ fn rows_are_read_only_at_the_edges() {
     let check = |hours: u64, from: &str, zone: &str, expected: u64| {
         let Bed { reader, config, .. } = &Bed::new(rows(hours));
         let parameters = [(FROM, from), (TO, "2026-03-12"), (TIMEZONE, zone), (BY, "day,status")];
-        let query = SummaryQuery::parse(parameters).unwrap();
+        let query = SummaryQuery::parse(Form::Json, parameters).unwrap();
         let app = config.policy.app_by_key("app-x").unwrap();
         let before = reads(reader);
         summarise(reader, app, &query, &config.policy).unwrap();
@@ -287,27 +292,87 @@ fn invalid_summary_requests_are_problems() {
     check(&format!("{SUMMARY}&channel=x"), 400, "bad-parameter", Some("channel"));
 }
 
+/// Adds a row of an event with this name.
+fn add(groups: &mut Groups<'_>, event_name: &str) -> Result<(), ExportError> {
+    let what = Dimensions {
+        event_type: attribution::rules::row::EventType::Effect,
+        status: attribution::rules::row::Status::Organic,
+        install_type: None,
+        event_name,
+        currency: "",
+    };
+    let (pid, spreadid) =
+        (attribution::facts::event::Pid(1), attribution::facts::event::SpreadId(0));
+    let counted = SummaryKey { pid, time: EventTime::default(), spreadid, what };
+    groups.add(0, &counted, &Totals::row(""))
+}
+
 #[test]
 fn the_number_of_groups_is_limited() {
     let by = [Dimension::EventName];
     let policy = Policy::new(vec![], vec![]);
     let mut groups = Groups::new(&by, &policy);
-    let mut add = |number: usize| {
-        let name = number.to_string();
-        let what = Dimensions {
-            event_type: attribution::rules::row::EventType::Effect,
-            status: attribution::rules::row::Status::Organic,
-            install_type: None,
-            event_name: &name,
-            currency: "",
-        };
-        let (pid, spreadid) =
-            (attribution::facts::event::Pid(1), attribution::facts::event::SpreadId(0));
-        let counted = SummaryKey { pid, time: EventTime::default(), spreadid, what };
-        groups.add(0, &counted, &Totals::row(""))
-    };
+    let mut add = |number: usize| add(&mut groups, &number.to_string());
     assert!((0..groups::GROUPS_MAX).all(|number| add(number).is_ok()));
     assert!(add(0).is_ok());
     let error = add(groups::GROUPS_MAX).unwrap_err();
     assert!(error.to_string().contains("more than 100000 groups"), "{error}");
+}
+
+#[test]
+fn the_size_of_names_is_limited() {
+    let by = [Dimension::Status, Dimension::EventName];
+    let policy = Policy::new(vec![], vec![]);
+    let mut groups = Groups::new(&by, &policy);
+    let mut add = |letter: &str| add(&mut groups, &letter.repeat(groups::TEXTS_BYTES_MAX / 2));
+    assert!(["a", "b", "a", "b"].into_iter().all(|letter| add(letter).is_ok()));
+    let error = add("c").unwrap_err().to_string();
+    assert!(error.contains("names of more than 8388608 bytes; shorten the range"), "{error}");
+}
+
+#[test]
+fn a_response_is_written_in_pieces() {
+    let by = [Dimension::EventName];
+    let policy = Policy::new(vec![], vec![]);
+    let lines = |count: usize| {
+        let mut groups = Groups::new(&by, &policy);
+        (0..count).for_each(|number| add(&mut groups, &format!("{number:01000}")).unwrap());
+        groups.into_lines()
+    };
+    let query = ExportQuery::all_time();
+    for count in [0, 1, 1_000] {
+        for body in [
+            SummaryBody::csv(Dialect::Data, lines(count)),
+            SummaryBody::json("app-x", &query, lines(count)),
+        ] {
+            let pieces = pieces(body);
+            assert!(if count < 2 { pieces.len() == 1 } else { pieces.len() > 10 }, "{count}");
+            assert!(pieces.iter().all(|piece| (1..68 << 10).contains(&piece.len())));
+        }
+    }
+    let json = pieces(SummaryBody::json("app-x", &query, lines(1_000))).concat();
+    let document: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!(document["groups"].as_array().map(Vec::len), Some(1_000));
+    assert_eq!(document["groups"][7]["count"], 1);
+}
+
+#[test]
+fn a_summary_has_an_excel_dialect() {
+    let mut facts = vec![Fact::Effect(effect("e-1", ";=1+1", "device-1", DAY + MINUTE))];
+    facts.push(Fact::Effect(effect("e-2", "=1+1", "device-1", DAY + 2 * MINUTE)));
+    let bed = Bed::new(facts);
+    let csv = SUMMARY.replace("summary", "summary.csv");
+    let excel = bed.get(&format!("{csv}&by=day,event_name&dialect=excel"));
+    let lines = [
+        "\u{feff}day,event_name,currency,count,revenue",
+        "2026-03-10,\";'=1+1\",CNY,1,9.99",
+        "2026-03-10,'=1+1,CNY,1,9.99",
+        "",
+    ];
+    assert_eq!(excel.text(), lines.join("\r\n"));
+    let data = bed.get(&format!("{csv}&by=event_name&dialect=data"));
+    assert_eq!(data.text(), bed.get(&format!("{csv}&by=event_name")).text());
+    check_problem(&bed.get(&format!("{csv}&dialect=x")), 400, "bad-parameter", Some("dialect"));
+    let json = bed.get(&format!("{SUMMARY}&dialect=excel"));
+    check_problem(&json, 400, "unknown-parameter", Some("dialect"));
 }

@@ -32,7 +32,8 @@ pub(crate) struct ExcelWriter<'a> {
     props: PropValues,
 }
 
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 impl<'a> ExcelWriter<'a> {
     pub fn new(query: &'a ExportQuery, policy: &'a Policy) -> Self {
         let times = TimeWriter::in_form(&query.zone, TimeForm::Plain);

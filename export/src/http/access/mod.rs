@@ -18,6 +18,9 @@ use super::audit::NONE;
 use super::refusal::{Denial, Refusal};
 use open_sessions::OpenSessions;
 
+/// Answers of a caller that may be in memory at a time.
+pub(crate) const ANSWERS_PER_TOKEN_MAX: usize = 4;
+
 /// The API tokens and what each may read.
 #[derive(Debug)]
 pub struct Access {
@@ -46,6 +49,7 @@ struct Principal {
     apps: TokenApps,
     downloads: Arc<Semaphore>,
     downloads_max: usize,
+    answers: Arc<Semaphore>,
 }
 
 impl Access {
@@ -58,6 +62,7 @@ impl Access {
                 apps: token.map_or(TokenApps::All, |token| token.apps.clone()),
                 downloads: Arc::new(Semaphore::new(downloads_per_token_max)),
                 downloads_max: downloads_per_token_max,
+                answers: Arc::new(Semaphore::new(ANSWERS_PER_TOKEN_MAX)),
             }))
         };
         let admitted = |token: &Token| {
@@ -196,6 +201,12 @@ impl Caller {
         let mut apps: Vec<_> = policy.apps().filter(|app| self.can_read(app.pid)).collect();
         apps.sort_by_key(|app| app.pid);
         apps
+    }
+
+    /// Waits for one of the caller's answers, until the permit is dropped. The result is never `None`.
+    pub async fn start_answer(&self) -> Option<OwnedSemaphorePermit> {
+        // The semaphore is never closed.
+        Arc::clone(&self.0.answers).acquire_owned().await.ok()
     }
 
     /// Takes one of the caller's downloads, until the permit is dropped.

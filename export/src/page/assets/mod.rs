@@ -43,7 +43,6 @@ pub(crate) async fn asset(uri: Uri) -> Result<Response, Problem> {
     let headers = [
         (header::CONTENT_TYPE, media_type),
         (header::CACHE_CONTROL, "public, max-age=31536000, immutable"),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ];
     Ok((headers, text).into_response())
 }
