@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use store::layout::campaign_index::CreditedActivation;
 use store::layout::codec::row::{RowView, TextCell};
 use store::layout::key::RowKey;
+use store::reader::View;
 
 use crate::ExportError;
 use crate::format::columns::channel::channel_name;
@@ -24,6 +25,11 @@ use crate::query::raw_params::RawParams;
 use crate::query::{ExportQuery, Format};
 
 const PARAMETERS: &[&str] = &[FROM, TO, TIMEZONE, LIMIT, AFTER];
+
+/// A page is in memory until it is sent.
+const PAGE_BYTES_MAX: usize = 1 << 20;
+/// Rows that are in memory at a time.
+const ROWS_PER_READ: usize = 64;
 
 /// In the order of [`IdKind::ALL`].
 const ID_CELLS: [TextCell; IdKind::ALL.len()] = [
@@ -51,15 +57,8 @@ pub(crate) async fn devices(
     query.check(app, &state.policy)?;
     let (pid, selected) = (app.pid, query.clone());
     let read = respond::read(&state, app, move |reader, policy| {
-        let after = selected.after.map(|cursor| CreditedActivation::of(&cursor.row(pid)));
-        let range = selected.from..selected.to;
-        let rows = reader.view().credited_activations(pid, spreadid, range, after, limit + 1)?;
         let mut writer = Writer { policy, times: TimeWriter::new(&selected.zone) };
-        let shown = rows.iter().take(limit);
-        let shown = shown.map(|(key, value)| writer.row(key, &RowView::decode(value)?));
-        let shown = shown.collect::<Result<Vec<Value>, ExportError>>()?;
-        let last = (rows.len() > limit).then(|| rows.get(limit.saturating_sub(1)));
-        let last = last.flatten().map(|(key, _)| *key);
+        let (shown, last) = writer.page(&reader.view(), pid, spreadid, &selected, limit)?;
         Ok((writer.document(pid, spreadid, shown), last))
     });
     let (document, last) = read.await?;
@@ -97,6 +96,38 @@ impl Writer<'_> {
             "channel": channel_name(self.policy, pid, spreadid),
             "activations": activations,
         })
+    }
+
+    /// Returns the activations of a page and, if there are more, the key of its last one. The page has at most `limit`,
+    /// and ends earlier with the one that reaches [`PAGE_BYTES_MAX`].
+    fn page(
+        &mut self,
+        view: &View<'_>,
+        pid: Pid,
+        spreadid: SpreadId,
+        query: &ExportQuery,
+        limit: usize,
+    ) -> Result<(Vec<Value>, Option<RowKey>), ExportError> {
+        let (mut shown, mut bytes) = (Vec::new(), 0);
+        let mut last = query.after.map(|cursor| cursor.row(pid));
+        loop {
+            let (range, after) = (query.from..query.to, last.as_ref().map(CreditedActivation::of));
+            let count = ROWS_PER_READ.min(limit + 1 - shown.len());
+            let rows = view.credited_activations(pid, spreadid, range, after, count)?;
+            let is_end = rows.len() < count;
+            for (key, value) in rows {
+                if shown.len() == limit || bytes >= PAGE_BYTES_MAX {
+                    return Ok((shown, last));
+                }
+                let one = self.row(&key, &RowView::decode(&value)?)?;
+                bytes += one.to_string().len();
+                shown.push(one);
+                last = Some(key);
+            }
+            if is_end {
+                return Ok((shown, None));
+            }
+        }
     }
 
     fn row(&mut self, key: &RowKey, row: &RowView<'_>) -> Result<Value, ExportError> {

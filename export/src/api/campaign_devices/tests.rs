@@ -78,6 +78,30 @@ fn pages_list_the_newest_activations_first() {
     check(9, "from=2026-03-11&to=2026-03-11", 0..0);
 }
 
+/// 150 activations with ids of 20 KiB, about 50 of which reach 1 MiB.
+#[test]
+fn a_page_of_large_activations_ends_early() {
+    const LARGE: u64 = 150;
+    let mut facts = Vec::new();
+    for number in 0..LARGE {
+        let device = format!("d-{number}");
+        facts.push(click(7, &format!("c-{number}"), &device, DAY + number));
+        let id = format!("{}{number}", "a".repeat(20 << 10));
+        facts.push(Fact::Activation(activation(&id, &device, DAY + MINUTE + number)));
+    }
+    let bed = Bed::new(facts);
+    let target = format!("/v1/apps/app-x/campaigns/7/devices?{RANGE}&limit=1000");
+    let pages = bed.pages(&target);
+    let sizes: Vec<_> =
+        pages.iter().map(|page| page.json()["activations"].as_array().unwrap().len()).collect();
+    assert_eq!(sizes.iter().sum::<usize>(), LARGE as usize);
+    assert!(sizes.len() == 3 && sizes.iter().all(|size| (40..60).contains(size)), "{sizes:?}");
+    assert!(pages.iter().all(|page| page.body.len() < 1100 << 10));
+    let newest = pages[0].json();
+    let newest = newest["activations"][0]["event_id"].as_str().unwrap().to_owned();
+    assert!(newest.ends_with("a149"), "the newest first");
+}
+
 #[test]
 fn an_activation_has_the_values_of_its_row() {
     let bed = bed();
