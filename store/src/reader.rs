@@ -141,7 +141,8 @@ impl View<'_> {
     }
 
     /// Calls `visit` with the counts of an app's rows between two times in time order, until it breaks. The range is
-    /// one of [`crate::layout::summary_counts::whole_quarters`]. A shared store computes the counts from the rows.
+    /// one of [`crate::layout::summary_counts::whole_quarters`]. A shared store computes the counts from the rows, and
+    /// visits the counts of a quarter with many names in several parts.
     pub fn counts(
         &self,
         pid: Pid,

@@ -155,12 +155,15 @@ pub(crate) fn texts(
     })
 }
 
-fn chosen<T: Copy>(
+/// Parses a list of known names. Each is in the result once, because every row is compared with all of them.
+fn chosen<T: Copy + PartialEq>(
     parameter: &'static str,
     values: &[&str],
     names: &[(&'static str, T)],
 ) -> Result<Option<Vec<T>>, ExportError> {
-    listed(parameter, values, |name| one_of(parameter, name, names))
+    let all: Option<Vec<T>> = listed(parameter, values, |name| one_of(parameter, name, names))?;
+    let known = names.iter().map(|(_, value)| *value);
+    Ok(all.map(|all| known.filter(|value| all.contains(value)).collect()))
 }
 
 fn parse_spreadid(text: &str) -> Result<SpreadId, ExportError> {

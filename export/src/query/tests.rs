@@ -1,6 +1,6 @@
 //! Queries of valid and invalid requests.
 
-use attribution::rules::row::EventType;
+use attribution::rules::row::{EventType, InstallType, Status};
 
 use super::*;
 
@@ -30,6 +30,21 @@ fn types_and_columns_are_parsed() {
     assert_eq!(parse(&[("type", "all")]).unwrap().filter.event_type, None);
     let query = parse(&[("fields", "pid,\"props.a,\"\"b\"")]).unwrap();
     assert_eq!(query.fields[1], Field::Prop("a,\"b".into()));
+}
+
+/// Every row is compared with all of them.
+#[test]
+fn a_status_that_is_named_often_counts_once() {
+    let parsed = parse(&[
+        ("status", "organic,rejected,organic"),
+        ("status", "organic"),
+        ("install_type", "install,install"),
+    ]);
+    let filter = parsed.unwrap().filter;
+    let mut statuses = filter.statuses.unwrap();
+    statuses.sort_unstable_by_key(|status| status.name());
+    assert_eq!(statuses, [Status::Organic, Status::Rejected]);
+    assert_eq!(filter.install_types, Some(vec![InstallType::Install]));
 }
 
 /// Otherwise a name with a comma would have the same text as two names.

@@ -32,6 +32,9 @@ use crate::layout::summary_counts::{Dimensions, SummaryKey, Totals, quarter_star
 use newest_first::NewestFirst;
 use rows::SharedRows;
 
+/// Counts that are added up in memory before they are visited, by the size of their keys.
+const COUNTS_BYTES_MAX: usize = 4 << 20;
+
 /// The reading side of a store; cheap to clone, for any number of threads.
 #[derive(Clone)]
 pub struct SharedReader {
@@ -91,17 +94,20 @@ impl SharedReader {
     ) -> Result<(), StoreError> {
         let mut rows = self.rows(pid, range, None)?;
         let mut counts: BTreeMap<Vec<u8>, Totals> = BTreeMap::new();
-        let mut quarter = None;
+        let (mut quarter, mut bytes) = (None, 0);
         while let Some((key, value)) = rows.current()? {
             let of = quarter_start(key.event_time);
-            if quarter.replace(of).is_some_and(|before| before != of)
-                && visit_counts(&mut counts, &mut visit)?.is_break()
-            {
-                return Ok(());
+            let is_next = quarter.replace(of).is_some_and(|before| before != of);
+            if is_next || bytes >= COUNTS_BYTES_MAX {
+                bytes = 0;
+                if visit_counts(&mut counts, &mut visit)?.is_break() {
+                    return Ok(());
+                }
             }
             let view = RowView::decode(value)?;
             let counted = SummaryKey::new(&key, Dimensions::of_view(&view)).encode();
             let count = Totals::row(view.text(TextCell::Revenue));
+            bytes += counted.len();
             counts.entry(counted).or_default().add(&count);
             rows.advance();
         }
