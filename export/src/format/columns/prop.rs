@@ -46,7 +46,7 @@ impl PropValues {
 
     /// Returns the values of all prop columns, in their order.
     pub fn in_order(&self) -> impl Iterator<Item = &str> {
-        (0..self.values.len()).map(|index| self.get(index))
+        (0..self.values.len()).map(move |index| self.get(index))
     }
 
     fn read_json(&mut self, props: &str) {
