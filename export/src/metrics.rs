@@ -46,8 +46,17 @@ const STATUSES: [StatusCode; 11] = [
 ];
 
 /// Values of the label `reason` of [`REFUSED`].
-const REASONS: [&str; 9] =
-    ["no_token", "bad_token", "expired", "session", "app", "origin", "host", "downloads", "connections"];
+const REASONS: [&str; 9] = [
+    "no_token",
+    "bad_token",
+    "expired",
+    "session",
+    "app",
+    "origin",
+    "host",
+    "downloads",
+    "connections",
+];
 
 /// All metrics of the crate.
 pub struct Metrics {

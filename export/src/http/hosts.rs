@@ -11,6 +11,7 @@ use axum::http::{HeaderMap, HeaderValue, Uri, header};
 use axum::middleware::Next;
 use axum::response::Response;
 
+use super::audit::{AuditedRequest, NONE, Route};
 use super::problem::Problem;
 use super::refusal::Refusal;
 use super::state::ExportState;
@@ -78,7 +79,10 @@ pub(crate) async fn pass(
     mut request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    hosts.check(request.uri(), request.headers()).map_err(|refusal| state.refuse(refusal))?;
+    hosts.check(request.uri(), request.headers()).map_err(|refusal| {
+        let route = Route::of(&request);
+        state.refuse(refusal, &AuditedRequest { token: NONE, app: NONE, route: route.name() })
+    })?;
     if !request.headers().contains_key(header::HOST) {
         let authority = request.uri().authority().map(|authority| authority.as_str());
         if let Some(Ok(host)) = authority.map(HeaderValue::try_from) {

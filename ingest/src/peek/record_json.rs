@@ -365,7 +365,7 @@ mod tests {
         let value = format!("x{long}");
         let record = record("adtrail.effects", value.as_bytes());
         let text = printed(&record, false);
-        let length = format!(r#""value":{{"length":{},"begin":"x\u{e9}"#, value.len());
+        let length = format!("\"value\":{{\"length\":{},\"begin\":\"x\u{e9}", value.len());
         assert!(text.contains(&length), "{}", &text[..300]);
         assert!(text.len() < SHOWN_BYTES_MAX + 1_000, "{}", text.len());
         assert!(printed(&record, true).contains(&value));

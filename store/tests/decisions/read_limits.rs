@@ -62,7 +62,7 @@ proptest! {
         Rules(_, policy) in random::policies(),
         Facts(facts) in random::facts(40),
     ) {
-        check_same(&policy, &[facts.clone()]);
+        check_same(&policy, std::slice::from_ref(&facts));
         let one_by_one: Vec<_> = facts.iter().rev().map(|fact| vec![fact.clone()]).collect();
         check_same(&policy, &one_by_one);
     }

@@ -30,7 +30,14 @@ struct Unfinished;
 
 /// Checks whether a request body failed because it did not arrive in time.
 pub(crate) fn is_unfinished(error: &(dyn Error + 'static)) -> bool {
-    std::iter::successors(Some(error), |error| error.source()).any(|error| error.is::<Unfinished>())
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if error.is::<Unfinished>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 /// A request body that fails if its client takes too long to send it, or if the service stops while it waits.
@@ -43,7 +50,7 @@ pub(super) struct RequestBody {
 impl RequestBody {
     pub fn new(body: Incoming, stopping: watch::Receiver<bool>) -> Self {
         let cut_off = (!body.is_end_stream()).then(|| {
-            let cut_off = async {
+            let cut_off = async move {
                 tokio::select! {
                     () = tokio::time::sleep(REQUEST_BODY_MAX) => {}
                     () = stopped(stopping) => {}
