@@ -14,9 +14,10 @@ use super::await_all_read;
 
 /// Number of events of one app and partition, in a batch of the default size. A server rejects more than 1,000 rows per
 /// call.
-const EVENTS: u64 = 4_000;
-/// Size of an event. All events together exceed the buffers between the store and the client.
-const BYTES: usize = 10_000;
+const EVENTS: u64 = 5_000;
+/// Length of a text of each event, below its limit. All events together exceed the buffers between the store and the
+/// client, and a batch of 8 MiB has more than 1,000 of them.
+const BYTES: usize = 8_000;
 /// Longer than the lease of an idle scanner, which is 3 s and checked every half second.
 const PAUSE: Duration = Duration::from_secs(8);
 

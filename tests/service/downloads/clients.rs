@@ -258,6 +258,8 @@ fn each_of_many_downloads_is_one_snapshot_while_rows_are_corrected() {
     let site = Site::new(Kafka::shared(), "clients", 1, ONE_CAMPAIGN)
         .set("store.memory", "64MiB")
         .set("export.downloads_per_token_max", "64")
+        // All clients have one address.
+        .set("export.connections_per_client_max", "512")
         .set("ingest.batch_age_max", "20ms");
     let events = Events::new(&site);
     let messages = events.activations.iter().map(|line| Message::new("app-x", line.clone()));
