@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -261,11 +261,9 @@ fn backups_are_taken_one_at_a_time_and_interrupted_ones_leave_nothing() {
     assert_eq!(back_up(&site, "backups")["backup"], 1);
     assert!(!checkpoint.exists());
 
-    // A named pipe in place of the file to be written blocks the backup.
-    let pipe = site.path().join("backups/partial");
-    let stuck = stuck_backup(&site, &pipe, &checkpoint);
-    let refused = site.run(&["backup", "backups"]);
-    check_refused(&refused, 1, &["another backup or restore is running there", "backups"]);
+    let (stuck, partial) = stuck_backup(&site, "killed");
+    let refused = site.run(&["backup", "killed"]);
+    check_refused(&refused, 1, &["another backup or restore is running there", "killed"]);
     check_refused(&site.run(&["backup", "others"]), 1, &["another backup is being taken"]);
     // A service started after a kill does not remove the checkpoint that a backup still reads.
     adtrail.kill9();
@@ -275,41 +273,51 @@ fn backups_are_taken_one_at_a_time_and_interrupted_ones_leave_nothing() {
     assert_eq!(checkpoint.metadata().unwrap().modified().unwrap(), before.modified().unwrap());
     check_refused(&site.run(&["backup", "others"]), 1, &["running there", "checkpoint"]);
     end(stuck, "KILL");
-    fs::remove_file(&pipe).unwrap();
+    assert!(partial.exists());
     // An interrupted backup leaves nothing that prevents the next one.
-    assert_eq!(back_up(&site, "backups")["backup"], 2);
-    assert!(!checkpoint.exists());
+    assert_eq!(back_up(&site, "killed")["backup"], 1);
+    assert!(!partial.exists() && !checkpoint.exists());
 
     // A signal leaves nothing behind.
-    let stuck = stuck_backup(&site, &pipe, &checkpoint);
+    let (stuck, partial) = stuck_backup(&site, "signalled");
     end(stuck, "TERM");
-    assert!(!pipe.exists());
+    assert!(!partial.exists());
     await_path(&checkpoint, false);
-    let kept = line(&site.run(&["backup", "backups", "--keep", "2"]));
+    assert_eq!(back_up(&site, "killed")["backup"], 2);
+    let kept = line(&site.run(&["backup", "killed", "--keep", "2"]));
     assert_eq!(kept["backup"], 3);
-    assert_eq!(list(&site, "backups"), [2, 3]);
+    assert_eq!(list(&site, "killed"), [2, 3]);
 
     // A service that ends does not remove the checkpoint of a running backup.
-    let stuck = stuck_backup(&site, &pipe, &checkpoint);
+    let (stuck, partial) = stuck_backup(&site, "continued");
     adtrail.stop();
     assert!(checkpoint.join("CURRENT").exists());
     end(stuck, "TERM");
-    assert!(!pipe.exists() && !checkpoint.exists());
+    assert!(!partial.exists() && !checkpoint.exists());
 }
 
-/// Starts a backup and waits until it has locked its checkpoint. It blocks when it writes to the pipe.
-fn stuck_backup(site: &Site, pipe: &Path, checkpoint: &Path) -> Child {
-    run_ok(Command::new("mkfifo").arg(pipe), b"");
-    let mut command = site.command(&["backup", "backups"]);
-    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    eventually("the backup locks the checkpoint", || {
-        let inode = checkpoint.metadata().map_or(0, |folder| folder.ino());
-        let locks = fs::read_to_string("/proc/locks").unwrap();
-        let parts = ["FLOCK".into(), format!(" {} ", child.id()), format!(":{inode} ")];
-        let is_locked = locks.lines().any(|lock| parts.iter().all(|part| lock.contains(part)));
-        if is_locked { Ok(()) } else { Err(locks) }
-    });
-    child
+/// Replaces itself with a command, whose standard error is a terminal with suspended output.
+const ON_A_SUSPENDED_TERMINAL: &str = "
+import os, sys, termios
+terminal, stderr = os.openpty()
+termios.tcflow(stderr, termios.TCOOFF)
+os.set_inheritable(terminal, True)
+os.dup2(stderr, 2)
+os.execvp(sys.argv[1], sys.argv[1:])
+";
+
+/// Starts a backup to a new directory, which blocks when it shows the progress of its first file. Returns it and its
+/// partial file.
+fn stuck_backup(site: &Site, dir: &str) -> (Child, PathBuf) {
+    let backup = site.command(&["backup", dir]);
+    let mut command = Command::new("python3");
+    command.args(["-c", ON_A_SUSPENDED_TERMINAL]).arg(backup.get_program());
+    // Progress is shown only on terminals with a name.
+    command.args(backup.get_args()).current_dir(site.path()).env("TERM", "xterm");
+    let child = command.stdout(Stdio::null()).spawn().unwrap();
+    let partial = site.path().join(dir).join("partial");
+    await_path(&partial, true);
+    (child, partial)
 }
 
 fn end(mut child: Child, signal: &str) {

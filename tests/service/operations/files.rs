@@ -112,8 +112,7 @@ fn a_store_and_backups_of_another_user_are_refused() {
     let [store, backups] = ["store", "backups"].map(|name| site.path().join(name));
     let expected = "it belongs to user 65534, but this process runs as user 0";
     chown(&backups, Some(OTHER_USER), None).unwrap();
-    let parts = [backups.to_str().unwrap(), expected];
-    check_refused(&site.run(&["backup", "backups"]), 1, &parts);
+    check_refused(&site.run(&["backup", "backups"]), 1, &["written: backups: ", expected]);
     chown(&store, Some(OTHER_USER), None).unwrap();
     check_refused(&site.run(&["run"]), 1, &[store.to_str().unwrap(), expected]);
     // A reader changes nothing.
