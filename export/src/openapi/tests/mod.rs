@@ -179,6 +179,7 @@ fn problems() -> Vec<Problem> {
         Refusal::NoToken,
         Refusal::Expired(Timestamp::UNIX_EPOCH),
         Refusal::Downloads { downloads_max: 1 },
+        Refusal::Host,
     ];
     let others = [Problem::bad_query(), Problem::http_version(), Problem::path_not_found("/")];
     let errors = errors.into_iter().map(Problem::from);
@@ -189,13 +190,12 @@ fn problems() -> Vec<Problem> {
 fn problems_are_those_of_the_code() {
     const PULL_ONLY: [&str; 1] = ["/problems/unknown-report"];
     const NEVER_PULL: [&str; 2] = ["/problems/unknown-activation", "/problems/unknown-export"];
-    /// Responses to forms of pages, to methods that the document does not have, and to other hosts than the document's.
-    const NOT_DESCRIBED: [&str; 5] = [
+    /// Responses to forms of pages, and to methods that the document does not have.
+    const NOT_DESCRIBED: [&str; 4] = [
         "/problems/bad-form",
         "/problems/request-timeout",
         "/problems/page",
         "/problems/method-not-allowed",
-        "/problems/host-not-allowed",
     ];
     let described = |is_pull: bool| -> BTreeSet<(u16, &str)> {
         let paths = Path::all().filter(|path| path.is_pull() == is_pull);
