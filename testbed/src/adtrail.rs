@@ -164,6 +164,26 @@ impl Adtrail {
             .expect("the line has a number")
     }
 
+    /// Does some work. Returns by how many MiB the peak of resident memory exceeds the memory before it.
+    pub fn growth_mib(&self, work: impl FnOnce()) -> u64 {
+        const RESET_PEAK: &str = "5";
+        let path = format!("/proc/{}/clear_refs", self.pid());
+        fs::write(path, RESET_PEAK).expect("the peak can be reset");
+        let before_kib = self.status("VmHWM:");
+        work();
+        self.status("VmHWM:").saturating_sub(before_kib) / 1024
+    }
+
+    /// Returns the CPU time of all threads so far, in ticks of the kernel.
+    pub fn cpu_ticks(&self) -> u64 {
+        let text =
+            fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("the process exists");
+        // The name before the bracket may contain spaces. User and system time are the 14th and 15th field.
+        let (_, fields) = text.rsplit_once(')').expect("the process has a name");
+        let times = fields.split_whitespace().skip(11).take(2);
+        times.map(|ticks| ticks.parse::<u64>().expect("the field is a number")).sum()
+    }
+
     /// Sends SIGTERM, and checks that the process exits with 0. Returns the log.
     #[track_caller]
     pub fn stop(self) -> String {

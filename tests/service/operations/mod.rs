@@ -3,6 +3,7 @@
 mod backup;
 mod files;
 mod hostile_clients;
+mod hostile_producers;
 mod monitoring;
 mod refusals;
 mod regions;
