@@ -13,7 +13,7 @@ use testbed::site::{ONE_CAMPAIGN, Site};
 const CONNECTIONS: usize = 40;
 /// Requests of a connection that exceeds the limit of 16.
 const STREAMS: u32 = 200;
-/// What all of them together may take, in MiB. Without limits, the fields of `STREAMS` alone take more than 900.
+/// What all of them together may take, in MiB. Without limits, the fields of endless requests alone take about 900.
 const GROWTH_MIB_MAX: u64 = 128;
 
 const HEADERS: u8 = 1;
@@ -23,6 +23,13 @@ const END_HEADERS: u8 = 4;
 const FIELDS: usize = 1_700;
 /// HPACK's one byte for `accept-charset` without a value, 46 bytes of a header list.
 const FIELD: u8 = 0x80 | 15;
+
+/// An unfinished form over HTTP/1.
+const UNFINISHED_SIGN_IN: &[u8] =
+    b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: same-origin\r\n\
+    Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 100\r\n\r\nnext=";
+/// Connections that a listener serves at a time.
+const LISTENER_CONNECTIONS: usize = 512;
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = (payload.len() as u32).to_be_bytes();
@@ -47,13 +54,6 @@ fn http2(frames: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8> {
     let start = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), frame(4, 0, 0, b"")];
     start.into_iter().chain(frames).collect::<Vec<_>>().concat()
 }
-
-/// An unfinished form over HTTP/1.
-const UNFINISHED_SIGN_IN: &[u8] =
-    b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: same-origin\r\n\
-    Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 100\r\n\r\nnext=";
-/// Connections that a listener serves at a time.
-const LISTENER_CONNECTIONS: usize = 512;
 
 /// Starts a service that waits at its end for as long as anything is in progress. A connection that is waited for would
 /// keep the process.
