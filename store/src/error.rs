@@ -99,8 +99,8 @@ pub enum StoreError {
     NotEmpty { path: PathBuf },
 
     /// Fix permissions, or free space.
-    #[error("cannot be {action}: {}: {source}", .path.display())]
-    File { action: &'static str, path: PathBuf, source: io::Error },
+    #[error("cannot be {action}: {}: {error}", .path.display())]
+    File { action: &'static str, path: PathBuf, error: io::Error },
 
     /// See the error of the HBase client.
     #[error("hbase: {0}")]
@@ -189,7 +189,7 @@ impl StoreError {
 
     /// For `map_err`. `action` is a past participle that completes "cannot be …".
     pub(crate) fn file(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::File { action, path: path.into(), source }
+        move |error| Self::File { action, path: path.into(), error }
     }
 }
 
