@@ -173,7 +173,7 @@ fn read_nearby<L: Facts>(
     loop {
         read_touches(facts, std::slice::from_mut(&mut pending))?;
         let is_full =
-            pending.touches.len() >= READ_MAX || facts.touch_bytes() >= facts.limits.bytes;
+            pending.touches.len() >= READ_MAX || facts.bytes(Family::Touch) >= facts.limits.bytes;
         if pending.is_read() || is_full {
             break;
         }

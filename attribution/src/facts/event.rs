@@ -217,6 +217,15 @@ impl Fact {
             Self::Effect(effect) => effect.time,
         }
     }
+
+    /// Returns the approximate size in memory, with the normalised ids.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Touch(touch) => touch.bytes(),
+            Self::Activation(activation) => activation.bytes(),
+            Self::Effect(effect) => effect.bytes(),
+        }
+    }
 }
 
 impl Touch {

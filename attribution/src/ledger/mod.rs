@@ -25,7 +25,7 @@ use record::{CurrentRow, FactRecord, Lookup};
 pub trait Facts {
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// Number of records that [`Facts::records_up_to`] reads at once: enough to share a round trip, few enough that
+    /// Number of records that [`Facts::records_up_to`] and [`Ledger::lookup_up_to`] read at once: enough to share a round trip, few enough that
     /// they fit into memory even if all are of the maximum size.
     const RECORDS_PER_READ: usize = 64;
 
@@ -41,9 +41,10 @@ pub trait Facts {
     ) -> Result<Vec<Option<FactRecord>>, Self::Error> {
         let (mut records, mut bytes) = (Vec::with_capacity(keys.len()), 0_usize);
         for keys in keys.chunks(Self::RECORDS_PER_READ) {
-            for record in self.records(keys)? {
+            for (index, record) in self.records(keys)?.into_iter().enumerate() {
                 bytes += record.as_ref().map_or(0, FactRecord::bytes);
                 if bytes > bytes_max && !records.is_empty() {
+                    keys.iter().skip(index).for_each(|key| self.forget(key));
                     return Ok(records);
                 }
                 records.push(record);
@@ -51,6 +52,10 @@ pub trait Facts {
         }
         Ok(records)
     }
+
+    /// Drops what the ledger keeps of a record that was read, so that it can be replaced. The caller reads the record
+    /// again before it replaces it.
+    fn forget(&mut self, _key: &FactKey) {}
 
     /// Returns the index entries of each scan, newest first, at most its limit, including those of recorded but
     /// uncommitted facts. Entries can be stale.
@@ -85,6 +90,27 @@ pub trait Ledger: Facts {
 
     /// Looks up the facts, in the order of the keys.
     fn lookup(&mut self, keys: &[FactKey]) -> Result<Vec<Lookup>, Self::Error>;
+
+    /// Looks up the first facts: as many as have a total size of at most `bytes_max`, but at least one, and all if they
+    /// are not larger.
+    fn lookup_up_to(
+        &mut self,
+        keys: &[FactKey],
+        bytes_max: usize,
+    ) -> Result<Vec<Lookup>, Self::Error> {
+        let (mut lookups, mut bytes) = (Vec::with_capacity(keys.len()), 0_usize);
+        for keys in keys.chunks(Self::RECORDS_PER_READ) {
+            for (index, found) in self.lookup(keys)?.into_iter().enumerate() {
+                bytes += found.bytes();
+                if bytes > bytes_max && !lookups.is_empty() {
+                    keys.iter().skip(index).for_each(|key| self.forget(key));
+                    return Ok(lookups);
+                }
+                lookups.push(found);
+            }
+        }
+        Ok(lookups)
+    }
 
     /// Makes facts readable for this worker and, if the store is shared, for all workers. Returns the facts whose
     /// record another worker has changed since it was read; the caller must deduplicate these again.

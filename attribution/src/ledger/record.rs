@@ -94,6 +94,19 @@ pub struct RowMeta {
     pub fact_hash: u64,
 }
 
+impl Lookup {
+    /// Returns the approximate size in memory.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Missing | Self::Tombstone => 0,
+            Self::Found(record) => record.bytes(),
+            Self::Superseded(record, superseded) => {
+                record.bytes() + superseded.iter().map(Fact::bytes).sum::<usize>()
+            }
+        }
+    }
+}
+
 impl FactRecord {
     pub fn family(&self) -> Family {
         match self {

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::batch_state::BatchState;
+use super::batch_state::{BatchState, SupersededActivation};
 use super::classify_batch::Classified;
 use super::fact_cache::{FactCache, merged, scan};
 use super::match_windows::{MatchWindow, MatchWindows, ProbabilisticWindow};
-use crate::facts::device_ids::{DeviceIds, IdKindSet};
-use crate::facts::event::{Activation, EventTime, Family};
+use crate::facts::device_ids::{DeviceId, DeviceIds, IdKindSet};
+use crate::facts::event::{EventTime, Family, Pid};
 use crate::facts::keys::{FactKey, FactKeySet};
 use crate::facts::match_keys;
 use crate::ledger::Facts;
@@ -43,11 +43,9 @@ pub fn activations_affected_by_touches<L: Facts>(
         touched.extend(now.iter().filter_map(|(entry, window)| {
             can_change(facts, policy, entry, window, state.must_redecide_all).then_some(entry.fact)
         }));
-        if !is_complete {
-            let is_unchanged = |key: &FactKey| touched.binary_search(key).is_err();
-            for key in now.iter().map(|(entry, _)| entry.fact).filter(is_unchanged) {
-                facts.remove(&key);
-            }
+        if !is_complete || !later.is_empty() || facts.is_full() {
+            // The activations are decided in parts too.
+            now.iter().for_each(|(entry, _)| facts.forget(&entry.fact));
         }
         rest = later;
     }
@@ -142,12 +140,13 @@ pub fn affected_effects<L: Facts>(
 ) -> Result<Vec<FactKey>, L::Error> {
     let reinstalls = reinstalls(facts, state, classified, changed)?;
     let mut scans = Vec::new();
-    for (_, activation) in &state.superseded_activations {
-        scans.extend(effect_scans(facts, policy, activation));
+    for SupersededActivation { key, activation_key, ids } in &state.superseded_activations {
+        scans.extend(effect_scans(facts.ledger(), policy, key.pid, ids, activation_key.time));
     }
-    for record in changed.iter().chain(&reinstalls).filter_map(|key| facts.activation(key)) {
-        scans.extend(effect_scans(facts, policy, &record.fact));
-    }
+    facts.visit(changed.iter().copied().chain(reinstalls), |ledger, key, record| {
+        let ids = record.device_ids();
+        scans.extend(effect_scans(ledger, policy, key.pid, &ids, record.time()));
+    })?;
     let mut keys = state.effects.clone();
     facts.scan_all(&merged(scans), |_, entry| keys.push(entry.fact))?;
     keys.sort_unstable();
@@ -163,42 +162,43 @@ fn reinstalls<L: Facts>(
     classified: &[Classified],
     changed: &FactKeySet,
 ) -> Result<Vec<FactKey>, L::Error> {
-    let mut followers: Vec<FactKey> = classified.iter().map(|classified| classified.key).collect();
+    let mut followers: Vec<FactKey> =
+        classified.iter().map(|classified| classified.entry.key).collect();
     let arrived: FactKeySet = state.activations.iter().copied().collect();
     let mut scans = Vec::new();
     // All later activations after an arrived one have been classified.
     let others = changed.iter().filter(|key| !arrived.contains(key));
-    for record in others.filter_map(|key| facts.activation(key)) {
-        let times = (record.fact.time, EventTime::MAX);
-        let received_md5 = facts.received_md5(record.fact.pid).by_activations();
-        scans.extend(device_scans(&record.fact, received_md5, Family::Activation, times));
-    }
+    facts.visit(others.copied(), |ledger, key, record| {
+        let (ids, times) = (record.device_ids(), (record.time(), EventTime::MAX));
+        let ids = ids.searched(ledger.received_md5(key.pid).by_activations());
+        scans.extend(device_scans(key.pid, ids, Family::Activation, times));
+    })?;
     facts.scan_all(&merged(scans), |_, entry| followers.push(entry.fact))?;
-    facts.load(followers.iter().copied())?;
     let has_changed_original = |key: &FactKey, decision: &Decision| {
         decision.credit.status == Status::Unattributed
             && decision.original.as_deref().is_some_and(|id| {
                 changed.contains(&match_keys::fact_key(EventType::Activation, key.pid, id))
             })
     };
-    followers.retain(|key| {
-        facts.activation(key).is_some_and(|record| {
-            let decision = record.decision.as_ref();
-            state.must_redecide_all || decision.is_some_and(|it| has_changed_original(key, it))
-        })
-    });
-    Ok(followers)
+    let mut found = Vec::new();
+    facts.visit(followers, |_, key, record| {
+        let decision = record.activation().and_then(|record| record.decision.as_ref());
+        let is_found = decision.is_some_and(|decision| has_changed_original(key, decision));
+        found.extend((state.must_redecide_all || is_found).then_some(*key));
+    })?;
+    Ok(found)
 }
 
 fn effect_scans<L: Facts>(
-    facts: &FactCache<'_, L>,
+    ledger: &L,
     policy: &Policy,
-    activation: &Activation,
+    pid: Pid,
+    ids: &DeviceIds,
+    time: EventTime,
 ) -> Vec<Scan> {
-    let Some(app) = policy.app(activation.pid) else { return Vec::new() };
-    let received_md5 = facts.received_md5(activation.pid).by_effects();
-    let times = inherit::effect_times(app, activation.time);
-    device_scans(activation, received_md5, Family::Effect, times)
+    let Some(app) = policy.app(pid) else { return Vec::new() };
+    let ids = ids.searched(ledger.received_md5(pid).by_effects());
+    device_scans(pid, ids, Family::Effect, inherit::effect_times(app, time))
 }
 
 /// Returns the scans of sorted windows, and for each scan the range of its windows.
@@ -221,13 +221,11 @@ fn scans(windows: &[MatchWindow]) -> (Vec<Scan>, Vec<Range<usize>>) {
     (scans, groups)
 }
 
-fn device_scans(
-    activation: &Activation,
-    received_md5: IdKindSet,
+fn device_scans<'i>(
+    pid: Pid,
+    ids: impl Iterator<Item = &'i DeviceId>,
     family: Family,
     times: (EventTime, EventTime),
 ) -> Vec<Scan> {
-    let ids = DeviceIds::of_app_event(&activation.ids);
-    let ids = ids.searched(received_md5);
-    ids.map(|id| scan(activation.pid, family, match_keys::by_id(id), times)).collect()
+    ids.map(|id| scan(pid, family, match_keys::by_id(id), times)).collect()
 }

@@ -1,9 +1,11 @@
 //! The data that the steps of a batch share.
 
 use super::match_windows::MatchWindows;
-use crate::facts::event::{Activation, EventTime, Fact, Family};
+use crate::facts::device_ids::DeviceIds;
+use crate::facts::event::{EventTime, Fact, Family};
 use crate::facts::keys::FactKey;
 use crate::ledger::record::Cause;
+use crate::rules::classify::ActivationKey;
 
 /// The state on which the decisions of a batch depend, after its facts are recorded.
 #[derive(Default)]
@@ -15,13 +17,20 @@ pub struct BatchState {
     /// Effects of the batch, to be decided.
     pub effects: Vec<FactKey>,
     /// Replaced activations, as they were before.
-    pub superseded_activations: Vec<(FactKey, Activation)>,
+    pub superseded_activations: Vec<SupersededActivation>,
     /// New or replaced touches and activations, in key order.
     pub arrived: Vec<Cause>,
     /// True on a shared store. A worker that has lost its partitions without noticing yet may process the same messages
     /// earlier or later, and it can crash between any two writes. So every decision that the messages can change is
     /// recomputed, whatever is stored.
     pub must_redecide_all: bool,
+}
+
+/// An earlier version of an activation: what decides which other events depended on it.
+pub struct SupersededActivation {
+    pub key: FactKey,
+    pub activation_key: ActivationKey,
+    pub ids: DeviceIds,
 }
 
 impl BatchState {
@@ -53,7 +62,11 @@ impl BatchState {
     /// Adds the previous version of an arrived fact.
     pub fn add_superseded(&mut self, key: FactKey, superseded: Fact) {
         if let Fact::Activation(superseded) = superseded {
-            self.superseded_activations.push((key, *superseded));
+            self.superseded_activations.push(SupersededActivation {
+                key,
+                activation_key: ActivationKey::of(&superseded),
+                ids: DeviceIds::of_app_event(&superseded.ids),
+            });
         }
     }
 

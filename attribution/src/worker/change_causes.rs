@@ -3,17 +3,19 @@
 //! Runs only for changed decisions and considers only facts of the batch, so it reads nothing from the store. It does
 //! not determine which of several possible causes was the real one.
 
+use std::cell::LazyCell;
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use foldhash::fast::FixedState;
 
 use super::batch_state::BatchState;
+use super::classify_batch::Classified;
 use super::decisions::Decisions;
 use super::fact_cache::FactCache;
 use super::match_windows::{MatchWindow, ProbabilisticWindow};
 use crate::facts::device_ids::{self, DeviceId, DeviceIds};
-use crate::facts::event::{Activation, Family, Pid};
+use crate::facts::event::Pid;
 use crate::facts::keys::{FactKey, FactKeySet, MatchKey};
 use crate::facts::match_keys;
 use crate::ledger::Facts;
@@ -30,18 +32,18 @@ const NEWEST_PER_KEY: usize = 16;
 const VISITED_MAX: usize = 64;
 
 /// An activation that arrived, or whose install chains changed.
-struct Link {
-    activation_key: ActivationKey,
+struct Link<'a> {
+    activation_key: &'a ActivationKey,
     key: FactKey,
-    ids: DeviceIds,
+    ids: &'a DeviceIds,
     cause: Option<Cause>,
 }
 
 /// The activations of a batch that arrived or whose install chains changed (replaced ones also as they were before),
 /// and their indexes by device id, oldest first.
 #[derive(Default)]
-struct Links {
-    all: Vec<Link>,
+struct Links<'a> {
+    all: Vec<Link<'a>>,
     by_id: HashMap<(Pid, MatchKey), Vec<usize>, FixedState>,
 }
 
@@ -60,10 +62,12 @@ pub fn note_causes<L: Facts>(
     policy: &Policy,
     decisions: &mut Decisions,
     state: &BatchState,
+    classified: &[Classified],
 ) {
-    let mut links = None;
-    for key in std::mem::take(&mut decisions.redecided) {
-        let causes = causes(facts, policy, &decisions.changed_chains, state, key, &mut links);
+    let redecided = std::mem::take(&mut decisions.redecided);
+    let links = LazyCell::new(|| Links::new(classified, &decisions.changed_chains, state));
+    for key in redecided {
+        let causes = causes(facts, policy, state, key, &links);
         if let (Some(causes), Some(FactRecord::Activation(record))) =
             (causes, facts.record_mut(&key))
         {
@@ -72,13 +76,12 @@ pub fn note_causes<L: Facts>(
     }
 }
 
-fn causes<L: Facts>(
+fn causes<'l, L: Facts>(
     facts: &FactCache<'_, L>,
     policy: &Policy,
-    changed_chains: &FactKeySet,
     state: &BatchState,
     key: FactKey,
-    links: &mut Option<Links>,
+    links: &LazyCell<Links<'l>, impl FnOnce() -> Links<'l>>,
 ) -> Option<Causes> {
     let record = facts.activation(&key)?;
     let (decision, previous) = (record.decision.as_ref()?, record.previous.as_ref()?);
@@ -88,7 +91,6 @@ fn causes<L: Facts>(
     add(&mut causes, arrival(state, &key));
     // If the activation's device ids changed, an equal class can have another reason.
     if decision.class() != previous.class() || !causes.facts.is_empty() {
-        let links = links.get_or_insert_with(|| Links::new(facts, changed_chains, state));
         add_history(&mut causes, &redecided, links);
     }
     let credited = [decision, previous].into_iter().filter_map(|it| it.credit.touch.as_ref());
@@ -114,7 +116,7 @@ fn add(causes: &mut Causes, found: impl IntoIterator<Item = Cause>) {
 
 /// Adds the activations that the class can depend on: earlier activations with one of its ids, and recursively the
 /// earlier ones with an id of these.
-fn add_history(causes: &mut Causes, redecided: &Redecided<'_>, links: &Links) {
+fn add_history(causes: &mut Causes, redecided: &Redecided<'_>, links: &Links<'_>) {
     let mut seen: HashSet<usize, FixedState> = HashSet::default();
     let activation_key = ActivationKey::of(&redecided.record.fact);
     let mut open = VecDeque::from([(&activation_key, &redecided.ids)]);
@@ -129,7 +131,7 @@ fn add_history(causes: &mut Causes, redecided: &Redecided<'_>, links: &Links) {
                 causes.may_have_more = true;
                 return;
             }
-            open.push_back((&link.activation_key, &link.ids));
+            open.push_back((link.activation_key, link.ids));
         }
     }
 }
@@ -173,31 +175,26 @@ fn add_touches(
     add(causes, arrived.copied());
 }
 
-impl Link {
-    fn new(key: FactKey, activation: &Activation, cause: Option<Cause>) -> Self {
-        let (activation_key, ids) =
-            (ActivationKey::of(activation), DeviceIds::of_app_event(&activation.ids));
-        Self { activation_key, key, ids, cause }
-    }
-}
-
-impl Links {
-    fn new<L: Facts>(
-        facts: &FactCache<'_, L>,
+impl<'a> Links<'a> {
+    fn new(
+        classified: &'a [Classified],
         changed_chains: &FactKeySet,
-        state: &BatchState,
+        state: &'a BatchState,
     ) -> Self {
-        let arrived = state.arrived.iter().filter(|cause| cause.fact.family == Family::Activation);
-        let arrived = arrived.map(|cause| (cause.fact, Some(*cause)));
-        let changed = changed_chains.iter().filter(|key| arrival(state, key).is_none());
-        let current = arrived.chain(changed.map(|key| (*key, None)));
-        let current = current
-            .filter_map(|(key, cause)| Some(Link::new(key, &facts.activation(&key)?.fact, cause)));
+        let link = |key, activation_key, ids| Link {
+            activation_key,
+            key,
+            ids,
+            cause: arrival(state, &key),
+        };
+        let current = classified.iter().map(|classified| &classified.entry);
+        let current = current.map(|entry| link(entry.key, &entry.activation_key, &entry.ids));
+        let current =
+            current.filter(|link| link.cause.is_some() || changed_chains.contains(&link.key));
         let superseded = state.superseded_activations.iter();
-        let superseded =
-            superseded.map(|(key, activation)| Link::new(*key, activation, arrival(state, key)));
-        let mut all: Vec<Link> = current.chain(superseded).collect();
-        all.sort_unstable_by(|a, b| (&a.activation_key, a.key).cmp(&(&b.activation_key, b.key)));
+        let superseded = superseded.map(|it| link(it.key, &it.activation_key, &it.ids));
+        let mut all: Vec<Link<'a>> = current.chain(superseded).collect();
+        all.sort_unstable_by(|a, b| (a.activation_key, a.key).cmp(&(b.activation_key, b.key)));
         let mut by_id: HashMap<_, Vec<usize>, FixedState> = HashMap::default();
         for (index, link) in all.iter().enumerate() {
             for id in link.ids.iter() {

@@ -2,22 +2,20 @@
 
 use std::collections::BTreeSet;
 
-use super::batch_state::BatchState;
+use super::batch_state::{BatchState, SupersededActivation};
 use super::continue_chains::PendingActivation;
-use super::decisions::Decisions;
-use super::device_history::DeviceHistory;
+use super::device_history::{DeviceHistory, HistoryEntry};
 use super::fact_cache::FactCache;
-use crate::facts::keys::{FactKey, FactKeySet};
+use crate::facts::keys::{FactKey, FactKeyMap, FactKeySet};
 use crate::ledger::Facts;
-use crate::rules::classify::{ActivationKey, Class, InstallChain};
+use crate::rules::classify::{Class, InstallChain};
 use crate::rules::policy::Policy;
 
 /// An activation and its class.
 pub struct Classified {
-    pub key: FactKey,
+    /// The activation with its install chains. If these have changed, later activations of the device may change too.
+    pub entry: HistoryEntry,
     pub class: Class,
-    /// The install chains have changed, so later activations of the device may change too.
-    pub has_new_chains: bool,
 }
 
 /// Classifies the batch's activations, oldest first. If `with_later_activations` is true, also classifies the
@@ -25,23 +23,25 @@ pub struct Classified {
 pub fn classify<L: Facts>(
     facts: &mut FactCache<'_, L>,
     policy: &Policy,
-    decisions: &mut Decisions,
     state: &BatchState,
     with_later_activations: bool,
 ) -> Result<Vec<Classified>, L::Error> {
     let mut arrived: BTreeSet<FactKey> = state.activations.iter().copied().collect();
     loop {
         let mut history = DeviceHistory::default();
-        facts.load(arrived.iter().copied())?;
+        history.load(facts, arrived.iter().copied())?;
         let mut keys = arrived.clone();
         if with_later_activations {
             keys.extend(followers(facts, policy, &mut history, &arrived, state)?);
         }
-        let open = in_order(facts, &mut history, &keys);
+        let open = in_order(&mut history, &keys);
         history.read(facts)?;
-        let (classified, undecided) = classify_all(facts, policy, decisions, &mut history, open)?;
+        let (mut classes, undecided) = classify_all(facts, policy, &mut history, open)?;
         if undecided.is_empty() {
-            return Ok(classified);
+            let entries = history.into_entries().into_iter();
+            let classified = entries
+                .filter_map(|entry| Some(Classified { class: classes.remove(&entry.key)?, entry }));
+            return Ok(classified.collect());
         }
         arrived.extend(undecided);
     }
@@ -54,13 +54,11 @@ pub fn chain_before_activation<L: Facts>(
     key: FactKey,
 ) -> Result<Option<InstallChain>, L::Error> {
     let (mut history, waiting) = (DeviceHistory::default(), FactKeySet::default());
-    facts.load([key])?;
-    if let Some(record) = facts.activation(&key) {
-        history.request_predecessors(&key, &record.fact);
-    }
+    history.load(facts, [key])?;
+    history.request_predecessors(&key);
     loop {
         history.read(facts)?;
-        let pending = PendingActivation::new(facts, policy, &history, &waiting, key);
+        let pending = PendingActivation::new(policy, &history, &waiting, key);
         let Some(before) = pending.map(|pending| pending.chain_before()) else { return Ok(None) };
         match before {
             Ok(before) => return Ok(before),
@@ -78,55 +76,45 @@ fn followers<L: Facts>(
     arrived: &BTreeSet<FactKey>,
     state: &BatchState,
 ) -> Result<Vec<FactKey>, L::Error> {
-    for record in arrived.iter().filter_map(|key| facts.activation(key)) {
-        history.request_followers(&record.fact);
-    }
-    for (_, activation) in &state.superseded_activations {
-        history.request_followers(activation);
+    arrived.iter().for_each(|key| history.request_followers(key));
+    for SupersededActivation { key, activation_key, ids } in &state.superseded_activations {
+        history.request_since(key.pid, ids, activation_key.time);
     }
     history.read(facts)?;
-    let is_changeable = |key: &FactKey| {
-        let time = facts.activation(key).map(|record| record.fact.time);
-        time.zip(policy.app(key.pid)).is_some_and(|(time, app)| facts.is_changeable(app, time))
+    let is_changeable = |entry: &&HistoryEntry| {
+        let app = policy.app(entry.key.pid);
+        app.is_some_and(|app| facts.is_changeable(app, entry.activation_key.time))
     };
-    Ok(history.followers().filter(is_changeable).collect())
+    Ok(history.followers().filter(is_changeable).map(|entry| entry.key).collect())
 }
 
 /// Sorts loaded activations, oldest first, and requests the activations before each.
-fn in_order<L: Facts>(
-    facts: &FactCache<'_, L>,
-    history: &mut DeviceHistory,
-    keys: &BTreeSet<FactKey>,
-) -> Vec<FactKey> {
-    let mut sorted: Vec<(ActivationKey, FactKey)> = Vec::new();
-    for key in keys {
-        let Some(record) = facts.activation(key) else { continue };
-        history.request_predecessors(key, &record.fact);
-        sorted.push((ActivationKey::of(&record.fact), *key));
-    }
-    sorted.sort_unstable();
-    sorted.into_iter().map(|(_, key)| key).collect()
+fn in_order(history: &mut DeviceHistory, keys: &BTreeSet<FactKey>) -> Vec<FactKey> {
+    let mut sorted: Vec<&HistoryEntry> = keys.iter().filter_map(|key| history.get(key)).collect();
+    sorted.sort_unstable_by(|a, b| a.order().cmp(&b.order()));
+    let sorted: Vec<FactKey> = sorted.into_iter().map(|entry| entry.key).collect();
+    sorted.iter().for_each(|key| history.request_predecessors(key));
+    sorted
 }
 
-/// Classifies the activations, which are sorted, until an earlier activation on a device is undecided. Returns the
-/// classified activations, and the undecided ones that block the rest.
+/// Classifies the activations, which are sorted, until an earlier activation on a device is undecided. Returns their
+/// classes, and the undecided ones that block the rest.
 fn classify_all<L: Facts>(
     facts: &mut FactCache<'_, L>,
     policy: &Policy,
-    decisions: &mut Decisions,
     history: &mut DeviceHistory,
     mut open: Vec<FactKey>,
-) -> Result<(Vec<Classified>, BTreeSet<FactKey>), L::Error> {
-    let mut classified = Vec::with_capacity(open.len());
+) -> Result<(FactKeyMap<Class>, BTreeSet<FactKey>), L::Error> {
+    let mut classes = FactKeyMap::default();
     let mut undecided = BTreeSet::new();
     while !open.is_empty() && undecided.is_empty() {
         let mut waiting = FactKeySet::default();
         for key in &open {
-            let pending = PendingActivation::new(facts, policy, history, &waiting, *key);
+            let pending = PendingActivation::new(policy, history, &waiting, *key);
             match pending.map(|pending| pending.classify()) {
                 Some(Ok((class, chains))) => {
-                    let has_new_chains = decisions.set_chains(facts, *key, chains);
-                    classified.push(Classified { key: *key, class, has_new_chains });
+                    history.set_chains(key, chains);
+                    classes.insert(*key, class);
                 }
                 Some(Err(blocked)) => {
                     waiting.insert(*key);
@@ -139,5 +127,5 @@ fn classify_all<L: Facts>(
         open.retain(|key| waiting.contains(key));
         history.read(facts)?;
     }
-    Ok((classified, undecided))
+    Ok((classes, undecided))
 }

@@ -8,22 +8,19 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::device_history::{DeviceHistory, EntriesBefore, HistoryEntry, ListKey};
-use super::fact_cache::FactCache;
 use crate::facts::device_ids::{DeviceId, DeviceIds};
 use crate::facts::keys::{FactKey, FactKeySet};
-use crate::ledger::Facts;
 use crate::rules::classify::{ActivationKey, Class, InstallChain, InstallChains};
 use crate::rules::policy::{AppPolicy, Policy};
 
 /// An activation that is being classified.
-pub struct PendingActivation<'a, L> {
-    facts: &'a FactCache<'a, L>,
+pub struct PendingActivation<'a> {
     history: &'a DeviceHistory,
     /// Activations that are blocked too.
     waiting: &'a FactKeySet,
     app: &'a AppPolicy,
     ids: &'a DeviceIds,
-    activation_key: ActivationKey,
+    activation_key: &'a ActivationKey,
 }
 
 /// Why an activation cannot be classified yet.
@@ -38,18 +35,16 @@ pub struct Blocked {
 /// The activation just before the pending one on one of its device ids, and the index of the id's chain there.
 type Source = (FactKey, u8);
 
-impl<'a, L: Facts> PendingActivation<'a, L> {
-    /// Returns `None` if the activation is not loaded or its history is not requested.
+impl<'a> PendingActivation<'a> {
+    /// Returns `None` if the activation is not loaded or its app is not configured.
     pub fn new(
-        facts: &'a FactCache<'a, L>,
         policy: &'a Policy,
         history: &'a DeviceHistory,
         waiting: &'a FactKeySet,
         key: FactKey,
     ) -> Option<Self> {
-        let activation_key = ActivationKey::of(&facts.activation(&key)?.fact);
-        let (app, ids) = (policy.app(key.pid)?, history.ids(&key)?);
-        Some(Self { facts, history, waiting, app, ids, activation_key })
+        let HistoryEntry { activation_key, ids, .. } = history.get(&key)?;
+        Some(Self { history, waiting, app: policy.app(key.pid)?, ids, activation_key })
     }
 
     /// Returns the class of the activation and its install chains.
@@ -81,7 +76,7 @@ impl<'a, L: Facts> PendingActivation<'a, L> {
     }
 
     fn source(&self, id: &DeviceId) -> Result<Option<Source>, Blocked> {
-        let last = self.last_before(id, &self.activation_key)?;
+        let last = self.last_before(id, self.activation_key)?;
         last.map(|last| Ok((last.key, self.chain(&last.key, id)?.0))).transpose()
     }
 
@@ -127,7 +122,7 @@ impl<'a, L: Facts> PendingActivation<'a, L> {
     /// Returns the chain of all activations with any of several ids.
     fn merged_chain(&self, mut ids: Vec<&DeviceId>) -> Result<Option<InstallChain>, Blocked> {
         // The id with the most activations is the most likely to have all of them.
-        ids.sort_by_key(|id| Reverse(self.before(id, &self.activation_key).known.len()));
+        ids.sort_by_key(|id| Reverse(self.before(id, self.activation_key).known().len()));
         let mut blocked = Blocked::default();
         for main_id in &ids {
             match self.merged_chain_along(main_id, &ids) {
@@ -148,16 +143,16 @@ impl<'a, L: Facts> PendingActivation<'a, L> {
         for id in ids.iter().filter(|id| **id != main_id) {
             self.add_missing(main_id, id, &mut entries)?;
         }
-        let start = entries.iter().map(|missing| &missing.activation_key).min().cloned();
-        let start = start.unwrap_or_else(|| self.activation_key.clone());
-        let mut chain = match self.last_before(main_id, &start)? {
+        let start = entries.iter().copied().map(|missing| &missing.activation_key).min();
+        let start = start.unwrap_or(self.activation_key);
+        let mut chain = match self.last_before(main_id, start)? {
             Some(last) => Some(self.chain(&last.key, main_id)?.1.clone()),
             None => None,
         };
-        let along = self.before(main_id, &self.activation_key).known;
-        entries.extend(along.iter().take_while(|entry| entry.activation_key > start));
-        entries.sort_unstable();
-        entries.dedup();
+        let along = self.before(main_id, self.activation_key).known();
+        entries.extend(along.take_while(|entry| entry.activation_key > *start));
+        entries.sort_unstable_by(|a, b| a.order().cmp(&b.order()));
+        entries.dedup_by_key(|entry| entry.key);
         for entry in entries {
             let key = entry.activation_key.clone();
             chain = Some(InstallChain::advance(chain.as_ref(), self.app, key).0);
@@ -172,9 +167,9 @@ impl<'a, L: Facts> PendingActivation<'a, L> {
         id: &DeviceId,
         missing: &mut Vec<&'a HistoryEntry>,
     ) -> Result<(), Blocked> {
-        let before = self.before(id, &self.activation_key);
-        for entry in before.known {
-            if !self.history.ids(&entry.key).is_some_and(|ids| ids.contains(main_id)) {
+        let before = self.before(id, self.activation_key);
+        for entry in before.known() {
+            if !entry.ids.contains(main_id) {
                 missing.push(entry);
             } else if self.chain(&entry.key, main_id)?.0 == self.chain(&entry.key, id)?.0 {
                 // Up to this activation, both ids have the same activations.
@@ -189,9 +184,8 @@ impl<'a, L: Facts> PendingActivation<'a, L> {
         if self.waiting.contains(key) {
             return Err(Blocked::default());
         }
-        let position = self.history.ids(key).and_then(|ids| ids.position(id));
-        let chains = self.facts.activation(key).map(|record| &record.chains);
-        let chain = chains.zip(position).and_then(|(chains, position)| chains.at(position));
+        let entry = self.history.get(key);
+        let chain = entry.and_then(|entry| entry.chains.at(entry.ids.position(id)?));
         chain.ok_or_else(|| Blocked { undecided: vec![*key], ..Blocked::default() })
     }
 
@@ -205,7 +199,7 @@ impl<'a, L: Facts> PendingActivation<'a, L> {
         than: &ActivationKey,
     ) -> Result<Option<&'a HistoryEntry>, Blocked> {
         let before = self.before(id, than);
-        match before.known.first() {
+        match before.known().next() {
             None if !before.is_complete => Err(self.blocked_by_unread(id)),
             last => Ok(last),
         }

@@ -4,6 +4,7 @@
 use super::batch_state::BatchState;
 use super::classify_batch::Classified;
 use super::decisions::Decisions;
+use super::device_history::HistoryEntry;
 use super::fact_cache::FactCache;
 use super::pending_decision::{
     PendingDecision, read_newest, read_touches, reload, start_reading, start_reading_alone,
@@ -20,6 +21,14 @@ const BATCH_SIZE: usize = 512;
 /// Number of pages of touches that are read for all of them together: most activations need no more.
 const BATCH_PAGES: usize = 2;
 
+/// An activation whose decision is made or, with new install chains only, written again.
+pub struct OpenActivation<'c> {
+    key: FactKey,
+    /// `None` if no activation of its device has arrived: it keeps its class.
+    classified: Option<&'c Classified>,
+    keeps_decision: bool,
+}
+
 /// Makes the decisions on the batch's activations, those with a changed class, and `touched`, those that a touch can
 /// change.
 pub fn decide_activations<L: Ledger>(
@@ -30,61 +39,93 @@ pub fn decide_activations<L: Ledger>(
     classified: &[Classified],
     touched: Vec<FactKey>,
 ) -> Result<(), L::Error> {
-    let pending = pending_decisions(facts, policy, decisions, state, classified, touched);
+    let open = open_activations(state, classified, touched);
     if L::SHARED {
         // Another worker may have written the same decisions, but not yet the decisions on their effects.
-        decisions.changed.extend(pending.iter().map(|pending| pending.key));
+        decisions.changed.extend(open.iter().filter(|it| !it.keeps_decision).map(|it| it.key));
     }
     // Even if the row of a replaced activation stays the same, its effects may change.
-    decisions.changed.extend(state.superseded_activations.iter().map(|(key, _)| *key));
-    decide_pending(facts, decisions, pending)
+    decisions.changed.extend(state.superseded_activations.iter().map(|superseded| superseded.key));
+    decide_open(facts, policy, decisions, &open)
 }
 
-/// Returns the pending decisions. Rewrites the records of other activations whose chains have changed.
-pub fn pending_decisions<'p, L: Facts>(
-    facts: &mut FactCache<'_, L>,
-    policy: &'p Policy,
-    decisions: &mut Decisions,
+/// Returns the activations to decide, in key order.
+pub fn open_activations<'c>(
     state: &BatchState,
-    classified: &[Classified],
+    classified: &'c [Classified],
     touched: Vec<FactKey>,
-) -> Vec<PendingDecision<'p>> {
-    let mut pending_decisions = Vec::with_capacity(classified.len() + touched.len());
+) -> Vec<OpenActivation<'c>> {
+    let mut open = Vec::with_capacity(classified.len() + touched.len());
     let arrived: FactKeySet = state.activations.iter().copied().collect();
-    let touched: FactKeySet = touched.into_iter().collect();
-    let mut visited = FactKeySet::default();
-    for Classified { key, class, has_new_chains } in classified {
-        visited.insert(*key);
-        let is_open = state.must_redecide_all
-            || arrived.contains(key)
-            || touched.contains(key)
-            || decision_on(facts, key).map(Decision::class).as_ref() != Some(class);
-        if is_open {
-            let pending = PendingDecision::new(facts, policy, *key, class.clone(), *has_new_chains);
-            pending_decisions.extend(pending);
-        } else if let (true, Some(decision)) = (*has_new_chains, decision_on(facts, key)) {
-            decisions.decide_activation(facts, *key, decision.clone(), true);
+    let mut touched: FactKeySet = touched.into_iter().collect();
+    for classified in classified {
+        let HistoryEntry { key, has_new_chains, decided_class, .. } = &classified.entry;
+        let is_touched = touched.remove(key);
+        let keeps_decision = !state.must_redecide_all
+            && !arrived.contains(key)
+            && !is_touched
+            && decided_class.as_ref() == Some(&classified.class);
+        if !keeps_decision || *has_new_chains {
+            open.push(OpenActivation { key: *key, classified: Some(classified), keeps_decision });
         }
     }
-    let unclassified = touched.into_iter().filter(|key| !visited.contains(key));
-    pending_decisions.extend(unclassified.filter_map(|key| {
-        PendingDecision::new(facts, policy, key, decision_on(facts, &key)?.class(), false)
-    }));
-    pending_decisions
+    let unclassified = touched.into_iter().map(|key| OpenActivation {
+        key,
+        classified: None,
+        keeps_decision: false,
+    });
+    open.extend(unclassified);
+    open.sort_unstable_by_key(|it| it.key);
+    open
 }
 
-pub fn decide_pending<L: Facts>(
+/// Makes the decisions in parts, each of as many activations as may be loaded together.
+pub fn decide_open<L: Facts>(
     facts: &mut FactCache<'_, L>,
+    policy: &Policy,
     decisions: &mut Decisions,
-    mut pending_decisions: Vec<PendingDecision<'_>>,
+    open: &[OpenActivation<'_>],
 ) -> Result<(), L::Error> {
-    while !pending_decisions.is_empty() {
-        let remaining = pending_decisions.split_off(pending_decisions.len().min(BATCH_SIZE));
-        let batch = std::mem::replace(&mut pending_decisions, remaining);
-        decide_together(facts, decisions, batch)?;
+    let mut rest = open;
+    while !rest.is_empty() {
+        let chunk = rest.get(..BATCH_SIZE).unwrap_or(rest);
+        let is_complete = facts.load_up_to(chunk.iter().map(|it| it.key))?;
+        let loaded = chunk.iter().take_while(|it| facts.is_loaded(&it.key)).count();
+        let (now, later) = rest.split_at(loaded);
+        let pending = now.iter().filter_map(|it| it.pending(facts, policy, decisions)).collect();
+        decide_together(facts, decisions, pending)?;
         facts.forget_touches();
+        if !is_complete || facts.is_full() {
+            for key in now.iter().map(|it| it.key).filter(|key| !decisions.has_row(key)) {
+                facts.forget(&key);
+            }
+        }
+        rest = later;
     }
     Ok(())
+}
+
+impl OpenActivation<'_> {
+    /// Returns the pending decision on the loaded activation; `None` if there is nothing to decide. Sets its new
+    /// install chains.
+    fn pending<'p, L: Facts>(
+        &self,
+        facts: &mut FactCache<'_, L>,
+        policy: &'p Policy,
+        decisions: &mut Decisions,
+    ) -> Option<PendingDecision<'p>> {
+        let Some(Classified { entry, class }) = self.classified else {
+            let class = decision_on(facts, &self.key)?.class();
+            return PendingDecision::new(facts, policy, self.key, class, false);
+        };
+        let has_new_chains = decisions.set_chains(facts, self.key, entry.chains.clone());
+        if !self.keeps_decision {
+            return PendingDecision::new(facts, policy, self.key, class.clone(), has_new_chains);
+        }
+        let decision = decision_on(facts, &self.key)?.clone();
+        decisions.decide_activation(facts, self.key, decision, has_new_chains);
+        None
+    }
 }
 
 fn decide_together<L: Facts>(

@@ -101,7 +101,7 @@ fn decide_chunk<L: Facts>(
         settle(facts, decisions, &[pending])?;
     }
     for key in keys.iter().filter(|key| !decisions.has_row(key)) {
-        facts.remove(key);
+        facts.forget(key);
     }
     Ok(())
 }
@@ -182,7 +182,7 @@ impl<'p> PendingEffect<'p> {
         self.found.retain(|entry| {
             let is_best = Some(entry.fact) == best;
             if !is_best && !decisions.has_row(&entry.fact) {
-                facts.remove(&entry.fact);
+                facts.forget(&entry.fact);
             }
             is_best
         });

@@ -39,8 +39,10 @@ pub fn deduplicate<L: Ledger>(
 ) -> Result<(), L::Error> {
     let mut pending = canonical_messages(policy, messages, report);
     while !pending.is_empty() {
-        let keys: Vec<FactKey> = pending.iter().map(|(key, _)| *key).collect();
-        let lookups = facts.ledger().lookup(&keys)?;
+        let mut keys: Vec<FactKey> = pending.iter().map(|(key, _)| *key).collect();
+        let lookups = facts.lookup(&keys)?;
+        keys.truncate(lookups.len());
+        let later = pending.split_off(keys.len());
         let is_known: Vec<bool> = lookups.iter().map(|found| *found != Lookup::Missing).collect();
         let mut conflicting = Vec::new();
         let mut writes = Vec::with_capacity(keys.len());
@@ -70,6 +72,9 @@ pub fn deduplicate<L: Ledger>(
                 state.add_events([key]);
             }
         }
+        if L::SHARED {
+            forget_others(facts, &keys, &writes);
+        }
         let rejected = facts.ledger().record(writes)?;
         let rejected_keys: FactKeySet = rejected.iter().map(|write| write.key).collect();
         let is_recorded = |key: &FactKey| rejected_keys.is_empty() || !rejected_keys.contains(key);
@@ -81,9 +86,20 @@ pub fn deduplicate<L: Ledger>(
         for key in conflicting.into_iter().filter(is_recorded) {
             report.counts_mut(key.family).conflicting += 1;
         }
-        pending = rejected.into_iter().map(|write| (write.key, write.record.into())).collect();
+        let rejected = rejected.into_iter().map(|write| (write.key, write.record.into()));
+        pending = rejected.chain(later).collect();
     }
     Ok(())
+}
+
+/// Forgets the looked-up records that are not written.
+fn forget_others<L: Ledger>(facts: &mut FactCache<'_, L>, keys: &[FactKey], writes: &[FactWrite]) {
+    let mut written = writes.iter().map(|write| write.key).peekable();
+    for key in keys {
+        if written.next_if_eq(key).is_none() {
+            facts.ledger().forget(key);
+        }
+    }
 }
 
 /// Returns, of each id, the message that sorts first, in key order; counts the others as redelivered.

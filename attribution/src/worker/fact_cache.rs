@@ -3,10 +3,10 @@
 use super::limits::ReadLimits;
 use crate::facts::event::{Effect, EventTime, Family, Pid, Touch};
 use crate::facts::keys::{FactKey, FactKeyMap, MatchKey};
-use crate::ledger::Facts;
 use crate::ledger::index::{IndexEntry, Scan};
 use crate::ledger::received_md5::ReceivedMd5;
-use crate::ledger::record::{ActivationRecord, FactRecord};
+use crate::ledger::record::{ActivationRecord, FactRecord, Lookup};
+use crate::ledger::{Facts, Ledger};
 use crate::rules::expiry;
 use crate::rules::policy::AppPolicy;
 
@@ -20,9 +20,12 @@ pub struct FactCache<'a, L> {
     pub limits: ReadLimits,
     /// Records as loaded or, if decided in this batch, with the new decision.
     records: FactKeyMap<Option<FactRecord>>,
-    touch_bytes: usize,
-    touch_bytes_max: usize,
+    /// The size of the records of each family, and the maximum of each so far, with records that were only visited.
+    bytes: ByFamily,
+    bytes_max: ByFamily,
 }
+
+type ByFamily = [usize; Family::ALL.len()];
 
 impl<'a, L: Facts> FactCache<'a, L> {
     pub fn new(ledger: &'a mut L) -> Self {
@@ -31,7 +34,7 @@ impl<'a, L: Facts> FactCache<'a, L> {
 
     pub fn with_limits(ledger: &'a mut L, limits: ReadLimits) -> Self {
         let records = FactKeyMap::default();
-        Self { ledger, limits, records, touch_bytes: 0, touch_bytes_max: 0 }
+        Self { ledger, limits, records, bytes: ByFamily::default(), bytes_max: ByFamily::default() }
     }
 
     pub fn ledger(&mut self) -> &mut L {
@@ -47,6 +50,52 @@ impl<'a, L: Facts> FactCache<'a, L> {
     pub fn is_changeable(&self, app: &AppPolicy, time: EventTime) -> bool {
         let (until, floor) = (self.ledger.consumed_until(), self.ledger.expiry_floor(app.pid));
         time >= expiry::changeable_from(app, until, &floor)
+    }
+
+    /// Looks up the first of the keys, up to the limit of bytes.
+    pub fn lookup(&mut self, keys: &[FactKey]) -> Result<Vec<Lookup>, L::Error>
+    where
+        L: Ledger,
+    {
+        let lookups = self.ledger.lookup_up_to(keys, self.limits.bytes)?;
+        self.note_visited(keys.iter().zip(lookups.iter().map(Lookup::bytes)));
+        Ok(lookups)
+    }
+
+    /// Calls `visit` with the ledger and the record of each key that has one. Reads those that are not loaded in parts,
+    /// up to the limit of bytes, and keeps them only until the loaded facts have reached it.
+    pub fn visit(
+        &mut self,
+        keys: impl IntoIterator<Item = FactKey>,
+        mut visit: impl FnMut(&L, &FactKey, &FactRecord),
+    ) -> Result<(), L::Error> {
+        let mut keys: Vec<FactKey> = keys.into_iter().collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys.retain(|key| match self.records.get(key) {
+            Some(record) => {
+                record.iter().for_each(|record| visit(self.ledger, key, record));
+                false
+            }
+            None => true,
+        });
+        let mut rest = keys.as_slice();
+        while !rest.is_empty() {
+            let records = self.ledger.records_up_to(rest, self.limits.bytes)?;
+            let (now, later) = rest.split_at(records.len());
+            let bytes = |record: &Option<FactRecord>| record.as_ref().map_or(0, FactRecord::bytes);
+            self.note_visited(now.iter().zip(records.iter().map(bytes)));
+            for (key, record) in now.iter().zip(records) {
+                record.iter().for_each(|record| visit(self.ledger, key, record));
+                if self.bytes.iter().sum::<usize>() + bytes(&record) > self.limits.bytes {
+                    self.ledger.forget(key);
+                } else {
+                    self.put(*key, record);
+                }
+            }
+            rest = later;
+        }
+        Ok(())
     }
 
     /// Loads the records of the keys that are not loaded yet.
@@ -111,49 +160,80 @@ impl<'a, L: Facts> FactCache<'a, L> {
 
     fn add(&mut self, keys: Vec<FactKey>, records: Vec<Option<FactRecord>>) {
         for (key, record) in keys.into_iter().zip(records) {
-            let bytes = touch_bytes(record.as_ref());
-            if self.records.insert(key, record).is_none() {
-                self.touch_bytes += bytes;
-            }
+            self.put(key, record);
         }
-        self.touch_bytes_max = self.touch_bytes_max.max(self.touch_bytes);
     }
 
-    /// Returns the size of the loaded touches.
-    pub fn touch_bytes(&self) -> usize {
-        self.touch_bytes
+    fn put(&mut self, key: FactKey, record: Option<FactRecord>) {
+        let family = key.family as usize;
+        self.bytes[family] += record.as_ref().map_or(0, FactRecord::bytes);
+        let replaced = self.records.insert(key, record).flatten();
+        let replaced = replaced.as_ref().map_or(0, FactRecord::bytes);
+        self.bytes[family] = self.bytes[family].saturating_sub(replaced);
+        self.bytes_max[family] = self.bytes_max[family].max(self.bytes[family]);
     }
 
-    /// Returns the maximum of [`FactCache::touch_bytes`] so far.
-    pub fn touch_bytes_max(&self) -> usize {
-        self.touch_bytes_max
+    /// Counts records that are held beside the loaded ones for a moment.
+    fn note_visited<'k>(&mut self, visited: impl Iterator<Item = (&'k FactKey, usize)>) {
+        let mut held = self.bytes;
+        visited.for_each(|(key, bytes)| held[key.family as usize] += bytes);
+        for (max, held) in self.bytes_max.iter_mut().zip(held) {
+            *max = (*max).max(held);
+        }
+    }
+
+    /// Returns the size of the loaded facts of a family.
+    pub fn bytes(&self, family: Family) -> usize {
+        self.bytes[family as usize]
+    }
+
+    /// Returns the maximum size of the facts of a family that were held at the same time so far.
+    pub fn bytes_max(&self, family: Family) -> usize {
+        self.bytes_max[family as usize]
     }
 
     pub fn is_loaded(&self, key: &FactKey) -> bool {
         self.records.contains_key(key)
     }
 
-    /// Inserts a record without loading it.
-    pub fn insert(&mut self, key: FactKey, record: FactRecord) {
-        self.records.insert(key, Some(record));
+    /// Checks whether the loaded facts have reached the limit of bytes.
+    pub fn is_full(&self) -> bool {
+        self.bytes.iter().sum::<usize>() >= self.limits.bytes
     }
 
+    /// Inserts a record without loading it.
+    pub fn insert(&mut self, key: FactKey, record: FactRecord) {
+        self.put(key, Some(record));
+    }
+
+    /// Takes a record that will be written.
     pub fn remove(&mut self, key: &FactKey) -> Option<FactRecord> {
-        self.records.remove(key)?
+        let record = self.records.remove(key)??;
+        let bytes = &mut self.bytes[key.family as usize];
+        *bytes = bytes.saturating_sub(record.bytes());
+        Some(record)
+    }
+
+    /// Drops a record that will not be written, unless it is loaded again.
+    pub fn forget(&mut self, key: &FactKey) {
+        self.remove(key);
+        self.ledger.forget(key);
     }
 
     /// Drops all loaded records; the ledger keeps its own.
     pub fn clear(&mut self) {
         self.records.clear();
-        self.touch_bytes = 0;
+        self.bytes = ByFamily::default();
     }
 
     pub fn retain(&mut self, mut is_needed: impl FnMut(&FactKey) -> bool) {
-        let touch_bytes_now = &mut self.touch_bytes;
-        self.records.retain(|key, record| {
+        let Self { ledger, records, bytes, .. } = self;
+        records.retain(|key, record| {
             let is_needed = is_needed(key);
             if !is_needed {
-                *touch_bytes_now = touch_bytes_now.saturating_sub(touch_bytes(record.as_ref()));
+                let bytes = &mut bytes[key.family as usize];
+                *bytes = bytes.saturating_sub(record.as_ref().map_or(0, FactRecord::bytes));
+                ledger.forget(key);
             }
             is_needed
         });
@@ -222,10 +302,6 @@ impl<'a, L: Facts> FactCache<'a, L> {
             (open, indexes) = (remaining, remaining_indexes);
         }
     }
-}
-
-fn touch_bytes(record: Option<&FactRecord>) -> usize {
-    record.filter(|record| record.family() == Family::Touch).map_or(0, FactRecord::bytes)
 }
 
 /// Returns the scan of one key between two times, both inclusive.

@@ -83,6 +83,8 @@ pub struct BatchReport {
     pub large_histories: u64,
     /// The maximum size of the touches that were loaded at the same time.
     pub touch_bytes_max: usize,
+    /// The same of activations, with those of the batch and those to be written.
+    pub activation_bytes_max: usize,
 }
 
 /// Message counts of one family.
@@ -141,7 +143,8 @@ impl<L: Ledger> Worker<L> {
             }
             if is_last {
                 report.large_histories = decisions.large_histories;
-                report.touch_bytes_max = facts.touch_bytes_max();
+                report.touch_bytes_max = facts.bytes_max(Family::Touch);
+                report.activation_bytes_max = facts.bytes_max(Family::Activation);
                 self.windows = state.windows;
                 return Ok(report);
             }
@@ -160,9 +163,9 @@ fn decide_all<L: Ledger>(
     state: &mut BatchState,
 ) -> Result<Vec<DecisionWrite>, L::Error> {
     let touched = activations_affected_by_touches(facts, policy, state)?;
-    let classified = classify(facts, policy, decisions, state, true)?;
+    let classified = classify(facts, policy, state, true)?;
     decide_activations(facts, policy, decisions, state, &classified, touched)?;
-    note_causes(facts, policy, decisions, state);
+    note_causes(facts, policy, decisions, state, &classified);
     if L::SHARED && !decisions.is_empty() {
         // Effects are decided only after all activations are committed: if a commit lost a race, the effects would have
         // inherited an outdated credit.

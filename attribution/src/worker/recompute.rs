@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::batch_state::BatchState;
 use super::classify_batch::classify;
-use super::decide_activations::{decide_pending, pending_decisions};
+use super::decide_activations::{decide_open, open_activations};
 use super::decide_effects::decide_effects;
 use super::decisions::Decisions;
 use super::fact_cache::FactCache;
@@ -75,9 +75,9 @@ fn recompute_events<L: Facts>(
     for key in state.activations.iter().chain(&state.effects) {
         stored.extend(forget_decision(facts, key).map(|record| (*key, record)));
     }
-    let classified = classify(facts, policy, &mut decisions, &state, with_later_activations)?;
-    let pending = pending_decisions(facts, policy, &mut decisions, &state, &classified, Vec::new());
-    decide_pending(facts, &mut decisions, pending)?;
+    let classified = classify(facts, policy, &state, with_later_activations)?;
+    let open = open_activations(&state, &classified, Vec::new());
+    decide_open(facts, policy, &mut decisions, &open)?;
     decide_effects(facts, policy, &mut decisions, &state.effects)?;
     let writes = decisions.take(facts).into_iter();
     Ok(writes.map(|write| with_stored(stored.remove(&write.key), write)).collect())

@@ -23,6 +23,10 @@ impl<L: Ledger<Error = StoreError>> Facts for CrashingOnCommit<'_, L> {
         self.ledger.records(keys)
     }
 
+    fn forget(&mut self, key: &FactKey) {
+        self.ledger.forget(key);
+    }
+
     fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
         self.ledger.scan(scans)
     }

@@ -40,7 +40,7 @@ pub struct SharedLedger<C> {
     partitions: u16,
     /// Only its floors hide facts: it knows no low watermark, and ordinary expiry is done by TTLs.
     expiry: Expiry,
-    /// The stored bytes of the records that the current batch has read or put, for compare-and-set.
+    /// The stored bytes of the records that the current batch has read or put and not forgotten, for compare-and-set.
     read: HashMap<FactKey, Vec<u8>, FixedState>,
     /// Touches of the current batch that were assumed to be new but exist already.
     collisions: HashMap<FactKey, Collision, FixedState>,
@@ -200,6 +200,10 @@ impl<C: Cells> Facts for SharedLedger<C> {
             }
         }
         Ok(records)
+    }
+
+    fn forget(&mut self, key: &FactKey) {
+        self.remember(key, None);
     }
 
     fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
