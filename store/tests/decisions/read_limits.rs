@@ -1,6 +1,6 @@
 //! The limits of reads bound the memory of a decision and change nothing else.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use adtrail_store::memory::Memory;
 use attribution::explain::collect::{explain, explain_with_limits};
@@ -9,18 +9,19 @@ use attribution::explain::timeline::timeline_with_limits;
 use attribution::facts::device_ids::DeviceIds;
 use attribution::facts::event::Fact;
 use attribution::facts::keys::FactKey;
-use attribution::ledger::Facts as _;
-use attribution::ledger::record::FactRecord;
+use attribution::ledger::record::{FactRecord, Lookup};
+use attribution::ledger::{FactWrite, Facts as _, Ledger as _};
 use attribution::rules::policy::Policy;
 use attribution::worker::limits::ReadLimits;
-use attribution::worker::{Batch, Worker};
+use attribution::worker::{Batch, BatchReport, Worker};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
+use support::cells::{HookedClient, Model, ledger};
 use support::facts::{
     A, D, DAY, Draft, HOUR, MINUTE, SECOND, a_plus, activation, click, effect, identified,
 };
 use support::random::{self, Facts, Rules};
-use support::row_text::RowText;
+use support::row_text::{RowText, row_texts};
 use support::rules::{OTHER_CHANNEL, X, rules, rules_with};
 use support::run::{LedgerUnderTest, assert_same_rows, worker_after};
 
@@ -45,6 +46,19 @@ fn rows(
     (worker.ledger().row_texts(), touch_bytes_max)
 }
 
+/// Returns the rows of a shared store.
+fn shared_rows(policy: &Arc<Policy>, batches: &[Vec<Fact>], limits: ReadLimits) -> Vec<RowText> {
+    let model = Arc::new(Mutex::new(Model::default()));
+    let client = HookedClient::new(&model, Box::new(|| Ok(())));
+    let mut worker = Worker::with_limits(ledger(client), Arc::clone(policy), limits);
+    for facts in batches.iter().cloned() {
+        worker.process(Batch { facts, ..Batch::default() }).expect("memory works");
+    }
+    drop(worker);
+    let model = model.lock().unwrap_or_else(PoisonError::into_inner);
+    row_texts(&model.rows())
+}
+
 #[track_caller]
 fn check_same(policy: &Arc<Policy>, batches: &[Vec<Fact>]) {
     let (expected, _) = rows(policy, batches.to_vec(), ReadLimits::default());
@@ -65,6 +79,19 @@ proptest! {
         check_same(&policy, std::slice::from_ref(&facts));
         let one_by_one: Vec<_> = facts.iter().rev().map(|fact| vec![fact.clone()]).collect();
         check_same(&policy, &one_by_one);
+    }
+
+    #[test]
+    fn small_limits_change_no_row_of_a_shared_store(
+        Rules(_, policy) in random::policies(),
+        Facts(facts) in random::facts(40),
+    ) {
+        let batches: Vec<_> = facts.rchunks(7).map(<[Fact]>::to_vec).collect();
+        let expected = shared_rows(&policy, &batches, ReadLimits::default());
+        for bytes in [1, 1_500, 10_000] {
+            let found = shared_rows(&policy, &batches, limits(bytes, 1 << 20));
+            assert_same_rows(&found, &expected, &format!("{bytes} bytes"));
+        }
     }
 }
 
@@ -129,6 +156,102 @@ fn clicks_that_are_not_kept_still_count() {
     };
     assert_eq!(exactly(2_000), "a: install organic", "2,001 clicks in 24 hours");
     assert_eq!(exactly(2_001), "a: install attributed c (click by oaid)");
+}
+
+/// The number of [`large_activations`].
+const ACTIVATIONS: i64 = 200;
+
+/// Returns activations of one device, an hour apart, which have 1.6 MB.
+fn large_activations() -> Vec<Draft> {
+    let text = "p".repeat(8_000);
+    let activation = |number: i64| activation(&format!("a{number:03}"), a_plus(number * HOUR));
+    (0..ACTIVATIONS).map(|number| activation(number).prop("p", &text)).collect()
+}
+
+/// Processes the large activations in small batches, then `last`. Checks that the last batch holds a small part of them
+/// at the same time. Returns its report, and all rows.
+#[track_caller]
+fn check_held(last: Vec<Draft>) -> (BatchReport, Vec<RowText>) {
+    const BYTES: usize = 64 << 10;
+    let run = |limits| {
+        let mut worker = Worker::with_limits(Memory::default(), rules(), limits);
+        let mut process = |drafts: &[Draft]| {
+            let facts = identified(drafts.to_vec());
+            worker.process(Batch { facts, ..Batch::default() }).expect("memory works")
+        };
+        for drafts in large_activations().chunks(4) {
+            process(drafts);
+        }
+        let report = process(&last);
+        (report, worker.ledger().row_texts())
+    };
+    let (report, found) = run(limits(BYTES, 1 << 20));
+    let (whole_report, whole) = run(ReadLimits::default());
+    assert_same_rows(&found, &whole, "the same rows with the default limits");
+    let (held, all) = (report.activation_bytes_max, whole_report.activation_bytes_max);
+    assert!(held < 8 * BYTES && all > 16 * BYTES, "{held} bytes of {all}");
+    (report, found)
+}
+
+#[test]
+fn a_late_activation_is_classified_without_holding_all_others() {
+    let (report, rows) = check_held(vec![activation("late", a_plus(SECOND))]);
+    assert_eq!(report.activations.accepted, 1);
+    let classes = |class: &str| rows.iter().filter(|row| row.short.contains(class)).count() as i64;
+    assert!(rows.iter().any(|row| row.short.starts_with("late: duplicate")));
+    assert_eq!((classes(": install"), classes(": reinstall")), (1, ACTIVATIONS - 1));
+}
+
+#[test]
+fn a_click_does_not_load_all_activations_that_it_can_change() {
+    // The click is not for reinstalls.
+    let (_, rows) = check_held(vec![click("c7", a_plus(-SECOND))]);
+    assert_eq!(rows[0].short, "a000: install attributed c7 (click by oaid)");
+}
+
+#[test]
+fn activations_with_known_ids_are_looked_up_in_parts() {
+    let again = |ms| {
+        let again = |number| activation(&format!("a{number:03}"), a_plus(number * HOUR + ms));
+        (0..ACTIVATIONS).map(again).collect()
+    };
+    let counts = |(report, _): (BatchReport, _)| report.activations;
+    let later = counts(check_held(again(SECOND)));
+    assert_eq!((later.accepted, later.conflicting), (0, ACTIVATIONS as u64));
+    let earlier = counts(check_held(again(-SECOND)));
+    assert_eq!((earlier.accepted, earlier.conflicting), (0, ACTIVATIONS as u64));
+}
+
+#[test]
+fn a_forgotten_record_is_read_again_before_it_is_replaced() {
+    let model = Arc::new(Mutex::new(Model::default()));
+    let mut ledger = ledger(HookedClient::new(&model, Box::new(|| Ok(()))));
+    let fact = Fact::from(activation("a", A));
+    let key = attribution::facts::match_keys::fact_key(fact.id_space(), fact.pid(), fact.id());
+    let mut conflicts = |must_forget: bool, must_look_up: bool| {
+        if must_forget {
+            ledger.forget(&key);
+        }
+        if must_look_up {
+            let found = ledger.lookup_up_to(&[key], 1).expect("memory works");
+            assert_eq!(found, [Lookup::Found(fact.clone().into())]);
+        }
+        let record = FactRecord::from(fact.clone());
+        let write = FactWrite {
+            key,
+            received_md5: record.device_ids().received_md5(),
+            record,
+            index: Vec::new(),
+            bucket_markers: Vec::new(),
+            stale: Vec::new(),
+            superseded: None,
+        };
+        ledger.record(vec![write]).expect("memory works").len()
+    };
+    assert_eq!(conflicts(false, false), 0, "a new record");
+    assert_eq!(conflicts(false, false), 0, "it is known");
+    assert_eq!(conflicts(true, false), 1);
+    assert_eq!(conflicts(true, true), 0);
 }
 
 #[test]
