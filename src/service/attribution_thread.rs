@@ -75,7 +75,10 @@ fn work<L: Ledger<Error = StoreError> + RowCounting>(
         config::crash_point!("batch-committed");
         if report.large_histories > 0 {
             let decisions = report.large_histories;
-            warn!(decisions, "decisions took 100,000 touches or effects of one device or address");
+            warn!(
+                decisions,
+                "decisions took 100,000 touches, activations or effects of one device or address"
+            );
         }
         let consumed_until = committed_progress.consumed_until;
         let count = || metrics.ingest.committed(&intake, &values, consumed_until, Timestamp::now());
@@ -102,7 +105,7 @@ config::describe_metrics! {
     describe_counter REDELIVERED = "adtrail_attribution_redelivered_total";
     /// Redelivered messages with another time or content than the known message with their id, by topic.
     describe_counter CONFLICTING = "adtrail_attribution_conflicting_total";
-    /// Decisions with a history that no real device has: 100,000 touches or effects.
+    /// Decisions with a history that no real device has: 100,000 touches, activations or effects.
     describe_counter LARGE_HISTORIES = "adtrail_attribution_large_histories_total";
     /// Rows replaced by a corrected one, by old status (left) and new status (entered).
     describe_counter CORRECTIONS = "adtrail_attribution_corrections_total";

@@ -120,7 +120,9 @@ impl FactRecord {
     pub fn bytes(&self) -> usize {
         match self {
             Self::Touch(touch) => touch.bytes(),
-            Self::Activation(record) => size_of::<ActivationRecord>() + record.fact.bytes(),
+            Self::Activation(record) => {
+                size_of::<ActivationRecord>() + record.fact.bytes() + record.chains.bytes()
+            }
             Self::Effect(record) => size_of::<EffectRecord>() + record.fact.bytes(),
         }
     }

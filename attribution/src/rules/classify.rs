@@ -82,6 +82,14 @@ impl InstallChains {
         (0..ids).all(|position| chain(self, position) == chain(other, position))
     }
 
+    /// Returns the approximate size in memory.
+    pub fn bytes(&self) -> usize {
+        let chains = self.chains.iter().map(|chain| {
+            size_of::<InstallChain>() + chain.install.id.len() + chain.last_counted.id.len()
+        });
+        self.chain_indexes.len() + chains.sum::<usize>()
+    }
+
     /// Returns the chain of the device id at this position, and the chain's index.
     pub fn at(&self, position: usize) -> Option<(u8, &InstallChain)> {
         let index = match self.chain_indexes.get(position) {

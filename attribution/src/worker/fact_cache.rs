@@ -83,11 +83,11 @@ impl<'a, L: Facts> FactCache<'a, L> {
         while !rest.is_empty() {
             let records = self.ledger.records_up_to(rest, self.limits.bytes)?;
             let (now, later) = rest.split_at(records.len());
-            let bytes = |record: &Option<FactRecord>| record.as_ref().map_or(0, FactRecord::bytes);
-            self.note_visited(now.iter().zip(records.iter().map(bytes)));
+            let sizes = records.iter().map(|record| bytes(record.as_ref()));
+            self.note_visited(now.iter().zip(sizes));
             for (key, record) in now.iter().zip(records) {
                 record.iter().for_each(|record| visit(self.ledger, key, record));
-                if self.bytes.iter().sum::<usize>() + bytes(&record) > self.limits.bytes {
+                if self.bytes.iter().sum::<usize>() + bytes(record.as_ref()) > self.limits.bytes {
                     self.ledger.forget(key);
                 } else {
                     self.put(*key, record);
@@ -166,10 +166,9 @@ impl<'a, L: Facts> FactCache<'a, L> {
 
     fn put(&mut self, key: FactKey, record: Option<FactRecord>) {
         let family = key.family as usize;
-        self.bytes[family] += record.as_ref().map_or(0, FactRecord::bytes);
+        self.bytes[family] += bytes(record.as_ref());
         let replaced = self.records.insert(key, record).flatten();
-        let replaced = replaced.as_ref().map_or(0, FactRecord::bytes);
-        self.bytes[family] = self.bytes[family].saturating_sub(replaced);
+        self.bytes[family] = self.bytes[family].saturating_sub(bytes(replaced.as_ref()));
         self.bytes_max[family] = self.bytes_max[family].max(self.bytes[family]);
     }
 
@@ -227,12 +226,12 @@ impl<'a, L: Facts> FactCache<'a, L> {
     }
 
     pub fn retain(&mut self, mut is_needed: impl FnMut(&FactKey) -> bool) {
-        let Self { ledger, records, bytes, .. } = self;
+        let Self { ledger, records, bytes: loaded, .. } = self;
         records.retain(|key, record| {
             let is_needed = is_needed(key);
             if !is_needed {
-                let bytes = &mut bytes[key.family as usize];
-                *bytes = bytes.saturating_sub(record.as_ref().map_or(0, FactRecord::bytes));
+                let loaded = &mut loaded[key.family as usize];
+                *loaded = loaded.saturating_sub(bytes(record.as_ref()));
                 ledger.forget(key);
             }
             is_needed
@@ -302,6 +301,10 @@ impl<'a, L: Facts> FactCache<'a, L> {
             (open, indexes) = (remaining, remaining_indexes);
         }
     }
+}
+
+fn bytes(record: Option<&FactRecord>) -> usize {
+    record.map_or(0, FactRecord::bytes)
 }
 
 /// Returns the scan of one key between two times, both inclusive.

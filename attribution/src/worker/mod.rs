@@ -78,8 +78,8 @@ pub struct BatchReport {
     pub effects: MessageCounts,
     /// Numbers of rows written, by the status of the replaced row (`None` for a new event) and the new status.
     pub rows_written: BTreeMap<(Option<Status>, Status), u64>,
-    /// Decisions for which at least [`ReadLimits::large_history`] touches were read, and batches that decided as many
-    /// effects: no real device has such a history.
+    /// Decisions for which at least [`ReadLimits::large_history`] touches were read, and batches that classified as
+    /// many activations or decided as many effects: no real device has such a history.
     pub large_histories: u64,
     /// The maximum size of the touches that were loaded at the same time.
     pub touch_bytes_max: usize,
@@ -164,6 +164,7 @@ fn decide_all<L: Ledger>(
 ) -> Result<Vec<DecisionWrite>, L::Error> {
     let touched = activations_affected_by_touches(facts, policy, state)?;
     let classified = classify(facts, policy, state, true)?;
+    decisions.large_histories += u64::from(classified.len() >= facts.limits.large_history);
     decide_activations(facts, policy, decisions, state, &classified, touched)?;
     note_causes(facts, policy, decisions, state, &classified);
     if L::SHARED && !decisions.is_empty() {
