@@ -25,8 +25,8 @@ use record::{CurrentRow, FactRecord, Lookup};
 pub trait Facts {
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// Number of records that [`Facts::records_up_to`] and [`Ledger::lookup_up_to`] read at once: enough to share a round trip, few enough that
-    /// they fit into memory even if all are of the maximum size.
+    /// Number of records that [`Facts::records_up_to`] and [`Ledger::lookup_up_to`] read at once: enough to share a
+    /// round trip, few enough that they fit into memory even if all are of the maximum size.
     const RECORDS_PER_READ: usize = 64;
 
     /// Returns the record of each key, in the order of the keys, including recorded but uncommitted facts.
