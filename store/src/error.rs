@@ -131,6 +131,13 @@ pub enum StoreError {
     )]
     IncompleteCopy { prefix: String },
 
+    /// Run the service until it has read on.
+    #[error(
+        "the store has a batch that was interrupted between two commits: start adtrail run, which completes it, stop it \
+         once it has read on, and copy again: {}", .path.display()
+    )]
+    Unfinished { path: PathBuf },
+
     /// Copy again into an empty store, with all workers of both stores stopped.
     #[error(
         "the copy differs from the source in: {tables}; another process has written to one of the two: stop all \

@@ -27,6 +27,7 @@ pub struct Memory {
     rows: BTreeMap<(Pid, u64, u32, u64), Row>,
     positions: BTreeMap<(std::sync::Arc<str>, i32), Position>,
     received_md5: HashMap<Pid, ReceivedMd5, FixedState>,
+    unfinished: Vec<Scan>,
     /// Hides expired facts, which stay in the maps.
     expiry: Expiry,
     /// Buffer for encoding, reused.
@@ -126,6 +127,14 @@ impl Ledger for Memory {
             self.put_record(key, &record);
         }
         Ok(Vec::new())
+    }
+
+    fn unfinished(&self) -> &[Scan] {
+        &self.unfinished
+    }
+
+    fn set_unfinished(&mut self, searches: Vec<Scan>) {
+        self.unfinished = searches;
     }
 
     fn commit(

@@ -260,7 +260,7 @@ impl Effect {
 }
 
 impl Device {
-    fn text_bytes(&self) -> usize {
+    pub(crate) fn text_bytes(&self) -> usize {
         [&self.ip, &self.ua, &self.model, &self.os, &self.os_version]
             .map(|text| text.len())
             .iter()
@@ -271,7 +271,7 @@ impl Device {
 /// Size of a pair without its texts: two pointers with lengths, and what an allocator adds to two small texts.
 const PAIR_BYTES: usize = 64;
 
-fn pairs_bytes(pairs: &Pairs) -> usize {
+pub(crate) fn pairs_bytes(pairs: &Pairs) -> usize {
     pairs.iter().map(|(key, value)| PAIR_BYTES + key.len() + value.len()).sum()
 }
 

@@ -116,6 +116,14 @@ pub trait Ledger: Facts {
     /// record another worker has changed since it was read; the caller must deduplicate these again.
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, Self::Error>;
 
+    /// Returns the searches for effects that an interrupted batch has left to be decided: as they were set before the
+    /// last commit. Always empty on a shared store, where the redelivery of a batch repeats its decisions.
+    fn unfinished(&self) -> &[Scan];
+
+    /// Replaces the searches for effects that are left to be decided. They become durable with the next commit. Never
+    /// called on a shared store.
+    fn set_unfinished(&mut self, searches: Vec<Scan>);
+
     /// Makes the decisions and their rows, and then the progress, durable, together with everything recorded before.
     /// A shared store may ignore the progress, because the offsets of Kafka's group hold it.
     /// Returns the events whose decision or fact another worker has changed since their records were read; nothing

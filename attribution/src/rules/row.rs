@@ -2,7 +2,7 @@
 
 use crate::facts::device_ids::IdKind;
 use crate::facts::event::{
-    Device, EventTime, IdSpace, Pairs, Pid, Purpose, SpreadId, Touch, TouchKind,
+    Device, EventTime, IdSpace, Pairs, Pid, Purpose, SpreadId, Touch, TouchKind, pairs_bytes,
 };
 use crate::facts::identity::identity;
 
@@ -158,6 +158,39 @@ pub struct ActivationDetails {
 
 /// The prop that names the app store from which the app was installed.
 pub const STORE_PROP: &str = "store";
+
+impl Row {
+    /// Returns the approximate size in memory.
+    pub fn bytes(&self) -> usize {
+        let texts = [&self.event_name, &self.event_id, &self.app_version];
+        let texts = texts.into_iter().chain([&self.revenue, &self.currency]).chain(&self.ids);
+        let texts: usize = texts.map(|text| text.len()).sum();
+        let touch = self.touch.as_ref().map_or(0, CreditedTouch::text_bytes);
+        let activation = self.activation.as_ref().map_or(0, ActivationRef::text_bytes);
+        let contributors = self.contributors.len() * size_of::<Contributor>();
+        let device = self.device.text_bytes();
+        size_of::<Self>()
+            + texts
+            + touch
+            + activation
+            + contributors
+            + device
+            + pairs_bytes(&self.props)
+    }
+}
+
+impl CreditedTouch {
+    fn text_bytes(&self) -> usize {
+        let subs = self.details.subs.iter().map(|sub| sub.len()).sum::<usize>();
+        size_of::<TouchDetails>() + self.click_id.len() + self.details.site.len() + subs
+    }
+}
+
+impl ActivationRef {
+    fn text_bytes(&self) -> usize {
+        self.id.len() + self.details.store.len() + self.details.credit_of.len()
+    }
+}
 
 /// Returns the last part of a row key: a hash of the event's identity.
 pub fn seq(event_type: EventType, event_id: &str) -> u64 {

@@ -129,15 +129,14 @@ fn can_change<L: Facts>(
     })
 }
 
-/// Returns the batch's effects, the effects of changed activations, and the effects of uncredited reinstalls after a
-/// changed install.
-pub fn affected_effects<L: Facts>(
+/// Returns the searches for the effects of changed activations, and of uncredited reinstalls after a changed install.
+pub fn effect_searches<L: Facts>(
     facts: &mut FactCache<'_, L>,
     policy: &Policy,
     state: &BatchState,
     classified: &[Classified],
     changed: &FactKeySet,
-) -> Result<Vec<FactKey>, L::Error> {
+) -> Result<Vec<Scan>, L::Error> {
     let reinstalls = reinstalls(facts, state, classified, changed)?;
     let mut scans = Vec::new();
     for SupersededActivation { key, activation_key, ids } in &state.superseded_activations {
@@ -147,11 +146,7 @@ pub fn affected_effects<L: Facts>(
         let ids = record.device_ids();
         scans.extend(effect_scans(ledger, policy, key.pid, &ids, record.time()));
     })?;
-    let mut keys = state.effects.clone();
-    facts.scan_all(&merged(scans), |_, entry| keys.push(entry.fact))?;
-    keys.sort_unstable();
-    keys.dedup();
-    Ok(keys)
+    Ok(merged(scans))
 }
 
 /// Returns the uncredited reinstalls whose effects carry the credit of a changed install. It is an install in the chain

@@ -6,8 +6,8 @@ use crate::facts::device_ids::DeviceIds;
 use crate::facts::event::{Activation, EventTime, Family};
 use crate::facts::keys::FactKey;
 use crate::facts::match_keys;
+use crate::ledger::Facts;
 use crate::ledger::index::{IndexEntry, Scan};
-use crate::ledger::{Facts, Ledger};
 use crate::rules::policy::{AppPolicy, Policy};
 use crate::rules::row::{EventType, Row};
 use crate::rules::winner::Decision;
@@ -29,25 +29,7 @@ struct PendingEffect<'p> {
     found: Vec<IndexEntry>,
 }
 
-/// Makes the decisions on effects of a shared store. Loads the effects first and drops loaded activations, which are
-/// then read again. So if another worker recomputes an effect after it has changed an activation, a decision made here
-/// from the old activation also has an old effect record, and is rejected at commit.
-pub fn decide_effects_rereading_activations<L: Ledger>(
-    facts: &mut FactCache<'_, L>,
-    policy: &Policy,
-    decisions: &mut Decisions,
-    keys: &[FactKey],
-) -> Result<(), L::Error> {
-    let mut rest = keys;
-    while !rest.is_empty() {
-        let (chunk, later) = rest.split_at(load_chunk(facts, rest)?);
-        facts.retain(|key| key.family == Family::Effect);
-        decide_chunk(facts, policy, decisions, chunk)?;
-        rest = later;
-    }
-    Ok(())
-}
-
+/// Makes the decisions on effects.
 pub fn decide_effects<L: Facts>(
     facts: &mut FactCache<'_, L>,
     policy: &Policy,
@@ -56,11 +38,29 @@ pub fn decide_effects<L: Facts>(
 ) -> Result<(), L::Error> {
     let mut rest = keys;
     while !rest.is_empty() {
-        let (chunk, later) = rest.split_at(load_chunk(facts, rest)?);
-        decide_chunk(facts, policy, decisions, chunk)?;
-        rest = later;
+        rest = decide_next(facts, policy, decisions, rest, false)?;
     }
     Ok(())
+}
+
+/// Makes the decisions on the first of the effects, as many as are loaded together. Returns the rest.
+///
+/// On a shared store, `must_reread_activations` is true: the effects are loaded first, and loaded activations are dropped
+/// and read again. So if another worker recomputes an effect after it has changed an activation, a decision made here
+/// from the old activation also has an old effect record, and is rejected at commit.
+pub fn decide_next<'k, L: Facts>(
+    facts: &mut FactCache<'_, L>,
+    policy: &Policy,
+    decisions: &mut Decisions,
+    keys: &'k [FactKey],
+    must_reread_activations: bool,
+) -> Result<&'k [FactKey], L::Error> {
+    let (chunk, rest) = keys.split_at(load_chunk(facts, keys)?);
+    if must_reread_activations {
+        facts.retain(|key| key.family == Family::Effect);
+    }
+    decide_chunk(facts, policy, decisions, chunk)?;
+    Ok(rest)
 }
 
 /// Loads the first of the effects, up to the limits of a chunk. Returns how many.

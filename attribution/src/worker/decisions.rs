@@ -1,34 +1,41 @@
 //! The decisions of one batch, until they are committed.
 
+use super::BatchReport;
 use super::fact_cache::FactCache;
 use crate::facts::keys::{FactKey, FactKeyMap, FactKeySet};
 use crate::ledger::record::{CurrentRow, FactRecord, RowMeta};
 use crate::ledger::{DecisionWrite, Facts, Ledger, Progress};
 use crate::rules::build_row;
 use crate::rules::classify::InstallChains;
-use crate::rules::row::Row;
+use crate::rules::row::{Row, Status};
 use crate::rules::winner::Decision;
 
 #[derive(Default)]
 pub struct Decisions {
     /// The rows to write, each with the row that it replaces.
     rows: FactKeyMap<(Row, Option<CurrentRow>)>,
+    /// Approximate size of the rows to write, and of their records.
+    bytes: usize,
+    /// The maximum of `bytes` at a commit.
+    bytes_max: usize,
     /// Activations whose row this batch has changed.
     pub changed: FactKeySet,
     /// Activations that already had a decision, which this batch has changed.
     pub redecided: Vec<FactKey>,
     /// Activations whose install chains this batch has changed.
     pub changed_chains: FactKeySet,
-    /// See [`BatchReport::large_histories`](super::BatchReport::large_histories).
+    /// See [`BatchReport::large_histories`].
     pub large_histories: u64,
     /// True on a shared store: the worker that committed a decision may have crashed before it wrote the row, so the
     /// row of every decision is rewritten once, even if unchanged.
     is_shared: bool,
-    /// Events that lost a race at the last commit: their decision was committed after they were read, possibly by this
-    /// worker.
+    /// Events that lost a race at their last commit: their decision was committed after they were read, possibly by
+    /// this worker.
     conflicts: FactKeySet,
     /// Events whose row this batch has written.
     written: FactKeySet,
+    /// Shared stores only: events that were committed since [`Decisions::take_committed`].
+    committed: Vec<FactKey>,
 }
 
 impl Decisions {
@@ -44,6 +51,21 @@ impl Decisions {
     /// Checks whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
+    }
+
+    /// Returns the approximate size of what is to be written.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns the maximum of [`Decisions::bytes`] at a commit.
+    pub fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
+    /// Checks whether nothing was or is to be written since [`Decisions::take_committed`].
+    pub fn is_settled(&self) -> bool {
+        self.rows.is_empty() && self.committed.is_empty()
     }
 
     /// Sets the install chains up to an activation. Returns whether this batch has changed them.
@@ -69,11 +91,13 @@ impl Decisions {
         decision: Decision,
         must_write: bool,
     ) {
-        let Some(FactRecord::Activation(record)) = facts.record_mut(&key) else { return };
+        let Some(record) = facts.record_mut(&key) else { return };
+        let record_bytes = record.bytes();
+        let FactRecord::Activation(record) = record else { return };
         let row = build_row::activation_row(&record.fact, &decision);
         let digest = build_row::digest(&(&row, &decision.original));
         let before = record.decision.replace(decision);
-        if self.decide(key, row, digest, &mut record.current_row, must_write) {
+        if self.decide(key, row, digest, &mut record.current_row, must_write, record_bytes) {
             self.changed.insert(key);
             self.redecided.extend(before.is_some().then_some(key));
             record.previous = before;
@@ -87,10 +111,11 @@ impl Decisions {
         key: FactKey,
         row: Row,
     ) {
-        if let Some(FactRecord::Effect(record)) = facts.record_mut(&key) {
-            let digest = build_row::digest(&row);
-            self.decide(key, row, digest, &mut record.current_row, false);
-        }
+        let Some(record) = facts.record_mut(&key) else { return };
+        let record_bytes = record.bytes();
+        let FactRecord::Effect(record) = record else { return };
+        let digest = build_row::digest(&row);
+        self.decide(key, row, digest, &mut record.current_row, false, record_bytes);
     }
 
     /// Sets the row of an event and returns whether it differs from the current one.
@@ -101,6 +126,7 @@ impl Decisions {
         digest: u64,
         current_row: &mut Option<CurrentRow>,
         must_write: bool,
+        record_bytes: usize,
     ) -> bool {
         let replaced = *current_row;
         let is_new = replaced.is_none_or(|replaced| replaced.digest != digest);
@@ -118,7 +144,10 @@ impl Decisions {
         } else if !self.may_lack_row(&key) {
             return false;
         }
-        self.rows.insert(key, (row, replaced));
+        let bytes = row.bytes() + record_bytes;
+        if self.rows.insert(key, (row, replaced)).is_none() {
+            self.bytes += bytes;
+        }
         is_new
     }
 
@@ -132,33 +161,70 @@ impl Decisions {
         let write = |(key, (row, replaced))| {
             Some(DecisionWrite { key, record: facts.remove(&key)?, row, replaced })
         };
+        self.bytes = 0;
         let mut writes: Vec<_> = self.rows.drain().filter_map(write).collect();
         writes.sort_unstable_by_key(|write| write.key);
         writes
     }
 
-    /// Commits the decisions. Returns the events whose decision another worker has changed since they were read.
+    /// Commits the decisions with the progress, and counts the rows.
     pub fn commit<L: Ledger>(
         &mut self,
         facts: &mut FactCache<'_, L>,
-        writes: Vec<DecisionWrite>,
         progress: &Progress,
-    ) -> Result<Vec<FactKey>, L::Error> {
-        if !L::SHARED {
-            return facts.ledger().commit(writes, progress);
+        report: &mut BatchReport,
+    ) -> Result<(), L::Error> {
+        self.bytes_max = self.bytes_max.max(self.bytes);
+        let writes = self.take(facts);
+        let changes: Vec<_> =
+            writes.iter().map(|write| (write.key, status_change(write))).collect();
+        let lost_races = facts.ledger().commit(writes, progress)?;
+        let lost_races: FactKeySet = lost_races.into_iter().collect();
+        for (key, change) in &changes {
+            let has_lost = lost_races.contains(key);
+            if let (Some(change), false) = (change, has_lost) {
+                *report.rows_written.entry(*change).or_default() += 1;
+            }
+            if L::SHARED {
+                self.note_committed(*key, has_lost);
+                facts.ledger().forget(key);
+            }
         }
-        let keys: Vec<_> = writes.iter().map(|write| write.key).collect();
-        let conflicts = facts.ledger().commit(writes, progress)?;
-        self.conflicts = conflicts.iter().copied().collect();
-        self.written.extend(keys.into_iter().filter(|key| !self.conflicts.contains(key)));
-        Ok(conflicts)
+        Ok(())
+    }
+
+    fn note_committed(&mut self, key: FactKey, has_lost: bool) {
+        self.committed.push(key);
+        if has_lost {
+            self.conflicts.insert(key);
+        } else {
+            self.conflicts.remove(&key);
+            self.written.insert(key);
+        }
+    }
+
+    /// Returns the events that were committed since the last call; empty unless the store is shared.
+    pub fn take_committed(&mut self) -> Vec<FactKey> {
+        std::mem::take(&mut self.committed)
     }
 
     /// Clears the decisions, but not which rows are written.
     pub fn clear(&mut self) {
         self.rows.clear();
+        self.bytes = 0;
         self.changed.clear();
         self.redecided.clear();
         self.changed_chains.clear();
     }
+}
+
+/// Returns the status before and after the write, or `None` if the new row equals the replaced one.
+fn status_change(write: &DecisionWrite) -> Option<(Option<Status>, Status)> {
+    let is_equal = |before: &CurrentRow| {
+        write.record.current_row().map(|row| row.digest) == Some(before.digest)
+    };
+    if write.replaced.as_ref().is_some_and(is_equal) {
+        return None;
+    }
+    Some((write.replaced.map(|current_row| current_row.status), write.row.status))
 }

@@ -1,10 +1,11 @@
-//! How much memory the facts of a decision may take while they are read.
+//! How much memory the facts of a decision may take while they are read, and the decisions until they are committed.
 
 /// Limits of single reads. A decision is the same with any limits; tests use small ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadLimits {
     /// Size of the facts that one read loads; at least one fact is loaded. What a decision still needs of them is kept
-    /// beside those of the next read. Facts that may be needed again stay loaded until all have this size.
+    /// beside those of the next read. Facts that may be needed again stay loaded until all have this size. Also the
+    /// size of the decisions on stored effects from which on they are committed before the next ones are made.
     pub bytes: usize,
     /// Number of index entries that one read of pages returns; at least one per search.
     pub entries: usize,

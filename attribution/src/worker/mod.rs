@@ -8,8 +8,8 @@
 //! Each step is a function in its own module: `deduplicate` chooses the message that is the fact, `affected` finds the
 //! events that can change, `classify_batch` classifies activations (it uses `continue_chains` and `device_history`),
 //! `decide_activations` (it uses `pending_decision`, `touch_search` and `prune_touches`) and `decide_effects` make the
-//! decisions, and `change_causes` finds the facts that may have changed a decision. `recompute` recomputes the
-//! decisions for stored events.
+//! decisions, the latter for one page of `effect_pages` at a time, and `change_causes` finds the facts that may have
+//! changed a decision. `recompute` recomputes the decisions for stored events.
 //!
 //! The steps share three values: `FactCache`, the loaded records; `BatchState`, the events that the batch can change;
 //! and `Decisions`, the rows to write. A signature shows which of them a step changes.
@@ -24,6 +24,7 @@ mod decide_effects;
 mod decisions;
 mod deduplicate;
 mod device_history;
+mod effect_pages;
 pub(crate) mod fact_cache;
 pub mod limits;
 mod match_windows;
@@ -36,18 +37,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::facts::event::{Fact, Family};
-use crate::ledger::record::CurrentRow;
-use crate::ledger::{DecisionWrite, Ledger, Progress};
+use crate::ledger::{Ledger, Progress};
 use crate::rules::policy::Policy;
 use crate::rules::row::Status;
-use affected::{activations_affected_by_touches, affected_effects};
+use affected::{activations_affected_by_touches, effect_searches};
 use batch_state::BatchState;
 use change_causes::note_causes;
 use classify_batch::classify;
 use decide_activations::decide_activations;
-use decide_effects::{decide_effects, decide_effects_rereading_activations};
 use decisions::Decisions;
 use deduplicate::deduplicate;
+use effect_pages::{decide_affected_effects, finish_interrupted_batch};
 use fact_cache::FactCache;
 use limits::ReadLimits;
 use match_windows::MatchWindows;
@@ -85,6 +85,8 @@ pub struct BatchReport {
     pub touch_bytes_max: usize,
     /// The same of activations, with those of the batch and those to be written.
     pub activation_bytes_max: usize,
+    /// The maximum size of the decisions of one commit.
+    pub decision_bytes_max: usize,
 }
 
 /// Message counts of one family.
@@ -120,48 +122,43 @@ impl<L: Ledger> Worker<L> {
     /// Makes the decisions for all events that the facts can change, and commits them together with the progress.
     /// Skips facts of unknown apps.
     pub fn process(&mut self, batch: Batch) -> Result<BatchReport, L::Error> {
-        let (mut report, no_progress) = (BatchReport::default(), Progress::default());
+        let mut report = BatchReport::default();
         let mut state = BatchState::new(std::mem::take(&mut self.windows), L::SHARED);
         let mut decisions = Decisions::new(L::SHARED);
         let facts = &mut FactCache::with_limits(&mut self.ledger, self.limits);
+        finish_interrupted_batch(facts, &self.policy, &mut decisions, &mut report)?;
         deduplicate(facts, &self.policy, batch.facts, &mut state, &mut report)?;
         // On a shared store other workers may have changed what was read, so the decisions are repeated until nothing
         // is left to write; the progress is committed with the last round.
         loop {
-            let writes = decide_all(facts, &self.policy, &mut decisions, &mut state)?;
-            let is_last = !L::SHARED || writes.is_empty();
-            let changes: Vec<_> =
-                writes.iter().map(|write| (write.key, status_change(write))).collect();
-            let progress = if is_last { &batch.progress } else { &no_progress };
-            let lost_races = decisions.commit(facts, writes, progress)?;
-            for (key, change) in &changes {
-                if let Some(change) = change
-                    && !lost_races.contains(key)
-                {
-                    *report.rows_written.entry(*change).or_default() += 1;
-                }
-            }
-            if is_last {
+            decide_all(facts, &self.policy, &mut decisions, &mut state, &mut report)?;
+            if !L::SHARED || decisions.is_settled() {
+                decisions.commit(facts, &batch.progress, &mut report)?;
                 report.large_histories = decisions.large_histories;
                 report.touch_bytes_max = facts.bytes_max(Family::Touch);
                 report.activation_bytes_max = facts.bytes_max(Family::Activation);
+                report.decision_bytes_max = decisions.bytes_max();
                 self.windows = state.windows;
                 return Ok(report);
             }
-            state.add_events(changes.into_iter().map(|(key, _)| key));
+            if !decisions.is_empty() {
+                decisions.commit(facts, &Progress::default(), &mut report)?;
+            }
+            state.add_events(decisions.take_committed());
             facts.clear();
             decisions.clear();
         }
     }
 }
 
-/// Returns the writes of all decisions that the recorded facts change.
+/// Makes all decisions that the recorded facts change. Those on effects may be committed in part.
 fn decide_all<L: Ledger>(
     facts: &mut FactCache<'_, L>,
     policy: &Policy,
     decisions: &mut Decisions,
     state: &mut BatchState,
-) -> Result<Vec<DecisionWrite>, L::Error> {
+    report: &mut BatchReport,
+) -> Result<(), L::Error> {
     let touched = activations_affected_by_touches(facts, policy, state)?;
     let classified = classify(facts, policy, state, true)?;
     decisions.large_histories += u64::from(classified.len() >= facts.limits.large_history);
@@ -170,27 +167,10 @@ fn decide_all<L: Ledger>(
     if L::SHARED && !decisions.is_empty() {
         // Effects are decided only after all activations are committed: if a commit lost a race, the effects would have
         // inherited an outdated credit.
-        return Ok(decisions.take(facts));
+        return Ok(());
     }
-    let effects = affected_effects(facts, policy, state, &classified, &decisions.changed)?;
-    decisions.large_histories += u64::from(effects.len() >= facts.limits.large_history);
-    if L::SHARED {
-        decide_effects_rereading_activations(facts, policy, decisions, &effects)?;
-    } else {
-        decide_effects(facts, policy, decisions, &effects)?;
-    }
-    Ok(decisions.take(facts))
-}
-
-/// Returns the status before and after the write, or `None` if the new row equals the replaced one.
-fn status_change(write: &DecisionWrite) -> Option<(Option<Status>, Status)> {
-    let is_equal = |before: &CurrentRow| {
-        write.record.current_row().map(|row| row.digest) == Some(before.digest)
-    };
-    if write.replaced.as_ref().is_some_and(is_equal) {
-        return None;
-    }
-    Some((write.replaced.map(|current_row| current_row.status), write.row.status))
+    let searches = effect_searches(facts, policy, state, &classified, &decisions.changed)?;
+    decide_affected_effects(facts, policy, decisions, report, state.effects.clone(), searches)
 }
 
 impl BatchReport {

@@ -91,9 +91,13 @@ fn text(report: &Report) -> String {
 }
 
 /// Returns counts that are worth reporting but are not damage.
-fn notes(report: &Report) -> [(u64, &'static str); 5] {
+fn notes(report: &Report) -> [(u64, &'static str); 6] {
     [
         (report.final_decisions, "decisions are final; they were compared with their rows only"),
+        (
+            report.unfinished_effects,
+            "effects belong to an unfinished batch, which decides them; they were compared with their rows only",
+        ),
         (report.differing, "events would be decided differently by the current settings"),
         (report.stale, "index entries belong to replaced facts and are ignored"),
         (
@@ -159,6 +163,7 @@ fn json(report: &Report) -> Value {
         "checks": checks,
         "problems": problems.collect::<Vec<_>>(),
         "final_decisions": report.final_decisions,
+        "unfinished_effects": report.unfinished_effects,
         "decided_otherwise": report.differing,
         "stale_index_entries": report.stale,
         "not_found_by_place": report.without_probabilistic,

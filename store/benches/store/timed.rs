@@ -141,6 +141,14 @@ impl Ledger for TimedLedger {
         self.writing.time(|| self.store.record(facts))
     }
 
+    fn unfinished(&self) -> &[Scan] {
+        self.store.unfinished()
+    }
+
+    fn set_unfinished(&mut self, searches: Vec<Scan>) {
+        self.store.set_unfinished(searches);
+    }
+
     fn commit(
         &mut self,
         decisions: Vec<DecisionWrite>,

@@ -12,7 +12,7 @@ use super::open::column_families::Limits;
 use super::open::meta::{self, Meta};
 use super::tables::Tables;
 use super::write::received_md5::ReceivedMd5ByApp;
-use super::write::{expiry_floor, rebuild_aggregates};
+use super::write::{expiry_floor, rebuild_aggregates, unfinished};
 use super::{Embedded, checkpoint};
 use crate::StoreError;
 use crate::apps::record::App;
@@ -36,6 +36,9 @@ impl<'s> EmbeddedSide<'s> {
         // Opened for writing, which locks the store.
         let tables = Tables::open_for_repair(path, settings.memory_bytes)?;
         Meta::load(&tables, path, settings.partitions)?;
+        if !unfinished::load(&tables)?.is_empty() {
+            return Err(StoreError::Unfinished { path: path.clone() });
+        }
         let received_md5 = ReceivedMd5ByApp::default();
         Ok(Self { tables, settings, received_md5, temporary_path: None })
     }

@@ -52,6 +52,7 @@ use write::pending::Pending;
 use write::received_md5::ReceivedMd5ByApp;
 use write::regions::{self, SharedRegions};
 use write::rows::RowTable;
+use write::unfinished;
 
 /// The writing side of an embedded store. A directory can be open for writing once.
 pub struct Embedded {
@@ -61,6 +62,10 @@ pub struct Embedded {
     pending: Pending,
     received_md5: ReceivedMd5ByApp,
     expiry: Expiry,
+    /// Searches for effects that an interrupted batch has left to be decided.
+    unfinished: Vec<Scan>,
+    /// They have changed since the last commit.
+    has_new_unfinished: bool,
 }
 
 /// Rows by type and status.
@@ -97,9 +102,16 @@ impl Embedded {
         let rows = RowTable::open(&tables, &meta, settings, policy, retention)?;
         meta::put_names(&tables, policy)?;
         creation.map_or(Ok(()), StoreCreation::finish)?;
-        let partitions = meta.partitions;
-        let received_md5 = ReceivedMd5ByApp::load(&tables)?;
-        Ok(Self { tables, partitions, rows, pending: Pending::default(), received_md5, expiry })
+        Ok(Self {
+            partitions: meta.partitions,
+            rows,
+            pending: Pending::default(),
+            received_md5: ReceivedMd5ByApp::load(&tables)?,
+            expiry,
+            unfinished: unfinished::load(&tables)?,
+            has_new_unfinished: false,
+            tables,
+        })
     }
 
     /// A reader of this store, for any thread.
@@ -232,6 +244,15 @@ impl Ledger for Embedded {
         Ok(Vec::new())
     }
 
+    fn unfinished(&self) -> &[Scan] {
+        &self.unfinished
+    }
+
+    fn set_unfinished(&mut self, searches: Vec<Scan>) {
+        self.unfinished = searches;
+        self.has_new_unfinished = true;
+    }
+
     fn commit(
         &mut self,
         decisions: Vec<DecisionWrite>,
@@ -255,6 +276,9 @@ impl Ledger for Embedded {
         self.rows.finish(&mut batch, &self.tables)?;
         if let Some(until) = until {
             meta::put_consumed_until(&mut batch, &self.tables, until);
+        }
+        if std::mem::take(&mut self.has_new_unfinished) {
+            unfinished::put(&mut batch, &self.tables, &self.unfinished);
         }
         config::crash_point!("commit-decided");
         self.tables.write(batch, &write_options())?;

@@ -6,6 +6,7 @@ mod support;
 
 mod contract;
 mod convergence;
+mod effect_pages;
 mod expiry;
 mod expiry_floor;
 #[macro_use]

@@ -57,6 +57,14 @@ impl<L: Ledger<Error = StoreError>> Ledger for CrashingOnCommit<'_, L> {
         self.ledger.record(facts)
     }
 
+    fn unfinished(&self) -> &[Scan] {
+        self.ledger.unfinished()
+    }
+
+    fn set_unfinished(&mut self, searches: Vec<Scan>) {
+        self.ledger.set_unfinished(searches);
+    }
+
     fn commit(
         &mut self,
         decisions: Vec<DecisionWrite>,

@@ -12,3 +12,4 @@ pub(crate) mod received_md5;
 pub(crate) mod reclaim_space;
 pub(crate) mod regions;
 pub(crate) mod rows;
+pub(crate) mod unfinished;

@@ -308,6 +308,13 @@ impl<C: Cells> Ledger for SharedLedger<C> {
         Ok(conflicts)
     }
 
+    fn unfinished(&self) -> &[Scan] {
+        &[]
+    }
+
+    /// Never called: the redelivery of a batch repeats its decisions.
+    fn set_unfinished(&mut self, _searches: Vec<Scan>) {}
+
     fn commit(
         &mut self,
         decisions: Vec<DecisionWrite>,

@@ -19,6 +19,7 @@ use crate::StoreError;
 use crate::apps::record::App;
 use crate::embedded::open::column_families::EVENTS;
 use crate::embedded::tables::Tables;
+use crate::embedded::write::unfinished;
 use crate::layout::codec;
 use crate::layout::codec::row::RowView;
 use crate::layout::key::{self, FactTableKey, KEY_BYTES, Key, RowKey};
@@ -112,9 +113,14 @@ fn recompute_open(
             && event.record.time() >= snapshot.expiry.changeable_from(pid)
             && !snapshot.expiry.has_expired(pid, &event.record)
     };
-    let open: Vec<FactKey> = events.iter().filter(is_open).map(|event| event.fact).collect();
+    let left =
+        findings.unless_damaged(&snapshot.tables, snapshot.unfinished())?.unwrap_or_default();
+    let is_left = |event: &&Event| unfinished::finds(&left, &event.fact, &event.record);
+    let (left, open): (Vec<&Event>, Vec<&Event>) = events.iter().filter(is_open).partition(is_left);
     findings.report.add_checked(Check::Decisions, events.len());
-    findings.report.final_decisions += (events.len() - open.len()) as u64;
+    findings.report.unfinished_effects += left.len() as u64;
+    findings.report.final_decisions += (events.len() - open.len() - left.len()) as u64;
+    let open: Vec<FactKey> = open.into_iter().map(|event| event.fact).collect();
     let mut recomputed = recompute_all(snapshot, &open, findings)?;
     for event in events {
         event.recomputed = recomputed.remove(&event.fact);

@@ -18,6 +18,7 @@ use crate::embedded::open::column_families::{CELLS, META, OFFSETS};
 use crate::embedded::open::meta::{self, APP, KNOWN_RECORDS, LAST_RECORDS};
 use crate::embedded::write::expiry_floor::EXPIRING;
 use crate::embedded::write::regions;
+use crate::embedded::write::unfinished::{self, UNFINISHED};
 use crate::expiry::floor;
 use crate::layout::hourly_counts::{self, Cell, CellKey};
 use crate::layout::key::{self, RowKey};
@@ -35,6 +36,11 @@ pub fn check_meta(
             match decode_app(name, value, snapshot.settings.partitions) {
                 Some((pid, Some(app))) => drop(apps.insert(pid, app)),
                 Some((pid, None)) => drop(unreadable.insert(pid)),
+                None if name[..] == *UNFINISHED => {
+                    if unfinished::decode(value).is_err() {
+                        findings.add(Problem::UnfinishedUnreadable, || at(META, name));
+                    }
+                }
                 None => {
                     if let Some(problem) = entry_problem(name, value) {
                         findings.repair_by_delete(problem, tables, META, name);

@@ -28,6 +28,7 @@ attribution::named! {
         AppAhead = "app_ahead",
         ConsumedUntilWrong = "consumed_until_wrong",
         PositionUnreadable = "position_unreadable",
+        UnfinishedUnreadable = "unfinished_unreadable",
         FactUnreadable = "fact_unreadable",
         FactMisplaced = "fact_misplaced",
         FactAltered = "fact_altered",
@@ -97,6 +98,7 @@ impl Problem {
             Self::AppAhead => (Meta, Repair, "an app has counted rows before its retention cutoff"),
             Self::ConsumedUntilWrong => (Meta, Repair, "the low watermark is invalid or in the future"),
             Self::PositionUnreadable => (Meta, Repair, "a Kafka position is unreadable"),
+            Self::UnfinishedUnreadable => (Meta, Restore, "the list of effects that are left to be decided is unreadable"),
             Self::FactUnreadable => (Facts, Restore, "a fact is unreadable"),
             Self::FactMisplaced => (Facts, Restore, "a fact is stored under the wrong key"),
             Self::FactAltered => (Facts, Restore, "a fact differs from the one that its row shows"),
@@ -164,6 +166,8 @@ pub struct Report {
     pub without_probabilistic: u64,
     /// Final decisions, which were compared with their rows only, because their facts may have expired.
     pub final_decisions: u64,
+    /// Effects that an interrupted batch has left to be decided, which were compared with their rows only.
+    pub unfinished_effects: u64,
     /// Events whose recomputed decision differs, if settings have changed.
     pub differing: u64,
     /// Items that could not be checked because of other damage.

@@ -18,6 +18,7 @@ use crate::apps::record::App;
 use crate::embedded::read::index;
 use crate::embedded::tables::Tables;
 use crate::embedded::write::pending::Pending;
+use crate::embedded::write::unfinished;
 use crate::expiry::Expiry;
 use crate::layout::key;
 
@@ -50,6 +51,15 @@ impl<'a> Snapshot<'a> {
     /// True if retention has passed the rows of an app at a time.
     pub fn is_past_retention(&self, pid: Pid, time: EventTime) -> bool {
         self.apps.get(&pid).is_some_and(|app| time < app.oldest)
+    }
+
+    /// The searches for effects that an interrupted batch has left to be decided; none if they are unreadable, which the
+    /// check of metadata reports.
+    pub fn unfinished(&self) -> Result<Vec<Scan>, StoreError> {
+        match unfinished::load(&self.tables) {
+            Err(StoreError::Corrupt { .. }) => Ok(Vec::new()),
+            searches => searches,
+        }
     }
 
     /// The facts from which decisions are recomputed.

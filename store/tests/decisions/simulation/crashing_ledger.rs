@@ -25,6 +25,7 @@ pub struct CrashingLedger<'a> {
     /// The state after the last commit.
     pub durable: Memory,
     pub calls: u32,
+    pub commits: u32,
     pub crash: Option<Crash>,
 }
 
@@ -79,6 +80,14 @@ impl Ledger for CrashingLedger<'_> {
         self.call()?.record(facts)
     }
 
+    fn unfinished(&self) -> &[Scan] {
+        self.memory.unfinished()
+    }
+
+    fn set_unfinished(&mut self, searches: Vec<Scan>) {
+        self.memory.set_unfinished(searches);
+    }
+
     fn commit(
         &mut self,
         decisions: Vec<DecisionWrite>,
@@ -86,6 +95,7 @@ impl Ledger for CrashingLedger<'_> {
     ) -> Result<Vec<FactKey>, StoreError> {
         let conflicts = self.call()?.commit(decisions, progress)?;
         self.durable = self.memory.clone();
+        self.commits += 1;
         if self.crash == Some(Crash::AfterCommit) { Err(crashed()) } else { Ok(conflicts) }
     }
 }

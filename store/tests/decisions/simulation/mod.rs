@@ -121,11 +121,13 @@ fn rows_are_those_of_one_worker_despite_all_failures() {
 
 /// Events that must occur within a few hundred seeds.
 const EXPECTED_EVENTS: &[&str] = &[
+    "batches in pages",
     "batches finished after losing a partition",
     "conflicting puts of decisions",
     "conflicting puts of facts",
     "crashes",
     "crashes before a commit",
+    "crashes between pages",
     "crashes between two writes of a batch",
     "groups deleted",
     "partitions added",

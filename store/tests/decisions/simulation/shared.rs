@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use attribution::worker::Worker;
+use attribution::worker::limits::ReadLimits;
 use fastrand::Rng;
 
 use super::broker::Broker;
@@ -59,7 +60,10 @@ fn run_worker(scheduler: &Scheduler<'_>, plan: &Plan, me: usize) {
     loop {
         scheduler.lock().start(me);
         let client = FaultyClient::new(scheduler, me);
-        let mut worker = Worker::new(ledger(client), Arc::clone(&plan.policy));
+        // Every second worker commits its decisions on effects one by one.
+        let bytes = if me % 2 == 1 { 1_500 } else { ReadLimits::default().bytes };
+        let limits = ReadLimits { bytes, ..ReadLimits::default() };
+        let mut worker = Worker::with_limits(ledger(client), Arc::clone(&plan.policy), limits);
         loop {
             let poll = scheduler.turn(me).poll(me);
             let batch = match poll {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use adtrail_store::memory::Memory;
 use attribution::ledger::{Ledger, Progress};
+use attribution::worker::limits::ReadLimits;
 use attribution::worker::{Batch, BatchReport, Worker};
 use fastrand::Rng;
 
@@ -26,6 +27,8 @@ struct Machine<'p> {
     past: Vec<Disk>,
     /// The next offset to read of each log.
     next: Vec<usize>,
+    /// The offset of each log up to which facts may be stored without their position, after a crash between pages.
+    recorded: Vec<usize>,
     batches: u64,
     faults_remaining: u32,
     /// True if a report was lost in a crash.
@@ -57,6 +60,7 @@ pub fn run(plan: &Plan, broker: Broker, rng: Rng, trace: Trace) -> (CheckResult,
         disk,
         past: Vec::new(),
         next: Vec::new(),
+        recorded: Vec::new(),
         batches: 0,
         faults_remaining: plan.odds.faults_max,
         is_report_lost: false,
@@ -116,21 +120,41 @@ impl Machine<'_> {
         let crash = self.draw_crash();
         let before = self.disk.clone();
         let durable = before.memory.clone();
-        let ledger = CrashingLedger { memory: &mut self.disk.memory, durable, calls: 0, crash };
-        let mut worker = Worker::new(ledger, Arc::clone(&self.plan.policy));
+        let memory = &mut self.disk.memory;
+        let ledger = CrashingLedger { memory, durable, calls: 0, commits: 0, crash };
+        // Every second batch commits its decisions on stored effects page by page.
+        let bytes = if self.batches.is_multiple_of(2) { 1 } else { ReadLimits::default().bytes };
+        let limits = ReadLimits { bytes, ..ReadLimits::default() };
+        let mut worker = Worker::with_limits(ledger, Arc::clone(&self.plan.policy), limits);
+        let positions = batch.progress.positions.clone();
         let outcome = worker.process(batch);
-        self.stats.add("steps", worker.ledger().calls.into());
-        let durable = worker.ledger().durable.clone();
+        let CrashingLedger { calls, commits, .. } = *worker.ledger();
+        self.stats.add("steps", calls.into());
+        let mut durable = worker.ledger().durable.clone();
+        let stored = durable.positions().expect("memory does not fail");
+        let is_complete = positions.iter().all(|position| stored.contains(position));
         match outcome {
-            Ok(report) => self.finish_commit(before, ends, Some((&report, messages))),
-            Err(_) if crash == Some(Crash::AfterCommit) => {
+            Ok(report) => {
+                self.stats.count(if commits > 1 { "batches in pages" } else { "batches at once" });
+                self.finish_commit(before, ends, Some((&report, messages)))
+            }
+            Err(_) if crash == Some(Crash::AfterCommit) && is_complete => {
                 self.stats.count("responses lost");
                 self.is_report_lost = true;
                 self.finish_commit(before, ends, None)?;
                 self.restart()
             }
             Err(_) => {
-                self.stats.count("crashes before a commit");
+                let is_between = commits > 0;
+                let name =
+                    if is_between { "crashes between pages" } else { "crashes before a commit" };
+                self.stats.count(name);
+                if is_between {
+                    self.is_report_lost = true;
+                    self.recorded.resize(ends.len(), 0);
+                    let recorded = self.recorded.iter_mut().zip(ends);
+                    recorded.for_each(|(recorded, end)| *recorded = end.max(*recorded));
+                }
                 self.disk = Disk { memory: durable, ..before };
                 self.restart()
             }
@@ -171,7 +195,9 @@ impl Machine<'_> {
         }
         self.next = ends;
         self.check_durable()?;
-        if self.rng.u8(0..8) == 0 {
+        let mut ends = self.disk.durable_until.iter().zip(&self.recorded);
+        let has_all_recorded = ends.all(|(durable, recorded)| durable >= recorded);
+        if self.rng.u8(0..8) == 0 && has_all_recorded {
             let Self { plan, disk, broker, .. } = self;
             invariants::check_rows_so_far(
                 &plan.policy,

@@ -1,0 +1,141 @@
+//! Makes the decisions on the effects of a batch: on its own, then page by page on the stored ones that it can change.
+//!
+//! A device can have any number of effects. So when the decisions on them have reached the limit of bytes, they are
+//! committed, with everything that was recorded and decided before, but without the batch's progress. On a store that is
+//! not shared, the searches that are left become durable in the same commit: the redelivery after a crash finds known
+//! facts and decides nothing, so the next process finishes these searches first. Each search can be repeated, because a
+//! decision depends on the recorded facts only and an unchanged one is not written.
+//!
+//! The batch's own effects are decided before the first such commit: no search finds those whose activation is
+//! unchanged.
+
+use super::BatchReport;
+use super::decide_effects::decide_next;
+use super::decisions::Decisions;
+use super::fact_cache::{FactCache, NEXT_PAGE, PAGE};
+use crate::facts::keys::FactKey;
+use crate::ledger::index::Scan;
+use crate::ledger::{Ledger, Progress};
+use crate::rules::policy::Policy;
+
+/// Number of searches that are read together.
+const SEARCHES_PER_READ: usize = 1_024;
+
+struct EffectPages<'a, 'l, L> {
+    facts: &'a mut FactCache<'l, L>,
+    policy: &'a Policy,
+    decisions: &'a mut Decisions,
+    report: &'a mut BatchReport,
+    /// Size of the decisions from which on they are committed.
+    bytes_max: usize,
+    has_committed: bool,
+}
+
+/// Makes the decisions on the batch's own effects and on those that the searches find. The last ones are left to be
+/// committed with the batch.
+pub fn decide_affected_effects<L: Ledger>(
+    facts: &mut FactCache<'_, L>,
+    policy: &Policy,
+    decisions: &mut Decisions,
+    report: &mut BatchReport,
+    mut own: Vec<FactKey>,
+    searches: Vec<Scan>,
+) -> Result<(), L::Error> {
+    own.sort_unstable();
+    own.dedup();
+    let (bytes, large_history) = (facts.limits.bytes, facts.limits.large_history);
+    let bytes_max = if L::SHARED { bytes } else { usize::MAX };
+    let mut pages =
+        EffectPages { facts, policy, decisions, report, bytes_max, has_committed: false };
+    pages.decide(&own, &[], &searches)?;
+    pages.bytes_max = pages.decisions.bytes().saturating_add(bytes);
+    let found = pages.decide_found(&own, searches)?;
+    let has_committed = pages.has_committed;
+    decisions.large_histories += u64::from(own.len() + found >= large_history);
+    if has_committed && !L::SHARED {
+        facts.ledger().set_unfinished(Vec::new());
+    }
+    Ok(())
+}
+
+/// Makes and commits the decisions that an interrupted batch has left.
+pub fn finish_interrupted_batch<L: Ledger>(
+    facts: &mut FactCache<'_, L>,
+    policy: &Policy,
+    decisions: &mut Decisions,
+    report: &mut BatchReport,
+) -> Result<(), L::Error> {
+    let searches = facts.ledger().unfinished().to_vec();
+    if searches.is_empty() {
+        return Ok(());
+    }
+    decide_affected_effects(facts, policy, decisions, report, Vec::new(), searches)?;
+    facts.ledger().set_unfinished(Vec::new());
+    decisions.commit(facts, &Progress::default(), report)?;
+    facts.clear();
+    decisions.clear();
+    Ok(())
+}
+
+impl<L: Ledger> EffectPages<'_, '_, L> {
+    /// Reads the pages of all searches and decides the effects that are not the batch's own. Returns how many.
+    fn decide_found(&mut self, own: &[FactKey], searches: Vec<Scan>) -> Result<usize, L::Error> {
+        let (mut open, mut count) = (searches, 0);
+        while !open.is_empty() {
+            let later = open.split_off(open.len().min(SEARCHES_PER_READ));
+            let pages = self.facts.ledger().scan(&open)?;
+            let found = pages.iter().flatten().map(|entry| entry.fact);
+            let mut found: Vec<FactKey> =
+                found.filter(|key| own.binary_search(key).is_err()).collect();
+            // Effects with several ids of the device are found by several searches, mostly in the same page.
+            found.sort_unstable();
+            found.dedup();
+            count += found.len();
+            self.decide(&found, &open, &later)?;
+            let mut pages = pages.into_iter();
+            open.retain_mut(|search| {
+                let page = pages.next().unwrap_or_default();
+                let is_full = page.len() >= search.limit;
+                (search.after, search.limit) = (page.last().copied().or(search.after), NEXT_PAGE);
+                is_full
+            });
+            open.extend(later);
+        }
+        Ok(count)
+    }
+
+    /// Makes the decisions. Whenever they take too much memory, commits them; `open` and `later` then are the searches
+    /// that find these effects and all further ones.
+    fn decide(
+        &mut self,
+        effects: &[FactKey],
+        open: &[Scan],
+        later: &[Scan],
+    ) -> Result<(), L::Error> {
+        let mut rest = effects;
+        while !rest.is_empty() {
+            rest = decide_next(self.facts, self.policy, self.decisions, rest, L::SHARED)?;
+            if self.decisions.bytes() >= self.bytes_max && !self.decisions.is_empty() {
+                self.commit(open.iter().chain(later).map(restarted).collect())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, unfinished: Vec<Scan>) -> Result<(), L::Error> {
+        if !L::SHARED {
+            self.facts.ledger().set_unfinished(unfinished);
+        }
+        self.decisions.commit(self.facts, &Progress::default(), self.report)?;
+        self.facts.clear();
+        self.bytes_max = self.facts.limits.bytes;
+        self.has_committed = true;
+        Ok(())
+    }
+}
+
+/// Returns the search for the effects from the last one read on.
+fn restarted(search: &Scan) -> Scan {
+    let newest = search.after.map_or(search.newest, |last| last.time);
+    Scan { newest, after: None, limit: PAGE, ..*search }
+}
