@@ -1,8 +1,8 @@
 //! Makes the decisions on the effects of a batch: on its own, then page by page on the stored ones that it can change.
 //!
 //! A device can have any number of effects. So when the decisions on them have reached the limit of bytes, they are
-//! committed, with everything that was recorded and decided before, but without the batch's progress. On a store that is
-//! not shared, the searches that are left become durable in the same commit: the redelivery after a crash finds known
+//! committed, with everything that was recorded and decided before, but without the batch's progress. On a store that
+//! is not shared, the searches that are left become durable in the same commit: the redelivery after a crash finds known
 //! facts and decides nothing, so the next process finishes these searches first. Each search can be repeated, because a
 //! decision depends on the recorded facts only and an unchanged one is not written.
 //!
@@ -84,10 +84,12 @@ impl<L: Ledger> EffectPages<'_, '_, L> {
         while !open.is_empty() {
             let later = open.split_off(open.len().min(SEARCHES_PER_READ));
             let pages = self.facts.ledger().scan(&open)?;
+            // Effects with several ids of the device are found by several searches, mostly in the same page. One that
+            // is to be written must not be decided again, because its record has the new decision already.
+            let is_open =
+                |key: &FactKey| own.binary_search(key).is_err() && !self.decisions.has_row(key);
             let found = pages.iter().flatten().map(|entry| entry.fact);
-            let mut found: Vec<FactKey> =
-                found.filter(|key| own.binary_search(key).is_err()).collect();
-            // Effects with several ids of the device are found by several searches, mostly in the same page.
+            let mut found: Vec<FactKey> = found.filter(is_open).collect();
             found.sort_unstable();
             found.dedup();
             count += found.len();

@@ -1,4 +1,4 @@
-//! Decisions on the effects of a device that has many are committed page by page, and a crash in between leaves no trace.
+//! Decisions on the effects of a device that has many are committed page by page. A crash in between leaves no trace.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -148,4 +148,34 @@ fn a_crash_between_pages_leaves_no_trace() {
     check_crash(150, &newer);
     check_crash(500, &flood);
     check_crash(800, &[]);
+}
+
+/// An effect with two ids is found by two searches, in different pages if one id has other effects as well.
+#[test]
+fn effects_that_several_pages_find_are_decided_once() {
+    const GAID: &str = "cdda802e-fb9c-47ad-9866-0794d394c912";
+    let only_gaid = |number: i64| {
+        effect(&format!("g{number}"), a_plus(2 * HOUR + number * SECOND)).only("gaid", GAID)
+    };
+    let both = |number: i64| {
+        effect(&format!("e{number}"), a_plus(MINUTE + number * SECOND)).and("gaid", GAID)
+    };
+    let drafts = (0..100).map(only_gaid).chain((0..100).map(both));
+    let history = identified(drafts.chain([activation("a", A).and("gaid", GAID)]));
+    let expected = rows_at_once(vec![history.clone(), late_click()]);
+    let mut worker = Worker::new(Memory::default(), rules());
+    process(&mut worker, history.clone(), &[]).expect("memory works");
+    let report = process(&mut worker, late_click(), &[]).expect("memory works");
+    assert_eq!(report.rows_written.values().sum::<u64>(), 201);
+    assert_same_rows(&worker.ledger().row_texts(), &expected, "in memory");
+
+    let model = Arc::new(Mutex::new(Model::default()));
+    let client = HookedClient::new(&model, Box::new(|| Ok(())));
+    let mut worker = Worker::new(ledger(client), rules());
+    process(&mut worker, history, &[]).expect("memory works");
+    let report = process(&mut worker, late_click(), &[]).expect("memory works");
+    assert_eq!(report.rows_written.values().sum::<u64>(), 201);
+    drop(worker);
+    let rows = row_texts(&model.lock().expect("the lock is not poisoned").rows());
+    assert_same_rows(&rows, &expected, "on a shared store");
 }

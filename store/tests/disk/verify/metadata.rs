@@ -67,6 +67,18 @@ fn damaged_metadata_prevents_opening_until_repaired() {
     a_row_beyond_the_partitions_does_not_prevent_opening();
 }
 
+#[test]
+fn a_damaged_list_of_unfinished_effects_prevents_opening() {
+    let fixture = Fixture::new();
+    fixture.damage(|raw| raw.put("meta", b"unfinished", b"x"));
+    let opened = Embedded::open(&fixture.settings, &fixture.policy).map(drop);
+    assert!(opened.is_err_and(|error| matches!(error, StoreError::Corrupt { .. })));
+    let report = fixture.verify();
+    let found: Vec<_> = report.found.keys().copied().collect();
+    assert_eq!(found, [Problem::UnfinishedUnreadable], "{:?}", report.examples);
+    assert!(!fixture.repair().is_repaired(), "nothing says which effects were left");
+}
+
 fn damaged_app_entries() {
     let problem = Problem::AppUnreadable;
     // The store has 2^3 partitions.
