@@ -133,8 +133,8 @@ pub enum StoreError {
 
     /// Run the service until it has read on.
     #[error(
-        "the store has a batch that was interrupted between two commits: start adtrail run, which completes it, stop it \
-         once it has read on, and copy again: {}", .path.display()
+        "the store has a batch that was interrupted between two commits: start adtrail run, which completes it, stop \
+         it once it has read on, and copy again: {}", .path.display()
     )]
     Unfinished { path: PathBuf },
 

@@ -46,8 +46,8 @@ pub fn decide_effects<L: Facts>(
 /// Makes the decisions on the first of the effects, as many as are loaded together. Returns the rest.
 ///
 /// On a shared store, `must_reread_activations` is true: the effects are loaded first, and loaded activations are
-/// dropped and read again. So if another worker recomputes an effect after it has changed an activation, a decision made here
-/// from the old activation also has an old effect record, and is rejected at commit.
+/// dropped and read again. So if another worker recomputes an effect after it has changed an activation, a decision
+/// made here from the old activation also has an old effect record, and is rejected at commit.
 pub fn decide_next<'k, L: Facts>(
     facts: &mut FactCache<'_, L>,
     policy: &Policy,

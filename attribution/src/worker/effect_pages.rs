@@ -2,9 +2,9 @@
 //!
 //! A device can have any number of effects. So when the decisions on them have reached the limit of bytes, they are
 //! committed, with everything that was recorded and decided before, but without the batch's progress. On a store that
-//! is not shared, the searches that are left become durable in the same commit: the redelivery after a crash finds known
-//! facts and decides nothing, so the next process finishes these searches first. Each search can be repeated, because a
-//! decision depends on the recorded facts only and an unchanged one is not written.
+//! is not shared, the searches that are left become durable in the same commit: the redelivery after a crash finds
+//! known facts and decides nothing, so the next process finishes these searches first. Each search can be repeated,
+//! because a decision depends on the recorded facts only and an unchanged one is not written.
 //!
 //! The batch's own effects are decided before the first such commit: no search finds those whose activation is
 //! unchanged.

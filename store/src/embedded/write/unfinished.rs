@@ -1,5 +1,5 @@
-//! The searches for effects that an interrupted batch has left to be decided, in `meta`. The entry exists only until the
-//! batch is committed.
+//! The searches for effects that an interrupted batch has left to be decided, in `meta`. The entry exists only until
+//! the batch is committed.
 
 use attribution::facts::event::{Family, Pid};
 use attribution::facts::keys::{FactKey, MatchKey};

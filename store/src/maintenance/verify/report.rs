@@ -98,7 +98,7 @@ impl Problem {
             Self::AppAhead => (Meta, Repair, "an app has counted rows before its retention cutoff"),
             Self::ConsumedUntilWrong => (Meta, Repair, "the low watermark is invalid or in the future"),
             Self::PositionUnreadable => (Meta, Repair, "a Kafka position is unreadable"),
-            Self::UnfinishedUnreadable => (Meta, Restore, "the list of effects that are left to be decided is unreadable"),
+            Self::UnfinishedUnreadable => (Meta, Restore, "the list of effects left to be decided is unreadable"),
             Self::FactUnreadable => (Facts, Restore, "a fact is unreadable"),
             Self::FactMisplaced => (Facts, Restore, "a fact is stored under the wrong key"),
             Self::FactAltered => (Facts, Restore, "a fact differs from the one that its row shows"),

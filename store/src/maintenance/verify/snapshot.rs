@@ -53,8 +53,8 @@ impl<'a> Snapshot<'a> {
         self.apps.get(&pid).is_some_and(|app| time < app.oldest)
     }
 
-    /// The searches for effects that an interrupted batch has left to be decided; none if they are unreadable, which the
-    /// check of metadata reports.
+    /// The searches for effects that an interrupted batch has left to be decided; none if they are unreadable, which
+    /// the check of metadata reports.
     pub fn unfinished(&self) -> Result<Vec<Scan>, StoreError> {
         match unfinished::load(&self.tables) {
             Err(StoreError::Corrupt { .. }) => Ok(Vec::new()),
