@@ -91,6 +91,7 @@ fn decide_chunk<L: Facts>(
         open = remaining;
     }
     settle(facts, decisions, &settled)?;
+    forget_activations(facts, decisions);
     for mut pending in open {
         // Another effect may have dropped activations that this one has read.
         facts.load(pending.found.iter().map(|entry| entry.fact))?;
@@ -99,11 +100,19 @@ fn decide_chunk<L: Facts>(
             read_activations(facts, std::slice::from_mut(&mut pending))?;
         }
         settle(facts, decisions, &[pending])?;
+        forget_activations(facts, decisions);
     }
     for key in keys.iter().filter(|key| !decisions.has_row(key)) {
         facts.forget(key);
     }
     Ok(())
+}
+
+/// Drops the loaded activations, except those to be written, once they have reached the limit of bytes.
+fn forget_activations<L: Facts>(facts: &mut FactCache<'_, L>, decisions: &Decisions) {
+    if facts.bytes(Family::Activation) >= facts.limits.bytes {
+        facts.retain(|key| key.family != Family::Activation || decisions.has_row(key));
+    }
 }
 
 /// Reads the next page of every open search. If the activations are larger than one read may load, pages end earlier.

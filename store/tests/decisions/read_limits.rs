@@ -210,6 +210,18 @@ fn a_click_does_not_load_all_activations_that_it_can_change() {
 }
 
 #[test]
+fn effects_do_not_load_all_activations_of_their_device() {
+    let effect = |number: i64| effect(&format!("e{number:03}"), a_plus(number * HOUR + MINUTE));
+    let (report, rows) = check_held((0..ACTIVATIONS).map(effect).collect());
+    assert_eq!(report.effects.accepted, ACTIVATIONS as u64);
+    for number in 0..ACTIVATIONS {
+        let (id, activation) = (format!("e{number:03}: "), format!(" of a{number:03}"));
+        let row = rows.iter().find(|row| row.short.starts_with(&id));
+        assert!(row.is_some_and(|row| row.short.ends_with(&activation)), "{row:?}");
+    }
+}
+
+#[test]
 fn activations_with_known_ids_are_looked_up_in_parts() {
     let again = |ms| -> Vec<Draft> {
         let again = |number| activation(&format!("a{number:03}"), a_plus(number * HOUR + ms));
