@@ -219,12 +219,13 @@ impl<'a, L: Facts> FactCache<'a, L> {
         self.ledger.forget(key);
     }
 
-    /// Drops all loaded records; the ledger keeps its own.
+    /// Drops all loaded records, like [`FactCache::forget`].
     pub fn clear(&mut self) {
-        self.records.clear();
+        self.records.drain().for_each(|(key, _)| self.ledger.forget(&key));
         self.bytes = ByFamily::default();
     }
 
+    /// Drops all other records, like [`FactCache::forget`].
     pub fn retain(&mut self, mut is_needed: impl FnMut(&FactKey) -> bool) {
         let Self { ledger, records, bytes: loaded, .. } = self;
         records.retain(|key, record| {
