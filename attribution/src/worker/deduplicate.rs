@@ -97,7 +97,7 @@ fn forget_others<L: Ledger>(facts: &mut FactCache<'_, L>, keys: &[FactKey], writ
     let mut written = writes.iter().map(|write| write.key).peekable();
     for key in keys {
         if written.next_if_eq(key).is_none() {
-            facts.ledger().forget(key);
+            facts.forget(key);
         }
     }
 }
