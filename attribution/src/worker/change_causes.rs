@@ -214,7 +214,7 @@ impl<'a> Links<'a> {
         let indexes = self.by_id.get(&(pid, match_keys::by_id(id)));
         let indexes = indexes.map(Vec::as_slice).unwrap_or_default();
         let is_before = |index: &usize| {
-            self.all.get(*index).is_some_and(|link| link.activation_key < *activation_key)
+            self.all.get(*index).is_some_and(|link| *link.activation_key < *activation_key)
         };
         let before = indexes.partition_point(is_before);
         indexes.get(..before).unwrap_or_default().iter().rev().copied()
