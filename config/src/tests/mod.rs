@@ -407,7 +407,7 @@ fn the_policy_version_depends_on_meaning_not_notation() {
 fn the_compose_settings_are_valid() {
     let config = parse(COMPOSE).unwrap();
     assert_eq!(config.kafka.brokers, "127.0.0.1:9092");
-    assert_eq!(config.store.path, Path::new("/var/lib/adtrail"));
+    assert_eq!(config.store.path, Path::new("/var/lib/adtrail/store"));
     assert_eq!(config.admin_listen.to_string(), "127.0.0.1:8081");
     assert_eq!((config.policy.apps().count(), config.policy.campaigns().count()), (2, 3));
 }

@@ -95,7 +95,7 @@ fn a_commit_of_a_shared_store_has_a_page_of_effects() {
     assert_same_rows(&rows, &rows_at_once(vec![history(1_000), late_click()]), "in pages");
 }
 
-/// Checks that a process that crashes after this number of decisions leaves the rest to the next one, which first
+/// Checks that a process that crashes before the first commit after this number of decisions leaves the rest to the next one, which first
 /// completes them and then reads the click again, with others.
 #[track_caller]
 fn check_crash(decisions: usize, others: &[Draft]) {

@@ -1,4 +1,4 @@
-//! A ledger whose process crashes before or during a commit.
+//! A ledger whose process crashes before a commit.
 
 use adtrail_store::StoreError;
 use attribution::facts::event::{EventTime, Pid};
@@ -12,7 +12,7 @@ use attribution::rules::expiry::ExpiryFloor;
 /// Borrows a ledger that outlives the crash.
 pub struct CrashingOnCommit<'a, L> {
     pub ledger: &'a mut L,
-    /// The number of decisions to commit before the crash; `None`: no crash.
+    /// The least number of decisions to commit before the crash; `None`: no crash.
     pub crashes_after: Option<usize>,
 }
 
@@ -73,15 +73,10 @@ impl<L: Ledger<Error = StoreError>> Ledger for CrashingOnCommit<'_, L> {
         let Some(remaining) = self.crashes_after else {
             return self.ledger.commit(decisions, progress);
         };
-        if decisions.len() < remaining {
-            self.crashes_after = Some(remaining - decisions.len());
-            return self.ledger.commit(decisions, progress);
+        if remaining == 0 {
+            return Err(StoreError::Corrupt { what: "the process crashes here".into() });
         }
-        // An empty commit would still make the recorded facts durable.
-        if remaining > 0 {
-            let first = decisions.into_iter().take(remaining).collect();
-            self.ledger.commit(first, &Progress::default())?;
-        }
-        Err(StoreError::Corrupt { what: "the process crashes here".into() })
+        self.crashes_after = Some(remaining.saturating_sub(decisions.len()));
+        self.ledger.commit(decisions, progress)
     }
 }

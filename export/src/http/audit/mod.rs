@@ -83,7 +83,7 @@ pub(crate) fn answered(
         app,
         route = route.name(),
         status = response.status().as_u16(),
-        // Unknown if the answer is compressed.
+        // Unknown if the answer is compressed, or written while it is sent.
         bytes = response.body().size_hint().exact(),
         seconds = duration.as_secs_f64(),
         "a request was answered"

@@ -47,6 +47,9 @@ fn every_read_of_personal_data_writes_a_line() {
     let check = |rest: &str, route: &str, status: u16| {
         let bytes = get(&bed, &format!("/v1/apps/app-x/{rest}"));
         let route = format!("/v1/apps/{{app}}/{route}");
+        // A summary is written while it is sent.
+        let is_streamed = rest.starts_with("summary");
+        let bytes = if is_streamed { "null".to_owned() } else { bytes.to_string() };
         let expected = format!("token=x app=app-x route={route} status={status} bytes={bytes}");
         check_lines(&bed, rest, "a request was answered", &[&expected]);
     };
