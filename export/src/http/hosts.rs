@@ -48,10 +48,19 @@ impl Hosts {
             of_headers.map(|value| Authority::try_from(value.as_bytes()).ok()).peekable();
         let of_uri = uri.authority();
         let is_named = of_uri.is_some() || of_headers.peek().is_some();
-        let is_allowed = of_uri.is_none_or(|authority| allowed.has(authority.host()))
-            && of_headers.all(|host| host.is_some_and(|authority| allowed.has(authority.host())));
+        let is_allowed =
+            |authority: &Authority| is_host(authority) && allowed.has(authority.host());
+        let is_allowed = of_uri.is_none_or(is_allowed)
+            && of_headers.all(|host| host.is_some_and(|authority| is_allowed(&authority)));
         if is_named && is_allowed { Ok(()) } else { Err(Refusal::Host) }
     }
+}
+
+/// Checks that an authority is a host with or without a port, and has no user.
+fn is_host(authority: &Authority) -> bool {
+    let rest = authority.as_str().strip_prefix(authority.host());
+    let is_port = |rest: &str| rest.strip_prefix(':').is_some_and(|it| it.parse::<u16>().is_ok());
+    rest.is_some_and(|rest| rest.is_empty() || is_port(rest))
 }
 
 impl Allowed {
@@ -144,6 +153,8 @@ mod tests {
             "evil.example",
             "evil.example:8080",
             "localhost.evil.example",
+            "localhost:x",
+            "evil@localhost",
             "evil-localhost",
             "localhost.",
             "127.0.0.1.evil.example",

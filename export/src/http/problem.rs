@@ -24,6 +24,8 @@ pub(crate) struct Problem {
 }
 
 pub(crate) const RETRY_AFTER_SECONDS: u32 = 10;
+/// Maximum number of characters of a path that a problem shows.
+const SHOWN_CHARS_MAX: usize = 256;
 const BAD_PARAMETER: &str = "/problems/bad-parameter";
 
 impl Problem {
@@ -114,11 +116,13 @@ impl Problem {
     }
 
     pub fn path_not_found(path: &str) -> Self {
+        // Answered without a token, so the answer must not be larger than the request.
+        let shown = path.char_indices().nth(SHOWN_CHARS_MAX).map_or(path, |(end, _)| &path[..end]);
         Self::new(
             StatusCode::NOT_FOUND,
             "/problems/not-found",
             "Not found",
-            format!("nothing is at this path: {path:?}"),
+            format!("nothing is at this path: {shown:?}"),
         )
     }
 }

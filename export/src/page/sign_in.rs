@@ -21,6 +21,8 @@ const PATHS: [&str; 5] = ["/", "/download", "/exports", "/activations", "/device
 const TOKEN: &str = "token";
 const NEXT: &str = "next";
 const DOWNLOAD: &str = "/download";
+/// Maximum length of an address that signing in redirects to. It is in pages that are answered without a token.
+const NEXT_BYTES_MAX: usize = 2_048;
 
 /// Returns the page to which signing in redirects: the requested page. A file is not a page, and a posted form is not
 /// kept: they lead to the page that requested them.
@@ -114,7 +116,8 @@ fn here(target: &str) -> &str {
     let is_path = target.starts_with('/') && !target[1..].starts_with(['/', '\\']);
     let is_safe = target.bytes().all(|byte| byte.is_ascii_graphic());
     let is_form = target.starts_with("/sign-");
-    if is_path && is_safe && !is_form { target } else { "/" }
+    let is_short = target.len() <= NEXT_BYTES_MAX;
+    if is_path && is_safe && is_short && !is_form { target } else { "/" }
 }
 
 #[cfg(test)]
@@ -123,7 +126,9 @@ mod tests {
 
     #[test]
     fn redirects_stay_on_this_service() {
-        for target in ["/", "/exports", "/?app=a%20b&from=2026-03-10"] {
+        let longest = format!("/?{}", "a".repeat(NEXT_BYTES_MAX - 2));
+        assert_eq!(here(&format!("{longest}a")), "/");
+        for target in ["/", "/exports", "/?app=a%20b&from=2026-03-10", &longest] {
             assert_eq!(here(target), target);
         }
         for target in
