@@ -61,18 +61,6 @@ pub fn timeline<F: Facts>(
     ids: &DeviceIds,
     after: Option<IndexEntry>,
     limit: usize,
-) -> Result<Timeline, F::Error> {
-    timeline_with_limits(facts, policy, app, ids, after, limit, ReadLimits::default())
-}
-
-/// [`timeline`] with other limits.
-pub fn timeline_with_limits<F: Facts>(
-    facts: &mut F,
-    policy: &Policy,
-    app: &AppPolicy,
-    ids: &DeviceIds,
-    after: Option<IndexEntry>,
-    limit: usize,
     limits: ReadLimits,
 ) -> Result<Timeline, F::Error> {
     let needed = app.correction_horizon_ms.map(|late_ms| Needed::new(policy, app, late_ms));

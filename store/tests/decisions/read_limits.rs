@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use adtrail_store::memory::Memory;
 use attribution::explain::collect::{explain, explain_with_limits};
 use attribution::explain::explanation::Verdict;
-use attribution::explain::timeline::timeline_with_limits;
+use attribution::explain::timeline::timeline;
 use attribution::facts::device_ids::DeviceIds;
 use attribution::facts::event::Fact;
 use attribution::facts::keys::FactKey;
@@ -295,7 +295,7 @@ fn the_pages_of_a_timeline_are_bounded_by_bytes() {
     let (mut after, mut found) = (None, Vec::new());
     loop {
         let ledger = worker.ledger_mut();
-        let page = timeline_with_limits(ledger, &policy, app, &ids, after, 50, limits(BYTES, 1));
+        let page = timeline(ledger, &policy, app, &ids, after, 50, limits(BYTES, 1));
         let page = page.expect("memory works");
         let bytes: usize = page.found.iter().map(|found| found.record.bytes()).sum();
         assert!(bytes < BYTES + 5_000, "{bytes} bytes: at most one touch more");

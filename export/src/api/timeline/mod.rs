@@ -10,6 +10,7 @@ use attribution::facts::event::{EventTime, Family, SpreadId};
 use attribution::ledger::record::FactRecord;
 use attribution::rules::policy::{AppPolicy, Policy};
 use attribution::rules::row::Status;
+use attribution::worker::limits::ReadLimits;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use serde_json::{Value, json};
@@ -67,7 +68,8 @@ pub(crate) async fn timeline_page(
     respond::read(state, app, move |reader, policy| {
         let app = policy.app(pid).ok_or(ExportError::UnknownApp(key))?;
         let mut facts = reader.clone();
-        let found = timeline(&mut facts, policy, app, &ids, after, limit)?;
+        let limits = ReadLimits::default();
+        let found = timeline(&mut facts, policy, app, &ids, after, limit, limits)?;
         let since = since(reader, policy, app);
         let last = found.found.last().filter(|_| found.has_more).map(|last| last.entry);
         let next = last.map(|entry| TimelineCursor::after(entry, pid, &ids).to_string());

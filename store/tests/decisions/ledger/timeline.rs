@@ -10,6 +10,7 @@ use attribution::facts::event::Fact;
 use attribution::facts::keys::FactKey;
 use attribution::facts::match_keys::{TouchClass, fact_key, touch_by_id};
 use attribution::ledger::index::IndexEntry;
+use attribution::worker::limits::ReadLimits;
 use proptest::prelude::*;
 
 use super::support::facts::{D, DAY, a_plus, click, effect, identified, millis};
@@ -29,8 +30,8 @@ fn read(ledger: &mut impl LedgerUnderTest, ids: &DeviceIds, page: usize) -> Vec<
     let mut all: Vec<TimelineEntry> = Vec::new();
     loop {
         let after = all.last().map(|found| found.entry);
-        let result =
-            timeline(ledger, &policy, app, ids, after, page).expect("the timeline is readable");
+        let result = timeline(ledger, &policy, app, ids, after, page, ReadLimits::default());
+        let result = result.expect("the timeline is readable");
         assert!(result.found.len() == page || !result.has_more);
         all.extend(result.found);
         if !result.has_more {
