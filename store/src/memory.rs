@@ -7,7 +7,9 @@ use attribution::facts::keys::{FactKey, MatchKey};
 use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::received_md5::ReceivedMd5;
 use attribution::ledger::record::{FactRecord, Lookup};
-use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
+use attribution::ledger::{
+    DecisionWrite, FactWrite, Facts, Ledger, Position, Progress, Unfinished,
+};
 use attribution::rules::expiry::ExpiryFloor;
 use attribution::rules::policy::Policy;
 use attribution::rules::row::Row;
@@ -27,7 +29,7 @@ pub struct Memory {
     rows: BTreeMap<(Pid, u64, u32, u64), Row>,
     positions: BTreeMap<(std::sync::Arc<str>, i32), Position>,
     received_md5: HashMap<Pid, ReceivedMd5, FixedState>,
-    unfinished: Vec<Scan>,
+    unfinished: Unfinished,
     /// Hides expired facts, which stay in the maps.
     expiry: Expiry,
     /// Buffer for encoding, reused.
@@ -129,12 +131,12 @@ impl Ledger for Memory {
         Ok(Vec::new())
     }
 
-    fn unfinished(&self) -> &[Scan] {
-        &self.unfinished
+    fn unfinished(&self) -> Unfinished {
+        self.unfinished.clone()
     }
 
-    fn set_unfinished(&mut self, searches: Vec<Scan>) {
-        self.unfinished = searches;
+    fn set_unfinished(&mut self, unfinished: Unfinished) {
+        self.unfinished = unfinished;
     }
 
     fn commit(

@@ -116,13 +116,12 @@ pub trait Ledger: Facts {
     /// record another worker has changed since it was read; the caller must deduplicate these again.
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, Self::Error>;
 
-    /// Returns the searches for effects that an interrupted batch has left to be decided: as they were set before the
-    /// last commit. Always empty on a shared store, where the redelivery of a batch repeats its decisions.
-    fn unfinished(&self) -> &[Scan];
+    /// Returns what an interrupted batch has left to be decided: as it was set before the last commit. Always empty on
+    /// a shared store, where the redelivery of a batch repeats its decisions.
+    fn unfinished(&self) -> Unfinished;
 
-    /// Replaces the searches for effects that are left to be decided. They become durable with the next commit. Never
-    /// called on a shared store.
-    fn set_unfinished(&mut self, searches: Vec<Scan>);
+    /// Replaces what is left to be decided. It becomes durable with the next commit. Never called on a shared store.
+    fn set_unfinished(&mut self, unfinished: Unfinished);
 
     /// Makes the decisions and their rows, and then the progress, durable, together with everything recorded before.
     /// A shared store may ignore the progress, because the offsets of Kafka's group hold it.
@@ -133,6 +132,23 @@ pub trait Ledger: Facts {
         decisions: Vec<DecisionWrite>,
         progress: &Progress,
     ) -> Result<Vec<FactKey>, Self::Error>;
+}
+
+/// What a batch that is committed in parts has left to be decided. Everything can be decided again, because a decision
+/// depends on the recorded facts only, and an unchanged one is not written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Unfinished {
+    /// Until all activations that the batch can change are committed: these, and the batch's own effects. All effects
+    /// of these activations are left too.
+    pub events: Vec<FactKey>,
+    /// Searches for further effects.
+    pub searches: Vec<Scan>,
+}
+
+impl Unfinished {
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty() && self.searches.is_empty()
+    }
 }
 
 /// How far Kafka has been consumed.

@@ -138,15 +138,25 @@ pub fn effect_searches<L: Facts>(
     changed: &FactKeySet,
 ) -> Result<Vec<Scan>, L::Error> {
     let reinstalls = reinstalls(facts, state, classified, changed)?;
-    let mut scans = Vec::new();
-    for SupersededActivation { key, activation_key, ids } in &state.superseded_activations {
-        scans.extend(effect_scans(facts.ledger(), policy, key.pid, ids, activation_key.time));
-    }
+    let mut scans = superseded_effect_searches(facts.ledger(), policy, state);
     facts.visit(changed.iter().copied().chain(reinstalls), |ledger, key, record| {
         let ids = record.device_ids();
         scans.extend(effect_scans(ledger, policy, key.pid, &ids, record.time()));
     })?;
     Ok(merged(scans))
+}
+
+/// Returns the searches for the effects of replaced activations, as these were before.
+pub fn superseded_effect_searches<L: Facts>(
+    ledger: &L,
+    policy: &Policy,
+    state: &BatchState,
+) -> Vec<Scan> {
+    let superseded = state.superseded_activations.iter();
+    let scans = superseded.flat_map(|SupersededActivation { key, activation_key, ids }| {
+        effect_scans(ledger, policy, key.pid, ids, activation_key.time)
+    });
+    scans.collect()
 }
 
 /// Returns the uncredited reinstalls whose effects carry the credit of a changed install. It is an install in the chain

@@ -20,6 +20,8 @@ pub struct BatchState {
     pub superseded_activations: Vec<SupersededActivation>,
     /// New or replaced touches and activations, in key order.
     pub arrived: Vec<Cause>,
+    /// True if an interrupted batch is finished, whose facts are no longer known.
+    pub is_interrupted: bool,
     /// True on a shared store. A worker that has lost its partitions without noticing yet may process the same messages
     /// earlier or later, and it can crash between any two writes. So every decision that the messages can change is
     /// recomputed, whatever is stored.

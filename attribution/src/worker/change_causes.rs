@@ -16,7 +16,7 @@ use super::fact_cache::FactCache;
 use super::match_windows::{MatchWindow, ProbabilisticWindow};
 use crate::facts::device_ids::{self, DeviceId, DeviceIds};
 use crate::facts::event::Pid;
-use crate::facts::keys::{FactKey, FactKeySet, MatchKey};
+use crate::facts::keys::{FactKey, MatchKey};
 use crate::facts::match_keys;
 use crate::ledger::Facts;
 use crate::ledger::record::{ActivationRecord, CAUSES_MAX, Cause, Causes, FactRecord};
@@ -65,7 +65,7 @@ pub fn note_causes<L: Facts>(
     classified: &[Classified],
 ) {
     let redecided = std::mem::take(&mut decisions.redecided);
-    let links = LazyCell::new(|| Links::new(classified, &decisions.changed_chains, state));
+    let links = LazyCell::new(|| Links::new(classified, state));
     for key in redecided {
         let causes = causes(facts, policy, state, key, &links);
         if let (Some(causes), Some(FactRecord::Activation(record))) =
@@ -87,7 +87,7 @@ fn causes<'l, L: Facts>(
     let (decision, previous) = (record.decision.as_ref()?, record.previous.as_ref()?);
     let ids = DeviceIds::of_app_event(&record.fact.ids);
     let redecided = Redecided { key, record, ids, decision, previous };
-    let mut causes = Causes::default();
+    let mut causes = Causes { may_have_more: state.is_interrupted, ..Causes::default() };
     add(&mut causes, arrival(state, &key));
     // If the activation's device ids changed, an equal class can have another reason.
     if decision.class() != previous.class() || !causes.facts.is_empty() {
@@ -176,21 +176,17 @@ fn add_touches(
 }
 
 impl<'a> Links<'a> {
-    fn new(
-        classified: &'a [Classified],
-        changed_chains: &FactKeySet,
-        state: &'a BatchState,
-    ) -> Self {
+    fn new(classified: &'a [Classified], state: &'a BatchState) -> Self {
         let link = |key, activation_key, ids| Link {
             activation_key,
             key,
             ids,
             cause: arrival(state, &key),
         };
-        let current = classified.iter().map(|classified| &classified.entry);
-        let current = current.map(|entry| link(entry.key, &entry.activation_key, &entry.ids));
-        let current =
-            current.filter(|link| link.cause.is_some() || changed_chains.contains(&link.key));
+        let current = classified.iter().filter_map(|Classified { entry, .. }| {
+            let link = link(entry.key, &entry.activation_key, &entry.ids);
+            (link.cause.is_some() || entry.has_new_chains).then_some(link)
+        });
         let superseded = state.superseded_activations.iter();
         let superseded = superseded.map(|it| link(it.key, &it.activation_key, &it.ids));
         let mut all: Vec<Link<'a>> = current.chain(superseded).collect();

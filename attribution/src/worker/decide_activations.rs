@@ -1,7 +1,15 @@
 //! Makes the decisions on activations: on those of the batch, those with a changed class, and those that a touch can
 //! change.
+//!
+//! A device can have any number of activations that one event changes. So when the decisions on them have reached the
+//! limit of bytes, they are committed, with everything that was recorded before, but without the batch's progress. On a
+//! store that is not shared, the list of all activations to decide becomes durable with the first such commit, and the
+//! next process after a crash decides these and their effects first (`interrupted_batch`).
 
+use super::BatchReport;
+use super::affected::superseded_effect_searches;
 use super::batch_state::BatchState;
+use super::change_causes::note_causes;
 use super::classify_batch::Classified;
 use super::decisions::Decisions;
 use super::device_history::HistoryEntry;
@@ -11,7 +19,9 @@ use super::pending_decision::{
 };
 use super::prune_touches::prune;
 use crate::facts::keys::{FactKey, FactKeySet};
-use crate::ledger::{Facts, Ledger};
+use crate::ledger::record::FactRecord;
+use crate::ledger::{Facts, Ledger, Progress, Unfinished};
+use crate::rules::classify::InstallChains;
 use crate::rules::policy::Policy;
 use crate::rules::winner::Decision;
 
@@ -29,12 +39,25 @@ pub struct OpenActivation<'c> {
     keeps_decision: bool,
 }
 
+/// Commits the decisions on activations page by page.
+struct ActivationPages<'a> {
+    policy: &'a Policy,
+    report: &'a mut BatchReport,
+    state: &'a BatchState,
+    classified: &'a [Classified],
+    /// All activations to decide.
+    open: [&'a [OpenActivation<'a>]; 2],
+    /// Size of the decisions from which on they are committed.
+    bytes_max: usize,
+}
+
 /// Makes the decisions on the batch's activations, those with a changed class, and `touched`, those that a touch can
-/// change.
+/// change. The last ones are left to be committed.
 pub fn decide_activations<L: Ledger>(
     facts: &mut FactCache<'_, L>,
     policy: &Policy,
     decisions: &mut Decisions,
+    report: &mut BatchReport,
     state: &BatchState,
     classified: &[Classified],
     touched: Vec<FactKey>,
@@ -46,7 +69,47 @@ pub fn decide_activations<L: Ledger>(
     }
     // Even if the row of a replaced activation stays the same, its effects may change.
     decisions.changed.extend(state.superseded_activations.iter().map(|superseded| superseded.key));
-    decide_open(facts, policy, decisions, &open)
+    // The batch's own activations are as many as the batch has, so they are committed with it.
+    let arrived: FactKeySet = state.activations.iter().copied().collect();
+    let (own, others): (Vec<_>, Vec<_>) =
+        open.into_iter().partition(|it| arrived.contains(&it.key));
+    let bytes = facts.limits.bytes;
+    let has_pages = L::SHARED || state.is_interrupted;
+    let bytes_max = if has_pages { bytes } else { usize::MAX };
+    let mut pages =
+        ActivationPages { policy, report, state, classified, open: [&own, &others], bytes_max };
+    decide_open(facts, policy, decisions, &own, |facts, decisions| {
+        pages.commit_if_full(facts, decisions)
+    })?;
+    pages.bytes_max = decisions.bytes().saturating_add(bytes);
+    decide_open(facts, policy, decisions, &others, |facts, decisions| {
+        pages.commit_if_full(facts, decisions)
+    })?;
+    note_causes(facts, policy, decisions, state, classified);
+    Ok(())
+}
+
+impl ActivationPages<'_> {
+    fn commit_if_full<L: Ledger>(
+        &mut self,
+        facts: &mut FactCache<'_, L>,
+        decisions: &mut Decisions,
+    ) -> Result<(), L::Error> {
+        if decisions.bytes() < self.bytes_max || decisions.is_empty() {
+            return Ok(());
+        }
+        note_causes(facts, self.policy, decisions, self.state, self.classified);
+        if !L::SHARED && facts.ledger().unfinished().is_empty() {
+            let searches = superseded_effect_searches(facts.ledger(), self.policy, self.state);
+            let activations = self.open.into_iter().flatten().map(|it| it.key);
+            let events = activations.chain(self.state.effects.iter().copied()).collect();
+            facts.ledger().set_unfinished(Unfinished { events, searches });
+        }
+        decisions.commit(facts, &Progress::default(), self.report)?;
+        facts.clear();
+        self.bytes_max = facts.limits.bytes;
+        Ok(())
+    }
 }
 
 /// Returns the activations to decide, in key order.
@@ -79,12 +142,13 @@ pub fn open_activations<'c>(
     open
 }
 
-/// Makes the decisions in parts, each of as many activations as may be loaded together.
+/// Makes the decisions in parts, each of as many activations as may be loaded together. Calls `after_part` after each.
 pub fn decide_open<L: Facts>(
     facts: &mut FactCache<'_, L>,
     policy: &Policy,
     decisions: &mut Decisions,
     open: &[OpenActivation<'_>],
+    mut after_part: impl FnMut(&mut FactCache<'_, L>, &mut Decisions) -> Result<(), L::Error>,
 ) -> Result<(), L::Error> {
     let mut rest = open;
     while !rest.is_empty() {
@@ -100,6 +164,7 @@ pub fn decide_open<L: Facts>(
                 facts.forget(&key);
             }
         }
+        after_part(facts, decisions)?;
         rest = later;
     }
     Ok(())
@@ -118,7 +183,7 @@ impl OpenActivation<'_> {
             let class = decision_on(facts, &self.key)?.class();
             return PendingDecision::new(facts, policy, self.key, class, false);
         };
-        let has_new_chains = decisions.set_chains(facts, self.key, entry.chains.clone());
+        let has_new_chains = set_chains(facts, &self.key, &entry.chains);
         if !self.keeps_decision {
             return PendingDecision::new(facts, policy, self.key, class.clone(), has_new_chains);
         }
@@ -126,6 +191,20 @@ impl OpenActivation<'_> {
         decisions.decide_activation(facts, self.key, decision, has_new_chains);
         None
     }
+}
+
+/// Sets the install chains up to a loaded activation. Returns whether they have changed.
+fn set_chains<L: Facts>(
+    facts: &mut FactCache<'_, L>,
+    key: &FactKey,
+    chains: &InstallChains,
+) -> bool {
+    let Some(FactRecord::Activation(record)) = facts.record_mut(key) else { return false };
+    let has_changed = record.chains != *chains;
+    if has_changed {
+        record.chains = chains.clone();
+    }
+    has_changed
 }
 
 fn decide_together<L: Facts>(

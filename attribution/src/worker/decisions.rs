@@ -6,7 +6,6 @@ use crate::facts::keys::{FactKey, FactKeyMap, FactKeySet};
 use crate::ledger::record::{CurrentRow, FactRecord, RowMeta};
 use crate::ledger::{DecisionWrite, Facts, Ledger, Progress};
 use crate::rules::build_row;
-use crate::rules::classify::InstallChains;
 use crate::rules::row::{Row, Status};
 use crate::rules::winner::Decision;
 
@@ -22,8 +21,6 @@ pub struct Decisions {
     pub changed: FactKeySet,
     /// Activations that already had a decision, which this batch has changed.
     pub redecided: Vec<FactKey>,
-    /// Activations whose install chains this batch has changed.
-    pub changed_chains: FactKeySet,
     /// See [`BatchReport::large_histories`].
     pub large_histories: u64,
     /// True on a shared store: the worker that committed a decision may have crashed before it wrote the row, so the
@@ -66,21 +63,6 @@ impl Decisions {
     /// Checks whether nothing was or is to be written since [`Decisions::take_committed`].
     pub fn is_settled(&self) -> bool {
         self.rows.is_empty() && self.committed.is_empty()
-    }
-
-    /// Sets the install chains up to an activation. Returns whether this batch has changed them.
-    pub fn set_chains<L: Facts>(
-        &mut self,
-        facts: &mut FactCache<'_, L>,
-        key: FactKey,
-        chains: InstallChains,
-    ) -> bool {
-        let Some(FactRecord::Activation(record)) = facts.record_mut(&key) else { return false };
-        if record.chains != chains {
-            record.chains = chains;
-            self.changed_chains.insert(key);
-        }
-        self.changed_chains.contains(&key)
     }
 
     /// Sets the decision on an activation. It is written if it differs from the current one or `must_write` is true.
@@ -214,7 +196,6 @@ impl Decisions {
         self.bytes = 0;
         self.changed.clear();
         self.redecided.clear();
-        self.changed_chains.clear();
     }
 }
 

@@ -3,8 +3,7 @@
 //! A device can have any number of effects. So when the decisions on them have reached the limit of bytes, they are
 //! committed, with everything that was recorded and decided before, but without the batch's progress. On a store that
 //! is not shared, the searches that are left become durable in the same commit: the redelivery after a crash finds
-//! known facts and decides nothing, so the next process finishes these searches first. Each search can be repeated,
-//! because a decision depends on the recorded facts only and an unchanged one is not written.
+//! known facts and decides nothing, so the next process finishes these searches first (`interrupted_batch`).
 //!
 //! The batch's own effects are decided before the first such commit: no search finds those whose activation is
 //! unchanged.
@@ -15,7 +14,7 @@ use super::decisions::Decisions;
 use super::fact_cache::{FactCache, NEXT_PAGE, PAGE};
 use crate::facts::keys::FactKey;
 use crate::ledger::index::Scan;
-use crate::ledger::{Ledger, Progress};
+use crate::ledger::{Ledger, Progress, Unfinished};
 use crate::rules::policy::Policy;
 
 /// Number of searches that are read together.
@@ -28,7 +27,6 @@ struct EffectPages<'a, 'l, L> {
     report: &'a mut BatchReport,
     /// Size of the decisions from which on they are committed.
     bytes_max: usize,
-    has_committed: bool,
 }
 
 /// Makes the decisions on the batch's own effects and on those that the searches find. The last ones are left to be
@@ -45,35 +43,14 @@ pub fn decide_affected_effects<L: Ledger>(
     own.dedup();
     let (bytes, large_history) = (facts.limits.bytes, facts.limits.large_history);
     let bytes_max = if L::SHARED { bytes } else { usize::MAX };
-    let mut pages =
-        EffectPages { facts, policy, decisions, report, bytes_max, has_committed: false };
+    let mut pages = EffectPages { facts, policy, decisions, report, bytes_max };
     pages.decide(&own, &[], &searches)?;
     pages.bytes_max = pages.decisions.bytes().saturating_add(bytes);
     let found = pages.decide_found(&own, searches)?;
-    let has_committed = pages.has_committed;
     decisions.large_histories += u64::from(own.len() + found >= large_history);
-    if has_committed && !L::SHARED {
-        facts.ledger().set_unfinished(Vec::new());
+    if !L::SHARED && !facts.ledger().unfinished().is_empty() {
+        facts.ledger().set_unfinished(Unfinished::default());
     }
-    Ok(())
-}
-
-/// Makes and commits the decisions that an interrupted batch has left.
-pub fn finish_interrupted_batch<L: Ledger>(
-    facts: &mut FactCache<'_, L>,
-    policy: &Policy,
-    decisions: &mut Decisions,
-    report: &mut BatchReport,
-) -> Result<(), L::Error> {
-    let searches = facts.ledger().unfinished().to_vec();
-    if searches.is_empty() {
-        return Ok(());
-    }
-    decide_affected_effects(facts, policy, decisions, report, Vec::new(), searches)?;
-    facts.ledger().set_unfinished(Vec::new());
-    decisions.commit(facts, &Progress::default(), report)?;
-    facts.clear();
-    decisions.clear();
     Ok(())
 }
 
@@ -124,14 +101,13 @@ impl<L: Ledger> EffectPages<'_, '_, L> {
         Ok(())
     }
 
-    fn commit(&mut self, unfinished: Vec<Scan>) -> Result<(), L::Error> {
+    fn commit(&mut self, searches: Vec<Scan>) -> Result<(), L::Error> {
         if !L::SHARED {
-            self.facts.ledger().set_unfinished(unfinished);
+            self.facts.ledger().set_unfinished(Unfinished { events: Vec::new(), searches });
         }
         self.decisions.commit(self.facts, &Progress::default(), self.report)?;
         self.facts.clear();
         self.bytes_max = self.facts.limits.bytes;
-        self.has_committed = true;
         Ok(())
     }
 }

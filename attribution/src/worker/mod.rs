@@ -9,7 +9,8 @@
 //! events that can change, `classify_batch` classifies activations (it uses `continue_chains` and `device_history`),
 //! `decide_activations` (it uses `pending_decision`, `touch_search` and `prune_touches`) and `decide_effects` make the
 //! decisions, the latter for one page of `effect_pages` at a time, and `change_causes` finds the facts that may have
-//! changed a decision. `recompute` recomputes the decisions for stored events.
+//! changed a decision. `interrupted_batch` finishes a batch that was committed in part when the process ended.
+//! `recompute` recomputes the decisions for stored events.
 //!
 //! The steps share three values: `FactCache`, the loaded records; `BatchState`, the events that the batch can change;
 //! and `Decisions`, the rows to write. A signature shows which of them a step changes.
@@ -26,6 +27,7 @@ mod deduplicate;
 mod device_history;
 mod effect_pages;
 pub(crate) mod fact_cache;
+mod interrupted_batch;
 pub mod limits;
 mod match_windows;
 pub(crate) mod pending_decision;
@@ -42,13 +44,13 @@ use crate::rules::policy::Policy;
 use crate::rules::row::Status;
 use affected::{activations_affected_by_touches, effect_searches};
 use batch_state::BatchState;
-use change_causes::note_causes;
 use classify_batch::classify;
 use decide_activations::decide_activations;
 use decisions::Decisions;
 use deduplicate::deduplicate;
-use effect_pages::{decide_affected_effects, finish_interrupted_batch};
+use effect_pages::decide_affected_effects;
 use fact_cache::FactCache;
+use interrupted_batch::finish_interrupted_batch;
 use limits::ReadLimits;
 use match_windows::MatchWindows;
 pub use recompute::{Recomputed, recompute, recompute_with_later_activations};
@@ -151,7 +153,7 @@ impl<L: Ledger> Worker<L> {
     }
 }
 
-/// Makes all decisions that the recorded facts change. Those on effects may be committed in part.
+/// Makes all decisions that the recorded facts change. They may be committed in part.
 fn decide_all<L: Ledger>(
     facts: &mut FactCache<'_, L>,
     policy: &Policy,
@@ -162,9 +164,8 @@ fn decide_all<L: Ledger>(
     let touched = activations_affected_by_touches(facts, policy, state)?;
     let classified = classify(facts, policy, state, true)?;
     decisions.large_histories += u64::from(classified.len() >= facts.limits.large_history);
-    decide_activations(facts, policy, decisions, state, &classified, touched)?;
-    note_causes(facts, policy, decisions, state, &classified);
-    if L::SHARED && !decisions.is_empty() {
+    decide_activations(facts, policy, decisions, report, state, &classified, touched)?;
+    if L::SHARED && !decisions.is_settled() {
         // Effects are decided only after all activations are committed: if a commit lost a race, the effects would have
         // inherited an outdated credit.
         return Ok(());

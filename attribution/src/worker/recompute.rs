@@ -8,6 +8,7 @@ use super::decide_activations::{decide_open, open_activations};
 use super::decide_effects::decide_effects;
 use super::decisions::Decisions;
 use super::fact_cache::FactCache;
+use super::limits::ReadLimits;
 use crate::facts::keys::FactKey;
 use crate::ledger::record::{Causes, FactRecord};
 use crate::ledger::{DecisionWrite, Facts};
@@ -49,25 +50,36 @@ pub fn recompute<L: Facts>(
     policy: &Policy,
     events: &[FactKey],
 ) -> Result<Vec<Recomputed>, L::Error> {
-    recompute_events(facts, policy, events, false)
+    let facts = &mut FactCache::new(facts);
+    let mut all = Vec::new();
+    recompute_events(facts, policy, events, false, usize::MAX, |page| {
+        all.extend(page);
+        Ok(())
+    })?;
+    Ok(all)
 }
 
-/// Like [`recompute`], but also recomputes later activations on the same devices whose class changes.
+/// Like [`recompute`], but also recomputes later activations on the same devices whose class changes. A device can have
+/// any number of them, so `use_page` gets those that have reached [`ReadLimits::bytes`], until it has got all.
 pub fn recompute_with_later_activations<L: Facts>(
     facts: &mut L,
     policy: &Policy,
     events: &[FactKey],
-) -> Result<Vec<Recomputed>, L::Error> {
-    recompute_events(facts, policy, events, true)
+    limits: ReadLimits,
+    use_page: impl FnMut(Vec<Recomputed>) -> Result<(), L::Error>,
+) -> Result<(), L::Error> {
+    let facts = &mut FactCache::with_limits(facts, limits);
+    recompute_events(facts, policy, events, true, limits.bytes, use_page)
 }
 
 fn recompute_events<L: Facts>(
-    facts: &mut L,
+    facts: &mut FactCache<'_, L>,
     policy: &Policy,
     events: &[FactKey],
     with_later_activations: bool,
-) -> Result<Vec<Recomputed>, L::Error> {
-    let facts = &mut FactCache::new(facts);
+    page_bytes: usize,
+    mut use_page: impl FnMut(Vec<Recomputed>) -> Result<(), L::Error>,
+) -> Result<(), L::Error> {
     let (mut state, mut decisions) = (BatchState::default(), Decisions::default());
     state.add_events(events.iter().copied().filter(|key| policy.app(key.pid).is_some()));
     facts.load(state.activations.iter().chain(&state.effects).copied())?;
@@ -77,10 +89,24 @@ fn recompute_events<L: Facts>(
     }
     let classified = classify(facts, policy, &state, with_later_activations)?;
     let open = open_activations(&state, &classified, Vec::new());
-    decide_open(facts, policy, &mut decisions, &open)?;
+    decide_open(facts, policy, &mut decisions, &open, |facts, decisions| {
+        if decisions.bytes() < page_bytes {
+            return Ok(());
+        }
+        use_page(take_page(facts, decisions, &mut stored))
+    })?;
     decide_effects(facts, policy, &mut decisions, &state.effects)?;
+    use_page(take_page(facts, &mut decisions, &mut stored))
+}
+
+/// Takes the decisions so far.
+fn take_page<L: Facts>(
+    facts: &mut FactCache<'_, L>,
+    decisions: &mut Decisions,
+    stored: &mut BTreeMap<FactKey, FactRecord>,
+) -> Vec<Recomputed> {
     let writes = decisions.take(facts).into_iter();
-    Ok(writes.map(|write| with_stored(stored.remove(&write.key), write)).collect())
+    writes.map(|write| with_stored(stored.remove(&write.key), write)).collect()
 }
 
 /// Clears the current row of a loaded event, so that the event counts as new. Returns the stored record.

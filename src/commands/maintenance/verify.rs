@@ -96,7 +96,7 @@ fn notes(report: &Report) -> [(u64, &'static str); 6] {
         (report.final_decisions, "decisions are final; they were compared with their rows only"),
         (
             report.unfinished_effects,
-            "effects belong to an unfinished batch, which decides them; they were compared with their rows only",
+            "events belong to an unfinished batch, which decides them; they were compared with their rows only",
         ),
         (report.differing, "events would be decided differently by the current settings"),
         (report.stale, "index entries belong to replaced facts and are ignored"),

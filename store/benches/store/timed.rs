@@ -11,7 +11,9 @@ use attribution::facts::keys::{FactKey, MatchKey};
 use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::received_md5::ReceivedMd5;
 use attribution::ledger::record::{FactRecord, Lookup};
-use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
+use attribution::ledger::{
+    DecisionWrite, FactWrite, Facts, Ledger, Position, Progress, Unfinished,
+};
 use attribution::rules::expiry::ExpiryFloor;
 use attribution::rules::policy::Policy;
 
@@ -141,12 +143,12 @@ impl Ledger for TimedLedger {
         self.writing.time(|| self.store.record(facts))
     }
 
-    fn unfinished(&self) -> &[Scan] {
+    fn unfinished(&self) -> Unfinished {
         self.store.unfinished()
     }
 
-    fn set_unfinished(&mut self, searches: Vec<Scan>) {
-        self.store.set_unfinished(searches);
+    fn set_unfinished(&mut self, unfinished: Unfinished) {
+        self.store.set_unfinished(unfinished);
     }
 
     fn commit(

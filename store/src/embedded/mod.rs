@@ -21,7 +21,9 @@ use attribution::facts::keys::FactKey;
 use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::received_md5::ReceivedMd5;
 use attribution::ledger::record::{FactRecord, Lookup};
-use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
+use attribution::ledger::{
+    DecisionWrite, FactWrite, Facts, Ledger, Position, Progress, Unfinished,
+};
 use attribution::rules::expiry::ExpiryFloor;
 use attribution::rules::policy::Policy;
 use attribution::rules::row::{EventType, Status};
@@ -62,9 +64,9 @@ pub struct Embedded {
     pending: Pending,
     received_md5: ReceivedMd5ByApp,
     expiry: Expiry,
-    /// Searches for effects that an interrupted batch has left to be decided.
-    unfinished: Vec<Scan>,
-    /// They have changed since the last commit.
+    /// What an interrupted batch has left to be decided.
+    unfinished: Unfinished,
+    /// It has changed since the last commit.
     has_new_unfinished: bool,
 }
 
@@ -244,12 +246,12 @@ impl Ledger for Embedded {
         Ok(Vec::new())
     }
 
-    fn unfinished(&self) -> &[Scan] {
-        &self.unfinished
+    fn unfinished(&self) -> Unfinished {
+        self.unfinished.clone()
     }
 
-    fn set_unfinished(&mut self, searches: Vec<Scan>) {
-        self.unfinished = searches;
+    fn set_unfinished(&mut self, unfinished: Unfinished) {
+        self.unfinished = unfinished;
         self.has_new_unfinished = true;
     }
 

@@ -26,12 +26,12 @@ use support::run::{
 
 use crate::support;
 
-const BYTES: usize = 64 << 10;
+pub const BYTES: usize = 64 << 10;
 /// What the chunk of effects after which the decisions are committed may add: the limit is that of its facts, and a
 /// decision takes a few times the memory of its fact.
-const BYTES_MAX: usize = 8 * BYTES;
+pub const BYTES_MAX: usize = 8 * BYTES;
 
-fn limits() -> ReadLimits {
+pub fn limits() -> ReadLimits {
     ReadLimits { bytes: BYTES, ..ReadLimits::default() }
 }
 
@@ -48,7 +48,7 @@ fn late_click() -> Vec<Fact> {
     identified([click("c1", a_plus(-HOUR))])
 }
 
-fn process<L: Ledger<Error = StoreError>>(
+pub fn process<L: Ledger<Error = StoreError>>(
     worker: &mut Worker<L>,
     facts: Vec<Fact>,
     positions: &[Position],
@@ -57,7 +57,7 @@ fn process<L: Ledger<Error = StoreError>>(
     worker.process(Batch { facts, progress })
 }
 
-fn rows_at_once(batches: Vec<Vec<Fact>>) -> Vec<RowText> {
+pub fn rows_at_once(batches: Vec<Vec<Fact>>) -> Vec<RowText> {
     worker_after(Memory::default(), &rules(), batches).ledger().row_texts()
 }
 
@@ -95,8 +95,8 @@ fn a_commit_of_a_shared_store_has_a_page_of_effects() {
     assert_same_rows(&rows, &rows_at_once(vec![history(1_000), late_click()]), "in pages");
 }
 
-/// Checks that a process that crashes before the first commit after this number of decisions leaves the rest to the next one, which first
-/// completes them and then reads the click again, with others.
+/// Checks that a process that crashes before the first commit after this number of decisions leaves the rest to the
+/// next one, which first completes them and then reads the click again, with others.
 #[track_caller]
 fn check_crash(decisions: usize, others: &[Draft]) {
     let (policy, dir, after_click) = (rules(), temp_folder(), [position("clicks", 0, 1)]);
@@ -133,7 +133,7 @@ fn check_crash(decisions: usize, others: &[Draft]) {
     assert!(report.is_whole() && report.unfinished_effects == 0, "{report:?}");
 }
 
-fn verified(path: &Path, policy: &Policy) -> Report {
+pub fn verified(path: &Path, policy: &Policy) -> Report {
     let options = Options { examples_max: 10, have_settings_changed: false };
     verify(&settings(path), policy, &options, &mut |_| ()).expect("the store is readable")
 }

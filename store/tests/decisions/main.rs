@@ -4,6 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod activation_pages;
 mod contract;
 mod convergence;
 mod effect_pages;

@@ -6,7 +6,9 @@ use attribution::facts::keys::FactKey;
 use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::received_md5::ReceivedMd5;
 use attribution::ledger::record::{FactRecord, Lookup};
-use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
+use attribution::ledger::{
+    DecisionWrite, FactWrite, Facts, Ledger, Position, Progress, Unfinished,
+};
 use attribution::rules::expiry::ExpiryFloor;
 
 /// Borrows a ledger that outlives the crash.
@@ -57,12 +59,12 @@ impl<L: Ledger<Error = StoreError>> Ledger for CrashingOnCommit<'_, L> {
         self.ledger.record(facts)
     }
 
-    fn unfinished(&self) -> &[Scan] {
+    fn unfinished(&self) -> Unfinished {
         self.ledger.unfinished()
     }
 
-    fn set_unfinished(&mut self, searches: Vec<Scan>) {
-        self.ledger.set_unfinished(searches);
+    fn set_unfinished(&mut self, unfinished: Unfinished) {
+        self.ledger.set_unfinished(unfinished);
     }
 
     fn commit(

@@ -16,7 +16,9 @@ use attribution::facts::event::{EventTime, Fact, Family, Pid};
 use attribution::facts::keys::FactKey;
 use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::record::{FactRecord, Lookup};
-use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
+use attribution::ledger::{
+    DecisionWrite, FactWrite, Facts, Ledger, Position, Progress, Unfinished,
+};
 use attribution::rules::expiry::ExpiryFloor;
 use attribution::rules::policy::Policy;
 use foldhash::fast::FixedState;
@@ -308,12 +310,12 @@ impl<C: Cells> Ledger for SharedLedger<C> {
         Ok(conflicts)
     }
 
-    fn unfinished(&self) -> &[Scan] {
-        &[]
+    fn unfinished(&self) -> Unfinished {
+        Unfinished::default()
     }
 
     /// Never called: the redelivery of a batch repeats its decisions.
-    fn set_unfinished(&mut self, _searches: Vec<Scan>) {}
+    fn set_unfinished(&mut self, _unfinished: Unfinished) {}
 
     fn commit(
         &mut self,

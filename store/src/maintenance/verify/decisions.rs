@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use attribution::facts::event::Family;
+use attribution::facts::event::{Family, Pid};
 use attribution::facts::keys::FactKey;
 use attribution::facts::{device_ids, match_keys};
+use attribution::ledger::Unfinished;
 use attribution::ledger::record::{CurrentRow, FactRecord};
 use attribution::worker::{Recomputed, recompute};
 
@@ -107,20 +108,31 @@ fn recompute_open(
     events: &mut [Event],
     findings: &mut Findings<'_>,
 ) -> Result<(), StoreError> {
-    let is_open = |event: &&Event| {
+    let is_open = |event: &Event| {
         let pid = event.fact.pid;
         snapshot.policy.app(pid).is_some()
             && event.record.time() >= snapshot.expiry.changeable_from(pid)
             && !snapshot.expiry.has_expired(pid, &event.record)
     };
-    let left =
+    let Unfinished { events: left, searches } =
         findings.unless_damaged(&snapshot.tables, snapshot.unfinished())?.unwrap_or_default();
-    let is_left = |event: &&Event| unfinished::finds(&left, &event.fact, &event.record);
-    let (left, open): (Vec<&Event>, Vec<&Event>) = events.iter().filter(is_open).partition(is_left);
+    // While activations are left, any event of their app may depend on one of them.
+    let left: BTreeSet<Pid> = left.into_iter().map(|event| event.pid).collect();
+    let is_left = |event: &Event| {
+        left.contains(&event.fact.pid) || unfinished::finds(&searches, &event.fact, &event.record)
+    };
     findings.report.add_checked(Check::Decisions, events.len());
-    findings.report.unfinished_effects += left.len() as u64;
-    findings.report.final_decisions += (events.len() - open.len() - left.len()) as u64;
-    let open: Vec<FactKey> = open.into_iter().map(|event| event.fact).collect();
+    let mut open = Vec::new();
+    for event in events.iter_mut() {
+        let is_undecided = event.record.current_row().is_none();
+        let is_final = !is_open(event);
+        event.is_unfinished = is_left(event) && (is_undecided || !is_final);
+        match (event.is_unfinished, is_final) {
+            (true, _) => findings.report.unfinished_effects += 1,
+            (false, true) => findings.report.final_decisions += 1,
+            (false, false) => open.push(event.fact),
+        }
+    }
     let mut recomputed = recompute_all(snapshot, &open, findings)?;
     for event in events {
         event.recomputed = recomputed.remove(&event.fact);
@@ -162,6 +174,9 @@ fn check_event(
     reported: &mut Reported,
     findings: &mut Findings<'_>,
 ) -> Result<bool, StoreError> {
+    if event.is_unfinished && event.record.current_row().is_none() {
+        return Ok(false);
+    }
     let intact_row = IntactRow::of(event, found);
     let decision = decision_problem(snapshot, event, intact_row.as_ref(), &mut findings.report);
     let row = row_problem(snapshot, event, found, decision, &mut findings.report);

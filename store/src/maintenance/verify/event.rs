@@ -21,8 +21,10 @@ pub struct Event {
     pub app: App,
     /// The key of its row; `None` if the record has no valid one.
     pub row: Option<RowKey>,
-    /// The recomputed decision; `None` if the stored one is final.
+    /// The recomputed decision; `None` if the stored one is final, or left to be decided.
     pub recomputed: Option<Recomputed>,
+    /// An interrupted batch has left it to be decided, or decided again.
+    pub is_unfinished: bool,
 }
 
 impl Event {
@@ -30,7 +32,7 @@ impl Event {
         let row = record.current_row().and_then(|current_row| {
             row_key(&app, fact.pid, seq_of(&record), current_row, partitions)
         });
-        Self { fact, record, app, row, recomputed: None }
+        Self { fact, record, app, row, recomputed: None, is_unfinished: false }
     }
 
     /// True if the recomputed decision has another row.

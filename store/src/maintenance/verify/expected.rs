@@ -7,6 +7,7 @@ use attribution::ledger::DecisionWrite;
 use attribution::ledger::record::{CurrentRow, FactRecord};
 use attribution::rules::build_row;
 use attribution::rules::row::Row;
+use attribution::worker::limits::ReadLimits;
 use attribution::worker::{Recomputed, recompute, recompute_with_later_activations};
 use rocksdb::WriteBatch;
 
@@ -94,8 +95,8 @@ fn effect_row(snapshot: &Snapshot<'_>, event: &Event, current_row: &CurrentRow) 
     row.filter(|row| digest(row, None) == current_row.digest)
 }
 
-/// Recomputes and writes wrong decisions, and those that depend on them. `reported` has the events whose intact rows
-/// were reported because they differ from recomputed decisions.
+/// Recomputes and writes wrong decisions, and those that depend on them, page by page. `reported` has the events whose
+/// intact rows were reported because they differ from recomputed decisions.
 pub fn repair_decisions(
     snapshot: &Snapshot<'_>,
     wrong: &[FactKey],
@@ -106,12 +107,32 @@ pub fn repair_decisions(
         return Ok(());
     }
     findings.write_fixes(&snapshot.tables)?;
-    let decided = recompute_with_later_activations(&mut snapshot.facts(), snapshot.policy, wrong);
-    let Ok(decided) = decided else {
-        // Facts that they need are damaged too.
-        findings.report.unchecked += wrong.len() as u64;
-        return Ok(());
+    let (mut facts, mut has_write_failed) = (snapshot.facts(), false);
+    let use_page = |page| {
+        let written = write_decisions(snapshot, page, reported, findings);
+        has_write_failed = written.is_err();
+        written
     };
+    let (policy, limits) = (snapshot.policy, ReadLimits::default());
+    let decided = recompute_with_later_activations(&mut facts, policy, wrong, limits, use_page);
+    match decided {
+        Err(failure) if has_write_failed => Err(failure),
+        Err(_) => {
+            // Facts that they need are damaged too.
+            findings.report.unchecked += wrong.len() as u64;
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Writes recomputed decisions, except those that would replace an intact row.
+fn write_decisions(
+    snapshot: &Snapshot<'_>,
+    decided: Vec<Recomputed>,
+    reported: &mut BTreeSet<FactKey>,
+    findings: &mut Findings<'_>,
+) -> Result<(), StoreError> {
     let partitions = snapshot.settings.partitions;
     for recomputed in decided {
         if has_intact_row(snapshot, &recomputed, reported, findings)? {

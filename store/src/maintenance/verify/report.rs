@@ -98,7 +98,7 @@ impl Problem {
             Self::AppAhead => (Meta, Repair, "an app has counted rows before its retention cutoff"),
             Self::ConsumedUntilWrong => (Meta, Repair, "the low watermark is invalid or in the future"),
             Self::PositionUnreadable => (Meta, Repair, "a Kafka position is unreadable"),
-            Self::UnfinishedUnreadable => (Meta, Restore, "the list of effects left to be decided is unreadable"),
+            Self::UnfinishedUnreadable => (Meta, Restore, "the list of events left to be decided is unreadable"),
             Self::FactUnreadable => (Facts, Restore, "a fact is unreadable"),
             Self::FactMisplaced => (Facts, Restore, "a fact is stored under the wrong key"),
             Self::FactAltered => (Facts, Restore, "a fact differs from the one that its row shows"),
@@ -166,7 +166,7 @@ pub struct Report {
     pub without_probabilistic: u64,
     /// Final decisions, which were compared with their rows only, because their facts may have expired.
     pub final_decisions: u64,
-    /// Effects that an interrupted batch has left to be decided, which were compared with their rows only.
+    /// Events that an interrupted batch has left to be decided, which were compared with their rows only.
     pub unfinished_effects: u64,
     /// Events whose recomputed decision differs, if settings have changed.
     pub differing: u64,

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use attribution::facts::event::{EventTime, Pid};
 use attribution::facts::keys::FactKey;
 use attribution::facts::printable::printable;
-use attribution::ledger::Facts;
 use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::record::FactRecord;
+use attribution::ledger::{Facts, Unfinished};
 use attribution::rules::expiry::ExpiryFloor;
 use attribution::rules::policy::Policy;
 
@@ -53,12 +53,12 @@ impl<'a> Snapshot<'a> {
         self.apps.get(&pid).is_some_and(|app| time < app.oldest)
     }
 
-    /// The searches for effects that an interrupted batch has left to be decided; none if they are unreadable, which
-    /// the check of metadata reports.
-    pub fn unfinished(&self) -> Result<Vec<Scan>, StoreError> {
+    /// What an interrupted batch has left to be decided; nothing if it is unreadable, which the check of metadata
+    /// reports.
+    pub fn unfinished(&self) -> Result<Unfinished, StoreError> {
         match unfinished::load(&self.tables) {
-            Err(StoreError::Corrupt { .. }) => Ok(Vec::new()),
-            searches => searches,
+            Err(StoreError::Corrupt { .. }) => Ok(Unfinished::default()),
+            unfinished => unfinished,
         }
     }
 

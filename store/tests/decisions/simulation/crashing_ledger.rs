@@ -7,7 +7,9 @@ use attribution::facts::keys::FactKey;
 use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::received_md5::ReceivedMd5;
 use attribution::ledger::record::{FactRecord, Lookup};
-use attribution::ledger::{DecisionWrite, FactWrite, Facts, Ledger, Position, Progress};
+use attribution::ledger::{
+    DecisionWrite, FactWrite, Facts, Ledger, Position, Progress, Unfinished,
+};
 use attribution::rules::expiry::ExpiryFloor;
 
 /// When a process crashes.
@@ -80,12 +82,12 @@ impl Ledger for CrashingLedger<'_> {
         self.call()?.record(facts)
     }
 
-    fn unfinished(&self) -> &[Scan] {
+    fn unfinished(&self) -> Unfinished {
         self.memory.unfinished()
     }
 
-    fn set_unfinished(&mut self, searches: Vec<Scan>) {
-        self.memory.set_unfinished(searches);
+    fn set_unfinished(&mut self, unfinished: Unfinished) {
+        self.memory.set_unfinished(unfinished);
     }
 
     fn commit(
