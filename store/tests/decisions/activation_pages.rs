@@ -1,4 +1,5 @@
-//! Decisions on the activations of a device that has many are committed page by page. A crash in between leaves no trace.
+//! Decisions on the activations of a device that has many are committed page by page. A crash in between leaves no
+//! trace.
 
 use std::sync::{Arc, Mutex};
 
