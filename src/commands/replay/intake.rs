@@ -31,7 +31,8 @@ pub struct Line<'a> {
     pub event: Result<Fact, DecodeError>,
 }
 
-/// Passes the facts of all files to `sink`, in batches of at most `batch_records_max`. Returns the number of bad lines.
+/// Passes the facts of all files to `sink`, in batches of at most `batch_records_max` facts and, except for the last
+/// one, less than `batch_bytes_max` bytes. Returns the number of bad lines.
 ///
 /// # Errors
 /// Fails if a file cannot be read to its end, or if `sink` fails.
@@ -41,11 +42,14 @@ pub fn read(
     limits: &Ingest,
     mut sink: impl FnMut(Vec<Fact>) -> anyhow::Result<()>,
 ) -> anyhow::Result<u64> {
-    let mut facts = Vec::new();
+    let (mut facts, mut bytes) = (Vec::new(), 0);
     let mut bad_lines = vec![0_u64; paths.len()];
     for_each_line(paths, policy, limits, |line| {
         match line.event {
-            Ok(fact) => facts.push(fact),
+            Ok(fact) => {
+                facts.push(fact);
+                bytes += line.text.len();
+            }
             Err(error) => {
                 bad_lines[line.file] += 1;
                 if bad_lines[line.file] <= BAD_LINES_LOGGED_MAX {
@@ -53,7 +57,8 @@ pub fn read(
                 }
             }
         }
-        if facts.len() >= limits.batch_records_max {
+        if facts.len() >= limits.batch_records_max || bytes >= limits.batch_bytes_max {
+            bytes = 0;
             sink(std::mem::take(&mut facts))?;
         }
         Ok(())
@@ -132,4 +137,45 @@ fn bar(paths: &[PathBuf]) -> ProgressBar {
 fn log_bad_line(path: &Path, line_number: u64, error: &DecodeError) {
     let code = error.code.name();
     tracing::warn!("{}:{line_number}: {code}: {error}", path.display());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+    use std::slice;
+
+    use super::*;
+
+    #[test]
+    fn batches_are_bounded_by_records_and_by_bytes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("events.ndjson");
+        let mut lines = String::new();
+        for number in 0..10 {
+            let id = format!("{number:0100}");
+            let time = 1_773_144_000_000_u64 + number;
+            writeln!(
+                lines,
+                r#"{{"type":"activation","app":"app-x","event_id":"{id}","time":{time}}}"#
+            )
+            .unwrap();
+        }
+        fs::write(&path, &lines).unwrap();
+        let bytes = lines.len() / 10;
+        let batches = |records: usize, bytes: usize| {
+            let mut config = config::parse("[[apps]]\npid = 1\nkey = \"app-x\"\n").unwrap();
+            config.ingest.batch_records_max = records;
+            config.ingest.batch_bytes_max = bytes;
+            let mut batches = Vec::new();
+            let bad = read(slice::from_ref(&path), &config.policy, &config.ingest, |facts| {
+                batches.push(facts.len());
+                Ok(())
+            });
+            assert_eq!(bad.unwrap(), 0);
+            batches
+        };
+        assert_eq!(batches(4, usize::MAX), [4, 4, 2]);
+        assert_eq!(batches(100, 3 * bytes - 10), [3, 3, 3, 1]);
+        assert_eq!(batches(100, 1), [[1; 10].as_slice(), &[0]].concat());
+    }
 }

@@ -1,6 +1,6 @@
 //! Parses a dead letter: the original record, and whether that can be sent to its source topic.
 
-use rdkafka::message::{BorrowedMessage, Header, Message, OwnedHeaders};
+use rdkafka::message::{BorrowedMessage, Header, Headers as _, Message, OwnedHeaders};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::dead_letters::letter::header;
@@ -115,9 +115,12 @@ impl DeadLetter {
         })
     }
 
+    /// Returns the size of the original record, with its headers.
     pub fn bytes(&self) -> usize {
         let len = |bytes: &Option<Vec<u8>>| bytes.as_ref().map_or(0, Vec::len);
-        len(&self.key) + len(&self.value)
+        let headers = self.headers.iter();
+        let headers = headers.map(|header| header.key.len() + header.value.map_or(0, <[u8]>::len));
+        len(&self.key) + len(&self.value) + headers.sum::<usize>()
     }
 }
 
@@ -178,6 +181,22 @@ mod tests {
             [(header::CODE, b"own"), ("trace", b"1"), ("later", b"2")];
         assert_eq!(original, expected.map(|(key, value)| (key, Some(value))));
         assert_eq!(added, [Some(&b"ours"[..]); 7]);
+    }
+
+    #[test]
+    fn the_size_of_a_letter_includes_headers() {
+        let header = |key, value: Option<&'static [u8]>| Header { key, value };
+        let headers = [header("trace", Some(&[0; 1_000])), header("empty", None)];
+        let letter = DeadLetter {
+            source: Source { topic: TopicKind::Clicks, partition: 0, offset: 0, content: 0 },
+            code: "bad_json".to_owned(),
+            key: Some(vec![0; 10]),
+            value: Some(vec![0; 100]),
+            headers: headers.into_iter().fold(OwnedHeaders::new(), OwnedHeaders::insert),
+            partition: 0,
+            offset: 0,
+        };
+        assert_eq!(letter.bytes(), 10 + 100 + "traceempty".len() + 1_000);
     }
 
     #[test]
