@@ -96,3 +96,52 @@ async fn count(State(metrics): State<Arc<Metrics>>, request: Request, next: Next
     metrics.answered(response.status());
     response
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use axum::http::{HeaderMap, StatusCode};
+    use hyper::service::Service;
+    use hyper_util::service::TowerToHyperService;
+    use tokio::runtime;
+
+    use super::*;
+    use crate::http::access::ANSWERS_PER_TOKEN_MAX;
+    use crate::tests::fixture::Bed;
+
+    /// Their answers are from the settings or the list of exports, or are downloads, which have their own limits.
+    const UNLIMITED: [&str; 7] = [
+        "/v1/apps",
+        "/v1/apps/{app}/events.csv",
+        "/v1/apps/{app}/events.ndjson",
+        "/v1/apps/{app}/campaigns",
+        "/v1/exports/{id}",
+        "/api/raw-data/export/app/{app}/{report}/v5",
+        "/download",
+    ];
+
+    /// Requests get no answer while as many of their caller as are allowed are in memory.
+    #[test]
+    fn answers_from_memory_are_limited() {
+        let bed = Bed::new(vec![]);
+        let caller = bed.state.access.known(&HeaderMap::new()).unwrap();
+        let service = TowerToHyperService::new(router(bed.state.clone(), Hosts::any()));
+        let is_limited = |(route, _): &&(&str, Route)| !UNLIMITED.contains(route);
+        let limited: Vec<_> = ROUTES.iter().chain(PAGES).filter(is_limited).collect();
+        assert_eq!(limited.len() + UNLIMITED.len(), ROUTES.len() + PAGES.len());
+        let paused = runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+        paused.unwrap().block_on(async {
+            let mut answers = Vec::new();
+            for _ in 0..ANSWERS_PER_TOKEN_MAX {
+                answers.push(caller.start_answer().await.unwrap());
+            }
+            for (route, _) in limited {
+                let target = route.replace("{app}", "app-x").replace(['{', '}'], "");
+                let mut request = Request::new(Body::empty());
+                *request.uri_mut() = target.parse().unwrap();
+                let answer = service.call(request).await.unwrap();
+                assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE, "{route}");
+            }
+        });
+    }
+}

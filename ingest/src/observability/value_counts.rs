@@ -136,4 +136,23 @@ mod tests {
         assert_eq!(counts.ignored, HashMap::from([(key("event_id"), 1), (key("oaid"), 1)]));
         assert!(counts.touches.is_empty());
     }
+
+    #[test]
+    fn an_app_and_field_are_logged_once_a_minute() {
+        let counts = |field: &'static str| {
+            let reason = IgnoredReason::Macro;
+            let key = IgnoredKey { pid: Pid(1), spreadid: None, field, reason };
+            ValueCounts { ignored: HashMap::from([(key, 1)]), ..ValueCounts::default() }
+        };
+        let (mut log, start) = (ValueLog::default(), Instant::now());
+        let mut is_logged = |field: &'static str, seconds: u64| {
+            let now = start + Duration::from_secs(seconds);
+            log.log(&counts(field), &POLICY, now);
+            log.0[&(Pid(1), field)] == now
+        };
+        assert!(is_logged("oaid", 0));
+        assert!(!is_logged("oaid", 59));
+        assert!(is_logged("imei", 59));
+        assert!(is_logged("oaid", 60));
+    }
 }

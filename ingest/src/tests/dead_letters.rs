@@ -136,6 +136,23 @@ fn a_value_that_is_too_large_for_a_letter_is_replaced_by_its_length_and_digest()
     running.stop().expect("the reader stops cleanly");
 }
 
+/// Its topic would accept the value, but letters in memory have a limit of their own.
+#[test]
+fn a_letter_copies_a_limited_number_of_bytes() {
+    let broker = Broker::with_topics();
+    let value = vec![b'0'; letter::COPIED_BYTES_MAX + 1];
+    let producer = compressing(&broker);
+    let record = BaseRecord::<(), _>::to(CLICKS).partition(0).payload(&value);
+    producer.send(record).map_err(|(error, _)| error).expect("the queue is not full");
+    producer.flush(TIMEOUT).expect("the broker answers");
+    let running = Running::start(&broker.config(""), &[]);
+    running.take(1);
+    let found = letters(&broker, "adtrail.clicks.dlq", 1).remove(0);
+    assert!(found.payload().is_none());
+    assert_eq!(header_text(&found, "adtrail.value.length"), Some("16777217"));
+    running.stop().expect("the reader stops cleanly");
+}
+
 /// The key alone is larger than what a letter may contain.
 #[test]
 fn a_letter_with_a_large_key_has_only_its_origin() {

@@ -375,6 +375,22 @@ mod tests {
     }
 
     #[test]
+    fn few_md5_values_that_look_like_uuids_are_no_problem() {
+        let policy = policy();
+        let of_gaid = |value: &str| click(&format!(r#","ids":{{"gaid_md5":"{value}"}}"#));
+        let has_problem = |md5_values: usize| {
+            let md5 = of_gaid("83e9158a4fb54c0e1ef0b238639a23ae");
+            let mut lines = vec![md5; md5_values];
+            lines.push(of_gaid("599f9c0092dc4b5c94647971f01f8370"));
+            let tally = count(&policy, &lines);
+            let rows = tally.sections[&(Some(Pid(1)), EventKind::Click)].rows();
+            rows.iter().any(|row| row.problem == Problem::NotHashed)
+        };
+        assert!(has_problem(8));
+        assert!(!has_problem(9));
+    }
+
+    #[test]
     fn an_event_id_of_several_devices_is_a_fault() {
         let policy = policy();
         let event = |kind: &str, id: &str, fields: &str| {

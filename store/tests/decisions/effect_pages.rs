@@ -96,12 +96,13 @@ fn a_commit_of_a_shared_store_has_a_page_of_effects() {
 }
 
 /// Checks that a process that crashes before the first commit after this number of decisions leaves the rest to the
-/// next one, which first completes them and then reads the click again, with others.
+/// next one, which first completes them and then reads the click again, with others. `before` is an install with 1,000
+/// effects.
 #[track_caller]
-fn check_crash(decisions: usize, others: &[Draft]) {
+fn check_crash(before: &[Fact], decisions: usize, others: &[Draft]) {
     let (policy, dir, after_click) = (rules(), temp_folder(), [position("clicks", 0, 1)]);
     let mut store = open(dir.path(), &policy);
-    let mut worker = worker_after(store, &policy, vec![history(1_000)]);
+    let mut worker = worker_after(store, &policy, vec![before.to_vec()]);
     let crashing = CrashingOnCommit { ledger: worker.ledger_mut(), crashes_after: Some(decisions) };
     let mut crashing = Worker::with_limits(crashing, Arc::clone(&policy), limits());
     process(&mut crashing, late_click(), &after_click).expect_err("the process crashes");
@@ -125,7 +126,7 @@ fn check_crash(decisions: usize, others: &[Draft]) {
     assert_eq!(report.counts(Family::Touch).redelivered, 1);
     assert!(worker.ledger().unfinished().is_empty());
     assert_eq!(worker.ledger_mut().positions().expect("the store works"), after_click);
-    let all = vec![history(1_000), late_click(), identified(others.to_vec())];
+    let all = vec![before.to_vec(), late_click(), identified(others.to_vec())];
     assert_same_rows(&worker.ledger().row_texts(), &rows_at_once(all), "after the redelivery");
 
     drop(worker);
@@ -144,10 +145,19 @@ fn a_crash_between_pages_leaves_no_trace() {
     let flood: Vec<Draft> = (0..60)
         .map(|number| click(&format!("f{number}"), a_plus(-MINUTE - number)).campaign(7))
         .collect();
-    check_crash(1, &[]);
-    check_crash(150, &newer);
-    check_crash(500, &flood);
-    check_crash(800, &[]);
+    let before = history(1_000);
+    check_crash(&before, 1, &[]);
+    check_crash(&before, 150, &newer);
+    check_crash(&before, 500, &flood);
+    check_crash(&before, 800, &[]);
+}
+
+/// The searches that are left begin at the time of the last effect that was read, because others have the same time.
+#[test]
+fn a_crash_between_effects_of_one_moment_leaves_no_trace() {
+    let effect = |number: i64| effect(&format!("e{number:05}"), a_plus(MINUTE)).prop("level", "1");
+    let before = identified((0..1_000).map(effect).chain([activation("a", A)]));
+    check_crash(&before, 500, &[]);
 }
 
 /// An effect with two ids is found by two searches, in different pages if one id has other effects as well.

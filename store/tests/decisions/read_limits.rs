@@ -283,6 +283,21 @@ fn an_explanation_with_small_limits_has_the_same_decision() {
     assert!(small.has_more || small.unlisted > 0);
 }
 
+/// By default all of them are listed or counted.
+#[test]
+fn an_explanation_lists_touches_up_to_a_number_of_bytes() {
+    let clicks = large_clicks(|number| -MINUTE - number).into_iter().take(500);
+    let facts = identified(clicks.chain([activation("a", A)]));
+    let policy = rules();
+    let mut worker = worker_after(Memory::default(), &policy, vec![facts]);
+    let mut has_more = |limits| {
+        let explanation = explain_with_limits(worker.ledger_mut(), &policy, X, "a", limits);
+        explanation.expect("memory works").expect("a").has_more
+    };
+    assert!(!has_more(ReadLimits::default()));
+    assert!(has_more(limits(1 << 16, 1 << 20)));
+}
+
 #[test]
 fn the_pages_of_a_timeline_are_bounded_by_bytes() {
     const BYTES: usize = 20_000;
