@@ -13,7 +13,7 @@ use super::child_guard::ChildGuard;
 use super::class_data::Archive;
 use super::shared::{Service, note_start};
 use super::site::Site;
-use super::{eventually, free_port, maven};
+use super::{DEADLINE, eventually, free_port, maven};
 
 const POM: &str = include_str!("hbase/pom.xml");
 const FLAGS: &str = include_str!("hbase/jvm.flags");
@@ -116,8 +116,11 @@ impl HBase {
         Config::new(self.servers()).expect("the addresses are valid")
     }
 
+    /// Connects however slowly a busy machine makes HBase respond.
     pub async fn client(&self) -> Client {
-        Client::connect(self.config()).await.expect("HBase responds")
+        let mut config = self.config();
+        config.connect_timeout = DEADLINE;
+        Client::connect(config).await.expect("HBase responds")
     }
 
     /// Creates a table with one family, `d`, that is split at these rows.

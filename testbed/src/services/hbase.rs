@@ -16,7 +16,7 @@ pub mod processes;
 mod site;
 
 use self::cluster as hbase;
-use helpers::eventually;
+use helpers::{DEADLINE, eventually};
 
 /// Creates a site on the shared Kafka whose store is in the shared HBase, and its tables.
 pub fn with_tables(name: &str, partitions: i32, more_settings: &str) -> Site {
