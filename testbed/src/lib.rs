@@ -18,6 +18,7 @@ mod environment;
 pub mod exports;
 pub mod faults;
 pub mod http;
+pub mod http2;
 mod process;
 pub mod rows;
 mod services;

@@ -5,6 +5,9 @@ use std::net::TcpStream;
 use std::process::Command;
 
 use testbed::adtrail::Adtrail;
+use testbed::http2::{
+    CONTINUATION, DEFAULT_WINDOW, FIELD, HEADERS, field, fields, frame, headers, preface,
+};
 use testbed::kafka::Kafka;
 use testbed::run_ok;
 use testbed::site::{ONE_CAMPAIGN, Site};
@@ -16,13 +19,8 @@ const STREAMS: u32 = 200;
 /// What all of them together may take, in MiB. Without limits, the fields of endless requests alone take about 900.
 const GROWTH_MIB_MAX: u64 = 128;
 
-const HEADERS: u8 = 1;
-const CONTINUATION: u8 = 9;
-const END_HEADERS: u8 = 4;
-/// Fields of `FIELD` that fill the limit of 80 KiB.
+/// Fields of [`FIELD`] that fill the limit of 80 KiB.
 const FIELDS: usize = 1_700;
-/// HPACK's one byte for `accept-charset` without a value, 46 bytes of a header list.
-const FIELD: u8 = 0x80 | 15;
 
 /// An unfinished form over HTTP/1.
 const UNFINISHED_SIGN_IN: &[u8] =
@@ -31,15 +29,10 @@ const UNFINISHED_SIGN_IN: &[u8] =
 /// Connections that a listener serves at a time.
 const LISTENER_CONNECTIONS: usize = 512;
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = (payload.len() as u32).to_be_bytes();
-    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
-}
-
 /// `POST /sign-in` from our own page in HPACK, with more fields.
 fn sign_in(more: usize) -> Vec<u8> {
-    let start = b"\x83\x86\x04\x08/sign-in\x01\x09localhost\x00\x0esec-fetch-site\x0bsame-origin";
-    [&start[..], &vec![FIELD; more]].concat()
+    let from_own_page = field("sec-fetch-site", "same-origin");
+    [fields("POST", "/sign-in", "localhost"), from_own_page, vec![FIELD; more]].concat()
 }
 
 /// Opens a connection that sends these bytes and then nothing.
@@ -51,8 +44,8 @@ fn open(adtrail: &Adtrail, bytes: &[u8]) -> TcpStream {
 }
 
 fn http2(frames: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8> {
-    let start = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), frame(4, 0, 0, b"")];
-    start.into_iter().chain(frames).collect::<Vec<_>>().concat()
+    let start = preface(DEFAULT_WINDOW);
+    [start].into_iter().chain(frames).collect::<Vec<_>>().concat()
 }
 
 /// Starts a service that waits at its end for as long as anything is in progress. A connection that is waited for would
@@ -78,9 +71,8 @@ fn requests_that_do_not_end_take_little_memory_and_do_not_delay_a_stop() {
         frame(CONTINUATION, 0, 1, &[FIELD; FIELDS]),
         frame(CONTINUATION, 0, 1, &[FIELD; FIELDS]),
     ]);
-    let with_fields = |count, fields| {
-        http2(streams(count).map(|n| frame(HEADERS, END_HEADERS, n, &sign_in(fields))))
-    };
+    let with_fields =
+        |count, fields| http2(streams(count).map(|n| headers(n, 0, &sign_in(fields))));
     let (many_fields, endless) = (with_fields(16, FIELDS), with_fields(STREAMS, FIELDS));
     let unfinished_forms = with_fields(16, 90);
     let unfinished_head =

@@ -1,83 +1,19 @@
 //! HTTP/2 clients, frame by frame.
 
+use testbed::http2::{
+    CONTINUATION, DATA, DEFAULT_WINDOW, END_STREAM, FIELD, Frame, GOAWAY, HEADERS,
+    INITIAL_WINDOW_SIZE, MAX_CONCURRENT_STREAMS, MAX_HEADER_LIST_SIZE, RST_STREAM, SETTINGS, data,
+    fields, frame, frames, headers, preface, window_update,
+};
 use tokio::io::{ReadHalf, split};
 
 use super::*;
 
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const GOAWAY: u8 = 7;
-const WINDOW_UPDATE: u8 = 8;
-const CONTINUATION: u8 = 9;
-
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
-
-const MAX_CONCURRENT_STREAMS: u16 = 3;
-const INITIAL_WINDOW_SIZE: u16 = 4;
-const MAX_HEADER_LIST_SIZE: u16 = 6;
-
 const REFUSED_STREAM: u32 = 7;
 const ENHANCE_YOUR_CALM: u32 = 11;
 
-/// HPACK's one byte for `accept-charset` without a value, 46 bytes of a header list.
-const FIELD: u8 = 0x80 | 15;
-
-struct Frame {
-    kind: u8,
-    flags: u8,
-    stream: u32,
-    payload: Vec<u8>,
-}
-
-impl Frame {
-    /// The error code of a RST_STREAM or GOAWAY frame.
-    fn code(&self) -> u32 {
-        let start = if self.kind == GOAWAY { 4 } else { 0 };
-        u32::from_be_bytes(self.payload[start..start + 4].try_into().unwrap())
-    }
-}
-
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = (payload.len() as u32).to_be_bytes();
-    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
-}
-
-fn frames(mut bytes: &[u8]) -> Vec<Frame> {
-    let mut frames = Vec::new();
-    while let Some((head, rest)) = bytes.split_at_checked(9) {
-        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
-        let Some((payload, rest)) = rest.split_at_checked(length) else { break };
-        let stream = u32::from_be_bytes(head[5..].try_into().unwrap());
-        frames.push(Frame { kind: head[3], flags: head[4], stream, payload: payload.to_vec() });
-        bytes = rest;
-    }
-    frames
-}
-
-/// The first bytes of a client that lets the server send this many bytes of each response.
-fn preface(window: u32) -> Vec<u8> {
-    let setting = [&INITIAL_WINDOW_SIZE.to_be_bytes()[..], &window.to_be_bytes()].concat();
-    [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &frame(SETTINGS, 0, 0, &setting)].concat()
-}
-
-/// The fields of a request in HPACK.
-fn fields(method: &str, path: &str, authority: &str) -> Vec<u8> {
-    let literal = |name: u8, value: &str| {
-        [&[name, u8::try_from(value.len()).unwrap()][..], value.as_bytes()].concat()
-    };
-    let method = if method == "POST" { 0x83 } else { 0x82 };
-    [&[method, 0x86][..], &literal(4, path), &literal(1, authority)].concat()
-}
-
 fn get(stream: u32, path: &str) -> Vec<u8> {
-    frame(HEADERS, END_STREAM | END_HEADERS, stream, &fields("GET", path, "a"))
-}
-
-fn window_update(stream: u32, bytes: u32) -> Vec<u8> {
-    frame(WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes())
+    testbed::http2::get(stream, path, "a")
 }
 
 /// Sends bytes and returns the frames that come until the connection ends.
@@ -85,11 +21,6 @@ async fn answer(client: &mut DuplexStream, sent: &[u8]) -> (Vec<Frame>, Duration
     client.write_all(sent).await.unwrap();
     let (received, after) = bytes_until_end(client).await;
     (frames(&received), after)
-}
-
-fn data(frames: &[Frame]) -> Vec<u8> {
-    let data = frames.iter().filter(|frame| frame.kind == DATA);
-    data.flat_map(|frame| frame.payload.clone()).collect()
 }
 
 fn codes(frames: &[Frame], kind: u8) -> Vec<(u32, u32)> {
@@ -117,7 +48,7 @@ async fn the_limits_are_announced() {
 async fn an_endless_header_block_closes_the_connection() {
     for frame_bytes in [16_000, 1_000, 1, 0] {
         let (mut client, _served) = open_until(running());
-        client.write_all(&preface(65_535)).await.unwrap();
+        client.write_all(&preface(DEFAULT_WINDOW)).await.unwrap();
         let block = vec![FIELD; frame_bytes];
         let first = [fields("POST", "/form", "a"), block.clone()].concat();
         let mut sent = client.write_all(&frame(HEADERS, 0, 1, &first)).await;
@@ -138,8 +69,8 @@ async fn an_endless_header_block_closes_the_connection() {
 async fn the_number_of_headers_is_limited() {
     for (count, is_answered) in [(HEADERS_MAX, true), (HEADERS_MAX + 1, false)] {
         let block = [fields("GET", "/now", "a"), vec![FIELD; count]].concat();
-        let request = frame(HEADERS, END_STREAM | END_HEADERS, 1, &block);
-        let (frames, _) = answer(&mut open(), &[preface(65_535), request].concat()).await;
+        let request = headers(1, END_STREAM, &block);
+        let (frames, _) = answer(&mut open(), &[preface(DEFAULT_WINDOW), request].concat()).await;
         assert_eq!(data(&frames) == b"now", is_answered);
         let heads = frames.iter().filter(|frame| (frame.kind, frame.stream) == (HEADERS, 1));
         let is_empty: Vec<_> = heads.map(|head| head.flags & END_STREAM != 0).collect();
@@ -152,7 +83,7 @@ async fn concurrent_requests_of_a_connection_are_limited() {
     let streams = (0..=STREAMS_MAX).map(|n| 2 * n + 1);
     let requests: Vec<_> = streams.flat_map(|stream| get(stream, "/never")).collect();
     let (mut client, served) = open_until(running());
-    client.write_all(&[preface(65_535), requests].concat()).await.unwrap();
+    client.write_all(&[preface(DEFAULT_WINDOW), requests].concat()).await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
     served.abort();
     let (received, _) = bytes_until_end(&mut client).await;
@@ -162,9 +93,10 @@ async fn concurrent_requests_of_a_connection_are_limited() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_body_must_arrive_in_time() {
-    let head = frame(HEADERS, END_HEADERS, 1, &fields("POST", "/form", "a"));
+    let head = headers(1, 0, &fields("POST", "/form", "a"));
     let part = frame(DATA, 0, 1, b"next=");
-    let (frames, after) = answer(&mut open(), &[preface(65_535), head, part].concat()).await;
+    let (frames, after) =
+        answer(&mut open(), &[preface(DEFAULT_WINDOW), head, part].concat()).await;
     assert_eq!((&*data(&frames), after), (&b"unfinished"[..], REQUEST_BODY_MAX + IDLE_MAX));
 }
 
@@ -221,9 +153,8 @@ fn other_hosts_are_refused() {
     for (authority, refused) in [("localhost", false), ("evil.example", true)] {
         let mut stream = TcpStream::connect(bed.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let request = fields("GET", "/v1/apps", authority);
-        let request = frame(HEADERS, END_STREAM | END_HEADERS, 1, &request);
-        stream.write_all(&[preface(65_535), request].concat()).unwrap();
+        let request = testbed::http2::get(1, "/v1/apps", authority);
+        stream.write_all(&[preface(DEFAULT_WINDOW), request].concat()).unwrap();
         let (mut received, mut buffer) = (Vec::new(), [0; 1 << 10]);
         let is_end = |frame: &Frame| frame.kind == DATA && frame.flags & END_STREAM != 0;
         while !frames(&received).iter().any(is_end) {
