@@ -1,5 +1,7 @@
 //! Signing in with a token, which begins a session, and signing out, which ends it.
 
+use std::borrow::Cow;
+
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::Response;
@@ -24,27 +26,28 @@ const DOWNLOAD: &str = "/download";
 /// Maximum length of an address that signing in redirects to. It is in pages that are answered without a token.
 const NEXT_BYTES_MAX: usize = 2_048;
 
-/// Returns the page to which signing in redirects: the requested page. A file is not a page, and a posted form is not
-/// kept: they lead to the page that requested them.
+/// Returns the page to which signing in redirects: the requested page, or the start page if its address is too long.
+/// A file is not a page, and a posted form is not kept: they lead to the page that requested them.
 pub(super) fn next(method: &Method, uri: &Uri, headers: &HeaderMap) -> String {
     let is_read = matches!(*method, Method::GET | Method::HEAD);
     let address = uri.path_and_query().map_or("/", |address| address.as_str());
-    match uri.path() {
+    let target: Cow<'_, str> = match uri.path() {
         DOWNLOAD => {
             let mut params = parameters(uri).unwrap_or_default();
             // The download has not begun; the next one has its own id.
             params.retain(|(name, _)| name != EXPORT_ID);
-            format!("/?{}", serde_urlencoded::to_string(params).unwrap_or_default())
+            format!("/?{}", serde_urlencoded::to_string(params).unwrap_or_default()).into()
         }
-        path if is_read && PATHS.contains(&path) => address.to_owned(),
-        path => match session::own_referer(headers) {
-            Some(page) => page.to_owned(),
-            None => (if is_read { address } else { path }).to_owned(),
-        },
-    }
+        path if is_read && PATHS.contains(&path) => address.into(),
+        path => {
+            let requested = if is_read { address } else { path };
+            session::own_referer(headers).unwrap_or(requested).into()
+        }
+    };
+    here(&target).to_owned()
 }
 
-/// Responds with the form.
+/// Responds with the form. `next` is a safe path.
 pub(super) fn form(
     status: StatusCode,
     message: Option<&str>,
@@ -52,7 +55,7 @@ pub(super) fn form(
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
     let is_plain = session::scheme(headers) == "http";
-    let page = context! { message, next => here(next), is_plain };
+    let page = context! { message, next, is_plain };
     respond::page(status, "sign-in.html", &Shell::bare("Sign in"), page)
 }
 

@@ -4,10 +4,17 @@ use std::io::Read;
 use std::process::Command;
 use std::time::Duration;
 
+use axum::body::Body;
+use axum::extract::Request;
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
 use serde_json::{Value, json};
 
 use super::fixture::{self, Answer, Bed, EVENTS, many_activations};
 use super::{bed, check_headers, check_problem};
+use crate::http::hosts::Hosts;
+use crate::http::router::router;
+use crate::http::server::IsDownload;
 use crate::http::state::SCANS_MAX;
 
 /// Returns what a command writes for this input.
@@ -22,6 +29,29 @@ fn output(command: &str, option: &str, input: &[u8]) -> Vec<u8> {
 fn sha256(bytes: &[u8]) -> String {
     let line = String::from_utf8(output("sha256sum", "--binary", bytes)).unwrap();
     line.split(' ').next().unwrap().into()
+}
+
+/// While the service stops, downloads may take longer than other answers.
+#[test]
+fn the_server_can_tell_downloads_from_other_answers() {
+    let bed = bed();
+    let service = TowerToHyperService::new(router(bed.state.clone(), Hosts::any()));
+    let days = "from=2026-03-10&to=2026-03-10";
+    for (path, expected) in [
+        ("/v1/apps/app-x/events.csv", true),
+        ("/v1/apps/app-x/events.ndjson", true),
+        ("/api/raw-data/export/app/app-x/installs_report/v5", true),
+        ("/v1/apps/app-x/events.xlsx", false),
+        ("/v1/apps/app-x/summary", false),
+        ("/v1/apps/app-x/summary.csv", false),
+        ("/", false),
+        ("/openapi.json", false),
+    ] {
+        let request = Request::get(format!("{path}?{days}")).header("accept-encoding", "gzip");
+        let answer = service.call(request.body(Body::empty()).unwrap());
+        let answer = bed.runtime.block_on(answer).unwrap();
+        assert_eq!(answer.extensions().get::<IsDownload>().is_some(), expected, "{path}");
+    }
 }
 
 #[test]

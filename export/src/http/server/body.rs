@@ -1,9 +1,8 @@
-//! Bodies of requests, which must come in time, and of responses, which count as ongoing until they are sent.
+//! Bodies of requests, which must come in time, and of responses, which keep their request counted until they are sent.
 
 use std::error::Error;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::sync::watch;
 
+use super::requests::Ongoing;
 use super::{stall, stopped};
 
 /// The time for a whole request body, from the last header.
@@ -87,22 +87,6 @@ impl HttpBody for RequestBody {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
-    }
-}
-
-/// Counts a request from its last header to the end of the response body.
-pub(super) struct Ongoing(Arc<watch::Sender<usize>>);
-
-impl Ongoing {
-    pub fn new(count: &Arc<watch::Sender<usize>>) -> Self {
-        count.send_modify(|requests| *requests += 1);
-        Self(Arc::clone(count))
-    }
-}
-
-impl Drop for Ongoing {
-    fn drop(&mut self) {
-        self.0.send_modify(|requests| *requests -= 1);
     }
 }
 

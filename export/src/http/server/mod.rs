@@ -2,11 +2,12 @@
 //! long it may take.
 //!
 //! `axum::serve` has no such limits and would wait forever for a request that does not come. Start with [`serve`];
-//! `clients` counts connections per client, `stall` finds clients that take nothing, `socket` and `body` observe the
-//! bytes.
+//! `clients` counts connections per client, `requests` the requests of a connection, `stall` finds clients that take
+//! nothing, `socket` and `body` observe the bytes.
 
 mod body;
 mod clients;
+mod requests;
 mod socket;
 mod stall;
 
@@ -31,8 +32,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
 pub(crate) use body::is_unfinished;
-use body::{Ongoing, RequestBody, ResponseBody};
+use body::{RequestBody, ResponseBody};
 pub(crate) use clients::Clients;
+use requests::{Ongoing, Requests, head_bytes};
 use socket::Socket;
 pub(crate) use stall::STALLED_MAX;
 use stall::{STALLED_STOPPING_MAX, StreamTasks, Untaken};
@@ -45,10 +47,14 @@ pub const CONNECTIONS_MAX: usize = if cfg!(test) { 64 } else { 512 };
 const IDLE_MAX: Duration = Duration::from_secs(30);
 /// The same while the service stops.
 const IDLE_STOPPING_MAX: Duration = Duration::from_secs(1);
+/// The time in which a client must take responses while the service stops, downloads excepted.
+const ANSWERS_STOPPING_MAX: Duration = Duration::from_secs(5);
 /// Request line and headers together; with HTTP/2, decoded and with 32 bytes for each field. A URL has at most 65,534
 /// bytes, enough for ten thousand campaigns.
 const HEAD_BYTES_MAX: usize = 80 << 10;
 const HEADERS_MAX: usize = 100;
+/// The heads of all concurrent requests of an HTTP/2 connection. One request alone is never refused for this reason.
+const HEADS_BYTES_MAX: usize = 256 << 10;
 /// Concurrent requests of one HTTP/2 connection.
 const STREAMS_MAX: u32 = 16;
 /// What a client may send of one request body before the handler reads it. Forms are smaller.
@@ -59,6 +65,11 @@ const CONNECTION_WINDOW_BYTES: u32 = 65_535;
 const SEND_BUFFER_BYTES: usize = 64 << 10;
 /// The wait after an error of `accept` that is not of a single connection.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(200);
+
+/// A response extension of downloads. A connection with a download stays open while the service stops, as long as its
+/// client takes something.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct IsDownload;
 
 /// Serves until `shutdown`, then until all requests received by then are answered.
 pub(crate) async fn serve(
@@ -117,20 +128,23 @@ fn is_of_the_connection(error: &io::Error) -> bool {
 }
 
 /// Serves one client until it closes the connection, is idle for too long or takes nothing for too long. When the
-/// service stops, it answers only requests that were already received.
+/// service stops, it waits only for requests that were already received.
 async fn connection(
     io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
     stopping: watch::Receiver<bool>,
 ) {
-    let (count, requests) = watch::channel(0);
-    let count = Arc::new(count);
+    let (counted, requests) = watch::channel(Requests::default());
+    let counted = Arc::new(counted);
     let routes = TowerToHyperService::new(router.into_service::<RequestBody>());
     let stops = stopping.clone();
     let service = service_fn(move |request: Request<Incoming>| {
-        let (ongoing, version) = (Ongoing::new(&count), request.version());
+        let (version, head_bytes) = (request.version(), head_bytes(&request));
+        let of_others = counted.borrow().head_bytes;
         // HTTP/1 is limited by its parser. HTTP/2 limits bytes only, and a field can take one byte of a request.
-        let is_refused = request.headers().len() > HEADERS_MAX;
+        let is_refused = request.headers().len() > HEADERS_MAX
+            || (of_others > 0 && of_others + head_bytes > HEADS_BYTES_MAX);
+        let mut ongoing = Ongoing::new(&counted, head_bytes, *stops.borrow());
         let answer = (!is_refused)
             .then(|| routes.call(request.map(|body| RequestBody::new(body, stops.clone()))));
         async move {
@@ -138,6 +152,7 @@ async fn connection(
                 Some(answer) => answer.await?,
                 None => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.into_response(),
             };
+            ongoing.answered(response.extensions().get::<IsDownload>().is_some());
             Ok::<_, Infallible>(paced(response, version, ongoing))
         }
     });
@@ -154,8 +169,9 @@ async fn connection(
     }
     tokio::select! {
         _ = served => {}
-        () = idle(requests, &untaken, IDLE_STOPPING_MAX) => {}
+        () = idle(requests.clone(), &untaken, IDLE_STOPPING_MAX) => {}
         () = untaken.stalled_from_now(STALLED_STOPPING_MAX) => {}
+        () = overdue(requests, ANSWERS_STOPPING_MAX) => {}
     }
 }
 
@@ -191,9 +207,9 @@ async fn stopped(mut stopping: watch::Receiver<bool>) {
 }
 
 /// Completes once there has been no request, and no rest of a response that the client takes, for `longest`.
-async fn idle(mut requests: watch::Receiver<usize>, untaken: &Untaken, longest: Duration) {
+async fn idle(mut requests: watch::Receiver<Requests>, untaken: &Untaken, longest: Duration) {
     loop {
-        let is_none = *requests.borrow_and_update() == 0;
+        let is_none = requests.borrow_and_update().ongoing == 0;
         let changed = tokio::select! {
             () = untaken.quiet(longest), if is_none => return,
             changed = requests.changed() => changed,
@@ -203,6 +219,16 @@ async fn idle(mut requests: watch::Receiver<usize>, untaken: &Untaken, longest: 
             return std::future::pending().await;
         }
     }
+}
+
+/// Completes once no request is awaited, and the rest of the responses has had `longest` to be sent.
+async fn overdue(mut requests: watch::Receiver<Requests>, longest: Duration) {
+    let is_open = requests.wait_for(|requests| !requests.are_awaited()).await.is_ok();
+    if !is_open {
+        // The connection ends by itself.
+        return std::future::pending().await;
+    }
+    tokio::time::sleep(longest).await;
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod http2;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use axum::Extension;
 use axum::extract::Request;
 use axum::routing::{get, post};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
@@ -15,7 +16,7 @@ use super::body::REQUEST_BODY_MAX;
 use super::*;
 use crate::tests::fixture::{Answer, Bed};
 
-/// Bytes of the response at `/large`.
+/// Bytes of the responses at `/large` and `/download`.
 const LARGE_BYTES: usize = 400 << 10;
 
 /// A connection to routes that respond at once or never, with much, or to a form.
@@ -33,6 +34,7 @@ fn open_until(stopping: watch::Receiver<bool>) -> (DuplexStream, JoinHandle<()>)
         .route("/now", get(async || "now"))
         .route("/never", get(async || std::future::pending::<String>().await))
         .route("/large", get(async || "y".repeat(LARGE_BYTES)))
+        .route("/download", get(async || (Extension(IsDownload), "y".repeat(LARGE_BYTES))))
         .route("/form", post(form));
     let (client, server) = duplex(1 << 10);
     (client, tokio::spawn(connection(server, routes, stopping)))
@@ -178,6 +180,32 @@ async fn a_client_that_takes_nothing_is_disconnected() {
     advance(STALLED_MAX / 2).await;
     stop.send_replace(true);
     assert_eq!(ended(served).await, STALLED_STOPPING_MAX);
+}
+
+/// The client takes something every second, for far longer than an answer may take.
+#[tokio::test(start_paused = true)]
+async fn a_stop_waits_for_slow_downloads_but_not_for_slow_answers() {
+    for (path, is_cut_off) in [("/large", true), ("/download", false)] {
+        let (stop, stopping) = watch::channel(false);
+        let (mut client, served) = open_until(stopping);
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+        client.write_all(request.as_bytes()).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        stop.send_replace(true);
+        let (start, mut received, mut buffer) = (Instant::now(), Vec::new(), [0; 1 << 10]);
+        loop {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let bytes = client.read(&mut buffer).await.unwrap();
+            if bytes == 0 {
+                break;
+            }
+            received.extend_from_slice(&buffer[..bytes]);
+        }
+        let is_whole = received.ends_with("y".repeat(LARGE_BYTES).as_bytes());
+        assert_eq!(is_whole, !is_cut_off, "{path}: {} bytes", received.len());
+        assert_eq!(start.elapsed() <= 2 * ANSWERS_STOPPING_MAX, is_cut_off, "{path}");
+        served.await.unwrap();
+    }
 }
 
 /// Each pause is longer than the idle time, and the rest of the body is in the buffer of the connection in the end.

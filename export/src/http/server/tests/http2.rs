@@ -1,5 +1,7 @@
 //! HTTP/2 clients, frame by frame.
 
+use std::collections::BTreeSet;
+
 use testbed::http2::{
     CONTINUATION, DATA, DEFAULT_WINDOW, END_STREAM, FIELD, Frame, GOAWAY, HEADERS,
     INITIAL_WINDOW_SIZE, MAX_CONCURRENT_STREAMS, MAX_HEADER_LIST_SIZE, RST_STREAM, SETTINGS, data,
@@ -121,6 +123,78 @@ async fn a_response_that_the_client_does_not_take_ends_soon_after_a_stop() {
     stop.send_replace(true);
     let (longest, after) = (STALLED_STOPPING_MAX + IDLE_STOPPING_MAX, ended(served).await);
     assert!(after <= longest, "{after:?}");
+}
+
+/// The client takes something every second, for far longer than an answer may take.
+#[tokio::test(start_paused = true)]
+async fn a_stop_waits_for_slow_downloads_but_not_for_slow_answers() {
+    const STEP_BYTES: u32 = 8 << 10;
+    for (path, is_cut_off) in [("/large", true), ("/download", false)] {
+        let (stop, stopping) = watch::channel(false);
+        let (client, served) = open_until(stopping);
+        let (reading, mut writing) = split(client);
+        let received = tokio::spawn(read_all(reading));
+        writing.write_all(&[preface(0), get(1, path)].concat()).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        stop.send_replace(true);
+        let start = Instant::now();
+        while !served.is_finished() {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let updates = [window_update(0, STEP_BYTES), window_update(1, STEP_BYTES)].concat();
+            // It fails once the connection is closed.
+            let _ = writing.write_all(&updates).await;
+        }
+        assert_eq!(start.elapsed() <= 2 * ANSWERS_STOPPING_MAX, is_cut_off, "{path}");
+        let frames = frames(&received.await.unwrap());
+        assert_eq!(data(&frames).len() < LARGE_BYTES, is_cut_off, "{path}");
+    }
+}
+
+/// A client that ignores GOAWAY and answers no PING.
+#[tokio::test(start_paused = true)]
+async fn further_requests_do_not_delay_a_stop() {
+    let (stop, stopping) = watch::channel(false);
+    let (client, served) = open_until(stopping);
+    let (reading, mut writing) = split(client);
+    let received = tokio::spawn(read_all(reading));
+    writing.write_all(&[preface(DEFAULT_WINDOW), get(1, "/now")].concat()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    stop.send_replace(true);
+    let start = Instant::now();
+    let mut stream = 3;
+    while !served.is_finished() {
+        assert!(start.elapsed() <= ANSWERS_STOPPING_MAX + IDLE_STOPPING_MAX);
+        tokio::time::sleep(IDLE_STOPPING_MAX / 2).await;
+        let _ = writing.write_all(&get(stream, "/now")).await;
+        stream += 2;
+    }
+    assert!(data(&frames(&received.await.unwrap())).starts_with(b"now"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_heads_of_concurrent_requests_are_limited() {
+    const PATH_BYTES: usize = 60_000;
+    let path = format!("/never?{}", "y".repeat(PATH_BYTES));
+    let streams: Vec<_> = (0..STREAMS_MAX).map(|n| 2 * n + 1).collect();
+    let requests: Vec<_> = streams.iter().flat_map(|stream| get(*stream, &path)).collect();
+    let (client, served) = open_until(running());
+    let (reading, mut writing) = split(client);
+    let received = tokio::spawn(read_all(reading));
+    writing.write_all(&[preface(DEFAULT_WINDOW), requests].concat()).await.unwrap();
+    // The head of an answered request does not count.
+    let more = [get(101, "/now"), get(103, "/now")].concat();
+    writing.write_all(&more).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    served.abort();
+    let frames = frames(&received.await.unwrap());
+    let heads = frames.iter().filter(|frame| frame.kind == HEADERS);
+    let (refused, answered): (Vec<_>, Vec<_>) =
+        heads.map(|head| head.stream).partition(|stream| *stream < 101);
+    assert_eq!(
+        BTreeSet::from_iter(refused),
+        streams[HEADS_BYTES_MAX / PATH_BYTES..].iter().copied().collect()
+    );
+    assert_eq!(BTreeSet::from_iter(answered), BTreeSet::from([101, 103]));
 }
 
 async fn read_all(mut client: ReadHalf<DuplexStream>) -> Vec<u8> {

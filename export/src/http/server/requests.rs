@@ -1,0 +1,87 @@
+//! The requests of a connection that are in progress.
+
+use std::sync::Arc;
+
+use axum::http::{HeaderName, HeaderValue, Request};
+use tokio::sync::watch;
+
+/// What HTTP/2 adds to the size of each field.
+const FIELD_BYTES: usize = 32;
+
+/// Requests from their last header to the end of the response body.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    pub ongoing: usize,
+    /// Requests without a response yet that were received before the service stopped.
+    unanswered: usize,
+    downloads: usize,
+    /// A download is in progress, or the last response was one, of which the connection may have unsent bytes.
+    has_download: bool,
+    /// Size of the heads of requests without a response yet. Afterwards heads are no longer in memory.
+    pub head_bytes: usize,
+}
+
+impl Requests {
+    /// Checks whether a stop waits for the connection.
+    pub fn are_awaited(&self) -> bool {
+        self.unanswered > 0 || self.has_download
+    }
+}
+
+/// Counts a request until it is dropped.
+pub(super) struct Ongoing {
+    requests: Arc<watch::Sender<Requests>>,
+    is_unanswered: bool,
+    is_download: bool,
+    head_bytes: usize,
+}
+
+impl Ongoing {
+    pub fn new(
+        requests: &Arc<watch::Sender<Requests>>,
+        head_bytes: usize,
+        is_stopping: bool,
+    ) -> Self {
+        requests.send_modify(|requests| {
+            requests.ongoing += 1;
+            requests.unanswered += usize::from(!is_stopping);
+            requests.head_bytes += head_bytes;
+        });
+        let (requests, is_unanswered) = (Arc::clone(requests), !is_stopping);
+        Self { requests, is_unanswered, is_download: false, head_bytes }
+    }
+
+    /// The response is ready.
+    pub fn answered(&mut self, is_download: bool) {
+        let was_unanswered = std::mem::take(&mut self.is_unanswered);
+        let head_bytes = std::mem::take(&mut self.head_bytes);
+        self.is_download = is_download;
+        self.requests.send_modify(|requests| {
+            requests.unanswered -= usize::from(was_unanswered);
+            requests.head_bytes -= head_bytes;
+            requests.downloads += usize::from(is_download);
+            requests.has_download = requests.downloads > 0;
+        });
+    }
+}
+
+impl Drop for Ongoing {
+    fn drop(&mut self) {
+        let Self { requests, is_unanswered, is_download, head_bytes } = self;
+        requests.send_modify(|requests| {
+            requests.ongoing -= 1;
+            requests.unanswered -= usize::from(*is_unanswered);
+            requests.head_bytes -= *head_bytes;
+            requests.downloads -= usize::from(*is_download);
+        });
+    }
+}
+
+/// Returns the size of a request's target and headers.
+pub(super) fn head_bytes<T>(request: &Request<T>) -> usize {
+    let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
+    let field = |(name, value): (&HeaderName, &HeaderValue)| {
+        name.as_str().len() + value.len() + FIELD_BYTES
+    };
+    target + request.headers().iter().map(field).sum::<usize>()
+}
