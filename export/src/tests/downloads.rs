@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::Request;
+use axum::http::Request;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use serde_json::{Value, json};

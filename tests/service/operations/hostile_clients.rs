@@ -1,16 +1,20 @@
 //! Clients without a token that try to take the memory or the connections of the service.
 
-use std::io::Write;
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use testbed::adtrail::Adtrail;
 use testbed::http2::{
-    CONTINUATION, DEFAULT_WINDOW, FIELD, HEADERS, field, fields, frame, headers, preface,
+    CONTINUATION, DATA, DEFAULT_WINDOW, END_STREAM, FIELD, HEADERS, field, fields, frame, frames,
+    get, headers, preface, window_update,
 };
-use testbed::kafka::Kafka;
-use testbed::run_ok;
+use testbed::kafka::{Kafka, Message};
 use testbed::site::{ONE_CAMPAIGN, Site};
+use testbed::{DEADLINE, http, run_ok};
 
 /// Connections of each kind.
 const CONNECTIONS: usize = 40;
@@ -51,7 +55,13 @@ fn http2(frames: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8> {
 /// Starts a service that waits at its end for as long as anything is in progress. A connection that is waited for would
 /// keep the process.
 fn start(name: &str, settings: &[(&str, &str)]) -> (Site, Adtrail) {
-    let site = Site::new(Kafka::shared(), name, 1, ONE_CAMPAIGN).set("run.shutdown_deadline", "1h");
+    start_with(name, "", settings)
+}
+
+/// Like [`start`], with more tables of the settings.
+fn start_with(name: &str, tables: &str, settings: &[(&str, &str)]) -> (Site, Adtrail) {
+    let site = Site::new(Kafka::shared(), name, 1, &format!("{ONE_CAMPAIGN}{tables}"));
+    let site = site.set("run.shutdown_deadline", "1h");
     let site = settings.iter().fold(site, |site, (key, value)| site.set(key, value));
     let adtrail = site.start();
     (site, adtrail)
@@ -148,4 +158,122 @@ fn long_addresses_of_exports_are_not_remembered() {
     let known = adtrail.get(&format!("/v1/exports/{}", export())).unwrap();
     assert!(known.status == 200 && known.body.len() < 4_096, "{}", known.text());
     adtrail.stop();
+}
+
+/// Waits until this many requests of a connection have a response, and reads no bodies: the client has no window.
+fn await_answers(stream: &mut TcpStream, count: usize) {
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let (mut received, mut buffer) = (Vec::new(), [0; 4 << 10]);
+    while frames(&received).iter().filter(|frame| frame.kind == HEADERS).count() < count {
+        let bytes = stream.read(&mut buffer).unwrap();
+        assert_ne!(bytes, 0, "the connection was closed");
+        received.extend_from_slice(&buffer[..bytes]);
+    }
+}
+
+/// If they repeated these addresses, the answers would take 370 MB.
+#[test]
+fn unread_answers_to_long_addresses_take_little_memory() {
+    const CONNECTIONS: usize = 64;
+    const STREAMS: u32 = 16;
+    const ADDRESS_BYTES: usize = 65_000;
+    let digest = "0".repeat(64);
+    let token = format!("[[tokens]]\nid = \"partner\"\nsha256 = \"{digest}\"\napps = [\"*\"]\n");
+    let of_one_client = [("export.connections_per_client_max", "512")];
+    let (_site, adtrail) = start_with("hostile.pages", &token, &of_one_client);
+    let check_answered = || assert_eq!(adtrail.get("/openapi.json").unwrap().status, 200);
+    check_answered();
+    // A sign-in page, a page without a token, and the same as JSON. Each character would be escaped.
+    let unknown = format!("/assets/{}", "\"".repeat(ADDRESS_BYTES));
+    let attacks = [
+        (format!("/?{}", "/".repeat(ADDRESS_BYTES)), "text/html"),
+        (unknown.clone(), "text/html"),
+        (unknown, "application/json"),
+    ];
+    let attacks = attacks.map(|(path, accept)| {
+        let request = [fields("GET", &path, "localhost"), field("accept", accept)].concat();
+        let requests = (0..STREAMS).map(|n| headers(2 * n + 1, END_STREAM, &request));
+        [preface(0)].into_iter().chain(requests).collect::<Vec<_>>().concat()
+    });
+    let mut connections = Vec::new();
+    let growth_mib = adtrail.growth_mib(|| {
+        for bytes in attacks.iter().cycle().take(CONNECTIONS) {
+            let mut connection = open(&adtrail, bytes);
+            await_answers(&mut connection, STREAMS as usize);
+            connections.push(connection);
+        }
+        (0..10).for_each(|_| check_answered());
+    });
+    assert!(growth_mib < GROWTH_MIB_MAX, "{growth_mib} MiB");
+    adtrail.stop();
+    drop(connections);
+}
+
+/// Bytes of a response that a slow client takes a second.
+const STEP_BYTES: u32 = 256 << 10;
+
+/// Takes a response until the connection ends, slowly as long as the service runs. Returns whether it was complete.
+fn take_slowly(mut stream: TcpStream, has_ended: &AtomicBool) -> bool {
+    let (mut received, mut buffer) = (Vec::new(), vec![0; STEP_BYTES as usize]);
+    while let Ok(bytes @ 1..) = stream.read(&mut buffer) {
+        received.extend_from_slice(&buffer[..bytes]);
+        if !has_ended.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_secs(1));
+        }
+    }
+    received.ends_with(b"\r\n0\r\n\r\n")
+}
+
+/// Like [`take_slowly`], for the first request of an HTTP/2 connection: opens the window step by step.
+fn take_slowly_http2(mut stream: TcpStream) -> bool {
+    let (mut received, mut buffer) = (Vec::new(), vec![0; STEP_BYTES as usize]);
+    stream.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    loop {
+        let is_open = match stream.read(&mut buffer) {
+            Ok(bytes) => {
+                received.extend_from_slice(&buffer[..bytes]);
+                bytes > 0
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                let updates = [window_update(0, STEP_BYTES), window_update(1, STEP_BYTES)].concat();
+                stream.write_all(&updates).is_ok()
+            }
+            Err(_) => false,
+        };
+        if !is_open {
+            let frames = frames(&received);
+            return frames.iter().any(|frame| frame.kind == DATA && frame.flags & END_STREAM != 0);
+        }
+    }
+}
+
+/// At their speed, the clients would take more than half a minute.
+#[test]
+fn clients_that_take_large_answers_slowly_do_not_delay_a_stop() {
+    const NAMES: usize = 25_000;
+    let (site, adtrail) = start("hostile.slow", &[]);
+    let effect = |n: usize| {
+        let time = "2025-03-10T12:00:00Z";
+        let line =
+            format!(r#"{{"app":"app-x","event_id":"e-{n}","name":"{n:0256}","time":"{time}"}}"#);
+        Message::new("app-x", line).at(1_741_608_000_000)
+    };
+    Kafka::shared().produce(&site.topics.effects, (0..NAMES).map(effect));
+    adtrail.await_read(NAMES as u64);
+    // 11 MB, which do not fit into the buffers of a socket.
+    let by = "day,event_type,event_name,status,install_type,spreadid,campaign,channel";
+    let path = format!("/v1/apps/app-x/summary?from=2025-03-10&to=2025-03-10&by={by}");
+    let mut http1 = http::begin("GET", &adtrail.export, &path, &[], b"").unwrap();
+    http1.read_exact(&mut [0; 1]).unwrap();
+    let mut http2 = open(&adtrail, &[preface(0), get(1, &path, "localhost")].concat());
+    await_answers(&mut http2, 1);
+    adtrail.signal("TERM");
+    let has_ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let http1 = scope.spawn(|| take_slowly(http1, &has_ended));
+        let http2 = scope.spawn(|| take_slowly_http2(http2));
+        adtrail.check_ended(0, &[]);
+        has_ended.store(true, Ordering::Relaxed);
+        assert_eq!([http1.join().unwrap(), http2.join().unwrap()], [false, false]);
+    });
 }
