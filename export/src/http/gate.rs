@@ -5,9 +5,10 @@ use std::time::Instant;
 
 use attribution::rules::policy::AppPolicy;
 use axum::RequestExt;
+use axum::body::HttpBody;
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{RawPathParams, Request, State};
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
 use jiff::Timestamp;
@@ -27,13 +28,22 @@ pub(crate) async fn pass(
     mut request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    let (since, route) = (Instant::now(), Route::of(&request));
+    let (since, route, method) = (Instant::now(), Route::of(&request), request.method().clone());
     let (caller, app) = check(&state, &mut request, &route).await?;
     request.extensions_mut().insert(caller.clone());
     let response = next.run(request).await;
     let key = app.map(|app| &*app.key);
-    audit::answered(caller.name(), key, &route, &response, since.elapsed());
+    let bytes = body_bytes(&method, &response);
+    audit::answered(caller.name(), key, &route, &response, bytes, since.elapsed());
     Ok(response)
+}
+
+/// Returns the length of a body that is about to be sent. Unknown if it is compressed, or written while it is sent, and
+/// of problems, which browsers get as pages.
+fn body_bytes(method: &Method, response: &Response) -> Option<u64> {
+    let is_problem = response.extensions().get::<Problem>().is_some();
+    let exact = response.body().size_hint().exact().filter(|_| !is_problem);
+    if *method == Method::HEAD { Some(0) } else { exact }
 }
 
 /// Returns the caller, and the app that the path names.

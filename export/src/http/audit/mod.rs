@@ -5,7 +5,6 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use axum::body::HttpBody;
 use axum::extract::{MatchedPath, Request};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -66,12 +65,14 @@ impl Route {
     }
 }
 
-/// Writes the line of an answered request. `app` is the app in the path.
+/// Writes the line of an answered request, before the answer is sent. `app` is the app in the path, `bytes` the length
+/// of the body if it is known.
 pub(crate) fn answered(
     token: &str,
     app: Option<&str>,
     route: &Route,
     response: &Response,
+    bytes: Option<u64>,
     duration: Duration,
 ) {
     let looked_up = response.extensions().get::<LookedUp>().map(|LookedUp(app)| &**app);
@@ -83,8 +84,7 @@ pub(crate) fn answered(
         app,
         route = route.name(),
         status = response.status().as_u16(),
-        // Unknown if the answer is compressed, or written while it is sent.
-        bytes = response.body().size_hint().exact(),
+        bytes,
         seconds = duration.as_secs_f64(),
         "a request was answered"
     );

@@ -1,9 +1,14 @@
 //! The lines of the audit log, over HTTP.
 
+use axum::body::Body;
+use axum::http::Request;
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
 use serde_json::Value;
 
 use super::*;
-use crate::http::router::ROUTES;
+use crate::http::hosts::Hosts;
+use crate::http::router::{ROUTES, router};
 use crate::tests::fixture::{Bed, EVENTS, entry, many_activations, past, token};
 
 const DEVICE: &str = "/v1/apps/{app}/devices/{kind}/{value}";
@@ -47,9 +52,9 @@ fn every_read_of_personal_data_writes_a_line() {
     let check = |rest: &str, route: &str, status: u16| {
         let bytes = get(&bed, &format!("/v1/apps/app-x/{rest}"));
         let route = format!("/v1/apps/{{app}}/{route}");
-        // A summary is written while it is sent.
-        let is_streamed = rest.starts_with("summary");
-        let bytes = if is_streamed { "null".to_owned() } else { bytes.to_string() };
+        // A summary is written while it is sent, and a browser gets an error as a page.
+        let is_unknown = rest.starts_with("summary") || status >= 400;
+        let bytes = if is_unknown { "null".to_owned() } else { bytes.to_string() };
         let expected = format!("token=x app=app-x route={route} status={status} bytes={bytes}");
         check_lines(&bed, rest, "a request was answered", &[&expected]);
     };
@@ -65,6 +70,42 @@ fn every_read_of_personal_data_writes_a_line() {
         get(&bed, target);
         check_lines(&bed, target, "", &[]);
     }
+}
+
+#[test]
+fn lines_have_the_length_of_the_body_if_it_is_known() {
+    let bed = bed();
+    let authorization = format!("Authorization: Bearer {}", token("x"));
+    let (device, range) = ("/v1/apps/app-x/devices/oaid/device-1", "from=2026-03-10&to=2026-03-10");
+    let page = "/activations?app=app-x&event_id=a-1";
+    for (request, header, is_known) in [
+        (format!("GET {device}"), "Accept: */*", true),
+        (format!("HEAD {device}"), "Accept: */*", true),
+        (format!("HEAD /v1/apps/app-x/summary?{range}"), "Accept: */*", true),
+        (format!("GET {device}?limit=none"), "Accept: text/html", false),
+        (format!("GET {page}"), "Accept: text/html", true),
+        (format!("GET {page}"), "Accept-Encoding: gzip", false),
+    ] {
+        let request_line = format!("{request} HTTP/1.1");
+        let answer = bed.send_with(&request_line, &[&authorization, header]);
+        let bytes = if is_known { answer.body.len().to_string() } else { "null".to_owned() };
+        let expected = format!("status={} bytes={bytes}", answer.status);
+        check_lines(&bed, &request, "a request was answered", &[&expected]);
+    }
+}
+
+#[test]
+fn lines_are_written_before_the_answer_is_sent() {
+    let bed = bed();
+    let service = TowerToHyperService::new(router(bed.state.clone(), Hosts::any()));
+    let request = Request::builder()
+        .uri("/v1/apps/app-x/summary?from=2026-03-10&to=2026-03-10")
+        .header("authorization", format!("Bearer {}", token("x")));
+    let answer = service.call(request.body(Body::empty()).unwrap());
+    // The threads of the runtime have the log.
+    let unread = bed.runtime.block_on(bed.runtime.spawn(answer)).unwrap().unwrap();
+    check_lines(&bed, "a summary", "a request was answered", &["status=200 bytes=null"]);
+    drop(unread);
 }
 
 #[test]
