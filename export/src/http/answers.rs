@@ -1,4 +1,5 @@
-//! Limits how many answers of a caller are in memory at a time: those that are built from events before they are sent.
+//! Limits how many answers of a caller are in memory at a time: those that are built from events or settings before they
+//! are sent.
 //! An answer counts until its last byte was sent, so that a client that reads slowly cannot collect them.
 
 use std::pin::Pin;

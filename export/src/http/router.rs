@@ -28,12 +28,12 @@ type Route = fn() -> MethodRouter<ExportState>;
 /// Routes of the API, for the router and for the test that calls all of them with another app's token. For a path
 /// with `{app}`, the gate has checked that the caller may read the app.
 pub(crate) const ROUTES: &[(&str, Route)] = &[
-    ("/v1/apps", || get(catalogue::apps)),
+    ("/v1/apps", || limited(get(catalogue::apps))),
     ("/v1/apps/{app}/events.csv", || compressed(get(events))),
     ("/v1/apps/{app}/events.ndjson", || compressed(get(events))),
     ("/v1/apps/{app}/summary", || limited(get(summary::summary))),
     ("/v1/apps/{app}/summary.csv", || limited(get(summary::summary))),
-    ("/v1/apps/{app}/campaigns", || get(catalogue::campaigns)),
+    ("/v1/apps/{app}/campaigns", || limited(get(catalogue::campaigns))),
     ("/v1/apps/{app}/campaigns/{spreadid}/devices", || limited(get(campaign_devices::devices))),
     ("/v1/apps/{app}/devices/{kind}/{value}", || limited(get(timeline::device))),
     ("/v1/apps/{app}/activations/{event_id}/explain", || limited(get(explain::activation))),
@@ -44,7 +44,7 @@ pub(crate) const ROUTES: &[(&str, Route)] = &[
 /// Pages, behind the same gate.
 pub(crate) const PAGES: &[(&str, Route)] = &[
     ("/", || compressed(limited(get(page::home)))),
-    ("/download", || get(page::download)),
+    ("/download", || limited(get(page::download))),
     ("/exports", || compressed(limited(get(page::exports)))),
     ("/activations", || compressed(limited(get(page::activation)))),
     ("/devices", || compressed(limited(get(page::devices).post(page::device)))),
@@ -65,7 +65,8 @@ fn compressed(route: MethodRouter<ExportState>) -> MethodRouter<ExportState> {
     route.layer(CompressionLayer::new().quality(CompressionLevel::Fastest))
 }
 
-/// Limits the answers of a caller that are in memory. Downloads have their own limits.
+/// Limits the answers of a caller that are in memory. Downloads have their own limits. What is small whatever the
+/// request and the events, such as an error or the state of an export, needs none.
 fn limited(route: MethodRouter<ExportState>) -> MethodRouter<ExportState> {
     route.layer(middleware::from_fn(answers::limit))
 }

@@ -3,12 +3,21 @@
 use std::collections::BTreeSet;
 
 use attribution::facts::event::Fact;
+use axum::body::Body;
+use axum::http::{HeaderMap, Request};
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
 use serde_json::Value;
+use tokio::runtime::Builder;
 
 use super::{Path, TEXT, at, keys, problem_types, resolve};
 use crate::format::columns::native::Column;
+use crate::http::access::ANSWERS_PER_TOKEN_MAX;
+use crate::http::hosts::Hosts;
+use crate::http::router::router;
+use crate::http::state::SCANS_MAX;
 use crate::tests::facts;
-use crate::tests::fixture::{Answer, Bed, DAY, MINUTE, activation};
+use crate::tests::fixture::{Answer, Bed, DAY, EVENTS, MINUTE, activation, entry};
 
 const RANGE: &str = "from=2026-03-10&to=2026-03-10";
 
@@ -160,6 +169,81 @@ fn responses_are_described() {
                 check_response(resolve(response), &request, &answer);
             }
         }
+    }
+}
+
+/// Services that refuse requests for one reason each.
+struct Refusing {
+    anonymous: Bed,
+    downloads: Bed,
+    scans: Bed,
+    answers: Bed,
+}
+
+impl Refusing {
+    fn new() -> Self {
+        let refusing = Self {
+            anonymous: Bed::with(vec![], |config| config.tokens = vec![entry("x", None, None)]),
+            downloads: Bed::with(vec![], |config| config.downloads_per_token_max = 0),
+            scans: Bed::new(vec![]),
+            answers: Bed::new(vec![]),
+        };
+        for Bed { state, .. } in [&refusing.scans, &refusing.answers] {
+            state.scans.try_acquire_many(SCANS_MAX as u32).unwrap().forget();
+        }
+        refusing
+    }
+
+    /// Returns the status of a request whose caller has all of its answers.
+    fn with_answers(&self, target: &str) -> u16 {
+        let Bed { state, .. } = &self.answers;
+        let service = TowerToHyperService::new(router(state.clone(), Hosts::any()));
+        // The request waits before it gets a response.
+        let runtime =
+            Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let caller = state.access.known(&HeaderMap::new()).unwrap();
+            let mut unsent = Vec::new();
+            for _ in 0..ANSWERS_PER_TOKEN_MAX {
+                unsent.push(caller.start_answer().await.unwrap());
+            }
+            let request = Request::get(target).body(Body::empty()).unwrap();
+            service.call(request).await.unwrap().status().as_u16()
+        })
+    }
+}
+
+/// Each path has exactly the statuses that a request can get. No described request has a body that is awaited (408).
+#[test]
+fn statuses_are_those_that_requests_can_get() {
+    let (bed, refusing) = (bed(), Refusing::new());
+    let id = bed.get(EVENTS).header("adtrail-export-id").unwrap().to_owned();
+    let many_headers = vec!["X: y"; 101];
+    for path in Path::all() {
+        let target = path.target().replace("exports/1", &format!("exports/{id}"));
+        let unknown = target.replace("app-x", "app-q").replace(&id, "1");
+        let status = |bed: &Bed, target: &str| bed.get(target).status;
+        let mut found = BTreeSet::from([
+            status(&bed, &target),
+            status(&bed, &format!("{target}&nonsense=1")),
+            status(&bed, &unknown),
+            status(&bed, &format!("{target}&{}", "y".repeat(65_535))),
+            status(&bed, &format!("http://other.example{target}")),
+            status(&refusing.anonymous, &target),
+            status(&refusing.downloads, &target),
+            refusing.with_answers(&target),
+            bed.send(&format!("GET {target} HTTP/1.0")).status,
+            bed.send_with(&format!("GET {target} HTTP/1.1"), &many_headers).status,
+        ]);
+        // Whatever reads the store can fail.
+        let of_scans = status(&refusing.scans, &target);
+        if matches!(of_scans, 429 | 503) {
+            found.extend([of_scans, 500]);
+        }
+        let described = keys(&path.item["get"]["responses"]);
+        let described: BTreeSet<u16> =
+            described.into_iter().map(|status| status.parse().unwrap()).collect();
+        assert_eq!(described, found, "{}", path.name);
     }
 }
 
