@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use store::StoreError;
 
+use crate::Echo;
+
 /// Errors of requests. A message names the parameter and its allowed values, if a parameter is at fault.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
@@ -14,7 +16,7 @@ pub enum ExportError {
     BadParameter {
         parameter: &'static str,
         problem: Cow<'static, str>,
-        value: Box<str>,
+        value: Echo,
         allowed: Vec<&'static str>,
     },
 
@@ -22,20 +24,20 @@ pub enum ExportError {
     RepeatedParameter { parameter: &'static str },
 
     #[error("unknown parameter (allowed: {}): {parameter:?}", list(known))]
-    UnknownParameter { parameter: Box<str>, known: &'static [&'static str] },
+    UnknownParameter { parameter: Echo, known: &'static [&'static str] },
 
     #[error("no report has this name (allowed: {known}): {report:?}")]
-    UnknownReport { report: Box<str>, known: String },
+    UnknownReport { report: Echo, known: String },
 
     #[error("no app has this key: {0:?}")]
-    UnknownApp(Box<str>),
+    UnknownApp(Echo),
 
     #[error("no activation of the app has this id: {0:?}")]
-    UnknownActivation(Box<str>),
+    UnknownActivation(Echo),
 
     /// Only the latest exports are kept, and only until the service ends.
     #[error("no export with this id, or it is no longer kept: {0:?}")]
-    UnknownExport(Box<str>),
+    UnknownExport(Echo),
 
     /// Try again later.
     #[error("too many downloads are in progress, the limit is {scans_max}")]

@@ -12,6 +12,7 @@
 
 mod appsflyer;
 mod differences;
+mod echo;
 mod error;
 pub mod explain;
 mod format;
@@ -41,6 +42,7 @@ pub use api::summary::expected_rows;
 pub use differences::totals::{Counts, Totals, TotalsLine};
 pub use differences::{Compared, ComparedApp, write_differences};
 pub use download::checksum::Checksum;
+pub use echo::Echo;
 pub use error::ExportError;
 pub use format::time::zone::Zone;
 pub use format::write_rows::{Chunk, write_rows};

@@ -7,12 +7,12 @@ use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
 
-use crate::ExportError;
 use crate::explain::json;
 use crate::http::extract::{Segments, no_parameters};
 use crate::http::problem::Problem;
 use crate::http::respond;
 use crate::http::state::ExportState;
+use crate::{Echo, ExportError};
 
 pub(crate) async fn activation(
     State(state): State<ExportState>,
@@ -22,7 +22,7 @@ pub(crate) async fn activation(
     let app = respond::app(&state, key)?;
     no_parameters(&uri)?;
     let document = explained(&state, app, &id, json).await?;
-    let document = document.ok_or(ExportError::UnknownActivation(id.into()))?;
+    let document = document.ok_or(ExportError::UnknownActivation(Echo::from(&*id)))?;
     Ok(respond::json(&document))
 }
 

@@ -12,7 +12,6 @@ use axum::{Extension, Json};
 use super::audit::ExportRequest;
 use super::registry::ChosenId;
 use super::stream::{self, Scan, Started};
-use crate::ExportError;
 use crate::format::time::writer::in_utc;
 use crate::http::access::Caller;
 use crate::http::audit::{AuditedRequest, Route};
@@ -24,6 +23,7 @@ use crate::http::state::ExportState;
 use crate::query::cursor::Cursor;
 use crate::query::parameter::pairs;
 use crate::query::{ExportQuery, Format};
+use crate::{Echo, ExportError};
 
 const EXPORT_ID: HeaderName = HeaderName::from_static("adtrail-export-id");
 
@@ -110,7 +110,7 @@ pub(crate) async fn exported(
     let is_readable =
         |app: &str| state.policy.app_by_key(app).is_some_and(|app| caller.can_read(app.pid));
     let export = state.exports.find(&id).filter(|export| is_readable(&export.app));
-    let export = export.ok_or(ExportError::UnknownExport(id.into()))?;
+    let export = export.ok_or(ExportError::UnknownExport(Echo::from(&*id)))?;
     Ok(([(header::CACHE_CONTROL, "no-store")], Json(export)).into_response())
 }
 

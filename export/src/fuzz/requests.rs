@@ -14,6 +14,7 @@ use crate::api::timeline::TimelineQuery;
 use crate::api::timeline::cursor::TimelineCursor;
 use crate::appsflyer::pull_api;
 use crate::appsflyer::report::Kind;
+use crate::echo::CHARS_MAX;
 use crate::http::access::session;
 use crate::query::cursor::Cursor;
 use crate::query::parameter::{FORMAT, decoded, pairs};
@@ -73,7 +74,7 @@ fn check_error(error: &ExportError) {
     let text = error.to_string();
     assert!(!text.is_empty() && !text.contains(char::is_control), "{text}");
     if let ExportError::BadParameter { value, .. } = error {
-        assert!(value.chars().count() <= 200, "{text}");
+        assert!(value.chars().count() <= CHARS_MAX + 1, "{text}");
     }
 }
 

@@ -6,8 +6,8 @@ use axum::http::{HeaderName, Uri, header};
 use serde::de::DeserializeOwned;
 
 use super::problem::Problem;
-use crate::ExportError;
 use crate::query::parameter::{self, AFTER, pairs};
+use crate::{Echo, ExportError};
 
 /// The parameters of a path.
 pub(crate) struct Segments<T>(pub T);
@@ -45,6 +45,6 @@ pub(crate) fn parameters(uri: &Uri) -> Result<Vec<(String, String)>, Problem> {
 /// Checks that the request has no parameters.
 pub(crate) fn no_parameters(uri: &Uri) -> Result<(), Problem> {
     parameters(uri)?.into_iter().next().map_or(Ok(()), |(parameter, _)| {
-        Err(ExportError::UnknownParameter { parameter: parameter.into(), known: &[] }.into())
+        Err(ExportError::UnknownParameter { parameter: Echo::from(&*parameter), known: &[] }.into())
     })
 }

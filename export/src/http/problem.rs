@@ -5,8 +5,8 @@ use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-use crate::ExportError;
 use crate::http::refusal::Refusal;
+use crate::{Echo, ExportError};
 
 /// A problem. `kind` is stable; the texts may change.
 #[derive(Debug, Clone, Serialize)]
@@ -18,14 +18,12 @@ pub(crate) struct Problem {
     status: StatusCode,
     detail: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    parameter: Option<Box<str>>,
+    parameter: Option<Echo>,
     #[serde(skip_serializing_if = "Option::is_none")]
     allowed: Option<Vec<&'static str>>,
 }
 
 pub(crate) const RETRY_AFTER_SECONDS: u32 = 10;
-/// Maximum number of characters of a path that a problem shows.
-const SHOWN_CHARS_MAX: usize = 256;
 const BAD_PARAMETER: &str = "/problems/bad-parameter";
 
 impl Problem {
@@ -67,9 +65,10 @@ impl Problem {
     /// The value of a parameter is not UTF-8.
     pub fn no_text(parameter: &str) -> Self {
         const ALLOWED: &str = "text in UTF-8";
+        let parameter = Echo::from(parameter);
         let detail = format!("{parameter}: expected {ALLOWED}, but the decoded bytes are not");
         Self {
-            parameter: Some(parameter.into()),
+            parameter: Some(parameter),
             allowed: Some(vec![ALLOWED]),
             ..Self::new(StatusCode::BAD_REQUEST, BAD_PARAMETER, "Bad parameter", detail)
         }
@@ -116,13 +115,11 @@ impl Problem {
     }
 
     pub fn path_not_found(path: &str) -> Self {
-        // Answered without a token, so the answer must not be larger than the request.
-        let shown = path.char_indices().nth(SHOWN_CHARS_MAX).map_or(path, |(end, _)| &path[..end]);
         Self::new(
             StatusCode::NOT_FOUND,
             "/problems/not-found",
             "Not found",
-            format!("nothing is at this path: {shown:?}"),
+            format!("nothing is at this path: {:?}", Echo::from(path)),
         )
     }
 }
@@ -138,7 +135,7 @@ pub(crate) async fn method_not_allowed(method: Method) -> Problem {
         StatusCode::METHOD_NOT_ALLOWED,
         "/problems/method-not-allowed",
         "Method not allowed",
-        format!("expected GET or HEAD: {:?}", method.as_str()),
+        format!("expected GET or HEAD: {:?}", Echo::from(method.as_str())),
     )
 }
 
@@ -176,7 +173,7 @@ impl From<ExportError> for Problem {
                 (StatusCode::INTERNAL_SERVER_ERROR, "/problems/store", "Store failed")
             }
         };
-        let (parameter, allowed): (Option<Box<str>>, Option<&[_]>) = match &error {
+        let (parameter, allowed): (Option<Echo>, Option<&[_]>) = match &error {
             E::MissingParameter { parameter, allowed } => {
                 (Some((*parameter).into()), Some(allowed))
             }

@@ -8,10 +8,10 @@ use axum::response::{IntoResponse, Response};
 use store::reader::Reader;
 
 use super::problem::Problem;
-use crate::ExportError;
 use crate::format::time::writer::in_utc;
 use crate::http::state::{ExportState, SCANS_MAX};
 use crate::query::ExportQuery;
+use crate::{Echo, ExportError};
 
 const RANGE_FROM: HeaderName = HeaderName::from_static("adtrail-range-from");
 const RANGE_TO: HeaderName = HeaderName::from_static("adtrail-range-to");
@@ -19,7 +19,7 @@ const RANGE_TO: HeaderName = HeaderName::from_static("adtrail-range-to");
 /// Returns the app with this key.
 pub(crate) fn app(state: &ExportState, key: String) -> Result<&AppPolicy, Problem> {
     let app = state.policy.app_by_key(&key);
-    app.ok_or_else(|| ExportError::UnknownApp(key.into()).into())
+    app.ok_or_else(|| ExportError::UnknownApp(Echo::from(&*key)).into())
 }
 
 /// Reads the store on a blocking thread, as one of the concurrent scans.

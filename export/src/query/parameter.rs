@@ -37,11 +37,7 @@ pub(crate) fn bad(
     value: &str,
     allowed: Vec<&'static str>,
 ) -> ExportError {
-    // Long values are cut.
-    const SHOWN_MAX: usize = 200;
-    let end = value.char_indices().nth(SHOWN_MAX).map_or(value.len(), |(end, _)| end);
-    let value = value.get(..end).unwrap_or_default().into();
-    ExportError::BadParameter { parameter, problem: problem.into(), value, allowed }
+    ExportError::BadParameter { parameter, problem: problem.into(), value: value.into(), allowed }
 }
 
 /// Like [`bad`], for a value that should be `allowed`.

@@ -9,8 +9,8 @@ use super::parameter::{
     MEDIA_SOURCE, SPREADID, STATUS, TIMEZONE, TO, bad, expected, number,
 };
 use super::time_param::{FORMS, TimeParam};
-use crate::ExportError;
 use crate::format::time::zone::Zone;
+use crate::{Echo, ExportError};
 
 /// List parameters, which may be repeated.
 #[rustfmt::skip]
@@ -91,7 +91,8 @@ impl<'a> RawParams<'a> {
         let to = in_range(TO, to_text, end(last, to_text, zone))?;
         // `to` may be the day before `from`: it then ends where `from` begins, but is refused like any earlier time.
         if to <= from && last.start(zone) < Some(from) {
-            let problem = format!("expected a time that is not before {FROM} = {from_text:?}");
+            let start = Echo::from(from_text);
+            let problem = format!("expected a time that is not before {FROM} = {start:?}");
             return Err(bad(TO, problem, to_text, FORMS.to_vec()));
         }
         Ok(TimeRange { from, to, from_text, to_text })

@@ -106,7 +106,7 @@ fn an_unclosed_quote_is_refused() {
 #[test]
 fn other_invalid_parameters_are_reported() {
     let long = "x".repeat(1_000);
-    let shown = &long[..200];
+    let shown = format!("{}\u{2026}", &long[..256]);
     check_error(
         &[DAY[0], DAY[1], ("type", &*long)],
         &format!("type: expected all, or activation, or effect: {shown:?}"),

@@ -53,6 +53,42 @@ fn malformed_paths_are_not_found() {
     }
 }
 
+/// A response to an error does not grow with the request.
+#[test]
+fn long_texts_of_clients_are_cut() {
+    let bed = Bed::new(vec![]);
+    let ellipsis = '\u{2026}';
+    // The most that escapes can make of a character.
+    let long = "%22".repeat(20_000);
+    let report = "/api/raw-data/export/app/app-x/installs_report/v5";
+    for (method, target) in [
+        ("GET", format!("/v1/{long}")),
+        ("GET", format!("/assets/{long}")),
+        ("GET", format!("/v1/apps/{long}/campaigns")),
+        ("GET", format!("/v1/apps/app-x/campaigns/{long}/devices?x=1{DAYS}")),
+        ("GET", format!("/v1/apps/app-x/devices/{long}/1")),
+        ("GET", format!("/v1/apps/app-x/activations/{long}/explain")),
+        ("GET", format!("/v1/exports/{long}")),
+        ("GET", format!("{EVENTS}&{long}=1")),
+        ("GET", format!("{EVENTS}&{long}=%ff")),
+        ("GET", format!("{EVENTS}&status=x{long}")),
+        ("GET", format!("{EVENTS}&channel=x{long}")),
+        ("GET", format!("{EVENTS}&timezone=x{long}")),
+        ("GET", format!("{report}?x{long}=1{DAYS}")),
+        ("GET", format!("{}?x=1{DAYS}", report.replace("installs_report", &long))),
+        (&*"A".repeat(60_000), "/v1/apps".to_owned()),
+    ] {
+        for accept in ["application/json", "text/html"] {
+            let accept = format!("Accept: {accept}");
+            let answer = bed.send_with(&format!("{method} {target} HTTP/1.1"), &[&accept]);
+            let start = &target[..target.len().min(60)];
+            assert!((400..500).contains(&answer.status), "{} of {start}", answer.status);
+            assert!(answer.text().contains(ellipsis), "{start}: {}", answer.text());
+            assert!(answer.body.len() < 8 << 10, "{start}: {} bytes", answer.body.len());
+        }
+    }
+}
+
 #[test]
 fn filters_may_have_thousands_of_values() {
     let bed = Bed::new(many_activations(3));

@@ -16,7 +16,6 @@ use axum::response::Response;
 use serde_json::{Value, json};
 use store::reader::Reader;
 
-use crate::ExportError;
 use crate::format::columns::channel::channel_name;
 use crate::format::time::writer::TimeWriter;
 use crate::format::time::zone::Zone;
@@ -26,6 +25,7 @@ use crate::http::respond;
 use crate::http::state::ExportState;
 use crate::query::parameter::{AFTER, LIMIT, TIMEZONE, bad, pairs};
 use crate::query::raw_params::RawParams;
+use crate::{Echo, ExportError};
 use cursor::TimelineCursor;
 
 pub(crate) const KIND: &str = "kind";
@@ -66,7 +66,7 @@ pub(crate) async fn timeline_page(
     let TimelineQuery { zone, limit, after } = query;
     let after = after.map(|after| after.entry(pid));
     respond::read(state, app, move |reader, policy| {
-        let app = policy.app(pid).ok_or(ExportError::UnknownApp(key))?;
+        let app = policy.app(pid).ok_or(ExportError::UnknownApp(Echo::from(&*key)))?;
         let mut facts = reader.clone();
         let limits = ReadLimits::default();
         let found = timeline(&mut facts, policy, app, &ids, after, limit, limits)?;

@@ -8,8 +8,6 @@ use jiff::civil::Date;
 
 use super::name_list::names;
 use super::options::{APP, CUSTOM, FILTERS, FORM, FORMS, OWN, PRESET, PRESETS, RANGE, RANGES};
-use crate::ExportError;
-use crate::Zone;
 use crate::format::columns::field::PROPS;
 use crate::format::columns::native::Column;
 use crate::page::format;
@@ -17,6 +15,7 @@ use crate::query::parameter::{
     DIALECT, EXPORT_ID, FIELDS, FROM, TIMEZONE, TO, TYPE, pairs, parts, quoted,
 };
 use crate::query::{ExportQuery, Format, parse_zone};
+use crate::{Echo, ExportError, Zone};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Choice {
@@ -163,6 +162,7 @@ impl Choice {
         ];
         for (field, value, known) in lists {
             if !known.contains(&value) {
+                let value = Echo::from(value);
                 let message = format!("Expected one of {}: {value:?}", known.join(", "));
                 wrong.push(FieldError { field, message });
             }

@@ -9,11 +9,13 @@ use axum::response::Response;
 
 use super::export_form::options::APP;
 use super::http::request::PageRequest;
+use crate::Echo;
 use crate::http::audit::LookedUp;
 
 /// Returns the error of the field `app`.
 fn no_app(page_request: &PageRequest) -> Option<(&'static str, String)> {
-    Some((APP, format!("No app has this key: \u{201c}{}\u{201d}", page_request.value(APP))))
+    let key = Echo::from(page_request.value(APP));
+    Some((APP, format!("No app has this key: \u{201c}{key}\u{201d}")))
 }
 
 /// Marks a page for the audit log, if something of an app was looked up.
