@@ -47,6 +47,10 @@ pub enum ExportError {
     #[error("too many answers to one token are in progress, the limit is {answers_max}")]
     BusyToken { answers_max: usize },
 
+    /// Try again later.
+    #[error("too many answers are in progress, the limit is {answers_max}")]
+    BusyAnswers { answers_max: usize },
+
     /// The rows could not be read; part of them may have been sent.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -11,12 +11,16 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::net::TcpListener;
 
+use super::answers::{self, OfAll};
 use super::hosts::{self, Hosts};
 use super::server::{self, Clients};
 use super::{problem, respond};
 
 /// Connections of one client, such as Prometheus or a probe.
 const CONNECTIONS_PER_CLIENT_MAX: usize = 64;
+
+/// Copies of the metrics that may wait for clients to take them.
+const METRICS_MAX: usize = 64;
 
 /// The content of the responses; both are called on every request.
 #[derive(Clone)]
@@ -45,8 +49,9 @@ pub async fn serve(
 }
 
 fn router(admin: Admin, hosts: Hosts) -> Router {
+    let limit = middleware::from_fn_with_state(OfAll::new(METRICS_MAX), answers::limit_all);
     Router::new()
-        .route("/metrics", get(metrics))
+        .route("/metrics", get(metrics).layer(limit))
         .route("/livez", get(async || "alive\n"))
         .route("/readyz", get(readyz))
         .method_not_allowed_fallback(problem::method_not_allowed)

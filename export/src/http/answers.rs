@@ -2,18 +2,20 @@
 //! are sent.
 //! An answer counts until its last byte was sent, so that a client that reads slowly cannot collect them.
 
+use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Extension;
 use axum::body::{Body, HttpBody};
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::access::{ANSWERS_PER_TOKEN_MAX, Caller};
 use super::problem::Problem;
@@ -28,9 +30,42 @@ pub(crate) async fn limit(
     request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    let permit = tokio::time::timeout(WAIT_MAX, caller.start_answer()).await.ok().flatten();
+    let permit = in_time(caller.start_answer()).await;
     let permit = permit.ok_or(ExportError::BusyToken { answers_max: ANSWERS_PER_TOKEN_MAX })?;
-    Ok(next.run(request).await.map(|body| Body::new(Counted { body, _permit: permit })))
+    Ok(counted(next.run(request).await, permit))
+}
+
+/// The answers to all clients of a listener without authentication that may be in memory at a time.
+#[derive(Clone)]
+pub(crate) struct OfAll {
+    answers: Arc<Semaphore>,
+    answers_max: usize,
+}
+
+impl OfAll {
+    pub fn new(answers_max: usize) -> Self {
+        Self { answers: Arc::new(Semaphore::new(answers_max)), answers_max }
+    }
+}
+
+/// Like [`limit`], for all clients together.
+pub(crate) async fn limit_all(
+    State(OfAll { answers, answers_max }): State<OfAll>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    // The semaphore is never closed.
+    let permit = in_time(async { answers.acquire_owned().await.ok() }).await;
+    let permit = permit.ok_or(ExportError::BusyAnswers { answers_max })?;
+    Ok(counted(next.run(request).await, permit))
+}
+
+async fn in_time<T>(permit: impl Future<Output = Option<T>>) -> Option<T> {
+    tokio::time::timeout(WAIT_MAX, permit).await.ok().flatten()
+}
+
+fn counted(response: Response, permit: OwnedSemaphorePermit) -> Response {
+    response.map(|body| Body::new(Counted { body, _permit: permit }))
 }
 
 /// A body that counts until it is dropped.
@@ -63,7 +98,7 @@ impl HttpBody for Counted {
 mod tests {
     use axum::Router;
     use axum::http::HeaderMap;
-    use axum::middleware::from_fn;
+    use axum::middleware::{from_fn, from_fn_with_state};
     use axum::routing::get;
     use hyper::service::Service;
     use hyper_util::service::TowerToHyperService;
@@ -72,15 +107,27 @@ mod tests {
     use super::*;
     use crate::Access;
 
+    fn answering() -> Router {
+        Router::new().route("/", get(async || "answer"))
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_request_waits_until_an_answer_of_its_caller_was_sent() {
         let caller = Access::new(&[], 1).known(&HeaderMap::new()).unwrap();
-        let router = Router::new().route("/", get(async || "answer"));
-        let router = router.layer(from_fn(limit)).layer(Extension(caller));
+        let router = answering().layer(from_fn(limit)).layer(Extension(caller));
+        check(router, ANSWERS_PER_TOKEN_MAX).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_without_a_caller_waits_until_an_answer_to_any_was_sent() {
+        check(answering().layer(from_fn_with_state(OfAll::new(3), limit_all)), 3).await;
+    }
+
+    async fn check(router: Router, answers_max: usize) {
         let service = TowerToHyperService::new(router);
         let ask = || service.call(Request::new(Body::empty()));
         let mut unsent = Vec::new();
-        for _ in 0..ANSWERS_PER_TOKEN_MAX {
+        for _ in 0..answers_max {
             unsent.push(ask().await.unwrap());
         }
         assert!(unsent.iter().all(|answer| answer.status() == 200));

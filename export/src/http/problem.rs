@@ -161,7 +161,7 @@ impl From<ExportError> for Problem {
                 (NOT_FOUND, "/problems/unknown-activation", "Unknown activation")
             }
             E::UnknownExport(_) => (NOT_FOUND, "/problems/unknown-export", "Unknown export"),
-            E::Busy { .. } | E::BusyToken { .. } => {
+            E::Busy { .. } | E::BusyToken { .. } | E::BusyAnswers { .. } => {
                 (StatusCode::SERVICE_UNAVAILABLE, "/problems/busy", "Busy")
             }
             E::Store(error) if error.is_passing() => (
