@@ -1,6 +1,5 @@
 //! Limits how many answers of a caller are in memory at a time: those that are built from events or settings before they
-//! are sent.
-//! An answer counts until its last byte was sent, so that a client that reads slowly cannot collect them.
+//! are sent. An answer counts until its last byte was sent, so that a client that reads slowly cannot collect them.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -32,7 +31,7 @@ pub(crate) async fn limit(
 ) -> Result<Response, Problem> {
     let permit = in_time(caller.start_answer()).await;
     let permit = permit.ok_or(ExportError::BusyToken { answers_max: ANSWERS_PER_TOKEN_MAX })?;
-    Ok(counted(next.run(request).await, permit))
+    counted(permit, request, next).await
 }
 
 /// The answers to all clients of a listener without authentication that may be in memory at a time.
@@ -57,15 +56,25 @@ pub(crate) async fn limit_all(
     // The semaphore is never closed.
     let permit = in_time(async { answers.acquire_owned().await.ok() }).await;
     let permit = permit.ok_or(ExportError::BusyAnswers { answers_max })?;
-    Ok(counted(next.run(request).await, permit))
+    counted(permit, request, next).await
 }
 
 async fn in_time<T>(permit: impl Future<Output = Option<T>>) -> Option<T> {
     tokio::time::timeout(WAIT_MAX, permit).await.ok().flatten()
 }
 
-fn counted(response: Response, permit: OwnedSemaphorePermit) -> Response {
-    response.map(|body| Body::new(Counted { body, _permit: permit }))
+/// Runs the handler to its end even if the client leaves, because a thread that reads for it goes on. Otherwise a client
+/// could start any number of answers by leaving.
+async fn counted(
+    permit: OwnedSemaphorePermit,
+    request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    let answer = tokio::spawn(async move {
+        let response = next.run(request).await;
+        response.map(|body| Body::new(Counted { body, _permit: permit }))
+    });
+    answer.await.map_err(|_| ExportError::BrokenOff.into())
 }
 
 /// A body that counts until it is dropped.
@@ -102,7 +111,8 @@ mod tests {
     use axum::routing::get;
     use hyper::service::Service;
     use hyper_util::service::TowerToHyperService;
-    use tokio::time::Instant;
+    use tokio::sync::watch;
+    use tokio::time::{Instant, timeout};
 
     use super::*;
     use crate::Access;
@@ -121,6 +131,28 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_request_without_a_caller_waits_until_an_answer_to_any_was_sent() {
         check(answering().layer(from_fn_with_state(OfAll::new(3), limit_all)), 3).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_counts_until_its_handler_ends_although_the_client_has_left() {
+        let (finish, finished) = watch::channel(false);
+        let handler = move || {
+            let mut finished = finished.clone();
+            async move {
+                let _ = finished.wait_for(|finished| *finished).await;
+                "answer"
+            }
+        };
+        let router = Router::new().route("/", get(handler));
+        let router = router.layer(from_fn_with_state(OfAll::new(2), limit_all));
+        let service = TowerToHyperService::new(router);
+        let ask = || service.call(Request::new(Body::empty()));
+        for _ in 0..2 {
+            assert!(timeout(WAIT_MAX / 2, ask()).await.is_err());
+        }
+        assert_eq!(ask().await.unwrap().status(), 503);
+        finish.send_replace(true);
+        assert_eq!(ask().await.unwrap().status(), 200);
     }
 
     async fn check(router: Router, answers_max: usize) {
