@@ -1,5 +1,6 @@
-//! Limits how many answers of a caller are in memory at a time: those that are built from events or settings before they
-//! are sent. An answer counts until its last byte was sent, so that a client that reads slowly cannot collect them.
+//! Limits how many answers of a caller are in memory at a time: those that are built from events or settings before
+//! they are sent. An answer counts until its last byte was sent, so that a client that reads slowly cannot collect
+//! them.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -63,8 +64,8 @@ async fn in_time<T>(permit: impl Future<Output = Option<T>>) -> Option<T> {
     tokio::time::timeout(WAIT_MAX, permit).await.ok().flatten()
 }
 
-/// Runs the handler to its end even if the client leaves, because a thread that reads for it goes on. Otherwise a client
-/// could start any number of answers by leaving.
+/// Runs the handler to its end even if the client leaves, because a thread that reads for it goes on. Otherwise a
+/// client could start any number of answers by leaving.
 async fn counted(
     permit: OwnedSemaphorePermit,
     request: Request,
