@@ -262,16 +262,6 @@ mod tests {
         assert_eq!(response.headers().contains_key(header::RETRY_AFTER), is_retryable);
     }
 
-    /// It is answered without a token.
-    #[test]
-    fn a_long_path_is_cut() {
-        let detail = |path: &str| Problem::path_not_found(path).detail;
-        let longest = format!("/{}", "é".repeat(SHOWN_CHARS_MAX - 1));
-        let expected = format!("nothing is at this path: {longest:?}");
-        assert_eq!(detail(&longest), expected);
-        assert_eq!(detail(&format!("{longest}é")), expected);
-    }
-
     #[test]
     fn transient_store_errors_ask_to_retry() {
         check(StoreError::Waiting, 503, "/problems/store-unavailable", true);
