@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use attribution::facts::keys::FactKey;
-use attribution::ledger::DecisionWrite;
 use attribution::ledger::record::{CurrentRow, FactRecord};
+use attribution::ledger::{DecisionWrite, Facts};
 use attribution::rules::build_row;
 use attribution::rules::row::Row;
 use attribution::worker::limits::ReadLimits;
@@ -160,7 +160,13 @@ fn has_intact_row(
     findings: &mut Findings<'_>,
 ) -> Result<bool, StoreError> {
     let fact = recomputed.write.key;
-    let standing = recomputed.stored.clone().filter(|_| recomputed.has_row_change());
+    let stored = match &recomputed.stored {
+        Some(record) => Some(record.clone()),
+        None => snapshot.facts().records(&[fact])?.pop().flatten(),
+    };
+    let digest_of =
+        |record: &FactRecord| record.current_row().map(|current_row| current_row.digest);
+    let standing = stored.filter(|record| digest_of(record) != digest_of(&recomputed.write.record));
     let (Some(record), Some(app)) = (standing, snapshot.app(fact.pid)) else { return Ok(false) };
     let event = Event::new(fact, record, app, snapshot.settings.partitions);
     let Some(row) = event.row.map(|row| row.encode()) else { return Ok(false) };
