@@ -4,10 +4,15 @@ mod http2;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use axum::Extension;
+use axum::body::{Body, HttpBody};
 use axum::extract::Request;
 use axum::routing::{get, post};
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, advance};
@@ -33,11 +38,34 @@ fn open_until(stopping: watch::Receiver<bool>) -> (DuplexStream, JoinHandle<()>)
     let routes = Router::new()
         .route("/now", get(async || "now"))
         .route("/never", get(async || std::future::pending::<String>().await))
-        .route("/large", get(async || "y".repeat(LARGE_BYTES)))
-        .route("/download", get(async || (Extension(IsDownload), "y".repeat(LARGE_BYTES))))
+        .route("/large", get(async || Body::new(Large::default())))
+        .route("/download", get(async || (Extension(IsDownload), Body::new(Large::default()))))
         .route("/form", post(form));
     let (client, server) = duplex(1 << 10);
     (client, tokio::spawn(connection(server, routes, stopping)))
+}
+
+/// A body of [`LARGE_BYTES`] in two frames.
+#[derive(Default)]
+struct Large(usize);
+
+impl HttpBody for Large {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        const FRAME_BYTES: usize = LARGE_BYTES / 2;
+        self.0 += FRAME_BYTES;
+        let frame = || Ok(Frame::data(Bytes::from_static(&[b'y'; FRAME_BYTES])));
+        Poll::Ready((self.0 <= LARGE_BYTES).then(frame))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(LARGE_BYTES.saturating_sub(self.0) as u64)
+    }
 }
 
 async fn form(request: Request) -> &'static str {
