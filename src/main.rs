@@ -1,6 +1,6 @@
 //! The `adtrail` binary: parses the command line, starts telemetry, and runs the command.
 
-use std::process::ExitCode;
+use std::io::{self, Write};
 
 use adtrail::cli::{Cli, Command, HBase};
 use adtrail::commands::maintenance::{backup, copy, restore, verify};
@@ -11,8 +11,9 @@ use adtrail::commands::{
 use adtrail::{Timing, demo, open_files, telemetry};
 use clap::Parser;
 use config::private_files;
+use signal_hook::low_level;
 
-fn main() -> ExitCode {
+fn main() -> ! {
     #[cfg(feature = "crash-points")]
     let _crash_points = config::fail::FailScenario::setup();
     let cli = Cli::parse();
@@ -28,17 +29,16 @@ fn main() -> ExitCode {
     let outcome = Timing::from_env()
         .map_err(anyhow::Error::from)
         .and_then(|timing| dispatch(&cli.command, timing));
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+    let code = match outcome {
+        Ok(()) => 0,
         Err(error) => {
             telemetry::write_stderr(format_args!("adtrail: {error:#}\n"));
-            if error.is::<adtrail::commands::UsageError>() {
-                ExitCode::from(2)
-            } else {
-                ExitCode::FAILURE
-            }
+            if error.is::<adtrail::commands::UsageError>() { 2 } else { 1 }
         }
-    }
+    };
+    let _ = io::stdout().flush();
+    // Without the exit handler of OpenSSL, which frees what a thread of librdkafka may still use to connect.
+    low_level::exit(code)
 }
 
 fn dispatch(command: &Command, timing: Timing) -> anyhow::Result<()> {
