@@ -6,8 +6,8 @@ use adtrail_store::layout::key::{self, RowKey};
 use adtrail_store::maintenance::verify::{Options, Problem, repair};
 use attribution::facts::event::{Family, Pid};
 use attribution::facts::match_keys;
-use attribution::ledger::record::{ActivationRecord, FactRecord};
-use attribution::rules::row::{CreditedTouch, EventType, Status, seq};
+use attribution::ledger::record::FactRecord;
+use attribution::rules::row::{CreditedTouch, EventType, seq};
 
 use super::fixture::{Case, Fixture, Raw, check_made_whole, check_unrepairable};
 use super::tables::{credited, records};
@@ -74,7 +74,7 @@ fn altered_or_lost_facts_are_found_and_not_repaired() {
     lost_events();
     lost_click();
     altered_event_without_row();
-    altered_activation_before_a_duplicate();
+    altered_install_before_a_reinstall();
 }
 
 fn altered_events() {
@@ -175,44 +175,34 @@ fn delete_row(raw: &Raw, event_type: EventType, id: &str) {
     rows.for_each(|(key, _)| raw.delete("events", &key));
 }
 
-/// If the first activation were a week earlier, the duplicate would be a reinstall.
-fn altered_activation_before_a_duplicate() {
-    let _case = Case::new("an activation before a duplicate is altered, and its row is deleted");
+/// If the install had been just before the reinstall, the latter would be a duplicate.
+fn altered_install_before_a_reinstall() {
+    let _case = Case::new("an install before a reinstall is altered, and its row is deleted");
     let fixture = Fixture::new();
-    let mut first_id = Box::default();
+    let mut install_id = Box::default();
     fixture.damage(|raw| {
         let activations = records(raw, Family::Activation, "activations");
-        let with_status = |wanted: &[Status]| {
-            let of = |(key, record): &(Box<[u8]>, FactRecord)| match record {
-                FactRecord::Activation(activation)
-                    if wanted.contains(&activation.current_row?.status) =>
-                {
-                    Some((key.clone(), activation.clone()))
-                }
-                _ => None,
-            };
-            activations.iter().rev().filter_map(of).collect::<Vec<_>>()
+        let class =
+            |record: &FactRecord| record.activation()?.decision.clone().map(|it| it.class());
+        let reinstall = activations.iter().rev().find_map(|(_, record)| {
+            let original = class(record)?.original?;
+            Some((record.activation()?.fact.pid, record.time(), original))
+        });
+        let (pid, time, original) = reinstall.expect("the store has a reinstall");
+        let is_install = |record: &FactRecord| {
+            record.id() == &*original && record.activation().is_some_and(|it| it.fact.pid == pid)
         };
-        let [counted, duplicates] =
-            [&[Status::Attributed, Status::Unattributed][..], &[Status::Duplicate]]
-                .map(with_status);
-        let is_before = |first: &ActivationRecord, second: &ActivationRecord| {
-            (first.fact.pid, &first.fact.ids) == (second.fact.pid, &second.fact.ids)
-                && first.fact.time < second.fact.time
-        };
-        let (key, mut first) = duplicates
-            .iter()
-            .find_map(|(_, second)| counted.iter().find(|(_, first)| is_before(first, second)))
-            .cloned()
-            .expect("the store has a duplicate");
-        first_id = first.fact.id.clone();
-        first.fact.time = first.fact.time.minus(7 * 24 * 3_600_000);
-        put(raw, "activations", &key, &FactRecord::Activation(first));
-        delete_row(raw, EventType::Activation, &first_id);
+        let install = activations.into_iter().find(|(_, record)| is_install(record));
+        let (key, mut record) = install.expect("the store has the install");
+        let FactRecord::Activation(activation) = &mut record else { panic!("not an activation") };
+        activation.fact.time = time.minus(30_000);
+        put(raw, "activations", &key, &record);
+        delete_row(raw, EventType::Activation, &original);
+        install_id = original;
     });
     assert!(!fixture.repair().is_repaired());
-    let others = |export: Vec<String>| -> Vec<String> {
-        export.into_iter().filter(|row| !row.contains(&*first_id)).collect()
+    let others = |export: &[String]| -> Vec<String> {
+        export.iter().filter(|row| !row.contains(&*install_id)).cloned().collect()
     };
-    assert!(others(fixture.export()) == others(Fixture::original_export().to_vec()));
+    assert!(others(&fixture.export()) == others(Fixture::original_export()));
 }
