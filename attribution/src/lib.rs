@@ -8,6 +8,7 @@
 //! Start with [`facts::event`] (the facts), [`rules::winner`] (how the credited touch is chosen) and [`worker`] (how
 //! a batch of facts becomes decisions). [`explain`] explains a stored decision.
 
+pub mod encoding;
 pub mod explain;
 pub mod facts;
 pub mod ledger;

@@ -7,6 +7,8 @@ pub mod fact;
 pub mod fact_record;
 pub mod row;
 
+use attribution::encoding::{self, TRUNCATED};
+pub(crate) use attribution::encoding::{put_text, put_varint};
 use attribution::facts::event::{EventTime, Pairs, Purpose, TouchKind};
 use attribution::rules::policy::{DAY_MS, LOOKBACK_MAX_MS};
 
@@ -18,17 +20,6 @@ const TOUCH_KINDS: [TouchKind; 2] = [TouchKind::Impression, TouchKind::Click];
 /// Purposes of touches by their stored code.
 const PURPOSES: [Purpose; 2] = [Purpose::Ua, Purpose::Retargeting];
 
-/// The length of the longest varint of 64 bits.
-const VARINT_BYTES_MAX: usize = 10;
-
-pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
 /// A signed number as a zigzag varint.
 pub(crate) fn put_signed(out: &mut Vec<u8>, number: i64) {
     put_varint(out, ((number << 1) ^ (number >> 63)) as u64);
@@ -37,11 +28,6 @@ pub(crate) fn put_signed(out: &mut Vec<u8>, number: i64) {
 /// Event times end before the year 10000.
 pub(crate) fn event_time(millis: u64) -> Option<EventTime> {
     i64::try_from(millis).ok().and_then(EventTime::from_millis)
-}
-
-pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
-    put_varint(out, text.len() as u64);
-    out.extend_from_slice(text.as_bytes());
 }
 
 pub(crate) fn put_pairs(out: &mut Vec<u8>, pairs: &Pairs) {
@@ -82,34 +68,9 @@ impl<'a> Input<'a> {
 
     #[inline]
     pub fn varint(&mut self) -> Result<u64, StoreError> {
-        // Most numbers are lengths, and short.
-        match self.rest {
-            [byte @ ..0x80, rest @ ..] => {
-                self.rest = rest;
-                Ok(u64::from(*byte))
-            }
-            _ => self.long_varint(),
-        }
-    }
-
-    fn long_varint(&mut self) -> Result<u64, StoreError> {
-        let mut value = 0;
-        for (index, byte) in self.rest.iter().take(VARINT_BYTES_MAX).enumerate() {
-            value |= u64::from(byte & 0x7f) << (7 * index);
-            if *byte < 0x80 {
-                // Only the shortest encoding of at most 64 bits is valid.
-                if *byte == 0 || (index == VARINT_BYTES_MAX - 1 && *byte > 1) {
-                    return Err(StoreError::corrupt("an invalid varint"));
-                }
-                self.rest = &self.rest[index + 1..];
-                return Ok(value);
-            }
-        }
-        Err(if self.rest.len() < VARINT_BYTES_MAX {
-            truncated()
-        } else {
-            StoreError::corrupt("a number of more than 64 bits")
-        })
+        let (value, rest) = encoding::split_varint(self.rest).map_err(StoreError::corrupt)?;
+        self.rest = rest;
+        Ok(value)
     }
 
     /// Eight bytes, big-endian.
@@ -131,8 +92,9 @@ impl<'a> Input<'a> {
 
     #[inline]
     pub fn text(&mut self) -> Result<&'a str, StoreError> {
-        let len = self.len()?;
-        utf8(self.take(len)?)
+        let (text, rest) = encoding::split_text(self.rest).map_err(StoreError::corrupt)?;
+        self.rest = rest;
+        Ok(text)
     }
 
     #[inline]
@@ -188,11 +150,6 @@ impl<'a> Input<'a> {
             Err(StoreError::corrupt(format!("{} bytes after the value", self.rest.len())))
         }
     }
-}
-
-#[inline]
-fn utf8(bytes: &[u8]) -> Result<&str, StoreError> {
-    std::str::from_utf8(bytes).map_err(|_| StoreError::corrupt("text that is not UTF-8"))
 }
 
 /// Appends the value of an index entry: the id of the fact and, for a touch with a lookback of its own, the lookback in
@@ -254,31 +211,5 @@ fn unknown_code(number: u8) -> StoreError {
 
 #[cold]
 fn truncated() -> StoreError {
-    StoreError::corrupt("a truncated value")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn check(bytes: &[u8], expected: Option<u64>) {
-        let mut input = Input::new(bytes);
-        assert_eq!(input.varint().ok(), expected, "{bytes:02x?}");
-    }
-
-    #[test]
-    fn only_the_shortest_varint_is_valid() {
-        for number in [0, 1, 127, 128, 16_383, 16_384, 1 << 62, 1 << 63, u64::MAX] {
-            let mut bytes = Vec::new();
-            put_varint(&mut bytes, number);
-            check(&bytes, Some(number));
-        }
-        check(&[0x80, 0], None);
-        check(&[0xff, 0x80, 0], None);
-        check(&[0xff; 9], None);
-        let beyond = [&[0xff; 9][..], &[2]].concat();
-        check(&beyond, None);
-        check(&[0xff; 10], None);
-    }
+    StoreError::corrupt(TRUNCATED)
 }
