@@ -181,7 +181,7 @@ fn read_nearby<L: Facts>(
     let mut around = add_ineligible(facts, &mut pending)?;
     let mut considered = evaluated(facts, &pending, decision);
     let pid = pending.key.pid;
-    let key_of = |it: &Evaluated| match_keys::fact_key(it.touch.kind, pid, &it.touch.id);
+    let key_of = |it: &Evaluated| match_keys::fact_key(it.touch.kind, pid, it.touch.id());
     let mut listed: BTreeSet<FactKey> = basis.iter().map(key_of).collect();
     considered.retain(|it| listed.insert(key_of(it)));
     around.others.extend(pending.touches.keys());

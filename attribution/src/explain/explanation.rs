@@ -1,6 +1,5 @@
 //! Explains the credit of an activation: the touches that were considered, and the verdict on each.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::facts::device_ids::DeviceIds;
@@ -9,7 +8,7 @@ use crate::facts::matches::Matches;
 use crate::rules::candidate::{Candidate, ClickCounts, Subject, Tier, Window};
 use crate::rules::classify::InstallChain;
 use crate::rules::row::{CONTRIBUTORS_MAX, InstallType, MatchType, RejectReason};
-use crate::rules::winner::{Decision, Evidence};
+use crate::rules::winner::{Decision, Evidence, recency};
 
 /// Maximum number of touches that an explanation lists; others are only counted.
 pub const LISTED_MAX: usize = 50;
@@ -141,8 +140,7 @@ pub fn consider(
 
 /// Sorts the touches, best first, and marks the contributors among the accepted ones, which must all be present.
 pub fn ranked(mut considered: Vec<Evaluated>) -> Vec<Evaluated> {
-    considered
-        .sort_by_cached_key(|it| Reverse((it.touch.time, it.touch.id.clone(), it.touch.kind)));
+    considered.sort_by(|a, b| recency(&b.touch).cmp(&recency(&a.touch)));
     let accepted = considered.iter_mut().filter(|it| it.verdict == Verdict::Accepted);
     accepted.take(CONTRIBUTORS_MAX).for_each(|it| it.verdict = Verdict::Contributor);
     considered.sort_by_key(|it| it.verdict);
@@ -153,7 +151,7 @@ pub fn ranked(mut considered: Vec<Evaluated>) -> Vec<Evaluated> {
 pub fn runner_up(considered: &[Evaluated]) -> Option<usize> {
     let lost = |it: &Evaluated| matches!(it.verdict, Verdict::Contributor | Verdict::Accepted);
     let accepted = considered.iter().enumerate().filter(|(_, it)| lost(it));
-    accepted.max_by_key(|(_, it)| (it.strength(), &it.touch.id)).map(|(index, _)| index)
+    accepted.max_by_key(|(_, it)| (it.strength(), it.touch.id())).map(|(index, _)| index)
 }
 
 /// Checks that the runner-up can be neither an unread touch nor a click for which not all counting clicks were read.

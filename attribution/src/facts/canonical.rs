@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use md5::{Digest, Md5};
 
 use super::device_ids;
-use super::event::{Device, Fact};
+use super::event::{Device, Fact, TextPairs};
 
 const FIELD_END: u8 = 0x1f;
 const PAIR_END: u8 = 0x1e;
@@ -17,7 +17,7 @@ const PAIR_END: u8 = 0x1e;
 /// Sets the id of the fact: the received one, or else a hash of its content. A placeholder or a macro is not one.
 pub fn identify(fact: &mut Fact, app_key: &str) {
     let received: Option<Box<str>> = match fact {
-        Fact::Touch(touch) => device_ids::click_id(&touch.click_id).map(Box::from),
+        Fact::Touch(touch) => device_ids::click_id(touch.click_id()).map(Box::from),
         Fact::Activation(activation) => device_ids::event_id(&activation.id).map(Box::from),
         Fact::Effect(effect) => device_ids::event_id(&effect.id).map(Box::from),
     };
@@ -58,7 +58,7 @@ fn content(fact: &Fact, app_key: &str) -> Vec<u8> {
     push_text(&mut out, &fields.lookback_ms);
     push_text(&mut out, &fields.install_begin_time);
     push_text(&mut out, fields.click_id);
-    for text in [&device.ip, &device.ua, &device.model, &device.os, &device.os_version] {
+    for text in [device.ip, device.ua, device.model, device.os, device.os_version] {
         push_text(&mut out, text);
     }
     for text in [fields.app_version, fields.site, fields.revenue, fields.currency] {
@@ -86,12 +86,12 @@ struct Fields<'a> {
     site: &'a str,
     revenue: &'a str,
     currency: &'a str,
-    ids: &'a [(Box<str>, Box<str>)],
-    params: &'a [(Box<str>, Box<str>)],
-    props: &'a [(Box<str>, Box<str>)],
+    ids: Option<TextPairs<'a>>,
+    params: Option<TextPairs<'a>>,
+    props: Option<TextPairs<'a>>,
 }
 
-fn fields(fact: &Fact) -> (Fields<'_>, &Device) {
+fn fields(fact: &Fact) -> (Fields<'_>, Device<&str>) {
     match fact {
         Fact::Touch(touch) => {
             let fields = Fields {
@@ -99,13 +99,13 @@ fn fields(fact: &Fact) -> (Fields<'_>, &Device) {
                 spreadid: touch.spreadid.0.to_string(),
                 purpose: touch.purpose.name(),
                 lookback_ms: touch.lookback_ms.map(|ms| ms.to_string()).unwrap_or_default(),
-                click_id: &touch.click_id,
-                site: &touch.site,
-                ids: &touch.ids,
-                params: &touch.params,
+                click_id: touch.click_id(),
+                site: touch.site(),
+                ids: Some(touch.ids()),
+                params: Some(touch.params()),
                 ..Fields::default()
             };
-            (fields, &touch.device)
+            (fields, touch.device())
         }
         Fact::Activation(activation) => {
             let begin = activation.install_begin_time;
@@ -114,11 +114,11 @@ fn fields(fact: &Fact) -> (Fields<'_>, &Device) {
                 install_begin_time: begin.map(|at| at.millis().to_string()).unwrap_or_default(),
                 click_id: &activation.click_id,
                 app_version: &activation.app_version,
-                ids: &activation.ids,
-                props: &activation.props,
+                ids: Some((&activation.ids).into()),
+                props: Some((&activation.props).into()),
                 ..Fields::default()
             };
-            (fields, &activation.device)
+            (fields, activation.device.borrowed())
         }
         Fact::Effect(effect) => {
             let fields = Fields {
@@ -127,11 +127,11 @@ fn fields(fact: &Fact) -> (Fields<'_>, &Device) {
                 app_version: &effect.app_version,
                 revenue: &effect.revenue,
                 currency: &effect.currency,
-                ids: &effect.ids,
-                props: &effect.props,
+                ids: Some((&effect.ids).into()),
+                props: Some((&effect.props).into()),
                 ..Fields::default()
             };
-            (fields, &effect.device)
+            (fields, effect.device.borrowed())
         }
     }
 }
@@ -142,9 +142,9 @@ fn push_text(out: &mut Vec<u8>, text: &str) {
 }
 
 /// Adds sorted pairs. The values of a key are joined by a comma.
-fn push_pairs(out: &mut Vec<u8>, pairs: &[(Box<str>, Box<str>)]) {
+fn push_pairs(out: &mut Vec<u8>, pairs: Option<TextPairs<'_>>) {
     let mut previous = None;
-    for (key, value) in pairs {
+    for (key, value) in pairs.into_iter().flatten() {
         if previous == Some(key) {
             out.push(b',');
         } else {

@@ -2,7 +2,7 @@
 
 use super::addresses::parse_address;
 use super::device_ids;
-use super::event::{Activation, Device, Fact, Pairs, Touch};
+use super::event::{Activation, Device, Fact, TextPairs, Touch};
 use super::placeholders::{IgnoredReason, ignored_click_id, without_macro};
 
 /// A received value that is ignored.
@@ -18,22 +18,27 @@ pub fn of_fact(fact: &Fact) -> Vec<IgnoredValue<'_>> {
     match fact {
         Fact::Touch(touch) => of_touch(touch),
         Fact::Activation(activation) => of_activation(activation),
-        Fact::Effect(effect) => of_event("", &effect.ids, &effect.device),
+        Fact::Effect(effect) => of_event("", (&effect.ids).into(), effect.device.borrowed()),
     }
 }
 
 pub fn of_activation(activation: &Activation) -> Vec<IgnoredValue<'_>> {
-    of_event(&activation.click_id, &activation.ids, &activation.device)
+    let Activation { click_id, ids, device, .. } = activation;
+    of_event(click_id, ids.into(), device.borrowed())
 }
 
 pub fn of_touch(touch: &Touch) -> Vec<IgnoredValue<'_>> {
-    let mut ignored = of_event(&touch.click_id, &touch.ids, &touch.device);
-    ignored.extend(unexpanded("site", &touch.site));
-    ignored.extend(touch.params.iter().filter_map(|(_, value)| unexpanded("params", value)));
+    let mut ignored = of_event(touch.click_id(), touch.ids(), touch.device());
+    ignored.extend(unexpanded("site", touch.site()));
+    ignored.extend(touch.params().filter_map(|(_, value)| unexpanded("params", value)));
     ignored
 }
 
-fn of_event<'a>(click_id: &'a str, ids: &'a Pairs, device: &'a Device) -> Vec<IgnoredValue<'a>> {
+fn of_event<'a>(
+    click_id: &'a str,
+    ids: TextPairs<'a>,
+    device: Device<&'a str>,
+) -> Vec<IgnoredValue<'a>> {
     let mut ignored = Vec::new();
     let trimmed = click_id.trim();
     if let Some(reason) = ignored_click_id(trimmed).filter(|_| !trimmed.is_empty()) {

@@ -98,7 +98,7 @@ pub fn touch_index(touch: &Touch, ids: &DeviceIds, probabilistic: bool) -> Vec<M
     if probabilistic {
         let class = ProbabilisticClass { class, kinds: ids.kinds() };
         keys.extend(
-            probabilistic_keys(&touch.device).map(|key| touch_by_probabilistic_key(class, key)),
+            probabilistic_keys(touch.device()).map(|key| touch_by_probabilistic_key(class, key)),
         );
     }
     keys
@@ -108,7 +108,7 @@ pub fn touch_index(touch: &Touch, ids: &DeviceIds, probabilistic: bool) -> Vec<M
 pub fn touch_bucket_markers(touch: &Touch, ids: &DeviceIds) -> Vec<(MatchKey, IndexEntry)> {
     let class = ProbabilisticClass { class: TouchClass::of(touch), kinds: ids.kinds() };
     let marker = bucket_marker(Family::Touch, touch.pid, touch.time, class.bits());
-    probabilistic_keys(&touch.device).map(|key| (bucket_markers(key), marker)).collect()
+    probabilistic_keys(touch.device()).map(|key| (bucket_markers(key), marker)).collect()
 }
 
 fn bucket_marker(family: Family, pid: Pid, time: EventTime, tag: u64) -> IndexEntry {
@@ -130,7 +130,7 @@ pub fn activation_index(
     let mut keys: Vec<_> = ids.iter().map(by_id).collect();
     keys.extend(device_ids::click_id(&activation.click_id).map(by_click_id));
     if probabilistic {
-        let probabilistic = probabilistic_keys(&activation.device);
+        let probabilistic = probabilistic_keys(activation.device.borrowed());
         keys.extend(probabilistic.map(|key| activation_by_probabilistic_key(ids.kinds(), key)));
     }
     keys
@@ -143,7 +143,9 @@ pub fn activation_bucket_markers(
 ) -> Vec<(MatchKey, IndexEntry)> {
     let kinds = u64::from(ids.kinds().0);
     let marker = bucket_marker(Family::Activation, activation.pid, activation.time, kinds);
-    probabilistic_keys(&activation.device).map(|key| (bucket_markers(key), marker)).collect()
+    probabilistic_keys(activation.device.borrowed())
+        .map(|key| (bucket_markers(key), marker))
+        .collect()
 }
 
 /// Decodes a bucket marker of activations; returns the kinds of their ids.
@@ -186,8 +188,8 @@ pub fn by_click_id(click_id: &str) -> MatchKey {
 }
 
 /// Returns the key by IP and device model, and the key by IP and user agent, each only if all its parts are known.
-pub fn probabilistic_keys(device: &Device) -> impl Iterator<Item = MatchKey> + use<> {
-    let ip = public_address(&device.ip);
+pub fn probabilistic_keys(device: Device<&str>) -> impl Iterator<Item = MatchKey> + use<> {
+    let ip = public_address(device.ip);
     let by_device = ip
         .zip(device_model(device))
         .map(|(ip, parts)| probabilistic_key(KeySpace::IpDevice, ip, &parts));
@@ -230,9 +232,11 @@ fn probabilistic_key(space: KeySpace, ip: IpAddr, parts: &[&str]) -> MatchKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::event::Pairs;
 
     fn oaid() -> DeviceIds {
-        DeviceIds::of_touch(&vec![("oaid".into(), "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5".into())])
+        let received: Pairs = vec![("oaid".into(), "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5".into())];
+        DeviceIds::of_touch(&received)
     }
 
     fn touch() -> Touch {
@@ -280,7 +284,7 @@ mod tests {
         ];
         let found = [
             vec![id, MatchKey(tag), by_click_id("c1")],
-            probabilistic_keys(&touch.device).collect(),
+            probabilistic_keys(touch.device()).collect(),
             oaid().iter().map(by_id).collect(),
             touch_index(&touch, &oaid(), true),
             touch_bucket_markers(&touch, &oaid()).into_iter().map(|(key, _)| key).collect(),

@@ -23,21 +23,21 @@ pub fn compare(
 ) -> Matches {
     // The id of a touch without a click id is derived, and nobody can name it.
     let by_click_id = device_ids::click_id(&activation.click_id)
-        .is_some_and(|click_id| device_ids::click_id(&touch.click_id) == Some(click_id))
+        .is_some_and(|click_id| device_ids::click_id(touch.click_id()) == Some(click_id))
         .then_some(MatchType::ClickId);
     let by_device = || touch_ids.shared(activation_ids).map(MatchType::Device);
     let may_match_probabilistically = allow_probabilistic && !touch_ids.contradicts(activation_ids);
     Matches {
         by_id: by_click_id.or_else(by_device),
         probabilistic: may_match_probabilistically
-            .then(|| probabilistic_match(&touch.device, &activation.device))
+            .then(|| probabilistic_match(touch.device(), activation.device.borrowed()))
             .flatten(),
     }
 }
 
-fn probabilistic_match(a: &Device, b: &Device) -> Option<MatchType> {
-    let ip = public_address(&a.ip)?;
-    if public_address(&b.ip) != Some(ip) {
+fn probabilistic_match(a: Device<&str>, b: Device<&str>) -> Option<MatchType> {
+    let ip = public_address(a.ip)?;
+    if public_address(b.ip) != Some(ip) {
         return None;
     }
     let same_device = device_model(a).is_some_and(|model| device_model(b) == Some(model));
@@ -46,12 +46,12 @@ fn probabilistic_match(a: &Device, b: &Device) -> Option<MatchType> {
 }
 
 /// Returns model, OS and OS version, if all are known.
-pub fn device_model(device: &Device) -> Option<[&str; 3]> {
-    let parts = [&device.model, &device.os, &device.os_version].map(|part| without_macro(part));
+pub fn device_model(device: Device<&str>) -> Option<[&str; 3]> {
+    let parts = [device.model, device.os, device.os_version].map(without_macro);
     parts.iter().all(|part| !part.is_empty()).then_some(parts)
 }
 
 /// Returns the user agent, if it is known.
-pub fn user_agent(device: &Device) -> Option<&str> {
-    Some(without_macro(&device.ua)).filter(|ua| !ua.is_empty())
+pub fn user_agent(device: Device<&str>) -> Option<&str> {
+    Some(without_macro(device.ua)).filter(|ua| !ua.is_empty())
 }

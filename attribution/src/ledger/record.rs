@@ -1,9 +1,7 @@
 //! Fact records: each contains a fact, its current decision, and metadata of its current row.
 
 use crate::facts::device_ids::DeviceIds;
-use crate::facts::event::{
-    Activation, Effect, EventTime, Fact, Family, IdSpace, Pairs, SpreadId, Touch,
-};
+use crate::facts::event::{Activation, Effect, EventTime, Fact, Family, IdSpace, SpreadId, Touch};
 use crate::facts::keys::FactKey;
 use crate::rules::classify::InstallChains;
 use crate::rules::row::{InstallType, Status};
@@ -143,19 +141,10 @@ impl FactRecord {
         }
     }
 
-    /// Returns the ids as received.
-    pub fn received_ids(&self) -> &Pairs {
-        match self {
-            Self::Touch(touch) => &touch.ids,
-            Self::Activation(record) => &record.fact.ids,
-            Self::Effect(record) => &record.fact.ids,
-        }
-    }
-
     /// Returns the normalised ids.
     pub fn device_ids(&self) -> DeviceIds {
         match self {
-            Self::Touch(touch) => DeviceIds::of_touch(&touch.ids),
+            Self::Touch(touch) => DeviceIds::of_touch(touch.ids()),
             Self::Activation(record) => DeviceIds::of_app_event(&record.fact.ids),
             Self::Effect(record) => DeviceIds::of_app_event(&record.fact.ids),
         }
@@ -186,7 +175,7 @@ impl FactRecord {
 
     pub fn id(&self) -> &str {
         match self {
-            Self::Touch(touch) => &touch.id,
+            Self::Touch(touch) => touch.id(),
             Self::Activation(record) => &record.fact.id,
             Self::Effect(record) => &record.fact.id,
         }

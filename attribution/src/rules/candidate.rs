@@ -122,7 +122,7 @@ impl<'a> Subject<'a> {
 
     /// Checks whether the touch is allow-listed, so that no rule rejects it.
     pub fn is_allowed(&self, touch: &Touch) -> bool {
-        let (fraud, site) = (&self.app.fraud, without_macro(&touch.site));
+        let (fraud, site) = (&self.app.fraud, without_macro(touch.site()));
         fraud.allow_sites.iter().any(|allowed| **allowed == *site)
             || self
                 .channel(touch.spreadid)
@@ -254,11 +254,11 @@ pub fn is_activation_blocked(app: &AppPolicy, activation: &Activation, ids: &Dev
 }
 
 fn is_blocked(app: &AppPolicy, touch: &Touch) -> bool {
-    let site = without_macro(&touch.site);
-    is_ip_blocked(app, &touch.device.ip)
+    let site = without_macro(touch.site());
+    is_ip_blocked(app, touch.device().ip)
         || app.fraud.block_sites.iter().any(|blocked| **blocked == *site)
         || (!app.fraud.block_devices.is_empty()
-            && is_device_blocked(app, &DeviceIds::of_touch(&touch.ids)))
+            && is_device_blocked(app, &DeviceIds::of_touch(touch.ids())))
 }
 
 fn is_ip_blocked(app: &AppPolicy, ip: &str) -> bool {

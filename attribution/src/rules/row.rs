@@ -111,7 +111,7 @@ pub struct CreditedTouch {
 impl CreditedTouch {
     /// Checks whether this is the touch, of those of the same app.
     pub fn is(&self, touch: &Touch) -> bool {
-        (self.kind, &self.click_id) == (touch.kind, &touch.id)
+        (self.kind, &*self.click_id) == (touch.kind, touch.id())
     }
 }
 

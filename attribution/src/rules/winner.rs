@@ -158,7 +158,7 @@ pub fn attribute<'a>(
         touch: Some(CreditedTouch {
             kind: winner.touch.kind,
             time: winner.touch.time,
-            click_id: winner.touch.id.clone(),
+            click_id: winner.touch.id().into(),
             match_type: winner.match_type,
             details: Box::new(details(subject, winner)),
         }),
@@ -192,14 +192,14 @@ pub fn can_exceed_click_limit(decision: &Decision, time: EventTime) -> bool {
 
 /// Returns the sort key of contributors, which are listed newest first. A greater kind is a click.
 pub fn recency(touch: &Touch) -> (EventTime, &str, TouchKind) {
-    (touch.time, &touch.id, touch.kind)
+    (touch.time, touch.id(), touch.kind)
 }
 
 /// Returns the sort key of a candidate. The order is total: only a click and an impression can have the same id, and
 /// their tiers differ.
 pub fn strength<'a>(candidate: &Candidate<'a>) -> (Tier, EventTime, u8, &'a [u8]) {
     let touch = candidate.touch;
-    (candidate.tier, touch.time, candidate.match_type.rank(), touch.id.as_bytes())
+    (candidate.tier, touch.time, candidate.match_type.rank(), touch.id().as_bytes())
 }
 
 /// Checks that no unread touch can win or be a contributor.
@@ -232,8 +232,8 @@ fn details(subject: &Subject<'_>, winner: &Candidate<'_>) -> TouchDetails {
     TouchDetails {
         purpose: touch.purpose,
         lookback_ms: subject.window(touch, is_probabilistic).ms,
-        site: without_macro(&touch.site).into(),
-        subs: SUB_PARAMS.map(|name| without_macro(value(&touch.params, name)).into()),
+        site: without_macro(touch.site()).into(),
+        subs: SUB_PARAMS.map(|name| without_macro(value(touch.params(), name)).into()),
     }
 }
 

@@ -153,7 +153,7 @@ fn add_touches(
     }
     if app.probabilistic {
         let mut probabilistic: Vec<&ProbabilisticWindow> = Vec::new();
-        for key in match_keys::probabilistic_keys(&activation.device) {
+        for key in match_keys::probabilistic_keys(activation.device.borrowed()) {
             let windows = &state.windows.by_probabilistic_key;
             causes.may_have_more |=
                 add_newest(windows, |it| &it.window, redecided, key, &mut probabilistic);

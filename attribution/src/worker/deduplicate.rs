@@ -220,7 +220,7 @@ fn index(
 ) -> Indexed {
     let (ids, keys) = match fact {
         Fact::Touch(touch) => {
-            let ids = DeviceIds::of_touch(&touch.ids);
+            let ids = DeviceIds::of_touch(touch.ids());
             add_windows(windows, touch, &ids, policy, app, arrival_index, is_removed);
             let keys = match_keys::touch_index(touch, &ids, app.probabilistic);
             (ids, keys)

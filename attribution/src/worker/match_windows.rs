@@ -85,9 +85,9 @@ pub fn add_windows(
     let times = (if is_removed { newest } else { id_end }, newest);
     let keys = ids.iter().map(match_keys::by_id);
     windows.by_key.extend(keys.map(|key| window(key, times, false)));
-    windows.by_key.push(window(match_keys::by_click_id(&touch.id), times, false));
+    windows.by_key.push(window(match_keys::by_click_id(touch.id()), times, false));
     if app.probabilistic {
-        let keys = match_keys::probabilistic_keys(&touch.device);
+        let keys = match_keys::probabilistic_keys(touch.device());
         windows.by_probabilistic_key.extend(keys.map(|key| ProbabilisticWindow {
             window: window(key, (probabilistic_end, probabilistic_end), true),
             kinds: ids.kinds(),

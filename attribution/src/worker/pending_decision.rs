@@ -127,7 +127,7 @@ impl<'p> PendingDecision<'p> {
     pub fn add_touch<L: Facts>(&mut self, facts: &FactCache<'_, L>, key: FactKey) {
         // A counted click was found again by another id.
         if let Some(touch) = facts.touch(&key).filter(|_| !self.counted.contains_key(&key)) {
-            self.touches.entry(key).or_insert_with(|| DeviceIds::of_touch(&touch.ids));
+            self.touches.entry(key).or_insert_with(|| DeviceIds::of_touch(touch.ids()));
         }
     }
 

@@ -183,7 +183,8 @@ pub fn marker_times(subject: &Subject<'_>) -> (EventTime, EventTime) {
 /// Returns the probabilistic keys of an activation, each with a scan of its markers in a time range.
 pub fn marker_scans(subject: &Subject<'_>, times: (EventTime, EventTime)) -> Vec<(MatchKey, Scan)> {
     let Subject { activation, app, .. } = subject;
-    let keys = match_keys::probabilistic_keys(&activation.device).filter(|_| app.probabilistic);
+    let keys =
+        match_keys::probabilistic_keys(activation.device.borrowed()).filter(|_| app.probabilistic);
     keys.map(|key| {
         let markers = match_keys::bucket_markers(key);
         (key, scan(activation.pid, Family::Touch, markers, times))

@@ -96,7 +96,7 @@ impl<'a> Catalogue<'a> {
             "verdict": verdict_name(*verdict),
             "reason": reason_name(*verdict),
             "touch_type": touch.kind.name(),
-            "click_id": &*touch.id,
+            "click_id": touch.id(),
             "touch_time": time(touch.time),
             "age_ms": i128::from(at.millis()) - i128::from(touch.time.millis()),
             "spreadid": touch.spreadid.0,

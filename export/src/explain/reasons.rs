@@ -190,7 +190,7 @@ impl Renderer<'_> {
             "they have the same tier, time and key, and its click id is greater".into()
         };
         let of = if of.is_empty() { String::new() } else { format!(", the best other {of}") };
-        let (kind, id) = (other.touch.kind.name(), printable(&other.touch.id));
+        let (kind, id) = (other.touch.kind.name(), printable(other.touch.id()));
         format!("It beats {kind} {id}{of}: {by}. (section 5)")
     }
 }

@@ -128,7 +128,7 @@ fn touches(renderer: &Renderer<'_>) -> Vec<TouchView> {
         TouchView {
             verdict: verdict_name(one.verdict).replace('_', " "),
             kind: touch.kind.name(),
-            id: printable(&touch.id).into(),
+            id: printable(touch.id()).into(),
             time: time(touch.time),
             age: renderer.age_of(one),
             spreadid: touch.spreadid.0,

@@ -60,15 +60,16 @@ fn pair(key: &str, value: &str) -> (Box<str>, Box<str>) {
 #[test]
 fn all_fields_of_a_click_are_decoded() {
     let Ok(Fact::Touch(touch)) = decode_mixed(CLICK) else { panic!("expected a click") };
-    assert_eq!((touch.pid, &*touch.id, &*touch.click_id), (Pid(1), "c-1", "c-1"));
+    assert_eq!((touch.pid, touch.id(), touch.click_id()), (Pid(1), "c-1", "c-1"));
     assert_eq!((touch.kind, touch.purpose), (TouchKind::Click, Purpose::Retargeting));
     assert_eq!((touch.spreadid, touch.time.millis()), (SpreadId(7), 1_773_144_000_000));
     assert_eq!(touch.lookback_ms, Some(604_800_000));
-    assert_eq!(touch.ids, vec![pair("imei_md5", "ab"), pair("oaid", "1fe9a970")]);
-    assert_eq!((&*touch.device.ip, &*touch.device.ua), ("203.0.113.9", "Mozilla \"5.0\""));
-    assert_eq!((&*touch.device.model, &*touch.device.os), ("P60", "android"));
-    assert_eq!((&*touch.device.os_version, &*touch.site), ("14", "s"));
-    assert_eq!(touch.params, vec![pair("sub1", "x")]);
+    assert!(touch.ids().eq([("imei_md5", "ab"), ("oaid", "1fe9a970")]), "{touch:?}");
+    let device = touch.device();
+    assert_eq!((device.ip, device.ua), ("203.0.113.9", "Mozilla \"5.0\""));
+    assert_eq!((device.model, device.os), ("P60", "android"));
+    assert_eq!((device.os_version, touch.site()), ("14", "s"));
+    assert!(touch.params().eq([("sub1", "x")]), "{touch:?}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use attribution::facts::event::{Device, EventTime, Fact, Pairs};
+use attribution::facts::event::{EventTime, Fact, Pairs};
 use attribution::rules::policy::Policy;
 use jiff::SignedDuration;
 use jiff::civil::{Date, Time};
@@ -59,27 +59,28 @@ pub struct Event<'a> {
 impl<'a> Event<'a> {
     pub fn new(fact: &'a Fact, policy: &'a Policy) -> Self {
         let app = policy.app(fact.pid()).map_or("", |app| &*app.key);
-        let common = |kind, device: &'a Device, ids| Self {
+        let device = fact.device();
+        let common = |kind| Self {
             kind,
             app,
             time: time(fact.time()),
-            ids: map(ids),
-            ip: &device.ip,
-            ua: &device.ua,
-            device_model: &device.model,
-            os: &device.os,
-            os_version: &device.os_version,
+            ids: fact.ids().collect(),
+            ip: device.ip,
+            ua: device.ua,
+            device_model: device.model,
+            os: device.os,
+            os_version: device.os_version,
             ..Self::default()
         };
         match fact {
             Fact::Touch(touch) => Self {
-                click_id: &touch.click_id,
+                click_id: touch.click_id(),
                 spreadid: Some(touch.spreadid.0),
                 purpose: touch.purpose.name(),
                 lookback_ms: touch.lookback_ms,
-                site: &touch.site,
-                params: map(&touch.params),
-                ..common(touch.kind.name(), &touch.device, &touch.ids)
+                site: touch.site(),
+                params: touch.params().collect(),
+                ..common(touch.kind.name())
             },
             Fact::Activation(activation) => Self {
                 event_id: &activation.id,
@@ -87,7 +88,7 @@ impl<'a> Event<'a> {
                 install_begin_time: activation.install_begin_time.map(time),
                 app_version: &activation.app_version,
                 props: map(&activation.props),
-                ..common("activation", &activation.device, &activation.ids)
+                ..common("activation")
             },
             Fact::Effect(effect) => Self {
                 event_id: &effect.id,
@@ -96,7 +97,7 @@ impl<'a> Event<'a> {
                 revenue: &effect.revenue,
                 currency: &effect.currency,
                 props: map(&effect.props),
-                ..common("effect", &effect.device, &effect.ids)
+                ..common("effect")
             },
         }
     }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use attribution::facts::device_ids::{self, DeviceIds, Form, IdKind, IdValue, usable};
-use attribution::facts::event::{Activation, Pairs, Touch};
+use attribution::facts::event::{Activation, TextPairs, Touch};
 use attribution::facts::match_keys::{by_click_id, by_id};
 
 /// Click ids, then each kind of device id.
@@ -78,15 +78,16 @@ impl<'p> Meeting<'p> {
     pub fn add_touch(&mut self, touch: &Touch, channel: &'p str) {
         let next = u32::try_from(self.channels.len()).unwrap_or(u32::MAX);
         let channel = *self.channels.entry(channel).or_insert(next);
-        let ids = DeviceIds::of_touch(&touch.ids);
-        self.touches.add(&touch.click_id, &touch.ids, &ids, channel, |_| {});
+        let ids = DeviceIds::of_touch(touch.ids());
+        self.touches.add(touch.click_id(), touch.ids(), &ids, channel, |_| {});
     }
 
     pub fn add_activation(&mut self, activation: &Activation) {
         let ids = DeviceIds::of_app_event(&activation.ids);
         let kinds = &mut self.kinds_of_activations;
         let add_kind = |kind| kinds.push(kind);
-        self.activations.add(&activation.click_id, &activation.ids, &ids, 0, add_kind);
+        let received = (&activation.ids).into();
+        self.activations.add(&activation.click_id, received, &ids, 0, add_kind);
     }
 
     /// Compares the ids of all events.
@@ -151,7 +152,7 @@ impl Side {
     fn add(
         &mut self,
         click_id: &str,
-        received: &Pairs,
+        received: TextPairs<'_>,
         ids: &DeviceIds,
         channel: u32,
         mut add_kind: impl FnMut(u8),
@@ -211,7 +212,7 @@ fn slot(kind: IdKind) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use attribution::facts::event::{Device, EventTime, Pid, Purpose, SpreadId, TouchKind};
+    use attribution::facts::event::{Device, EventTime, Pairs, Pid, Purpose, SpreadId, TouchKind};
 
     fn pairs(ids: &[(&str, &str)]) -> Pairs {
         ids.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect()

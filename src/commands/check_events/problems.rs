@@ -5,7 +5,7 @@
 
 use attribution::facts::addresses::{parse_address, public_address};
 use attribution::facts::device_ids::{self, Form, IdKind, usable};
-use attribution::facts::event::{Device, Fact, Pairs};
+use attribution::facts::event::Fact;
 use attribution::facts::ignored_values;
 use attribution::facts::placeholders::{IgnoredReason, is_uuid};
 use attribution::rules::policy::Policy;
@@ -83,10 +83,10 @@ pub fn of_fact<'a>(fact: &'a Fact, policy: &Policy) -> Vec<Finding<'a>> {
         problem: Problem::of_reason(ignored.reason),
         value: ignored.value,
     });
-    let (ids, device) = ids_and_device(fact);
+    let device = fact.device();
     let mut findings: Vec<_> = ignored.collect();
-    findings.extend(ids.iter().flat_map(|(name, received)| of_id(name, received)));
-    let ip = &*device.ip;
+    findings.extend(fact.ids().flat_map(|(name, received)| of_id(name, received)));
+    let ip = device.ip;
     if parse_address(ip).is_some() && public_address(ip).is_none() {
         findings.push(Finding { field: "ip", problem: Problem::SharedAddress, value: ip });
     }
@@ -110,10 +110,10 @@ pub fn fields(fact: &Fact) -> Vec<(&'static str, bool)> {
     let has = |text: &str| !text.trim().is_empty();
     // An id that is derived from the content begins with `#`.
     let has_event_id = |id: &str| !id.starts_with('#');
-    let (ids, device) = ids_and_device(fact);
+    let device = fact.device();
     let mut fields = match fact {
         Fact::Touch(touch) => {
-            vec![("click_id", has(&touch.click_id)), ("site", has(&touch.site))]
+            vec![("click_id", has(touch.click_id())), ("site", has(touch.site()))]
         }
         Fact::Activation(activation) => vec![
             (EVENT_ID, has_event_id(&activation.id)),
@@ -123,13 +123,13 @@ pub fn fields(fact: &Fact) -> Vec<(&'static str, bool)> {
         Fact::Effect(effect) => vec![(EVENT_ID, has_event_id(&effect.id))],
     };
     fields.extend([
-        ("ip", has(&device.ip)),
-        ("ua", has(&device.ua)),
-        ("device_model", has(&device.model)),
-        ("os", has(&device.os)),
-        ("os_version", has(&device.os_version)),
+        ("ip", has(device.ip)),
+        ("ua", has(device.ua)),
+        ("device_model", has(device.model)),
+        ("os", has(device.os)),
+        ("os_version", has(device.os_version)),
     ]);
-    let present = ids.iter().filter(|(_, received)| has(received));
+    let present = fact.ids().filter(|(_, received)| has(received));
     let present = present.filter_map(|(name, _)| IdKind::parse(name));
     let first_id = fields.len();
     fields.extend(present.map(|(kind, form)| (field(kind, form), true)));
@@ -137,14 +137,6 @@ pub fn fields(fact: &Fact) -> Vec<(&'static str, bool)> {
     fields[first_id..].sort_unstable();
     fields.dedup();
     fields
-}
-
-fn ids_and_device(fact: &Fact) -> (&Pairs, &Device) {
-    match fact {
-        Fact::Touch(touch) => (&touch.ids, &touch.device),
-        Fact::Activation(activation) => (&activation.ids, &activation.device),
-        Fact::Effect(effect) => (&effect.ids, &effect.device),
-    }
 }
 
 fn field(kind: IdKind, form: Form) -> &'static str {

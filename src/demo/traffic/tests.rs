@@ -97,13 +97,13 @@ fn touches_have_ids_in_every_form() {
     let (mut unknown, mut upper, mut retargeting, mut unlisted) = (0, 0, 0, 0);
     for (_, fact) in facts() {
         let Fact::Touch(touch) = fact else { continue };
-        unknown += usize::from(touch.ids.is_empty() && !touch.device.ua.is_empty());
+        unknown += usize::from(touch.ids().next().is_none() && !touch.device().ua.is_empty());
         retargeting += usize::from(touch.purpose == Purpose::Retargeting);
         unlisted += usize::from(touch.spreadid.0 == 199);
-        for (kind, value) in touch.ids {
+        for (kind, value) in touch.ids() {
             upper +=
-                usize::from(&*kind == "imei_md5" && value.chars().any(|c| c.is_ascii_uppercase()));
-            *kinds.entry(kind).or_insert(0) += 1;
+                usize::from(kind == "imei_md5" && value.chars().any(|c| c.is_ascii_uppercase()));
+            *kinds.entry(kind.to_owned()).or_insert(0) += 1;
         }
     }
     for kind in ["oaid", "oaid_md5", "imei", "imei_md5", "idfa", "idfa_md5", "gaid", "android_id"] {

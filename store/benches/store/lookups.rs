@@ -92,7 +92,7 @@ pub fn raw(folder: &Path, count: u64, is_cold: bool) -> Vec<f64> {
 fn look_up(reader: &mut Reader, policy: &Policy, device: u64) -> (f64, f64) {
     // All touches of a device have the same index key.
     let touch = facts::click(device, u64::MAX);
-    let key = match_keys::touch_index(&touch, &DeviceIds::of_touch(&touch.ids), false)[0];
+    let key = match_keys::touch_index(&touch, &DeviceIds::of_touch(touch.ids()), false)[0];
     let newest = EventTime::MAX;
     let oldest = EventTime::default();
     let (family, pid) = (Family::Touch, Pid(1));

@@ -279,7 +279,7 @@ fn an_explanation_with_small_limits_has_the_same_decision() {
     assert!(small.is_repeatable);
     assert_eq!(small.decision, whole.decision);
     assert_eq!(small.considered[0].verdict, Verdict::Won);
-    assert_eq!(&*small.considered[0].touch.id, "c");
+    assert_eq!(small.considered[0].touch.id(), "c");
     assert!(small.has_more || small.unlisted > 0);
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::LazyLock;
 
-use attribution::facts::event::Pairs;
+use attribution::facts::event::TextPairs;
 use md5::{Digest as _, Md5};
 
 /// The kinds of device id, best match first.
@@ -30,16 +30,15 @@ pub enum Owner {
 }
 
 /// Returns all values of the ids, in every form in which they match.
-pub fn ids(received: &Pairs, owner: Owner) -> Ids {
+pub fn ids(received: TextPairs<'_>, owner: Owner) -> Ids {
     let mut ids = Ids::new();
     for (name, text) in received {
         let (name, form) = match name.strip_suffix("_md5") {
             Some(name) => (name, Form::Md5),
-            None => (&**name, Form::Raw),
+            None => (name, Form::Raw),
         };
         let Some(kind) = KINDS.into_iter().find(|kind| *kind == name) else { continue };
-        let values: Vec<&str> =
-            if kind == "caid" { text.split(',').collect() } else { vec![&**text] };
+        let values: Vec<&str> = if kind == "caid" { text.split(',').collect() } else { vec![text] };
         for value in values.into_iter().map(str::trim) {
             match form {
                 Form::Md5 => ids.extend(received_md5(value).map(|md5| (kind, Form::Md5, md5))),

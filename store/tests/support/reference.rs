@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use attribution::facts::device_ids::{DeviceId, IdValue};
 use attribution::facts::event::{
-    Activation, Device, Effect, EventTime, Fact, Pairs, Purpose, Touch, TouchKind,
+    Activation, Device, Effect, EventTime, Fact, Purpose, TextPairs, Touch, TouchKind,
 };
 use attribution::rules::policy::{AppPolicy, DAY_MS, HOUR_MS, Policy, ReinstallEffects, Windows};
 
@@ -81,15 +81,15 @@ impl<'a> AppFacts<'a> {
         for ((_, id), fact) in canonical {
             match fact {
                 Fact::Touch(fact) => {
-                    let ids = normalise::ids(&fact.ids, Owner::Touch);
+                    let ids = normalise::ids(fact.ids(), Owner::Touch);
                     app_facts.touches.push(Known { fact, id, ids });
                 }
                 Fact::Activation(fact) => {
-                    let ids = normalise::ids(&fact.ids, Owner::AppEvent);
+                    let ids = normalise::ids((&fact.ids).into(), Owner::AppEvent);
                     app_facts.activations.push(Known { fact, id, ids });
                 }
                 Fact::Effect(fact) => {
-                    let ids = normalise::ids(&fact.ids, Owner::AppEvent);
+                    let ids = normalise::ids((&fact.ids).into(), Owner::AppEvent);
                     app_facts.effects.push(Known { fact, id, ids });
                 }
             }
@@ -217,13 +217,13 @@ impl<'a> AppFacts<'a> {
         let fraud = &self.app.fraud;
         let channel = self.channel(touch.fact);
         let is_site_of = |sites: &[Box<str>]| {
-            present(&touch.fact.site).is_some_and(|site| sites.iter().any(|of| **of == *site))
+            present(touch.fact.site()).is_some_and(|site| sites.iter().any(|of| **of == *site))
         };
         if fraud.allow_channels.iter().any(|id| **id == *channel) || is_site_of(&fraud.allow_sites)
         {
             return true;
         }
-        if self.blocks(&touch.fact.device.ip, &touch.ids) || is_site_of(&fraud.block_sites) {
+        if self.blocks(touch.fact.device().ip, &touch.ids) || is_site_of(&fraud.block_sites) {
             return false;
         }
         let (time, of_activation) = (touch.fact.time, activation.fact.time);
@@ -334,7 +334,7 @@ fn type_of(fact: &Fact) -> &'static str {
 /// Returns the received id, or the hash of the content if it identifies nothing. No received event id begins with `#`.
 fn id_of(fact: &Fact) -> String {
     let received = match fact {
-        Fact::Touch(touch) => normalise::click_id(&touch.click_id),
+        Fact::Touch(touch) => normalise::click_id(touch.click_id()),
         Fact::Activation(_) | Fact::Effect(_) => {
             let is_received = |id: &String| !id.starts_with('#') && normalise::identifies_event(id);
             Some(fact.id().to_owned()).filter(is_received)
@@ -345,40 +345,34 @@ fn id_of(fact: &Fact) -> String {
 
 /// Returns the canonical content of a fact as the contract defines it.
 fn content(fact: &Fact) -> String {
-    let (device, ids) = match fact {
-        Fact::Touch(touch) => (&touch.device, &touch.ids),
-        Fact::Activation(activation) => (&activation.device, &activation.ids),
-        Fact::Effect(effect) => (&effect.device, &effect.ids),
-    };
     let mut fields = BTreeMap::new();
-    let empty = Pairs::new();
-    let (mut params, mut props) = (&empty, &empty);
+    let (mut params, mut props) = (String::new(), String::new());
     match fact {
         Fact::Touch(touch) => {
             fields.insert("spreadid", touch.spreadid.0.to_string());
             let is_ua = touch.purpose == Purpose::Ua;
             fields.insert("purpose", if is_ua { "ua" } else { "retargeting" }.to_owned());
             fields.extend(touch.lookback_ms.map(|ms| ("lookback_ms", ms.to_string())));
-            fields.insert("click_id", touch.click_id.to_string());
-            fields.insert("site", touch.site.to_string());
-            params = &touch.params;
+            fields.insert("click_id", touch.click_id().to_owned());
+            fields.insert("site", touch.site().to_owned());
+            params = content_of_pairs(touch.params());
         }
         Fact::Activation(activation) => {
             let begin = activation.install_begin_time;
             fields.extend(begin.map(|time| ("install_begin_time", time.millis().to_string())));
             fields.insert("click_id", activation.click_id.to_string());
             fields.insert("app_version", activation.app_version.to_string());
-            props = &activation.props;
+            props = content_of_pairs((&activation.props).into());
         }
         Fact::Effect(effect) => {
             fields.insert("name", effect.name.to_string());
             fields.insert("app_version", effect.app_version.to_string());
             fields.insert("revenue", effect.revenue.to_string());
             fields.insert("currency", effect.currency.to_string());
-            props = &effect.props;
+            props = content_of_pairs((&effect.props).into());
         }
     }
-    let Device { ip, ua, model, os, os_version } = device;
+    let Device { ip, ua, model, os, os_version } = fact.device();
     fields.insert("type", type_of(fact).to_owned());
     fields.insert("app", app_key(fact.pid()).to_owned());
     fields.insert("time", fact.time().millis().to_string());
@@ -391,12 +385,12 @@ fn content(fact: &Fact) -> String {
                  device_model os os_version app_version site revenue currency";
     let field = |name| fields.get(name).cloned().unwrap_or_default();
     let mut values: Vec<String> = order.split_whitespace().map(field).collect();
-    values.extend([ids, params, props].map(content_of_pairs));
+    values.extend([content_of_pairs(fact.ids()), params, props]);
     values.join("\u{1f}")
 }
 
 /// Returns the keys in order, each with its values.
-fn content_of_pairs(pairs: &Pairs) -> String {
+fn content_of_pairs(pairs: TextPairs<'_>) -> String {
     let mut by_key: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (key, value) in pairs {
         by_key.entry(key).or_default().push(value);
@@ -459,7 +453,7 @@ fn contradict(a: &Ids, b: &Ids) -> bool {
 
 fn by_id(touch: &Known<'_, Touch>, activation: &Known<'_, Activation>) -> Option<&'static str> {
     let named = normalise::click_id(&activation.fact.click_id);
-    let is_named = named.is_some() && named == normalise::click_id(&touch.fact.click_id);
+    let is_named = named.is_some() && named == normalise::click_id(touch.fact.click_id());
     if is_named { Some("click_id") } else { shared_kind(&touch.ids, &activation.ids) }
 }
 
@@ -467,18 +461,15 @@ fn probabilistic(
     touch: &Known<'_, Touch>,
     activation: &Known<'_, Activation>,
 ) -> Option<&'static str> {
-    let (a, b) = (&touch.fact.device, &activation.fact.device);
-    let ip = address_of_one_device(&a.ip)?;
-    if address_of_one_device(&b.ip) != Some(ip) || contradict(&touch.ids, &activation.ids) {
+    let (a, b) = (touch.fact.device(), activation.fact.device.borrowed());
+    let ip = address_of_one_device(a.ip)?;
+    if address_of_one_device(b.ip) != Some(ip) || contradict(&touch.ids, &activation.ids) {
         return None;
     }
     let is_equal = |a: &str, b: &str| present(a).is_some() && present(a) == present(b);
-    if is_equal(&a.model, &b.model)
-        && is_equal(&a.os, &b.os)
-        && is_equal(&a.os_version, &b.os_version)
-    {
+    if is_equal(a.model, b.model) && is_equal(a.os, b.os) && is_equal(a.os_version, b.os_version) {
         Some("ip_device")
     } else {
-        is_equal(&a.ua, &b.ua).then_some("ip_ua")
+        is_equal(a.ua, b.ua).then_some("ip_ua")
     }
 }

@@ -10,7 +10,7 @@ mod tests;
 
 use std::sync::OnceLock;
 
-use super::event::Pairs;
+use super::event::{Pairs, TextPairs};
 use super::placeholders::is_uuid;
 pub use normalise::{
     DeviceId, Form, IdKind, IdValue, click_id, count, display, event_id, hex, ignored,
@@ -44,18 +44,18 @@ enum Owner {
 
 impl DeviceIds {
     /// Normalises the received ids of a touch.
-    pub fn of_touch(received: &Pairs) -> Self {
-        Self::new(received, Owner::Touch)
+    pub fn of_touch<'a>(received: impl Into<TextPairs<'a>>) -> Self {
+        Self::new(received.into(), Owner::Touch)
     }
 
     /// Normalises the received ids of an activation or an effect.
     pub fn of_app_event(received: &Pairs) -> Self {
-        Self::new(received, Owner::AppEvent)
+        Self::new(received.into(), Owner::AppEvent)
     }
 
     /// Skips unknown kinds and values that identify nobody.
-    fn new(received: &Pairs, owner: Owner) -> Self {
-        let mut new = Self { ids: Vec::with_capacity(2 * received.len()), ..Self::default() };
+    fn new(received: TextPairs<'_>, owner: Owner) -> Self {
+        let mut new = Self::default();
         for (name, received) in received {
             let Some((kind, form)) = IdKind::parse(name) else { continue };
             for value in values(kind, received) {

@@ -162,12 +162,12 @@ impl Writer<'_> {
             FactRecord::Touch(touch) => json!({
                 "type": touch.kind.name(),
                 "time": self.times.text(touch.time),
-                "click_id": text(&touch.click_id),
+                "click_id": text(touch.click_id()),
                 "purpose": touch.purpose.name(),
                 "spreadid": touch.spreadid.0,
                 "campaign": self.campaign(touch.spreadid),
                 "channel": self.channel(touch.spreadid),
-                "site": text(&touch.site),
+                "site": text(touch.site()),
             }),
             FactRecord::Activation(record) => {
                 let decision = record.decision.as_ref();

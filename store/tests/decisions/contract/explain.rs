@@ -106,7 +106,7 @@ fn probabilistic_touches_of_the_last_7_d_are_listed() {
         with_ip_ua(activation("a", A)),
     ];
     let considered = explain(facts).considered.into_iter();
-    let verdicts = considered.map(|evaluated| (evaluated.touch.id, evaluated.verdict));
+    let verdicts = considered.map(|evaluated| (evaluated.touch.id().to_owned(), evaluated.verdict));
     let too_old = Verdict::Ineligible(Ineligible::TooOld);
     assert_eq!(verdicts.collect::<Vec<_>>(), [("i2".into(), too_old), ("c1".into(), too_old)]);
 }
@@ -120,7 +120,7 @@ fn touches_by_id_of_the_last_half_year_are_listed() {
         activation("a", A),
     ];
     let considered = explain(facts).considered.into_iter();
-    let verdicts = considered.map(|evaluated| (evaluated.touch.id, evaluated.verdict));
+    let verdicts = considered.map(|evaluated| (evaluated.touch.id().to_owned(), evaluated.verdict));
     let expected = [
         ("c3".into(), Verdict::Ineligible(Ineligible::NotBefore)),
         ("c1".into(), Verdict::Ineligible(Ineligible::TooOld)),
@@ -163,7 +163,7 @@ fn the_runner_up_is_found_beyond_the_touches_that_the_decision_read() {
     let explanation =
         explain(newer.chain(old).chain([click("c1", a_plus(-HOUR)), activation("a", A)]));
     let index = explanation::runner_up(&explanation.considered).expect("a runner-up is listed");
-    assert_eq!(&*explanation.considered[index].touch.id, "o249");
+    assert_eq!(explanation.considered[index].touch.id(), "o249");
     assert!(!explanation.has_more);
 }
 
@@ -173,7 +173,7 @@ fn the_runner_up_is_listed_behind_many_newer_touches() {
     let clicks = [click("c1", a_plus(-MINUTE)), click("c2", a_plus(-5 * DAY))];
     let explanation = explain(impressions.chain(clicks).chain([activation("a", A)]));
     let index = explanation::runner_up(&explanation.considered).expect("a runner-up is listed");
-    assert_eq!(&*explanation.considered[index].touch.id, "c2");
+    assert_eq!(explanation.considered[index].touch.id(), "c2");
     assert_eq!(explanation.considered.len() + explanation.unlisted, 82);
 }
 
@@ -203,7 +203,7 @@ fn rejected_touches_are_listed_beside_many_accepted_ones() {
     ];
     assert_eq!(listed(&explanation), expected.into());
     // The newest of each verdict, newest first.
-    let ids: Vec<_> = explanation.considered.iter().map(|evaluated| &*evaluated.touch.id).collect();
+    let ids: Vec<_> = explanation.considered.iter().map(|evaluated| evaluated.touch.id()).collect();
     assert_eq!(ids[..5], ["n149", "n148", "n147", "n146", "n145"]);
     assert_eq!(ids[37..43], ["n159", "n158", "n157", "n156", "n155", "p102"]);
     assert_eq!(ids[45..], ["o129", "o128", "o127", "o126", "o125"]);
@@ -244,7 +244,7 @@ fn runner_up_behind(rejected: i64) -> (bool, Option<Box<str>>) {
     let facts = newer.chain(bad).chain(others);
     let explanation = explain_under(&policy, facts);
     let index = explanation::runner_up(&explanation.considered);
-    let id = index.map(|index| explanation.considered[index].touch.id.clone());
+    let id = index.map(|index| explanation.considered[index].touch.id().into());
     (explanation.may_have_unread_runner_up, id)
 }
 

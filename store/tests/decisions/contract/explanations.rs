@@ -55,9 +55,9 @@ fn check(explanation: &Explanation, row: &Row) -> Result<(), TestCaseError> {
     prop_assert_eq!(&explanation.recomputed, &None);
     prop_assert_eq!(explanation.revision, row.revision);
     let won = explanation.considered.iter().filter(|touch| touch.verdict == Verdict::Won);
-    let won: Vec<_> = won.map(|evaluated| &evaluated.touch.id).collect();
+    let won: Vec<_> = won.map(|evaluated| evaluated.touch.id()).collect();
     let credit = &explanation.decision.credit;
-    let credited: Vec<_> = credit.touch.iter().map(|touch| &touch.click_id).collect();
+    let credited: Vec<_> = credit.touch.iter().map(|touch| &*touch.click_id).collect();
     prop_assert_eq!(won, credited);
     let contributed =
         explanation.considered.iter().filter(|touch| touch.verdict == Verdict::Contributor);

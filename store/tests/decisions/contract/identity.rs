@@ -52,7 +52,7 @@ fn conflicting_events_with_one_id_are_counted() {
 /// Returns the number of index entries under all keys of the drafts.
 fn entries(worker: &mut Worker<Memory>, drafts: &[Draft]) -> usize {
     let index = |fact: &Fact| match fact {
-        Fact::Touch(touch) => touch_index(touch, &DeviceIds::of_touch(&touch.ids), true),
+        Fact::Touch(touch) => touch_index(touch, &DeviceIds::of_touch(touch.ids()), true),
         Fact::Activation(activation) => {
             activation_index(activation, &DeviceIds::of_app_event(&activation.ids), true)
         }

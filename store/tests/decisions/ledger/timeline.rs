@@ -76,13 +76,8 @@ fn check(
     let policy = rules();
     let batches = facts.chunks(batch_size).map(<[Fact]>::to_vec).collect();
     let mut worker = worker_after(ledger, &policy, batches);
-    let all_ids = facts.iter().flat_map(|fact| match fact {
-        Fact::Touch(touch) => touch.ids.clone(),
-        Fact::Activation(activation) => activation.ids.clone(),
-        Fact::Effect(effect) => effect.ids.clone(),
-    });
-    let devices: BTreeSet<(Box<str>, Box<str>)> = all_ids.collect();
-    for (name, value) in devices.iter().take(12) {
+    let devices: BTreeSet<(&str, &str)> = facts.iter().flat_map(Fact::ids).collect();
+    for (name, value) in devices.into_iter().take(12) {
         let ids = ids(name, value);
         let expected = expected(worker.ledger_mut(), facts, &ids);
         for page in [1, 3, 1_000] {

@@ -3,6 +3,12 @@
 //! Text fields hold what the producer sent; an absent text is empty. Ids are stored as received and normalised on use
 //! (`device_ids`), so a stored fact can always be compared with a redelivered one.
 
+mod pairs;
+
+use pairs::normalised_bytes;
+pub(crate) use pairs::pairs_bytes;
+pub use pairs::{Pairs, TextPairs, sort_pairs, value};
+
 /// An event as a producer reported it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fact {
@@ -110,17 +116,14 @@ crate::named! {
     }
 }
 
-/// Key-value pairs, sorted by key. Each key occurs once, except that an id with several values has a pair for each.
-pub type Pairs = Vec<(Box<str>, Box<str>)>;
-
 /// Attributes of the device that an event happened on, without its ids.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct Device {
-    pub ip: Box<str>,
-    pub ua: Box<str>,
-    pub model: Box<str>,
-    pub os: Box<str>,
-    pub os_version: Box<str>,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Device<T = Box<str>> {
+    pub ip: T,
+    pub ua: T,
+    pub model: T,
+    pub os: T,
+    pub os_version: T,
 }
 
 /// A click on an ad, or an impression of one.
@@ -204,9 +207,26 @@ impl Fact {
 
     pub fn id(&self) -> &str {
         match self {
-            Self::Touch(touch) => &touch.id,
+            Self::Touch(touch) => touch.id(),
             Self::Activation(activation) => &activation.id,
             Self::Effect(effect) => &effect.id,
+        }
+    }
+
+    /// Returns the ids as received.
+    pub fn ids(&self) -> TextPairs<'_> {
+        match self {
+            Self::Touch(touch) => touch.ids(),
+            Self::Activation(activation) => (&activation.ids).into(),
+            Self::Effect(effect) => (&effect.ids).into(),
+        }
+    }
+
+    pub fn device(&self) -> Device<&str> {
+        match self {
+            Self::Touch(touch) => touch.device(),
+            Self::Activation(activation) => activation.device.borrowed(),
+            Self::Effect(effect) => effect.device.borrowed(),
         }
     }
 
@@ -229,6 +249,30 @@ impl Fact {
 }
 
 impl Touch {
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub fn click_id(&self) -> &str {
+        &self.click_id
+    }
+
+    pub fn ids(&self) -> TextPairs<'_> {
+        (&self.ids).into()
+    }
+
+    pub fn device(&self) -> Device<&str> {
+        self.device.borrowed()
+    }
+
+    pub fn site(&self) -> &str {
+        &self.site
+    }
+
+    pub fn params(&self) -> TextPairs<'_> {
+        (&self.params).into()
+    }
+
     /// Returns the approximate size in memory, with the normalised ids.
     pub fn bytes(&self) -> usize {
         let texts =
@@ -259,7 +303,17 @@ impl Effect {
     }
 }
 
+/// Returns the approximate size in memory of received ids and of their normalised forms.
+fn id_bytes(ids: &Pairs) -> usize {
+    pairs_bytes(ids) + normalised_bytes(ids.into())
+}
+
 impl Device {
+    pub fn borrowed(&self) -> Device<&str> {
+        let Self { ip, ua, model, os, os_version } = self;
+        Device { ip, ua, model, os, os_version }
+    }
+
     pub(crate) fn text_bytes(&self) -> usize {
         [&self.ip, &self.ua, &self.model, &self.os, &self.os_version]
             .map(|text| text.len())
@@ -268,44 +322,9 @@ impl Device {
     }
 }
 
-/// Size of a pair without its texts: two pointers with lengths, and what an allocator adds to two small texts.
-const PAIR_BYTES: usize = 64;
-
-pub(crate) fn pairs_bytes(pairs: &Pairs) -> usize {
-    pairs.iter().map(|(key, value)| PAIR_BYTES + key.len() + value.len()).sum()
-}
-
-/// Returns the size of received ids and of their normalised forms. A value with commas contains several ids.
-fn id_bytes(ids: &Pairs) -> usize {
-    let values: usize = ids.iter().map(|(_, value)| value.split(',').count()).sum();
-    pairs_bytes(ids) + PAIR_BYTES * values
-}
-
-/// Returns the value of a key; empty if the key is absent.
-pub fn value<'a>(pairs: &'a Pairs, key: &str) -> &'a str {
-    let index = pairs.binary_search_by(|(known, _)| (**known).cmp(key));
-    index.ok().and_then(|index| pairs.get(index)).map_or("", |(_, value)| value)
-}
-
-/// Sorts by key. A repeated key keeps its last value, as in JSON parsers.
-pub fn sort_pairs(pairs: &mut Pairs) {
-    pairs.sort_by(|a, b| a.0.cmp(&b.0));
-    pairs.reverse();
-    pairs.dedup_by(|a, b| a.0 == b.0);
-    pairs.reverse();
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_repeated_key_keeps_its_last_value() {
-        let pair = |key: &str, value: &str| (Box::from(key), Box::from(value));
-        let mut pairs = vec![pair("b", "1"), pair("a", "2"), pair("b", "3"), pair("b", "4")];
-        sort_pairs(&mut pairs);
-        assert_eq!(pairs, vec![pair("a", "2"), pair("b", "4")]);
-    }
 
     #[test]
     fn times_end_with_the_year_9999() {
