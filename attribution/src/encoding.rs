@@ -70,6 +70,74 @@ pub fn split_text(bytes: &[u8]) -> Result<(&str, &[u8]), Damage> {
     Ok((text, rest))
 }
 
+/// Appends the number of pairs, then their keys and values.
+pub fn put_pairs<'a>(out: &mut Vec<u8>, pairs: impl Iterator<Item = (&'a str, &'a str)> + Clone) {
+    put_varint(out, pairs.clone().count() as u64);
+    for (key, value) in pairs {
+        put_text(out, key);
+        put_text(out, value);
+    }
+}
+
+/// Returns the length of encoded pairs.
+pub fn pairs_len<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> usize {
+    let (mut count, mut len) = (0, 0);
+    for (key, value) in pairs {
+        count += 1;
+        len += text_len(key) + text_len(value);
+    }
+    varint_len(count) + len
+}
+
+/// Checks pairs, and returns the bytes after them.
+pub fn split_pairs(bytes: &[u8]) -> Result<&[u8], Damage> {
+    let (count, mut rest) = split_varint(bytes)?;
+    for _ in 0..count {
+        (_, rest) = split_text(rest)?;
+        (_, rest) = split_text(rest)?;
+    }
+    Ok(rest)
+}
+
+/// Reads values that were checked before. Damage is read as zeros and empty texts.
+#[derive(Debug, Clone, Copy)]
+pub struct CheckedBytes<'a>(&'a [u8]);
+
+impl<'a> CheckedBytes<'a> {
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    #[inline]
+    pub fn byte(&mut self) -> u8 {
+        let (byte, rest) = self.0.split_first().unwrap_or((&0, &[]));
+        self.0 = rest;
+        *byte
+    }
+
+    #[inline]
+    pub fn varint(&mut self) -> u64 {
+        let (number, rest) = split_varint(self.0).unwrap_or_default();
+        self.0 = rest;
+        number
+    }
+
+    #[inline]
+    pub fn text(&mut self) -> &'a str {
+        let (text, rest) = split_text(self.0).unwrap_or_default();
+        self.0 = rest;
+        text
+    }
+
+    /// Skips this number of texts.
+    pub fn skip_texts(&mut self, count: usize) {
+        for _ in 0..count {
+            let len = usize::try_from(self.varint()).unwrap_or(usize::MAX);
+            self.0 = self.0.get(len..).unwrap_or_default();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -23,7 +23,7 @@ pub fn identify(fact: &mut Fact, app_key: &str) {
     };
     let id = received.unwrap_or_else(|| content_id(fact, app_key));
     match fact {
-        Fact::Touch(touch) => touch.id = id,
+        Fact::Touch(touch) => touch.set_id(&id),
         Fact::Activation(activation) => activation.id = id,
         Fact::Effect(effect) => effect.id = id,
     }

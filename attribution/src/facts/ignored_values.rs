@@ -70,12 +70,12 @@ fn unexpanded<'a>(field: &'static str, value: &'a str) -> Option<IgnoredValue<'a
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::event::{EventTime, Pid, Purpose, SpreadId, TouchKind};
+    use crate::facts::event::{EventTime, Pid, Purpose, SpreadId, TouchFields, TouchKind};
 
     #[test]
     fn every_field_is_checked() {
         let pair = |key: &str, value: &str| (Box::from(key), Box::from(value));
-        let touch = Touch {
+        let touch = Touch::from(TouchFields {
             pid: Pid(1),
             id: "c1".into(),
             click_id: "__CLICKID__".into(),
@@ -94,7 +94,7 @@ mod tests {
             },
             site: "<site>".into(),
             params: vec![pair("sub1", "$sub1$"), pair("sub2", "0")],
-        };
+        });
         let found = of_touch(&touch);
         let found: Vec<_> = found.iter().map(|it| (it.field, it.reason)).collect();
         use IgnoredReason::{Macro, NotAnAddress, Placeholder};

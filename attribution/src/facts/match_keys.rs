@@ -232,7 +232,7 @@ fn probabilistic_key(space: KeySpace, ip: IpAddr, parts: &[&str]) -> MatchKey {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::event::Pairs;
+    use crate::facts::event::{Pairs, SpreadId, TouchFields};
 
     fn oaid() -> DeviceIds {
         let received: Pairs = vec![("oaid".into(), "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5".into())];
@@ -240,13 +240,13 @@ mod tests {
     }
 
     fn touch() -> Touch {
-        Touch {
+        let fields = TouchFields {
             pid: Pid(1),
             id: "c1".into(),
             click_id: "c1".into(),
             kind: TouchKind::Click,
             purpose: Purpose::Retargeting,
-            spreadid: crate::facts::event::SpreadId(7),
+            spreadid: SpreadId(7),
             time: EventTime::from_millis(5 * DAY_MS as i64 + 1).unwrap(),
             lookback_ms: Some(1),
             ids: Vec::new(),
@@ -259,7 +259,8 @@ mod tests {
             },
             site: "".into(),
             params: Vec::new(),
-        }
+        };
+        fields.into()
     }
 
     /// Stored index entries contain these hashes and could not be found under others.

@@ -10,7 +10,7 @@ use crate::rules::winner::Decision;
 /// The value stored under a fact's identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FactRecord {
-    Touch(Box<Touch>),
+    Touch(Touch),
     Activation(Box<ActivationRecord>),
     Effect(Box<EffectRecord>),
 }

@@ -3,7 +3,9 @@
 //! Parsing fills one flat struct of borrowed values, the same for every family. Then the fields of the event's family
 //! are checked and copied into the fact.
 
-use attribution::facts::event::{Activation, Device, Effect, Fact, Pid, Touch, TouchKind};
+use attribution::facts::event::{
+    Activation, Device, Effect, Fact, Pid, Touch, TouchFields, TouchKind,
+};
 use attribution::facts::placeholders::IgnoredReason;
 use attribution::facts::{canonical, device_ids};
 use attribution::rules::policy::{AppPolicy, Policy};
@@ -107,7 +109,7 @@ pub fn build<R: Revenue>(
     let kind = kind(event.kind.get(), topic)?;
     let app = app(event.app.take(), policy)?;
     let mut fact = match kind {
-        Kind::Touch(kind) => Fact::Touch(Box::new(touch(event, app.pid, kind)?)),
+        Kind::Touch(kind) => Fact::Touch(touch(event, app.pid, kind)?),
         Kind::Activation => Fact::Activation(Box::new(activation(event, app.pid)?)),
         Kind::Effect => Fact::Effect(Box::new(effect(event, app.pid)?)),
     };
@@ -162,7 +164,7 @@ fn app<'p>(value: Value<'_>, policy: &'p Policy) -> Result<&'p AppPolicy, FieldE
 
 fn touch<R>(mut event: Event<'_, R>, pid: Pid, kind: TouchKind) -> Result<Touch, FieldError> {
     let device = device(&mut event)?;
-    let touch = Touch {
+    let touch = TouchFields {
         pid,
         id: Box::default(),
         click_id: field::text(event.click_id.take(), "click_id", limits::ID)?,
@@ -178,7 +180,7 @@ fn touch<R>(mut event: Event<'_, R>, pid: Pid, kind: TouchKind) -> Result<Touch,
     };
     let has_id = touch.ids.iter().any(|(_, value)| !value.is_empty());
     if has_id || !touch.click_id.is_empty() || !touch.device.ip.is_empty() {
-        return Ok(touch);
+        return Ok(touch.into());
     }
     let mut error = FieldError::missing("click_id", "at least one of the three");
     error.problem.push_str(", and so are ids and ip");

@@ -212,14 +212,16 @@ fn slot(kind: IdKind) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use attribution::facts::event::{Device, EventTime, Pairs, Pid, Purpose, SpreadId, TouchKind};
+    use attribution::facts::event::{
+        Device, EventTime, Pairs, Pid, Purpose, SpreadId, TouchFields, TouchKind,
+    };
 
     fn pairs(ids: &[(&str, &str)]) -> Pairs {
         ids.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect()
     }
 
     fn touch(click_id: &str, ids: &[(&str, &str)]) -> Touch {
-        Touch {
+        let fields = TouchFields {
             pid: Pid(1),
             id: "#".into(),
             click_id: click_id.into(),
@@ -232,7 +234,8 @@ mod tests {
             device: Device::default(),
             site: "".into(),
             params: Pairs::new(),
-        }
+        };
+        fields.into()
     }
 
     fn activation(click_id: &str, ids: &[(&str, &str)]) -> Activation {

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use attribution::facts::event::{
-    Activation, Device, Effect, EventTime, Fact, Pid, Purpose, SpreadId, Touch, TouchKind,
+    Activation, Device, Effect, EventTime, Fact, Pid, Purpose, SpreadId, Touch, TouchFields,
+    TouchKind,
 };
 
 use crate::support::{START_MS, oaid};
@@ -32,7 +33,7 @@ pub fn settings(memory: &str) -> String {
 pub fn click(number: u64, total: u64) -> Touch {
     let device = device_of(number, total);
     let id = format!("c-{number:016x}{:016x}", mixed(number));
-    Touch {
+    let fields = TouchFields {
         pid: Pid(1),
         id: id.as_str().into(),
         click_id: id.into(),
@@ -45,7 +46,8 @@ pub fn click(number: u64, total: u64) -> Touch {
         device: handset(device),
         site: format!("site-network-{}", number % 1000).into(),
         params: vec![("sub1".into(), format!("creative-{}", number % 50).into())],
-    }
+    };
+    fields.into()
 }
 
 /// Returns the device of a click. Consecutive clicks have different devices, so they are not adjacent in the store.

@@ -123,7 +123,7 @@ fn line(
 pub fn batch(first: u64, total: u64) -> Batch {
     let numbers = first..first + BATCH as u64;
     let next_offset = numbers.end as i64;
-    let facts = numbers.map(|number| Fact::Touch(Box::new(facts::click(number, total)))).collect();
+    let facts = numbers.map(|number| Fact::Touch(facts::click(number, total))).collect();
     let position =
         Position { topic: Arc::from("clicks"), partition: 0, next_offset, known: None, last: None };
     Batch { facts, progress: Progress { positions: vec![position], consumed_until: None } }

@@ -2,7 +2,7 @@
 
 use attribution::facts::canonical;
 use attribution::facts::event::{
-    Activation, Device, Effect, EventTime, Fact, Pairs, Purpose, SpreadId, Touch, TouchKind,
+    Activation, Device, Effect, EventTime, Fact, Pairs, Purpose, SpreadId, TouchFields, TouchKind,
     sort_pairs,
 };
 
@@ -56,7 +56,14 @@ pub fn a_plus(ms: i64) -> EventTime {
 
 /// A fact under construction, of device D by default.
 #[derive(Debug, Clone)]
-pub struct Draft(Fact);
+pub struct Draft(Fields);
+
+#[derive(Debug, Clone)]
+enum Fields {
+    Touch(TouchFields),
+    Activation(Activation),
+    Effect(Effect),
+}
 
 /// Returns a click of the campaign whose number is in its id, or of campaign 7 if the id has no digits.
 pub fn click(id: &str, time: impl When) -> Draft {
@@ -69,7 +76,7 @@ pub fn impression(id: &str, time: impl When) -> Draft {
 
 fn touch(kind: TouchKind, id: &str, time: impl When) -> Draft {
     let number: String = id.chars().filter(char::is_ascii_digit).collect();
-    Draft(Fact::Touch(Box::new(Touch {
+    Draft(Fields::Touch(TouchFields {
         pid: X,
         id: Box::default(),
         click_id: id.into(),
@@ -82,11 +89,11 @@ fn touch(kind: TouchKind, id: &str, time: impl When) -> Draft {
         device: Device::default(),
         site: Box::default(),
         params: Pairs::new(),
-    })))
+    }))
 }
 
 pub fn activation(id: &str, time: impl When) -> Draft {
-    Draft(Fact::Activation(Box::new(Activation {
+    Draft(Fields::Activation(Activation {
         pid: X,
         id: id.into(),
         time: time.time(),
@@ -96,11 +103,11 @@ pub fn activation(id: &str, time: impl When) -> Draft {
         device: Device::default(),
         app_version: Box::default(),
         props: Pairs::new(),
-    })))
+    }))
 }
 
 pub fn effect(id: &str, time: impl When) -> Draft {
-    Draft(Fact::Effect(Box::new(Effect {
+    Draft(Fields::Effect(Effect {
         pid: X,
         id: id.into(),
         name: "purchase".into(),
@@ -111,7 +118,7 @@ pub fn effect(id: &str, time: impl When) -> Draft {
         revenue: Box::default(),
         currency: Box::default(),
         props: Pairs::new(),
-    })))
+    }))
 }
 
 fn oaid() -> Pairs {
@@ -119,7 +126,12 @@ fn oaid() -> Pairs {
 }
 
 impl From<Draft> for Fact {
-    fn from(Draft(mut fact): Draft) -> Self {
+    fn from(Draft(fields): Draft) -> Self {
+        let mut fact = match fields {
+            Fields::Touch(fields) => Self::Touch(fields.into()),
+            Fields::Activation(activation) => Self::Activation(Box::new(activation)),
+            Fields::Effect(effect) => Self::Effect(Box::new(effect)),
+        };
         let app = app_key(fact.pid());
         canonical::identify(&mut fact, app);
         fact
@@ -188,18 +200,18 @@ impl Draft {
     /// Moves the fact to app Y.
     pub fn of_app_y(mut self) -> Self {
         match &mut self.0 {
-            Fact::Touch(touch) => touch.pid = Y,
-            Fact::Activation(activation) => activation.pid = Y,
-            Fact::Effect(effect) => effect.pid = Y,
+            Fields::Touch(touch) => touch.pid = Y,
+            Fields::Activation(activation) => activation.pid = Y,
+            Fields::Effect(effect) => effect.pid = Y,
         }
         self
     }
 
     pub fn prop(mut self, key: &str, value: &str) -> Self {
         let pairs = match &mut self.0 {
-            Fact::Touch(touch) => &mut touch.params,
-            Fact::Activation(activation) => &mut activation.props,
-            Fact::Effect(effect) => &mut effect.props,
+            Fields::Touch(touch) => &mut touch.params,
+            Fields::Activation(activation) => &mut activation.props,
+            Fields::Effect(effect) => &mut effect.props,
         };
         pairs.push((key.into(), value.into()));
         sort_pairs(pairs);
@@ -242,14 +254,14 @@ impl Draft {
         })
     }
 
-    fn touch(mut self, change: impl FnOnce(&mut Touch)) -> Self {
-        let Fact::Touch(touch) = &mut self.0 else { panic!("only a touch has this field") };
+    fn touch(mut self, change: impl FnOnce(&mut TouchFields)) -> Self {
+        let Fields::Touch(touch) = &mut self.0 else { panic!("only a touch has this field") };
         change(touch);
         self
     }
 
     fn activation(mut self, change: impl FnOnce(&mut Activation)) -> Self {
-        let Fact::Activation(activation) = &mut self.0 else {
+        let Fields::Activation(activation) = &mut self.0 else {
             panic!("only an activation has this field")
         };
         change(activation);
@@ -257,24 +269,24 @@ impl Draft {
     }
 
     fn effect(mut self, change: impl FnOnce(&mut Effect)) -> Self {
-        let Fact::Effect(effect) = &mut self.0 else { panic!("only an effect has this field") };
+        let Fields::Effect(effect) = &mut self.0 else { panic!("only an effect has this field") };
         change(effect);
         self
     }
 
     fn ids(&mut self) -> &mut Pairs {
         match &mut self.0 {
-            Fact::Touch(touch) => &mut touch.ids,
-            Fact::Activation(activation) => &mut activation.ids,
-            Fact::Effect(effect) => &mut effect.ids,
+            Fields::Touch(touch) => &mut touch.ids,
+            Fields::Activation(activation) => &mut activation.ids,
+            Fields::Effect(effect) => &mut effect.ids,
         }
     }
 
     fn device(&mut self) -> &mut Device {
         match &mut self.0 {
-            Fact::Touch(touch) => &mut touch.device,
-            Fact::Activation(activation) => &mut activation.device,
-            Fact::Effect(effect) => &mut effect.device,
+            Fields::Touch(touch) => &mut touch.device,
+            Fields::Activation(activation) => &mut activation.device,
+            Fields::Effect(effect) => &mut effect.device,
         }
     }
 }

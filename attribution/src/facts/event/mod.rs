@@ -4,15 +4,17 @@
 //! (`device_ids`), so a stored fact can always be compared with a redelivered one.
 
 mod pairs;
+mod touch;
 
 use pairs::normalised_bytes;
 pub(crate) use pairs::pairs_bytes;
 pub use pairs::{Pairs, TextPairs, sort_pairs, value};
+pub use touch::{Touch, TouchFields, TouchHead, TouchParts};
 
 /// An event as a producer reported it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fact {
-    Touch(Box<Touch>),
+    Touch(Touch),
     Activation(Box<Activation>),
     Effect(Box<Effect>),
 }
@@ -126,25 +128,6 @@ pub struct Device<T = Box<str>> {
     pub os_version: T,
 }
 
-/// A click on an ad, or an impression of one.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Touch {
-    pub pid: Pid,
-    /// Identity: the click id, normalised, or `#` and the MD5 of the canonical content.
-    pub id: Box<str>,
-    /// As received.
-    pub click_id: Box<str>,
-    pub kind: TouchKind,
-    pub purpose: Purpose,
-    pub spreadid: SpreadId,
-    pub time: EventTime,
-    pub lookback_ms: Option<u64>,
-    pub ids: Pairs,
-    pub device: Device,
-    pub site: Box<str>,
-    pub params: Pairs,
-}
-
 /// The first start of an app on a device, or a later start that an SDK reports as an activation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Activation {
@@ -248,43 +231,6 @@ impl Fact {
     }
 }
 
-impl Touch {
-    pub fn id(&self) -> &str {
-        &self.id
-    }
-
-    pub fn click_id(&self) -> &str {
-        &self.click_id
-    }
-
-    pub fn ids(&self) -> TextPairs<'_> {
-        (&self.ids).into()
-    }
-
-    pub fn device(&self) -> Device<&str> {
-        self.device.borrowed()
-    }
-
-    pub fn site(&self) -> &str {
-        &self.site
-    }
-
-    pub fn params(&self) -> TextPairs<'_> {
-        (&self.params).into()
-    }
-
-    /// Returns the approximate size in memory, with the normalised ids.
-    pub fn bytes(&self) -> usize {
-        let texts =
-            [&self.id, &self.click_id, &self.site].map(|text| text.len()).iter().sum::<usize>();
-        size_of::<Self>()
-            + texts
-            + self.device.text_bytes()
-            + id_bytes(&self.ids)
-            + pairs_bytes(&self.params)
-    }
-}
-
 impl Activation {
     /// Returns the approximate size in memory, with the normalised ids.
     pub fn bytes(&self) -> usize {
@@ -306,6 +252,19 @@ impl Effect {
 /// Returns the approximate size in memory of received ids and of their normalised forms.
 fn id_bytes(ids: &Pairs) -> usize {
     pairs_bytes(ids) + normalised_bytes(ids.into())
+}
+
+impl<T> Device<T> {
+    pub fn map<U>(self, mut change: impl FnMut(T) -> U) -> Device<U> {
+        let Self { ip, ua, model, os, os_version } = self;
+        Device {
+            ip: change(ip),
+            ua: change(ua),
+            model: change(model),
+            os: change(os),
+            os_version: change(os_version),
+        }
+    }
 }
 
 impl Device {

@@ -2,16 +2,31 @@
 
 use std::slice::Iter;
 
+use crate::encoding::CheckedBytes;
+
 /// Key-value pairs, sorted by key. Each key occurs once, except that an id with several values has a pair for each.
 pub type Pairs = Vec<(Box<str>, Box<str>)>;
 
 /// Iterates over key-value pairs, in their order.
 #[derive(Debug, Clone)]
-pub struct TextPairs<'a>(Iter<'a, (Box<str>, Box<str>)>);
+pub struct TextPairs<'a>(Source<'a>);
+
+#[derive(Debug, Clone)]
+enum Source<'a> {
+    Pairs(Iter<'a, (Box<str>, Box<str>)>),
+    Encoded { left: u64, texts: CheckedBytes<'a> },
+}
+
+impl<'a> TextPairs<'a> {
+    /// Reads the number of pairs, and then the pairs.
+    pub(super) fn encoded(mut bytes: CheckedBytes<'a>) -> Self {
+        Self(Source::Encoded { left: bytes.varint(), texts: bytes })
+    }
+}
 
 impl<'a> From<&'a Pairs> for TextPairs<'a> {
     fn from(pairs: &'a Pairs) -> Self {
-        Self(pairs.iter())
+        Self(Source::Pairs(pairs.iter()))
     }
 }
 
@@ -19,7 +34,13 @@ impl<'a> Iterator for TextPairs<'a> {
     type Item = (&'a str, &'a str);
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.0.next().map(|(key, value)| (&**key, &**value))
+        match &mut self.0 {
+            Source::Pairs(pairs) => pairs.next().map(|(key, value)| (&**key, &**value)),
+            Source::Encoded { left, texts } => {
+                *left = left.checked_sub(1)?;
+                Some((texts.text(), texts.text()))
+            }
+        }
     }
 }
 

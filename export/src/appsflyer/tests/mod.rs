@@ -3,7 +3,7 @@
 mod reports;
 mod requests;
 
-use attribution::facts::event::{Fact, Purpose, Touch, TouchKind};
+use attribution::facts::event::{Fact, Purpose, TouchFields, TouchKind};
 
 use super::column::additional_names;
 use crate::tests::fixture::{self, Answer, Bed, DAY, MINUTE, activation, at, click, effect};
@@ -45,10 +45,11 @@ const SETTINGS: &str = r#"
     name = "Back"
 "#;
 
-fn touch(fact: Fact, change: impl FnOnce(&mut Touch)) -> Fact {
-    let Fact::Touch(mut touch) = fact else { panic!("no touch") };
-    change(&mut touch);
-    Fact::Touch(touch)
+fn touch(fact: Fact, change: impl FnOnce(&mut TouchFields)) -> Fact {
+    let Fact::Touch(touch) = fact else { panic!("no touch") };
+    let mut fields = TouchFields::from(&touch);
+    change(&mut fields);
+    Fact::Touch(fields.into())
 }
 
 /// These devices: one installs by an ad, buys, is reattributed by retargeting and buys again; one installs and
@@ -73,7 +74,7 @@ fn facts() -> Vec<Fact> {
     (bare.revenue, bare.currency, bare.props) = ("".into(), "".into(), vec![]);
     let mut blocked = activation("a-9", "d9", DAY + 4 * MINUTE);
     blocked.device.ip = "203.0.113.66".into();
-    let with_params = |touch: &mut Touch| {
+    let with_params = |touch: &mut TouchFields| {
         touch.site = "site, 1".into();
         touch.params = ["sub1", "sub2", "sub5", "sub6"].map(|name| pair(name, &name[3..])).into();
     };

@@ -53,7 +53,7 @@ pub fn decode(family: Family, pid: Pid, bytes: &[u8]) -> Result<FactRecord, Stor
     }
     let time = input.some_time()?;
     let record = match family {
-        Family::Touch => FactRecord::Touch(Box::new(fact::touch(&mut input, pid, time)?)),
+        Family::Touch => FactRecord::Touch(fact::touch(&mut input, pid, time)?),
         Family::Activation => {
             let fact = fact::activation(&mut input, pid, time)?;
             let mut record = ActivationRecord {

@@ -9,7 +9,7 @@ pub mod row;
 
 use attribution::encoding::{self, TRUNCATED};
 pub(crate) use attribution::encoding::{put_text, put_varint};
-use attribution::facts::event::{EventTime, Pairs, Purpose, TouchKind};
+use attribution::facts::event::{EventTime, Pairs, Purpose, TextPairs, TouchKind};
 use attribution::rules::policy::{DAY_MS, LOOKBACK_MAX_MS};
 
 use crate::StoreError;
@@ -31,11 +31,7 @@ pub(crate) fn event_time(millis: u64) -> Option<EventTime> {
 }
 
 pub(crate) fn put_pairs(out: &mut Vec<u8>, pairs: &Pairs) {
-    put_varint(out, pairs.len() as u64);
-    for (key, value) in pairs {
-        put_text(out, key);
-        put_text(out, value);
-    }
+    encoding::put_pairs(out, TextPairs::from(pairs));
 }
 
 /// 0 for none, else the time plus one.
