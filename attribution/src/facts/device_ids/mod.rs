@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use super::event::{Pairs, TextPairs};
 use super::placeholders::is_uuid;
 pub use normalise::{
-    DeviceId, Form, IdKind, IdValue, click_id, count, display, event_id, hex, ignored,
+    DeviceId, Form, IdKind, IdValue, click_id, count, display, event_id, hex, hex_digits, ignored,
     ignored_event_id, usable,
 };
 use normalise::{further_forms, md5_form, push_forms, raw_form, values};

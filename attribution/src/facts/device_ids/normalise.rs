@@ -282,9 +282,13 @@ fn md5_digest(received: &str) -> Result<[u8; 16], IgnoredReason> {
 
 /// Encodes bytes as lower-case hex.
 pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().flat_map(|byte| hex_digits(*byte)).map(char::from).collect()
+}
+
+/// Returns the two lower-case hex digits of a byte.
+pub fn hex_digits(byte: u8) -> [u8; 2] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble & 15)]);
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(*byte)]).collect()
+    [byte >> 4, byte & 15].map(|nibble| DIGITS[usize::from(nibble)])
 }
 
 fn parse_hex(text: &str) -> Option<[u8; 16]> {
