@@ -4,7 +4,7 @@
 //! are checked and copied into the fact.
 
 use attribution::facts::event::{
-    Activation, Device, Effect, Fact, Pid, Touch, TouchFields, TouchKind,
+    Activation, Device, Effect, Fact, Pairs, Pid, Touch, TouchHead, TouchKind, TouchParts,
 };
 use attribution::facts::placeholders::IgnoredReason;
 use attribution::facts::{canonical, device_ids};
@@ -12,7 +12,7 @@ use attribution::rules::policy::{AppPolicy, Policy};
 use serde::Deserialize;
 
 use super::field_error::{FieldError, is_like_an_id};
-use super::value::{Slot, Value};
+use super::value::{Members, Slot, Value};
 use super::{ErrorCode, field, limits};
 use crate::kafka::topics::TopicKind;
 
@@ -102,21 +102,21 @@ enum Kind {
 
 /// Builds the fact and computes its identity.
 pub fn build<R: Revenue>(
-    mut event: Event<'_, R>,
+    event: Event<'_, R>,
     topic: Option<TopicKind>,
     policy: &Policy,
 ) -> Result<Built, FieldError> {
     let kind = kind(event.kind.get(), topic)?;
-    let app = app(event.app.take(), policy)?;
+    let app = app(event.app.get(), policy)?;
     let mut fact = match kind {
-        Kind::Touch(kind) => Fact::Touch(touch(event, app.pid, kind)?),
+        Kind::Touch(kind) => {
+            let fact = Fact::Touch(touch(event, app, kind)?);
+            return Ok(Built { fact, ignored_event_id: None });
+        }
         Kind::Activation => Fact::Activation(Box::new(activation(event, app.pid)?)),
         Kind::Effect => Fact::Effect(Box::new(effect(event, app.pid)?)),
     };
-    let ignored_event_id = match &fact {
-        Fact::Touch(_) => None,
-        Fact::Activation(_) | Fact::Effect(_) => device_ids::ignored_event_id(fact.id()),
-    };
+    let ignored_event_id = device_ids::ignored_event_id(fact.id());
     canonical::identify(&mut fact, &app.key);
     Ok(Built { fact, ignored_event_id })
 }
@@ -151,80 +151,89 @@ fn kind(value: &Value<'_>, topic: Option<TopicKind>) -> Result<Kind, FieldError>
     }
 }
 
-fn app<'p>(value: Value<'_>, policy: &'p Policy) -> Result<&'p AppPolicy, FieldError> {
+fn app<'p>(value: &Value<'_>, policy: &'p Policy) -> Result<&'p AppPolicy, FieldError> {
     if let Some(app) = value.text().and_then(|key| policy.app_by_key(key)) {
         return Ok(app);
     }
     let key = field::required(field::unlimited_text(value, "app")?, "app")?;
     let shown: String = key.chars().take(APP_CHARS_MAX).collect();
     let problem =
-        if is_like_an_id(&key) { "unknown".into() } else { format!("unknown ({shown:?})") };
+        if is_like_an_id(key) { "unknown".into() } else { format!("unknown ({shown:?})") };
     Err(FieldError::bad_value("app", &problem, APP).with_code(ErrorCode::UnknownApp))
 }
 
-fn touch<R>(mut event: Event<'_, R>, pid: Pid, kind: TouchKind) -> Result<Touch, FieldError> {
-    let device = device(&mut event)?;
-    let touch = TouchFields {
-        pid,
-        id: Box::default(),
-        click_id: field::text(event.click_id.take(), "click_id", limits::ID)?,
+/// Copies the texts once, from the record to the touch.
+fn touch<R>(
+    mut event: Event<'_, R>,
+    app: &AppPolicy,
+    kind: TouchKind,
+) -> Result<Touch, FieldError> {
+    let (ids, params) = (event.ids.take(), event.params.take());
+    let device = device(&event)?;
+    let click_id = field::text(event.click_id.get(), "click_id", limits::ID)?;
+    let head = TouchHead {
+        pid: app.pid,
         kind,
         purpose: field::purpose(event.purpose.get())?,
         spreadid: field::spreadid(event.spreadid.get())?,
         time: field::required_time(event.time.get(), "time")?,
         lookback_ms: field::lookback_ms(event.lookback_ms.get())?,
-        ids: field::ids(event.ids.take())?,
-        device,
-        site: field::text(event.site.take(), "site", limits::ID)?,
-        params: field::pairs(event.params.take(), "params")?,
     };
-    let has_id = touch.ids.iter().any(|(_, value)| !value.is_empty());
-    if has_id || !touch.click_id.is_empty() || !touch.device.ip.is_empty() {
-        return Ok(touch.into());
+    let ids = field::ids(ids)?;
+    let site = field::text(event.site.get(), "site", limits::ID)?;
+    let params = field::pairs(params, "params")?;
+    let has_id = ids.pairs().any(|(_, value)| !value.is_empty());
+    if !has_id && click_id.is_empty() && device.ip.is_empty() {
+        let mut error = FieldError::missing("click_id", "at least one of the three");
+        error.problem.push_str(", and so are ids and ip");
+        return Err(error);
     }
-    let mut error = FieldError::missing("click_id", "at least one of the three");
-    error.problem.push_str(", and so are ids and ip");
-    Err(error)
+    let (ids, params) = (ids.pairs(), params.pairs());
+    Ok(canonical::identified(TouchParts { head, click_id, ids, device, site, params }, &app.key))
 }
 
 fn activation<R>(mut event: Event<'_, R>, pid: Pid) -> Result<Activation, FieldError> {
-    let device = device(&mut event)?;
+    let device = device(&event)?.map(Box::from);
     Ok(Activation {
         pid,
-        id: field::text(event.event_id.take(), "event_id", limits::ID)?,
+        id: field::text(event.event_id.get(), "event_id", limits::ID)?.into(),
         time: field::required_time(event.time.get(), "time")?,
         install_begin_time: field::install_begin_time(event.install_begin_time.get())?,
-        click_id: field::text(event.click_id.take(), "click_id", limits::ID)?,
-        ids: field::ids(event.ids.take())?,
+        click_id: field::text(event.click_id.get(), "click_id", limits::ID)?.into(),
+        ids: owned(&field::ids(event.ids.take())?),
         device,
-        app_version: field::text(event.app_version.take(), "app_version", limits::NAME)?,
-        props: field::pairs(event.props.take(), "props")?,
+        app_version: field::text(event.app_version.get(), "app_version", limits::NAME)?.into(),
+        props: owned(&field::pairs(event.props.take(), "props")?),
     })
 }
 
 fn effect<R: Revenue>(mut event: Event<'_, R>, pid: Pid) -> Result<Effect, FieldError> {
-    let device = device(&mut event)?;
+    let device = device(&event)?.map(Box::from);
     Ok(Effect {
         pid,
-        id: field::text(event.event_id.take(), "event_id", limits::ID)?,
-        name: field::required(field::text(event.name.take(), "name", limits::NAME)?, "name")?,
+        id: field::text(event.event_id.get(), "event_id", limits::ID)?.into(),
+        name: field::required(field::text(event.name.get(), "name", limits::NAME)?, "name")?.into(),
         time: field::required_time(event.time.get(), "time")?,
-        ids: field::ids(event.ids.take())?,
+        ids: owned(&field::ids(event.ids.take())?),
         device,
-        app_version: field::text(event.app_version.take(), "app_version", limits::NAME)?,
+        app_version: field::text(event.app_version.get(), "app_version", limits::NAME)?.into(),
         revenue: event.revenue.decimal()?,
-        currency: field::text(event.currency.take(), "currency", limits::CURRENCY)?,
-        props: field::pairs(event.props.take(), "props")?,
+        currency: field::text(event.currency.get(), "currency", limits::CURRENCY)?.into(),
+        props: owned(&field::pairs(event.props.take(), "props")?),
     })
 }
 
-fn device<R>(event: &mut Event<'_, R>) -> Result<Device, FieldError> {
-    let text = |slot: &mut Slot<'_>, field, limit| field::text(slot.take(), field, limit);
+fn device<'v, R>(event: &'v Event<'_, R>) -> Result<Device<&'v str>, FieldError> {
+    let text = |slot: &'v Slot<'_>, field, limit| field::text(slot.get(), field, limit);
     Ok(Device {
-        ip: text(&mut event.ip, "ip", limits::ID)?,
-        ua: text(&mut event.ua, "ua", limits::LONG)?,
-        model: text(&mut event.device_model, "device_model", limits::NAME)?,
-        os: text(&mut event.os, "os", limits::NAME)?,
-        os_version: text(&mut event.os_version, "os_version", limits::NAME)?,
+        ip: text(&event.ip, "ip", limits::ID)?,
+        ua: text(&event.ua, "ua", limits::LONG)?,
+        model: text(&event.device_model, "device_model", limits::NAME)?,
+        os: text(&event.os, "os", limits::NAME)?,
+        os_version: text(&event.os_version, "os_version", limits::NAME)?,
     })
+}
+
+fn owned(members: &Members<'_>) -> Pairs {
+    members.pairs().map(|(key, value)| (key.into(), value.into())).collect()
 }

@@ -1,12 +1,12 @@
 //! Converts field values to the types of a fact. Each error names the expected values.
 
 use attribution::facts::device_ids;
-use attribution::facts::event::{self, EventTime, Pairs, Purpose, SpreadId};
+use attribution::facts::event::{self, EventTime, Purpose, SpreadId};
 
 use super::field_error::{FieldError, printable_name};
 use super::limits::{self, MEMBERS_ALLOWED, MEMBERS_MAX, TextLimit};
 use super::time::{self, TIME_ALLOWED};
-use super::value::{Members, Texts, Value};
+use super::value::{Member, Members, Value};
 
 const STRING: &str = "a string";
 const MAP: &str = "an object whose values are strings";
@@ -23,112 +23,91 @@ const LOOKBACK_READ_MAX_MS: u64 = i64::MAX as u64;
 const PURPOSE: &str = "\"ua\" or \"retargeting\"";
 
 /// Returns a text; empty if absent.
-pub fn text(
-    value: Value<'_>,
+pub fn text<'v>(
+    value: &'v Value<'_>,
     field: &'static str,
     limit: TextLimit,
-) -> Result<Box<str>, FieldError> {
-    if value.text().is_some_and(|text| text.len() > limit.bytes) {
+) -> Result<&'v str, FieldError> {
+    let text = unlimited_text(value, field)?;
+    if text.len() > limit.bytes {
         return Err(FieldError::too_large(field, "too long", limit.expected));
     }
-    unlimited_text(value, field)
+    Ok(text)
 }
 
 /// Returns a text of any length; empty if absent.
-pub fn unlimited_text(value: Value<'_>, field: &'static str) -> Result<Box<str>, FieldError> {
+pub fn unlimited_text<'v>(
+    value: &'v Value<'_>,
+    field: &'static str,
+) -> Result<&'v str, FieldError> {
     match value {
-        Value::Absent => Ok(Box::default()),
-        Value::Text(text) => Ok(text.into()),
-        Value::Resolved(text) => Ok(text),
-        other => Err(FieldError::wrong_type(field, &other, STRING)),
+        Value::Absent => Ok(""),
+        other => other.text().ok_or_else(|| FieldError::wrong_type(field, other, STRING)),
     }
 }
 
 /// Checks that a text is present and not empty.
-pub fn required(text: Box<str>, field: &'static str) -> Result<Box<str>, FieldError> {
+pub fn required<'v>(text: &'v str, field: &'static str) -> Result<&'v str, FieldError> {
     if text.is_empty() { Err(FieldError::missing(field, STRING)) } else { Ok(text) }
 }
 
-/// Returns the members of an object of texts, sorted.
-pub fn pairs(value: Value<'_>, field: &'static str) -> Result<Pairs, FieldError> {
-    let members = members(value, field, [MAP, STRING], limits::MEMBER)?;
-    let Some(Members { texts: mut pairs, lists, .. }) = members else {
-        return Ok(Pairs::new());
-    };
-    if let Some((key, _)) = lists.first() {
-        return Err(wrong_type_of(field, key, "an array", STRING));
+/// Returns the members of an object of texts, sorted by key; of members with one key, the last.
+pub fn pairs<'a>(value: Value<'a>, field: &'static str) -> Result<Members<'a>, FieldError> {
+    let mut members = members(value, field, [MAP, STRING], limits::MEMBER)?;
+    let mut lists = members.0.iter().filter(|(_, value)| matches!(value, Value::Texts(_)));
+    if let Some((key, _)) = lists.next() {
+        return Err(wrong_type_of(field, &key.0, "an array", STRING));
     }
-    event::sort_pairs(&mut pairs);
-    Ok(pairs)
+    members.0.retain(|(_, value)| !matches!(value, Value::Absent));
+    event::sort_pairs(&mut members.0);
+    Ok(members)
 }
 
-/// Returns the device ids, sorted by key; an array is a pair for each element, in their order.
-pub fn ids(value: Value<'_>) -> Result<Pairs, FieldError> {
-    let members = members(value, IDS, [ID_MAP, STRINGS], limits::LONG)?;
-    let Some(Members { texts: mut pairs, lists, nulls, .. }) = members else {
-        return Ok(Pairs::new());
-    };
-    check_keys(&pairs, &lists, &nulls)?;
-    for (key, values) in lists {
-        if values.is_empty() {
-            pairs.push((key, Box::default()));
-        } else {
-            pairs.extend(values.into_iter().map(|value| (key.clone(), value)));
-        }
+/// Returns the device ids, sorted by key.
+pub fn ids(value: Value<'_>) -> Result<Members<'_>, FieldError> {
+    let mut members = members(value, IDS, [ID_MAP, STRINGS], limits::LONG)?;
+    members.0.sort_by(|a, b| a.0.cmp(&b.0));
+    let repeated = members.0.windows(2).find(|pair| pair[0].0 == pair[1].0);
+    if let Some([(key, _), ..]) = repeated {
+        let field = format!("{IDS}.{}", printable_name(&key.0));
+        return Err(FieldError::bad_value(&field, "present twice", "each kind of id once"));
     }
-    let values: usize = pairs.iter().map(|(key, value)| device_ids::count(key, value)).sum();
+    let values: usize = members.pairs().map(|(key, value)| device_ids::count(key, value)).sum();
     if values > IDS_MAX {
         let problem = format!("an object with {values} device ids");
         return Err(FieldError::bad_value(IDS, &problem, IDS_ALLOWED));
     }
-    pairs.sort_by(|a, b| a.0.cmp(&b.0));
-    Ok(pairs)
+    Ok(members)
 }
 
-/// Checks that no kind of id is present twice.
-fn check_keys(
-    pairs: &Pairs,
-    lists: &[(Box<str>, Texts)],
-    nulls: &[Box<str>],
-) -> Result<(), FieldError> {
-    if pairs.len() + lists.len() + nulls.len() < 2 {
-        return Ok(());
-    }
-    let texts = pairs.iter().map(|(key, _)| key);
-    let mut keys: Vec<_> = texts.chain(lists.iter().map(|(key, _)| key)).chain(nulls).collect();
-    keys.sort_unstable();
-    let repeated = keys.windows(2).find(|pair| pair[0] == pair[1]);
-    let Some(key) = repeated.and_then(|pair| pair.first()) else { return Ok(()) };
-    let field = format!("{IDS}.{}", printable_name(key));
-    Err(FieldError::bad_value(&field, "present twice", "each kind of id once"))
-}
-
-/// Returns the members of an object, whose texts have the length limit `limit`; `None` if it is absent.
-fn members(
-    value: Value<'_>,
+/// Returns the members of an object, whose texts have the length limit `limit`; none if it is absent.
+fn members<'a>(
+    value: Value<'a>,
     field: &str,
     [expected, expected_member]: [&'static str; 2],
     limit: TextLimit,
-) -> Result<Option<Members>, FieldError> {
-    let mut members = match value {
-        absent if absent.is_absent() => return Ok(None),
-        Value::Object(members) => *members,
+) -> Result<Members<'a>, FieldError> {
+    let members = match value {
+        absent if absent.is_absent() => return Ok(Members::default()),
+        Value::Object(members) => members,
         other => return Err(FieldError::wrong_type(field, &other, expected)),
     };
-    match members.other.take() {
-        Some((key, problem)) => Err(wrong_type_of(field, &key, problem, expected_member)),
-        None => {
-            check_sizes(&members, field, limit)?;
-            Ok(Some(members))
+    for (key, value) in &members.0 {
+        if let Value::Other(problem) = value {
+            return Err(wrong_type_of(field, &key.0, problem, expected_member));
         }
     }
+    check_sizes(&members, field, limit)?;
+    Ok(members)
 }
 
 /// Checks the number of members, and the lengths of their names and texts.
-fn check_sizes(members: &Members, field: &str, limit: TextLimit) -> Result<(), FieldError> {
-    let Members { texts, lists, nulls, .. } = members;
-    let listed: usize = lists.iter().map(|(_, values)| values.len().max(1)).sum();
-    let count = texts.len() + nulls.len() + listed;
+fn check_sizes(members: &Members<'_>, field: &str, limit: TextLimit) -> Result<(), FieldError> {
+    let listed = |(_, value): &Member<'_>| match value {
+        Value::Texts(texts) => texts.len().max(1),
+        _ => 1,
+    };
+    let count: usize = members.0.iter().map(listed).sum();
     if count > MEMBERS_MAX {
         let problem = format!("an object with {count} values");
         return Err(FieldError::too_large(field, &problem, MEMBERS_ALLOWED));
@@ -137,15 +116,12 @@ fn check_sizes(members: &Members, field: &str, limit: TextLimit) -> Result<(), F
         let field = format!("{field}.{}", printable_name(name));
         Err(FieldError::too_large(&field, problem, limit.expected))
     };
-    let names = texts.iter().map(|(name, _)| name).chain(lists.iter().map(|(name, _)| name));
-    if let Some(name) = names.chain(nulls).find(|name| name.len() > limits::NAME.bytes) {
+    let mut names = members.0.iter().map(|(name, _)| &*name.0);
+    if let Some(name) = names.find(|name| name.len() > limits::NAME.bytes) {
         return error(name, "a name that is too long", limits::NAME);
     }
-    let single = texts.iter().find(|(_, text)| text.len() > limit.bytes).map(|(name, _)| name);
-    let is_long = |values: &Texts| values.iter().any(|text| text.len() > limit.bytes);
-    let list = || lists.iter().find(|(_, values)| is_long(values)).map(|(name, _)| name);
-    match single.or_else(list) {
-        Some(name) => error(name, "too long", limit),
+    match members.pairs().find(|(_, text)| text.len() > limit.bytes) {
+        Some((name, _)) => error(name, "too long", limit),
         None => Ok(()),
     }
 }

@@ -7,7 +7,6 @@ use std::borrow::Cow;
 use std::fmt;
 use std::mem::ManuallyDrop;
 
-use attribution::facts::event::Pairs;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
@@ -15,7 +14,10 @@ use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 const BEYOND_U64: f64 = 18_446_744_073_709_551_616.0;
 
 /// The elements of an array of texts.
-pub type Texts = Box<[Box<str>]>;
+pub type Texts<'a> = Box<[Text<'a>]>;
+
+/// A member of an object.
+pub type Member<'a> = (Text<'a>, Value<'a>);
 
 /// The value of a field.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -34,10 +36,10 @@ pub enum Value<'a> {
     /// A type that only Avro has, by its description.
     Other(&'static str),
     /// An array of texts.
-    Texts(Texts),
+    Texts(Texts<'a>),
     /// An array with an element that is not a text.
     List,
-    Object(Box<Members>),
+    Object(Members<'a>),
 }
 
 /// Storage for a value. Most values need no drop, and a drop call for each field would take a tenth of the time that
@@ -76,59 +78,61 @@ impl<'de: 'a, 'a> Deserialize<'de> for Slot<'a> {
     }
 }
 
-/// The name of a member; borrowed unless escapes had to be resolved.
+/// The name of a member, or an element of an array; borrowed unless escapes had to be resolved.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(transparent)]
 pub struct Text<'a>(#[serde(borrow)] pub Cow<'a, str>);
 
-/// The members of an object.
+/// The members of an object, in the order of the message. Each is a text, an array of texts, absent, or
+/// [`Value::Other`] with the description of its type.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Members {
-    /// In the order of the message.
-    pub texts: Pairs,
-    pub lists: Vec<(Box<str>, Texts)>,
-    /// The keys of members that are null.
-    pub nulls: Vec<Box<str>>,
-    /// The key and description of the first member of another type.
-    pub other: Option<(Box<str>, &'static str)>,
-}
+pub struct Members<'a>(pub Vec<Member<'a>>);
 
-impl Members {
-    pub fn add(&mut self, key: &str, value: Value<'_>) {
-        match value {
-            Value::Text(text) => self.texts.push((key.into(), text.into())),
-            Value::Resolved(text) => self.texts.push((key.into(), text)),
-            Value::Texts(texts) => self.lists.push((key.into(), texts)),
-            Value::Absent => self.nulls.push(key.into()),
-            other if self.other.is_none() => self.other = Some((key.into(), other.description())),
-            _ => {}
-        }
+impl<'a> Members<'a> {
+    pub fn add(&mut self, key: Text<'a>, value: Value<'a>) {
+        let value = match value {
+            Value::Text(_) | Value::Resolved(_) | Value::Texts(_) | Value::Absent => value,
+            other => Value::Other(other.description()),
+        };
+        self.0.push((key, value));
+    }
+
+    /// Returns each text with its key; of an array each element, or an empty text if it has none.
+    pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> + Clone {
+        let members = self.0.iter();
+        members.flat_map(|(key, value)| value.texts().map(move |text| (&*key.0, text)))
     }
 }
 
 /// Collects the elements of an array.
 #[derive(Debug)]
-pub struct Elements(Option<Vec<Box<str>>>);
+pub struct Elements<'a>(Option<Vec<Text<'a>>>);
 
-impl Default for Elements {
+impl Default for Elements<'_> {
     fn default() -> Self {
         Self(Some(Vec::new()))
     }
 }
 
-impl Elements {
+impl<'a> Elements<'a> {
     /// Adds an element; null counts as absent.
-    pub fn add(&mut self, value: Value<'_>) {
+    pub fn add(&mut self, value: Value<'a>) {
         match (&mut self.0, value) {
             (Some(texts), Value::Text(text)) => texts.push(text.into()),
-            (Some(texts), Value::Resolved(text)) => texts.push(text),
+            (Some(texts), Value::Resolved(text)) => texts.push(Text(text.into_string().into())),
             (_, Value::Absent) => {}
             (all, _) => *all = None,
         }
     }
 
-    pub fn finish<'a>(self) -> Value<'a> {
+    pub fn finish(self) -> Value<'a> {
         self.0.map_or(Value::List, |texts| Value::Texts(texts.into()))
+    }
+}
+
+impl<'a> From<&'a str> for Text<'a> {
+    fn from(text: &'a str) -> Self {
+        Self(text.into())
     }
 }
 
@@ -150,6 +154,16 @@ impl<'a> Value<'a> {
             Self::Resolved(text) => Some(text),
             _ => None,
         }
+    }
+
+    /// Returns the text, or the elements of an array of texts: one empty text if it has none.
+    pub fn texts(&self) -> impl Iterator<Item = &str> + Clone {
+        let (single, elements): (Option<&str>, &[Text<'_>]) = match self {
+            Self::Texts(elements) if elements.is_empty() => (Some(""), &[]),
+            Self::Texts(elements) => (None, &**elements),
+            other => (other.text(), &[]),
+        };
+        single.into_iter().chain(elements.iter().map(|text| &*text.0))
     }
 
     /// Checks whether the value is absent. For every type, an empty text counts as absent.
@@ -232,8 +246,8 @@ impl<'de> Visitor<'de> for ValueVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Value<'de>, A::Error> {
         let mut members = Members::default();
         while let Some((key, value)) = object.next_entry::<Text<'de>, Value<'de>>()? {
-            members.add(&key.0, value);
+            members.add(key, value);
         }
-        Ok(Value::Object(members.into()))
+        Ok(Value::Object(members))
     }
 }

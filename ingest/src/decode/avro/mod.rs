@@ -19,7 +19,7 @@ use reader_schema::Target;
 /// Decodes the fields of an event, borrowed from the datum.
 pub fn event<'a>(
     datum: &'a [u8],
-    schema: &Schema,
+    schema: &'a Schema,
 ) -> Result<Event<'a, impl Revenue + use<'a>>, DecodeError> {
     let mut event: Event<'a, Amount<'a>> = Event::default();
     let mut reader = Reader::new(schema, datum);

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use attribution::facts::device_ids::hex;
 use num_bigint::BigInt;
 
-use super::super::value::{Elements, Members, Value};
+use super::super::value::{Elements, Members, Text, Value};
 use super::primitives::{Bytes, Problem};
 use super::reader_schema::{FastPath, Field, Kind, KindId, Schema};
 use crate::decode::event::EVENT_BYTES_MAX;
@@ -43,7 +43,7 @@ pub struct Reader<'a, 's> {
     budget: usize,
 }
 
-impl<'a, 's> Reader<'a, 's> {
+impl<'a, 's: 'a> Reader<'a, 's> {
     pub fn new(schema: &'s Schema, datum: &'a [u8]) -> Self {
         let budget = EVENT_BYTES_MAX;
         Self { schema, bytes: Bytes(datum), length: datum.len(), depth: 0, budget }
@@ -117,7 +117,7 @@ impl<'a, 's> Reader<'a, 's> {
                 let index = self.bytes.count()?;
                 let symbol = symbols.get(index).ok_or("an enum has no such symbol")?;
                 self.spend(symbol.len())?;
-                Value::Resolved(symbol.clone())
+                Value::Text(symbol)
             }
             Kind::Array(items) => {
                 let mut elements = Elements::default();
@@ -132,19 +132,19 @@ impl<'a, 's> Reader<'a, 's> {
                 self.blocks(|reader| {
                     let key = reader.bytes.text()?;
                     let value = reader.nested(|reader| reader.value(*values))?;
-                    members.add(key, value);
+                    members.add(key.into(), value);
                     Ok(())
                 })?;
-                Value::Object(members.into())
+                Value::Object(members)
             }
             Kind::Record(fields) => {
                 let mut members = Members::default();
                 for field in fields {
                     let value = self.nested(|reader| reader.field(field))?;
                     self.spend(field.name.len())?;
-                    members.add(&field.name, value);
+                    members.add(Text::from(&*field.name), value);
                 }
-                Value::Object(members.into())
+                Value::Object(members)
             }
         })
     }
@@ -165,10 +165,12 @@ impl<'a, 's> Reader<'a, 's> {
                 let unscaled = self.unscaled(*size)?;
                 Amount::Text(decimal(unscaled, *scale).into())
             }
-            _ => {
+            resolved => {
                 self.bytes = before;
                 match self.value(kind)? {
-                    Value::Text(text) => Amount::Text(text.into()),
+                    Value::Text(text) if !matches!(resolved, Kind::Enum(_)) => {
+                        Amount::Text(text.into())
+                    }
                     other => Amount::Other(other),
                 }
             }
