@@ -3,12 +3,16 @@
 use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::FixedState;
+use smallvec::SmallVec;
 
 use super::event::{Family, Pid};
 
 /// The hash of a key that facts share: of its kind and value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MatchKey(pub u64);
+
+/// The keys of one fact; of nearly every touch without an allocation.
+pub type MatchKeys = SmallVec<[MatchKey; 4]>;
 
 /// The key of a fact record. `id` and `tag` are independent hashes of the fact's identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

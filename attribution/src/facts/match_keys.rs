@@ -7,6 +7,7 @@
 
 use std::net::IpAddr;
 
+use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::addresses::public_address;
@@ -16,7 +17,7 @@ use super::event::{
 };
 use super::identity::identity;
 use super::matches::{device_model, user_agent};
-use crate::facts::keys::{FactKey, MatchKey};
+use crate::facts::keys::{FactKey, MatchKey, MatchKeys};
 use crate::ledger::index::IndexEntry;
 use crate::rules::policy::DAY_MS;
 
@@ -92,9 +93,9 @@ pub fn fact_key(space: impl Into<IdSpace>, pid: Pid, id: &str) -> FactKey {
 }
 
 /// Returns the keys under which activations find a touch, besides its fact key.
-pub fn touch_index(touch: &Touch, ids: &DeviceIds, probabilistic: bool) -> Vec<MatchKey> {
+pub fn touch_index(touch: &Touch, ids: &DeviceIds, probabilistic: bool) -> MatchKeys {
     let class = TouchClass::of(touch);
-    let mut keys: Vec<_> = ids.iter().map(|id| touch_by_id(class, id)).collect();
+    let mut keys: MatchKeys = ids.iter().map(|id| touch_by_id(class, id)).collect();
     if probabilistic {
         let class = ProbabilisticClass { class, kinds: ids.kinds() };
         keys.extend(
@@ -126,8 +127,8 @@ pub fn activation_index(
     activation: &Activation,
     ids: &DeviceIds,
     probabilistic: bool,
-) -> Vec<MatchKey> {
-    let mut keys: Vec<_> = ids.iter().map(by_id).collect();
+) -> MatchKeys {
+    let mut keys: MatchKeys = ids.iter().map(by_id).collect();
     keys.extend(device_ids::click_id(&activation.click_id).map(by_click_id));
     if probabilistic {
         let probabilistic = probabilistic_keys(activation.device.borrowed());
@@ -217,7 +218,7 @@ fn hash(space: KeySpace, kind: u8, value: &[u8]) -> MatchKey {
 }
 
 fn probabilistic_key(space: KeySpace, ip: IpAddr, parts: &[&str]) -> MatchKey {
-    let mut value = Vec::with_capacity(128);
+    let mut value: SmallVec<[u8; 256]> = SmallVec::new();
     match ip {
         IpAddr::V4(ip) => value.extend_from_slice(&ip.octets()),
         IpAddr::V6(ip) => value.extend_from_slice(&ip.octets()),
@@ -287,7 +288,7 @@ mod tests {
             vec![id, MatchKey(tag), by_click_id("c1")],
             probabilistic_keys(touch.device()).collect(),
             oaid().iter().map(by_id).collect(),
-            touch_index(&touch, &oaid(), true),
+            touch_index(&touch, &oaid(), true).into_vec(),
             touch_bucket_markers(&touch, &oaid()).into_iter().map(|(key, _)| key).collect(),
         ];
         assert_eq!(found.concat(), expected.map(MatchKey));

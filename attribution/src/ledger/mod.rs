@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use crate::facts::device_ids::IdKindSet;
 use crate::facts::event::{EventTime, Fact, Pid};
-use crate::facts::keys::{FactKey, MatchKey};
+use crate::facts::keys::{FactKey, MatchKey, MatchKeys};
 use crate::rules::expiry::ExpiryFloor;
 use crate::rules::row::Row;
 use index::{IndexEntry, Scan};
@@ -188,7 +188,7 @@ pub struct FactWrite {
     pub key: FactKey,
     pub record: FactRecord,
     /// Keys under which other facts find this one. Their index entries have the time of this fact.
-    pub index: Vec<MatchKey>,
+    pub index: MatchKeys,
     /// The kinds of device id that the fact was received with as MD5.
     pub received_md5: IdKindSet,
     /// Markers of the fact. They stay when the fact is deleted.

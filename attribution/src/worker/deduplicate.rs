@@ -6,7 +6,7 @@ use super::fact_cache::FactCache;
 use super::match_windows::{MatchWindows, add_windows};
 use crate::facts::device_ids::{DeviceIds, IdKindSet};
 use crate::facts::event::{EventTime, Fact, Family};
-use crate::facts::keys::{FactKey, FactKeySet, MatchKey};
+use crate::facts::keys::{FactKey, FactKeySet, MatchKey, MatchKeys};
 use crate::facts::{canonical, match_keys};
 use crate::ledger::index::IndexEntry;
 use crate::ledger::record::{ActivationRecord, EffectRecord, FactRecord, Lookup};
@@ -17,8 +17,10 @@ use crate::rules::policy::{AppPolicy, Policy};
 /// What the ids of a fact yield.
 struct Indexed {
     /// The keys under which other facts find it.
-    keys: Vec<MatchKey>,
+    keys: MatchKeys,
     received_md5: IdKindSet,
+    /// The markers of its probabilistic keys.
+    bucket_markers: Vec<(MatchKey, IndexEntry)>,
 }
 
 /// The known fact of an id.
@@ -58,7 +60,7 @@ pub fn deduplicate<L: Ledger>(
                 let arrival_index = state.add_arrival(key, message.time(), false);
                 let indexed =
                     index(&message, policy, app, &mut state.windows, arrival_index, false);
-                writes.push(fact_write(facts, app, key, message.into(), indexed, state));
+                writes.push(fact_write(facts, key, message.into(), indexed, state));
                 continue;
             };
             let order = canonical::compare(&message, &known.fact, &app.key);
@@ -160,7 +162,7 @@ fn replace<L: Ledger>(
         }
         (_, fact) => FactRecord::from(fact),
     };
-    FactWrite { stale, superseded, ..fact_write(facts, app, key, record, after, state) }
+    FactWrite { stale, superseded, ..fact_write(facts, key, record, after, state) }
 }
 
 /// Adds the arrival of a message with a known id, and everything that the known versions of its fact can change.
@@ -172,7 +174,7 @@ fn add_redelivered(
     time: EventTime,
     known: &mut Known,
     state: &mut BatchState,
-) -> (u32, Vec<MatchKey>) {
+) -> (u32, MatchKeys) {
     let arrival_index = state.add_arrival(key, time, true);
     for fact in std::mem::take(&mut known.superseded) {
         index(&fact, policy, app, &mut state.windows, arrival_index, true);
@@ -185,7 +187,6 @@ fn add_redelivered(
 /// Returns the write of a new fact. If it is an activation or effect, adds it to the batch's events.
 fn fact_write<L: Facts>(
     facts: &mut FactCache<'_, L>,
-    app: &AppPolicy,
     key: FactKey,
     record: FactRecord,
     indexed: Indexed,
@@ -195,8 +196,7 @@ fn fact_write<L: Facts>(
     if key.family != Family::Touch {
         facts.insert(key, record.clone());
     }
-    let bucket_markers = bucket_markers(&record, app);
-    let Indexed { keys: index, received_md5 } = indexed;
+    let Indexed { keys: index, received_md5, bucket_markers } = indexed;
     FactWrite {
         key,
         record,
@@ -218,38 +218,29 @@ fn index(
     arrival_index: u32,
     is_removed: bool,
 ) -> Indexed {
-    let (ids, keys) = match fact {
+    let (ids, keys, bucket_markers) = match fact {
         Fact::Touch(touch) => {
             let ids = DeviceIds::of_touch(touch.ids());
             add_windows(windows, touch, &ids, policy, app, arrival_index, is_removed);
             let keys = match_keys::touch_index(touch, &ids, app.probabilistic);
-            (ids, keys)
+            let markers = app.probabilistic.then(|| match_keys::touch_bucket_markers(touch, &ids));
+            (ids, keys, markers)
         }
         Fact::Activation(activation) => {
             let ids = DeviceIds::of_app_event(&activation.ids);
             let keys = match_keys::activation_index(activation, &ids, app.probabilistic);
-            (ids, keys)
+            let markers =
+                app.probabilistic.then(|| match_keys::activation_bucket_markers(activation, &ids));
+            (ids, keys, markers)
         }
         Fact::Effect(effect) => {
             let ids = DeviceIds::of_app_event(&effect.ids);
             let keys = ids.iter().map(match_keys::by_id).collect();
-            (ids, keys)
+            (ids, keys, None)
         }
     };
-    Indexed { keys, received_md5: ids.received_md5() }
-}
-
-/// Returns the markers of the fact's probabilistic keys.
-fn bucket_markers(record: &FactRecord, app: &AppPolicy) -> Vec<(MatchKey, IndexEntry)> {
-    match record {
-        FactRecord::Touch(touch) if app.probabilistic => {
-            match_keys::touch_bucket_markers(touch, &record.device_ids())
-        }
-        FactRecord::Activation(activation) if app.probabilistic => {
-            match_keys::activation_bucket_markers(&activation.fact, &record.device_ids())
-        }
-        _ => Vec::new(),
-    }
+    let bucket_markers = bucket_markers.unwrap_or_default();
+    Indexed { keys, received_md5: ids.received_md5(), bucket_markers }
 }
 
 impl Known {

@@ -8,7 +8,7 @@ use attribution::explain::explanation::Verdict;
 use attribution::explain::timeline::timeline;
 use attribution::facts::device_ids::DeviceIds;
 use attribution::facts::event::Fact;
-use attribution::facts::keys::FactKey;
+use attribution::facts::keys::{FactKey, MatchKeys};
 use attribution::ledger::record::{FactRecord, Lookup};
 use attribution::ledger::{FactWrite, Facts as _, Ledger as _};
 use attribution::rules::policy::Policy;
@@ -253,7 +253,7 @@ fn a_forgotten_record_is_read_again_before_it_is_replaced() {
             key,
             received_md5: record.device_ids().received_md5(),
             record,
-            index: Vec::new(),
+            index: MatchKeys::new(),
             bucket_markers: Vec::new(),
             stale: Vec::new(),
             superseded: None,

@@ -16,13 +16,13 @@ pub use normalise::{
     DeviceId, Form, IdKind, IdValue, click_id, count, display, event_id, hex, hex_digits, ignored,
     ignored_event_id, usable,
 };
-use normalise::{further_forms, md5_form, push_forms, raw_form, values};
+use normalise::{FewIds, further_forms, md5_form, push_forms, raw_form, values};
 
 /// The normalised device ids of one fact.
 #[derive(Debug, Clone, Default)]
 pub struct DeviceIds {
     /// Sorted.
-    ids: Vec<DeviceId>,
+    ids: FewIds,
     /// The raw ids of an activation or effect that have further forms, as received.
     raw: Vec<(IdKind, Box<str>)>,
     /// Further MD5 forms of these, sorted. Facts with raw ids that have one of them also have an id in `ids` in common,

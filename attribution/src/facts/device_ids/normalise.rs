@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use md5::{Digest, Md5};
+use smallvec::SmallVec;
 
 use crate::facts::event::Pairs;
 use crate::facts::placeholders::{
@@ -68,6 +69,12 @@ pub enum IdValue {
     Raw(Box<str>),
     Md5([u8; 16]),
 }
+
+/// The ids of one fact; of nearly every touch without an allocation.
+pub type FewIds = SmallVec<[DeviceId; 4]>;
+
+/// A text in ASCII; of nearly every id without an allocation.
+type ShortText = SmallVec<[u8; 64]>;
 
 /// Returns the value that a row shows for a kind: the first normalised raw id, or the first MD5 if only MD5 values were
 /// received.
@@ -138,19 +145,46 @@ pub fn values(kind: IdKind, received: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Adds the forms that every fact with this raw id has.
-pub fn push_forms(ids: &mut Vec<DeviceId>, kind: IdKind, raw: &str) {
-    let mut push_md5 =
-        |text: &str| ids.push(DeviceId { kind, value: IdValue::Md5(Md5::digest(text).into()) });
+pub fn push_forms(ids: &mut FewIds, kind: IdKind, raw: &str) {
+    let mut push_md5 = |digest| ids.push(DeviceId { kind, value: IdValue::Md5(digest) });
     match kind {
-        IdKind::Idfa => push_md5(raw),
-        IdKind::Oaid | IdKind::Gaid | IdKind::Caid | IdKind::Imei => push_md5(&lower_case(raw)),
-        IdKind::AndroidId => [raw, &raw.to_uppercase()].into_iter().for_each(push_md5),
+        IdKind::Idfa => push_md5(md5(raw)),
+        IdKind::Oaid | IdKind::Gaid | IdKind::Caid | IdKind::Imei => {
+            push_md5(md5(&*lower_case(raw)));
+        }
+        IdKind::AndroidId => [md5(raw), md5_of_upper_case(raw)].into_iter().for_each(push_md5),
         IdKind::Mac => {
-            let upper = raw.to_uppercase();
-            [&*upper, &with_colons(&upper)].into_iter().for_each(push_md5);
+            let digests = [md5_of_upper_case(raw), md5_of_upper_case_with_colons(raw)];
+            digests.into_iter().for_each(push_md5);
         }
         IdKind::Idfv => ids.push(DeviceId { kind, value: IdValue::Raw(raw.into()) }),
     }
+}
+
+fn md5(text: impl AsRef<[u8]>) -> [u8; 16] {
+    Md5::digest(text).into()
+}
+
+fn md5_of_upper_case(text: &str) -> [u8; 16] {
+    if text.is_ascii() {
+        md5(text.bytes().map(|byte| byte.to_ascii_uppercase()).collect::<ShortText>())
+    } else {
+        md5(text.to_uppercase())
+    }
+}
+
+fn md5_of_upper_case_with_colons(text: &str) -> [u8; 16] {
+    if !text.is_ascii() {
+        return md5(with_colons(&text.to_uppercase()));
+    }
+    let mut upper = ShortText::new();
+    for (index, byte) in text.bytes().enumerate() {
+        if index > 0 && index % 2 == 0 {
+            upper.push(b':');
+        }
+        upper.push(byte.to_ascii_uppercase());
+    }
+    md5(upper)
 }
 
 pub fn further_forms(
@@ -159,7 +193,7 @@ pub fn further_forms(
     raw: &str,
 ) -> impl Iterator<Item = DeviceId> + use<> {
     let texts = further_texts(kind, received, raw).into_iter();
-    texts.map(move |text| DeviceId { kind, value: IdValue::Md5(Md5::digest(text).into()) })
+    texts.map(move |text| DeviceId { kind, value: IdValue::Md5(md5(text)) })
 }
 
 /// Returns the further texts whose MD5 a network may have sent: the id as the app knows it, in both cases.
@@ -188,17 +222,23 @@ fn with_colons(text: &str) -> String {
     out
 }
 
+const MAC_SEPARATORS: [char; 4] = [':', '-', '.', ' '];
+
 /// Returns the raw form of an id, by which equal ids are recognised, or why the value identifies nobody.
 pub fn raw_form(kind: IdKind, received: &str) -> Result<Cow<'_, str>, IgnoredReason> {
     let trimmed = received.trim();
     if let Some(reason) = placeholders::ignored_reason(trimmed) {
         return Err(reason);
     }
-    let normalised = match kind {
+    let normalised: Cow<'_, str> = match kind {
+        IdKind::Idfa if is_upper(trimmed) && (trimmed.len() == 36 || !is_uuid(trimmed)) => {
+            trimmed.into()
+        }
         IdKind::Idfa => Cow::from(uuid(trimmed).unwrap_or(trimmed.into()).to_uppercase()),
         IdKind::Gaid | IdKind::Oaid => uuid(trimmed).unwrap_or(trimmed.into()),
         IdKind::Imei | IdKind::AndroidId => lower_case(trimmed),
-        IdKind::Mac => trimmed.replace([':', '-', '.', ' '], "").to_lowercase().into(),
+        IdKind::Mac if !trimmed.contains(MAC_SEPARATORS) => lower_case(trimmed),
+        IdKind::Mac => without_separators(trimmed).into(),
         IdKind::Caid => without_version(trimmed).into(),
         IdKind::Idfv => trimmed.into(),
     };
@@ -242,6 +282,23 @@ fn without_version(caid: &str) -> &str {
 
 fn lower_case(text: &str) -> Cow<'_, str> {
     if is_lower(text) { text.into() } else { text.to_lowercase().into() }
+}
+
+/// Returns a MAC address without separators, in lower case.
+fn without_separators(mac: &str) -> String {
+    let mut text = String::with_capacity(mac.len());
+    text.extend(mac.chars().filter(|letter| !MAC_SEPARATORS.contains(letter)));
+    if text.is_ascii() {
+        text.make_ascii_lowercase();
+        text
+    } else {
+        text.to_lowercase()
+    }
+}
+
+/// Checks whether the text is ASCII without lower-case letters.
+fn is_upper(text: &str) -> bool {
+    !text.bytes().any(|byte| byte.is_ascii_lowercase() || !byte.is_ascii())
 }
 
 /// Checks whether the text is ASCII without upper-case letters. `to_lowercase` handles other text.

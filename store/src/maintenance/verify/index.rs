@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use attribution::facts::device_ids::DeviceIds;
 use attribution::facts::event::{EventTime, Family};
-use attribution::facts::keys::{FactKey, MatchKey};
+use attribution::facts::keys::{FactKey, MatchKey, MatchKeys};
 use attribution::facts::match_keys::{self, BUCKET_MS};
 use attribution::ledger::received_md5::ReceivedMd5;
 use attribution::ledger::record::FactRecord;
@@ -274,7 +274,7 @@ impl FactEntries {
     }
 }
 
-fn index_keys(record: &FactRecord, ids: &DeviceIds, probabilistic: bool) -> Vec<MatchKey> {
+fn index_keys(record: &FactRecord, ids: &DeviceIds, probabilistic: bool) -> MatchKeys {
     match record {
         FactRecord::Touch(touch) => match_keys::touch_index(touch, ids, probabilistic),
         FactRecord::Activation(record) => {
