@@ -1,8 +1,9 @@
-//! Measures the cost of decoding one event in Avro and in JSON, in instructions. valgrind counts them, independently of
-//! the load of the machine.
+//! Measures the cost of decoding one event in Avro and in JSON, in instructions and allocations. valgrind counts them,
+//! independently of the load of the machine.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a bench may fail loudly")]
 
+use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::process::Command;
 use std::time::Instant;
@@ -61,21 +62,47 @@ fn drop_fact(decoded: Result<Fact, DecodeError>) {
     drop(black_box(decoded.expect("the event is valid")));
 }
 
-/// Runs this program under valgrind to decode `count` events; returns the number of instructions.
-fn instructions(format: &str, to: &str, count: u64) -> u64 {
+/// Runs this program under valgrind to decode `count` events; returns the numbers of instructions and allocations.
+fn counts(format: &str, to: &str, count: u64) -> [u64; 2] {
+    let profile = tempfile::NamedTempFile::new().expect("a temporary file is created");
     let run = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg("--tool=callgrind")
+        .arg(format!("--callgrind-out-file={}", profile.path().display()))
         .arg(std::env::current_exe().expect("the executable has a path"))
         .args(["--count", format, to, &count.to_string()])
         .output()
         .expect("valgrind runs (apt-get install valgrind)");
     let stderr = String::from_utf8_lossy(&run.stderr);
     let total = stderr.lines().find_map(|line| line.split("Collected : ").nth(1));
-    total
-        .unwrap_or_else(|| panic!("no instruction count: {stderr}"))
-        .trim()
-        .parse()
-        .expect("a valid number")
+    let total = total.unwrap_or_else(|| panic!("no instruction count: {stderr}"));
+    let profile = std::fs::read_to_string(profile.path()).expect("valgrind writes a profile");
+    [total.trim().parse().expect("a valid number"), allocations(&profile)]
+}
+
+/// Sums the calls of the allocator in a profile of callgrind. Each called function has a line `cfn=(ID) NAME`, with the
+/// name only where the ID is new, before a line `calls=COUNT …`.
+fn allocations(profile: &str) -> u64 {
+    const FUNCTIONS: [&str; 3] = ["mi_malloc_aligned", "mi_zalloc_aligned", "mi_realloc_aligned"];
+    let mut ids = BTreeSet::new();
+    let (mut called, mut sum) = ("", 0);
+    for line in profile.lines() {
+        if let Some((kind @ ("fn" | "cfn"), function)) = line.split_once('=') {
+            let (id, name) = function.split_once(' ').unwrap_or((function, ""));
+            if FUNCTIONS.contains(&name) {
+                ids.insert(id);
+            }
+            if kind == "cfn" {
+                called = id;
+            }
+        } else if let Some(calls) = line.strip_prefix("calls=")
+            && ids.contains(called)
+        {
+            let calls = calls.split(' ').next().and_then(|calls| calls.parse::<u64>().ok());
+            sum += calls.expect("a number of calls");
+        }
+    }
+    assert!(!ids.is_empty(), "the profile has no function of the allocator");
+    sum
 }
 
 fn main() {
@@ -89,18 +116,24 @@ fn main() {
         return;
     }
     println!("decoding one click: to borrowed fields, and to a fact with its identity\n");
-    println!("                 bytes  instructions  nanoseconds  of JSON's instructions");
+    println!(
+        "                 bytes  instructions  allocations  nanoseconds  of JSON's instructions"
+    );
     for to in ["fields", "fact"] {
         let mut first = None;
         for format in ["JSON", "Avro"] {
             let bytes = if format == "JSON" { decoder.json.len() } else { decoder.avro.len() };
-            let decoding = instructions(format, to, COUNTED) - instructions(format, to, 0);
-            let each = decoding as f64 / COUNTED as f64;
+            let ([instructions, allocations], before) =
+                (counts(format, to, COUNTED), counts(format, to, 0));
+            let each = (instructions - before[0]) as f64 / COUNTED as f64;
+            let allocations = (allocations - before[1]) as f64 / COUNTED as f64;
             let start = Instant::now();
             (0..TIMED).for_each(|_| decoder.decode(format, to));
             let ns = start.elapsed().as_nanos() as f64 / TIMED as f64;
             let share = each / *first.get_or_insert(each);
-            println!("{format} to {to:<6} {bytes:>9} {each:>13.0} {ns:>12.0} {share:>23.2}");
+            println!(
+                "{format} to {to:<6} {bytes:>9} {each:>13.0} {allocations:>12.2} {ns:>12.0} {share:>23.2}"
+            );
         }
     }
 }
