@@ -176,7 +176,8 @@ impl Touch {
 
     /// Returns the approximate size in memory, with the normalised ids.
     pub fn bytes(&self) -> usize {
-        size_of::<Self>() + self.texts.bytes.len() + normalised_bytes(self.ids())
+        let normalised = NORMALISED_BYTES + normalised_bytes(self.ids());
+        size_of::<Self>() + self.texts.bytes.len() + normalised
     }
 }
 
@@ -255,6 +256,9 @@ impl From<&Touch> for TouchFields {
         }
     }
 }
+
+/// Approximate size of the normalised ids besides [`normalised_bytes`]: a decision keeps them beside each touch.
+const NORMALISED_BYTES: usize = 192;
 
 /// Follows an id that is the click id as received, as nearly always.
 const IS_CLICK_ID: u8 = 1;
