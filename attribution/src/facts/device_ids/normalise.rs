@@ -400,6 +400,16 @@ mod tests {
     }
 
     #[test]
+    fn upper_case_is_hashed_as_its_text_is() {
+        let long = "0123456789abcdef".repeat(9);
+        for text in ["", "a", "34d7129b3a89", "7b5ca2d57178d2f1", "stra\u{df}e", &long] {
+            let upper = text.to_uppercase();
+            assert_eq!(md5_of_upper_case(text), md5(&upper), "{text}");
+            assert_eq!(md5_of_upper_case_with_colons(text), md5(with_colons(&upper)), "{text}");
+        }
+    }
+
+    #[test]
     fn ignored_values_have_a_reason() {
         use IgnoredReason::{Macro, NotMd5, Placeholder};
         let reasons = |name, value| ignored(name, value).collect::<Vec<_>>();
