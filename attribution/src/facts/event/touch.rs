@@ -216,7 +216,7 @@ impl PartialOrd for Touch {
 
 impl fmt::Debug for Touch {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        TouchFields::from(self).fmt(out)
+        fmt::Debug::fmt(&TouchFields::from(self), out)
     }
 }
 
