@@ -14,6 +14,7 @@ use attribution::rules::policy::{AppPolicy, Policy};
 use crate::StoreError;
 use crate::apps::names;
 use crate::apps::record::App;
+use crate::embedded::read::parts::{HourlyBytes, Parts};
 use crate::embedded::read::snapshot::{EmbeddedReader, EmbeddedRows, EmbeddedView, Order};
 use crate::hbase::read::SharedReader;
 use crate::hbase::read::newest_first::NewestFirst;
@@ -133,6 +134,20 @@ impl View<'_> {
                 Rows::SharedNewestFirst(Box::new(reader.rows_newest_first(app.pid, range)?))
             }
         })
+    }
+
+    /// Divides a range of event times into consecutive parts whose rows have about `bytes_max` bytes each. `None` for a
+    /// shared store, which does not know the sizes.
+    pub fn parts(
+        &self,
+        app: &AppPolicy,
+        range: Range<EventTime>,
+        bytes_max: u64,
+    ) -> Option<Parts<HourlyBytes<'_>>> {
+        match self {
+            Self::Embedded(view) => Some(view.parts(app, range, bytes_max)),
+            Self::Shared(_) => None,
+        }
     }
 
     /// Rows of an app before this time have been removed by retention.

@@ -67,7 +67,7 @@ impl EmbeddedReader {
         self.apps.all()
     }
 
-    fn app(&self, app: &AppPolicy) -> App {
+    pub(super) fn app(&self, app: &AppPolicy) -> App {
         let stored = self.apps.of(app.pid);
         stored.unwrap_or_else(|| App::new(key::partition(&app.key, self.partitions)))
     }
