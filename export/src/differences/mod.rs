@@ -15,9 +15,9 @@ use store::layout::key::RowKey;
 use store::reader::Reader;
 
 use crate::ExportError;
+use crate::format::chunks::{Chunk, Chunks};
 use crate::format::columns::native::Column;
 use crate::format::csv::CsvWriter;
-use crate::format::write_rows::{Chunk, Chunks};
 use merge_rows::{MillisecondReader, StoredRow};
 use totals::{Side, Totals};
 

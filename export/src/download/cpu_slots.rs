@@ -1,7 +1,7 @@
 //! CPU slots limit downloads, so that many of them leave processors for ingestion. A download gives its slot to others
-//! after each chunk, so that all progress.
+//! after each chunk, so that all progress. Few downloads share all processors.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::available_parallelism;
 
 use tokio::runtime::Handle;
@@ -11,8 +11,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 #[derive(Debug, Clone)]
 pub(crate) struct CpuSlots(Arc<Semaphore>);
 
+/// The processors that the process may use. Finding out reads files of its control group, so it is done once.
 fn processors() -> usize {
-    available_parallelism().map_or(1, usize::from)
+    static PROCESSORS: OnceLock<usize> = OnceLock::new();
+    *PROCESSORS.get_or_init(|| available_parallelism().map_or(1, usize::from))
+}
+
+/// Each download's share of the processors, at least one.
+fn share(processors: usize, downloads: usize) -> usize {
+    (processors / downloads.max(1)).max(1)
 }
 
 impl CpuSlots {
@@ -20,9 +27,10 @@ impl CpuSlots {
         Self(Arc::new(Semaphore::new((processors() / 2).max(1))))
     }
 
-    /// Checks whether every download can use two processors: one in its slot, and one to read ahead.
-    pub fn suffice_for(downloads: usize) -> bool {
-        2 * downloads <= processors()
+    /// The number of threads with which each of several downloads may scan. With more than one, every download has a
+    /// slot whenever it needs one, because there are at most half as many downloads as processors.
+    pub fn threads_for(downloads: usize) -> usize {
+        share(processors(), downloads)
     }
 
     /// Waits for a slot, in order of arrival. Must be called on a blocking thread of a runtime.
@@ -54,6 +62,15 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
+
+    #[test]
+    fn few_downloads_share_the_processors() {
+        let shares =
+            |processors| [0, 1, 2, 3, 4, 5, 64].map(|downloads| share(processors, downloads));
+        assert_eq!(shares(1), [1, 1, 1, 1, 1, 1, 1]);
+        assert_eq!(shares(2), [2, 2, 1, 1, 1, 1, 1]);
+        assert_eq!(shares(8), [8, 8, 4, 2, 2, 1, 1]);
+    }
 
     /// The thread with the only slot pauses until the waiting thread has had the slot.
     #[tokio::test(flavor = "multi_thread")]

@@ -13,8 +13,8 @@ use super::audit::{self, ExportOutcome, ExportRequest};
 use super::checksum::Checksum;
 use crate::ExportError;
 use crate::download::state::State;
+use crate::format::chunks::Chunk;
 use crate::format::time::writer::{in_utc, now};
-use crate::format::write_rows::Chunk;
 use crate::metrics::{Active, Metrics};
 use crate::query::parameter::{EXPORT_ID, bad, expected};
 
@@ -76,7 +76,6 @@ pub(crate) struct Running {
     request: ExportRequest,
     since: Instant,
     export: Export,
-    checksum: Checksum,
 }
 
 /// The trailers by which a client checks a complete file.
@@ -140,7 +139,7 @@ impl Exports {
         }
         let active = Some(metrics.download_started());
         let (exports, since) = (Arc::clone(self), Instant::now());
-        Ok(Running { exports, active, request, since, export, checksum: Checksum::default() })
+        Ok(Running { exports, active, request, since, export })
     }
 
     /// Returns the export with this id, in the form that clients know.
@@ -210,7 +209,6 @@ impl Running {
 
     /// Counts a chunk that is passed to the client.
     pub fn sent(&mut self, chunk: &Chunk) {
-        self.checksum.add(&chunk.bytes);
         self.export.rows += chunk.rows;
         self.export.bytes += chunk.bytes.len() as u64;
         if let Some(active) = &self.active {
@@ -221,9 +219,10 @@ impl Running {
         }
     }
 
-    pub fn complete(mut self) -> Sums {
+    /// Ends the export; `checksum` is of all chunks.
+    pub fn complete(mut self, checksum: Checksum) -> Sums {
         self.active.take().into_iter().for_each(Active::complete);
-        let sha256 = std::mem::take(&mut self.checksum).text();
+        let sha256 = checksum.text();
         self.export.sha256 = Some(sha256.clone());
         self.export.state = State::Complete;
         Sums { rows: self.export.rows, sha256 }

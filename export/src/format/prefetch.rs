@@ -1,5 +1,5 @@
-//! Reads rows ahead: one thread reads the store while another writes the rows before, so that a large export takes
-//! half as long if a processor is free.
+//! Reads rows ahead: one thread reads the store while another writes the rows before. For rows that cannot be divided
+//! into [`super::parts`]: pages, rows that are sorted newest first, and all rows of HBase.
 
 use std::ops::ControlFlow;
 use std::sync::mpsc::{SyncSender, sync_channel};

@@ -1,12 +1,18 @@
 //! Writes rows of the store as chunks of a file. Every export goes through this module.
+//!
+//! The first rows are written on the calling thread. If there are more and processors are free, several threads write
+//! parts of the rest; where the rows cannot be divided, a second thread reads ahead.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
+use attribution::facts::event::EventTime;
 use attribution::rules::policy::{AppPolicy, Policy};
 use store::layout::codec::row::RowView;
 use store::layout::key::RowKey;
-use store::reader::{Reader, View};
+use store::reader::{Reader, Rows, View};
 
+use super::chunks::{Chunk, Chunks, WORK_MAX};
+use super::parts::{self, PartChunks};
 use super::prefetch;
 use super::row_writer::RowWriter;
 use crate::ExportError;
@@ -14,17 +20,13 @@ use crate::download::cpu_slots::CpuSlots;
 use crate::query::ExportQuery;
 use crate::query::cursor::Cursor;
 
-/// A chunk is passed on once it has this size.
-const CHUNK_BYTES: usize = 128 << 10;
-/// Capacity of a chunk, including the row that fills it.
-const CHUNK_CAPACITY: usize = CHUNK_BYTES + (8 << 10);
-/// A chunk is passed on after this much work, even if it is empty, so that a costly export occupies a processor no
-/// longer at a time than others. Work is counted in bytes read and written, cells, and [`ROW_WORK`] per row.
-const WORK_MAX: usize = 1 << 20;
 /// The work of finding a row, whether or not it is wanted.
 const ROW_WORK: usize = 16;
-/// Rows that are read on the writing thread before a second thread is worth its cost.
-const ROWS_BEFORE_PREFETCH: u64 = 2048;
+/// Rows that are read and written on the calling thread before other threads are worth their cost.
+const ROWS_ALONE: u64 = 2048;
+/// The stored size of a part. It takes some milliseconds, against which opening its iterators is little, and its chunks
+/// normally fit into [`parts::CHUNKS_WAITING_MAX`].
+const PART_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 2 << 20 };
 
 /// Writes a header, then the rows of the apps, one app after the other, in key order. All rows of an app are from one
 /// snapshot. `sink` receives the chunks, regularly also empty ones, and may break.
@@ -40,24 +42,16 @@ pub fn write_rows(
     policy: &Policy,
     sink: impl FnMut(Chunk) -> ControlFlow<()>,
 ) -> Result<u64, ExportError> {
-    let may_read_ahead = CpuSlots::suffice_for(1);
+    let threads = || CpuSlots::threads_for(1);
     let mut file = File::new(query, policy, sink);
     for app in apps {
         let view = reader.view();
-        let selection = Selection { view: &view, app, query, policy, may_read_ahead };
+        let selection = Selection { view: &view, app, query, policy, threads: &threads };
         if file.write(&selection)?.is_break() {
             return Ok(file.chunks.rows);
         }
     }
     Ok(file.finish())
-}
-
-/// The next bytes of a file.
-#[derive(Debug)]
-pub struct Chunk {
-    pub bytes: Vec<u8>,
-    /// The number of rows that end in this chunk.
-    pub rows: u64,
 }
 
 /// The rows of an app that a query selects, in the snapshot of a view.
@@ -67,11 +61,18 @@ pub(crate) struct Selection<'a> {
     pub app: &'a AppPolicy,
     pub query: &'a ExportQuery,
     pub policy: &'a Policy,
-    /// Set if a processor is free for a thread that reads ahead.
-    pub may_read_ahead: bool,
+    /// The number of threads that may read and write the rows at present; 1 is the calling thread.
+    pub threads: &'a (dyn Fn() -> usize + Sync),
 }
 
-impl Selection<'_> {
+/// The rows in a range of event times.
+struct Part<'v> {
+    range: Range<EventTime>,
+    /// An iterator at the first of them, if there is one already.
+    rows: Option<Rows<'v>>,
+}
+
+impl<'a> Selection<'a> {
     /// Writes the rows; see [`write_rows`].
     pub fn write(&self, sink: impl FnMut(Chunk) -> ControlFlow<()>) -> Result<u64, ExportError> {
         let mut file = File::new(self.query, self.policy, sink);
@@ -110,42 +111,104 @@ impl Selection<'_> {
         Ok(last.filter(|_| has_more).map(|key| Cursor::after(&key, self.query)))
     }
 
+    /// All rows of the range, in the order of the file.
+    fn rows(&self) -> Result<Rows<'a>, ExportError> {
+        let Self { view, app, query, .. } = *self;
+        let range = query.from..query.to;
+        Ok(match &query.report {
+            None => view.rows(app, range, query.after.map(|cursor| cursor.row(app.pid)))?,
+            Some(_) => view.rows_newest_first(app, range)?,
+        })
+    }
+
     /// Calls `visit` with each selected row, and with `None` for each other row, ignoring the limit; and with the work
     /// of reading it.
     fn each(
         &self,
         mut visit: impl FnMut(Option<(&RowKey, &RowView<'_>)>, usize) -> ControlFlow<()>,
     ) -> Result<(), ExportError> {
-        let Self { query, policy, app, .. } = self;
-        let after = query.after.map(|cursor| cursor.row(app.pid));
-        let range = query.from..query.to;
-        let mut rows = match &query.report {
-            None => self.view.rows(app, range, after)?,
-            Some(_) => self.view.rows_newest_first(app, range)?,
-        };
-        let is_wanted = |key: &RowKey| query.filter.has_key(key, policy);
-        let is_in_report = |key: &RowKey, row: &RowView<'_>| {
-            query.report.as_ref().is_none_or(|report| report.has(key, row, policy))
-        };
-        let mut visit = |key: &RowKey, value: Option<&[u8]>| {
-            let work = ROW_WORK + value.map_or(0, <[u8]>::len);
-            let row = value.map(RowView::decode).transpose()?;
-            let row = row.filter(|row| query.filter.has_row(row) && is_in_report(key, row));
-            Ok::<_, ExportError>(visit(row.as_ref().map(|row| (key, row)), work))
-        };
-        let mut rows_before_prefetch =
-            if self.may_read_ahead { ROWS_BEFORE_PREFETCH } else { u64::MAX };
-        while let Some((key, value)) = rows.current()? {
-            if rows_before_prefetch == 0 {
-                return prefetch::each(rows, is_wanted, visit);
+        let mut rows = self.rows()?;
+        while self.visit(&mut rows, self.query.to, ROWS_ALONE, &mut visit)?.is_continue() {
+            if (self.threads)() > 1 {
+                return self.read_ahead(rows, visit);
             }
-            rows_before_prefetch -= 1;
-            if visit(&key, is_wanted(&key).then_some(value))?.is_break() {
-                break;
+        }
+        Ok(())
+    }
+
+    /// Visits the next rows, at most `rows_max` and only those before `end`. Breaks if `visit` breaks or there are no
+    /// more.
+    fn visit(
+        &self,
+        rows: &mut Rows<'_>,
+        end: EventTime,
+        rows_max: u64,
+        mut visit: impl FnMut(Option<(&RowKey, &RowView<'_>)>, usize) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, ExportError> {
+        for _ in 0..rows_max {
+            let next = rows.current()?.filter(|(key, _)| key.event_time < end);
+            let Some((key, value)) = next else { return Ok(ControlFlow::Break(())) };
+            let value = self.is_wanted(&key).then_some(value);
+            if self.visit_row(&key, value, &mut visit)?.is_break() {
+                return Ok(ControlFlow::Break(()));
             }
             rows.advance();
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Visits all further rows, which another thread reads.
+    fn read_ahead(
+        &self,
+        rows: Rows<'_>,
+        mut visit: impl FnMut(Option<(&RowKey, &RowView<'_>)>, usize) -> ControlFlow<()>,
+    ) -> Result<(), ExportError> {
+        let is_wanted = |key: &RowKey| self.is_wanted(key);
+        prefetch::each(rows, is_wanted, |key, value| self.visit_row(key, value, &mut visit))
+    }
+
+    #[inline]
+    fn is_wanted(&self, key: &RowKey) -> bool {
+        self.query.filter.has_key(key, self.policy)
+    }
+
+    /// Calls `visit` with a row; `value` is `None` if its key is not wanted.
+    #[inline]
+    fn visit_row(
+        &self,
+        key: &RowKey,
+        value: Option<&[u8]>,
+        visit: &mut impl FnMut(Option<(&RowKey, &RowView<'_>)>, usize) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, ExportError> {
+        let Self { query, policy, .. } = self;
+        let work = ROW_WORK + value.map_or(0, <[u8]>::len);
+        let is_in_report = |row: &RowView<'_>| {
+            query.report.as_ref().is_none_or(|report| report.has(key, row, policy))
+        };
+        let row = value.map(RowView::decode).transpose()?;
+        let row = row.filter(|row| query.filter.has_row(row) && is_in_report(row));
+        Ok(visit(row.as_ref().map(|row| (key, row)), work))
+    }
+
+    /// Writes a part on one of several threads.
+    fn write_part(
+        &self,
+        part: Part<'_>,
+        writer: &mut RowWriter<'_>,
+        chunks: &PartChunks,
+    ) -> Result<(), ExportError> {
+        let Part { range, rows } = part;
+        let (end, cells) = (range.end, self.query.fields.len());
+        let mut rows = match rows {
+            Some(rows) => rows,
+            None => self.view.rows(self.app, range, None)?,
+        };
+        let mut chunks = Chunks::new(|chunk| chunks.put(chunk));
+        let ended = self
+            .visit(&mut rows, end, u64::MAX, |row, read| chunks.visited(row, read, cells, writer));
+        // If the chunks are not needed any more, the last one is not either.
+        let _ = chunks.flush();
+        ended.map(drop)
     }
 }
 
@@ -153,7 +216,10 @@ impl Selection<'_> {
 struct File<'a, Sink> {
     chunks: Chunks<Sink>,
     writer: RowWriter<'a>,
+    cells: usize,
     limit: u64,
+    /// Set once the sink has broken.
+    is_gone: bool,
 }
 
 impl<'a, Sink: FnMut(Chunk) -> ControlFlow<()>> File<'a, Sink> {
@@ -161,69 +227,88 @@ impl<'a, Sink: FnMut(Chunk) -> ControlFlow<()>> File<'a, Sink> {
         let mut chunks = Chunks::new(sink);
         let writer = RowWriter::new(query, policy);
         writer.header(&mut chunks.chunk);
-        Self { chunks, writer, limit: query.limit.unwrap_or(u64::MAX) }
+        let (cells, limit) = (query.fields.len(), query.limit.unwrap_or(u64::MAX));
+        Self { chunks, writer, cells, limit, is_gone: false }
     }
 
     fn write(&mut self, selection: &Selection<'_>) -> Result<ControlFlow<()>, ExportError> {
-        let mut is_gone = false;
-        let cells = selection.query.fields.len();
-        selection.each(|row, read| {
-            let mut work = read;
-            if let Some((key, row)) = row {
-                self.writer.row(key, row, &mut self.chunks.chunk);
-                self.chunks.rows += 1;
-                work += cells;
+        let query = selection.query;
+        let is_divisible = query.limit.is_none() && query.report.is_none();
+        let mut rows = selection.rows()?;
+        while self.write_some(selection, &mut rows)?.is_continue() {
+            if (selection.threads)() < 2 {
+                continue;
             }
-            is_gone = self.chunks.scanned(work).is_break();
-            let is_full = self.chunks.rows == self.limit;
-            if is_gone || is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })?;
-        Ok(if is_gone { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            let Some((next, _)) = rows.current()? else { break };
+            let range = next.event_time..query.to;
+            let ranges = if is_divisible {
+                selection.view.parts(selection.app, range, PART_BYTES)
+            } else {
+                None
+            };
+            let Some(mut ranges) = ranges else {
+                selection.read_ahead(rows, |row, read| self.visited(row, read))?;
+                break;
+            };
+            let mut rows_of_first = Some(rows);
+            let mut parts = ranges.by_ref().map(|range| Part { range, rows: rows_of_first.take() });
+            self.write_parts(selection, &mut parts)?;
+            let rest = ranges.rest();
+            if self.is_gone || rest.is_empty() {
+                break;
+            }
+            rows = match rows_of_first {
+                // Not even the first part has begun.
+                Some(rows) => rows,
+                None => selection.view.rows(selection.app, rest, None)?,
+            };
+        }
+        Ok(if self.is_gone { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    }
+
+    /// Writes the next rows on this thread. Breaks if there are no more, or no more are needed.
+    fn write_some(
+        &mut self,
+        selection: &Selection<'_>,
+        rows: &mut Rows<'_>,
+    ) -> Result<ControlFlow<()>, ExportError> {
+        let to = selection.query.to;
+        selection.visit(rows, to, ROWS_ALONE, |row, read| self.visited(row, read))
+    }
+
+    /// Writes parts on several threads.
+    fn write_parts<'v>(
+        &mut self,
+        selection: &Selection<'v>,
+        parts: &mut impl Iterator<Item = Part<'v>>,
+    ) -> Result<(), ExportError> {
+        self.is_gone = self.chunks.flush().is_break();
+        if self.is_gone {
+            return Ok(());
+        }
+        let written = parts::in_order(
+            parts,
+            selection.threads,
+            || RowWriter::new(selection.query, selection.policy),
+            |writer, part, chunks| selection.write_part(part, writer, chunks),
+            |chunk| self.chunks.pass(chunk),
+        )?;
+        self.is_gone = written.is_break();
+        Ok(())
+    }
+
+    /// Writes a visited row. Breaks if no more rows are needed.
+    #[inline]
+    fn visited(&mut self, row: Option<(&RowKey, &RowView<'_>)>, read: usize) -> ControlFlow<()> {
+        let written = self.chunks.visited(row, read, self.cells, &mut self.writer);
+        self.is_gone = written.is_break();
+        let is_full = self.chunks.rows == self.limit;
+        if self.is_gone || is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
     fn finish(mut self) -> u64 {
         // After the last chunk, a break of the sink has no effect.
         let _ = self.chunks.flush();
         self.chunks.rows
-    }
-}
-
-/// The current chunk, and the sink of chunks.
-pub(crate) struct Chunks<Sink> {
-    pub(crate) chunk: Vec<u8>,
-    /// Work since the last chunk, except bytes written.
-    work: usize,
-    /// Rows written.
-    pub(crate) rows: u64,
-    /// Rows in chunks that were passed on.
-    flushed_rows: u64,
-    sink: Sink,
-}
-
-impl<Sink: FnMut(Chunk) -> ControlFlow<()>> Chunks<Sink> {
-    pub(crate) fn new(sink: Sink) -> Self {
-        Self { chunk: Vec::with_capacity(CHUNK_CAPACITY), work: 0, rows: 0, flushed_rows: 0, sink }
-    }
-
-    /// Counts the work of a scanned row, whether or not it was written; passes the chunk on if it is due.
-    #[inline]
-    pub(crate) fn scanned(&mut self, work: usize) -> ControlFlow<()> {
-        self.work += work;
-        if self.chunk.len() < CHUNK_BYTES && self.chunk.len() + self.work < WORK_MAX {
-            return ControlFlow::Continue(());
-        }
-        self.flush()
-    }
-
-    pub(crate) fn flush(&mut self) -> ControlFlow<()> {
-        self.work = 0;
-        let bytes = if self.chunk.is_empty() {
-            Vec::new()
-        } else {
-            std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK_CAPACITY))
-        };
-        let rows = self.rows - self.flushed_rows;
-        self.flushed_rows = self.rows;
-        (self.sink)(Chunk { bytes, rows })
     }
 }

@@ -109,6 +109,32 @@ fn the_state_of_a_download_is_kept() {
 }
 
 #[test]
+fn a_download_that_its_client_leaves_frees_everything() {
+    let bed = Bed::new(many_activations(60_000));
+    for _ in 0..5 {
+        let mut gone = bed.open(&format!("GET {EVENTS} HTTP/1.1"));
+        gone.read_exact(&mut [0; 4096]).unwrap();
+    }
+    // A permit is free once the scan, all its threads and the body have ended.
+    while bed.state.scans.available_permits() < SCANS_MAX {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // So is the slot.
+    assert!(bed.get(EVENTS).is_ended);
+}
+
+/// Their chunks wait, and they give their slots to others meanwhile.
+#[test]
+fn downloads_that_nobody_reads_do_not_stop_others() {
+    let bed = Bed::new(many_activations(60_000));
+    let unread: Vec<_> = (0..8).map(|_| bed.open(&format!("GET {EVENTS} HTTP/1.1"))).collect();
+    let answer = bed.get(EVENTS);
+    assert!(answer.is_ended);
+    assert_eq!(answer.body.iter().filter(|byte| **byte == b'\n').count(), 60_001);
+    drop(unread);
+}
+
+#[test]
 fn downloads_are_compressed_on_request() {
     let bed = Bed::new(many_activations(30_000));
     let plain = bed.get(EVENTS);

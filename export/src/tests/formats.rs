@@ -1,14 +1,18 @@
 //! Rows in each format.
 
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use attribution::facts::event::{Fact, Pid};
+use config::AppStore;
 use serde_json::{Value, json};
+use store::layout::key::KEY_BYTES;
 
-use super::fixture::{Bed, DAY, EVENTS, click, effect, many_activations};
+use super::fixture::{Bed, DAY, EVENTS, MINUTE, activation, click, effect, many_activations};
 use super::{bed, check_headers};
 use crate::format::columns::native::Column;
 use crate::format::write_rows::Selection;
+use crate::query::cursor::Cursor;
 use crate::{Chunk, ExportQuery, Format, write_rows};
 
 #[test]
@@ -155,39 +159,133 @@ fn a_chunk_ends_after_a_limited_amount_of_work() {
     }
 }
 
-/// With and without prefetching, at the boundaries of its first rows and batches.
-#[test]
-fn prefetched_rows_are_the_same() {
+/// A service whose rows of pid 1 are in four partitions.
+fn bed_with_fanout(facts: Vec<Fact>) -> Bed {
+    Bed::with(facts, |config| {
+        let fanout = AppStore { retention_ms: None, fanout: Some(4) };
+        config.store.apps.insert(Pid(1), fanout);
+    })
+}
+
+/// Rows over eight hours, a few of them credited, with a millisecond that has more than a part, and one row long after
+/// the others.
+fn uneven_facts() -> Vec<Fact> {
     let mut facts = many_activations(30_000);
     facts.extend((0..30_000).step_by(7).map(|n| click(7, "", &format!("device-{n}"), DAY + n - 9)));
-    let bed = Bed::new(facts);
-    let policy = &bed.config.policy;
+    let more = |id: String, time| Fact::Activation(activation(&id, &id, time));
+    facts.extend((0..2_000).map(|n| more(format!("same-time-{n}"), DAY + 333 * MINUTE)));
+    facts.push(more("late".into(), DAY + 1_430 * MINUTE));
+    facts
+}
+
+/// Writes the rows of pid 1 and returns their number and the file.
+fn written(bed: &Bed, query: &ExportQuery, threads: &(dyn Fn() -> usize + Sync)) -> (u64, Vec<u8>) {
+    let (view, policy) = (bed.reader.view(), &*bed.config.policy);
     let app = policy.app(Pid(1)).unwrap();
-    for (name, value) in [
-        ("type", "all"),
-        ("spreadid", "7"),
-        ("spreadid", "8"),
-        ("status", "attributed"),
-        ("limit", "2048"),
-        ("limit", "2049"),
-        ("limit", "29999"),
-        ("from", "2026-03-10T00:34:07"),
-        ("from", "2026-03-10T00:34:08"),
+    let selection = Selection { view: &view, app, query, policy, threads };
+    let (mut bytes, mut rows_of_chunks) = (Vec::new(), 0);
+    let rows = selection.write(|chunk: Chunk| {
+        bytes.extend(chunk.bytes);
+        rows_of_chunks += chunk.rows;
+        ControlFlow::Continue(())
+    });
+    let rows = rows.unwrap();
+    assert_eq!(rows, rows_of_chunks);
+    (rows, bytes)
+}
+
+/// Checks that the file is the same with any number of threads, and if the number changes.
+#[track_caller]
+fn check_threads(bed: &Bed, query: &ExportQuery, name: &str) -> (u64, Vec<u8>) {
+    let alone = written(bed, query, &|| 1);
+    for threads in [2, 4, 8] {
+        let several = written(bed, query, &move || threads);
+        assert!(several == alone, "{name}: {} rows, not {}, {threads}", several.0, alone.0);
+    }
+    for every in [1, 2, 3, 5] {
+        let calls = AtomicUsize::new(0);
+        let changing = || {
+            let is_alone = calls.fetch_add(1, SeqCst) / every % 2 == 1;
+            if is_alone { 1 } else { 4 }
+        };
+        let several = written(bed, query, &changing);
+        assert!(several == alone, "{name}: {} rows, not {}, changing", several.0, alone.0);
+    }
+    alone
+}
+
+#[test]
+fn rows_are_the_same_with_any_number_of_threads() {
+    let bed = bed_with_fanout(uneven_facts());
+    for (format, name, value) in [
+        (Format::Csv, "type", "all"),
+        (Format::Csv, "spreadid", "7"),
+        (Format::Csv, "spreadid", "8"),
+        (Format::Csv, "status", "attributed"),
+        (Format::Csv, "limit", "2048"),
+        (Format::Csv, "limit", "2049"),
+        (Format::Csv, "limit", "29999"),
+        (Format::Csv, "from", "2026-03-10T00:34:07"),
+        (Format::Csv, "from", "2026-03-10T00:34:08"),
+        (Format::Csv, "from", "2026-03-10T05:33"),
+        (Format::Csv, "dialect", "excel"),
+        (Format::Ndjson, "timezone", "Asia/Shanghai"),
     ] {
         let range = [("from", "2026-03-10"), ("to", "2026-03-11")];
         let query = range.into_iter().filter(|(known, _)| *known != name).chain([(name, value)]);
-        let query = ExportQuery::parse(Format::Csv, query).unwrap();
-        let [here, ahead] = [false, true].map(|may_read_ahead| {
-            let view = bed.reader.view();
-            let selection = Selection { view: &view, app, query: &query, policy, may_read_ahead };
-            let mut bytes = Vec::new();
-            let sink = |chunk: Chunk| {
-                bytes.extend(chunk.bytes);
-                ControlFlow::Continue(())
-            };
-            let rows = selection.write(sink).unwrap();
-            (rows, bytes)
-        });
-        assert!(here == ahead, "{name}={value}: {} rows and {}", here.0, ahead.0);
+        let query = ExportQuery::parse(format, query).unwrap();
+        check_threads(&bed, &query, &format!("{name}={value}"));
     }
+}
+
+/// The row after which the file begins is alone, in a part, in the millisecond with many rows, or the last.
+#[test]
+fn a_file_that_begins_after_a_row_is_the_rest_of_the_whole_one() {
+    let bed = bed_with_fanout(uneven_facts());
+    let range = [("from", "2026-03-10"), ("to", "2026-03-10"), ("fields", "event_id,event_time")];
+    let query = ExportQuery::parse(Format::Csv, range).unwrap();
+    let (rows, whole) = check_threads(&bed, &query, "whole");
+    assert_eq!(rows, 32_001);
+    let lines: Vec<_> = whole.split_inclusive(|byte| *byte == b'\n').collect();
+    let mut keys = Vec::new();
+    let app = bed.config.policy.app(Pid(1)).unwrap();
+    let scanned = bed.reader.scan_rows(app, query.from, query.to, |key, _| {
+        keys.push(*key);
+        ControlFlow::Continue(())
+    });
+    scanned.unwrap();
+    let same_time = keys.iter().position(|key| key.event_time.millis() == DAY + 333 * MINUTE);
+    for index in [0, 2_047, 2_048, 9_999, same_time.unwrap() + 1_000, 31_999, 32_000] {
+        let after = Some(Cursor::after(&keys[index], &query));
+        let query = ExportQuery { after, ..query.clone() };
+        let (rows, rest) = check_threads(&bed, &query, &format!("after {index}"));
+        assert_eq!(rows, 32_000 - index as u64);
+        assert!(rest == [&lines[..1], &lines[index + 2..]].concat().concat(), "after {index}");
+    }
+}
+
+#[test]
+fn parts_have_similar_sizes() {
+    const BYTES: u64 = 32 << 10;
+    // Whole hours, in which rows are evenly spread.
+    let bed = bed_with_fanout(many_activations(8 * 3_600));
+    let (view, app) = (bed.reader.view(), bed.config.policy.app(Pid(1)).unwrap());
+    let ExportQuery { from, to, .. } = ExportQuery::all_time();
+    let parts: Vec<_> = view.parts(app, from..to, BYTES).unwrap().collect();
+    assert!(parts.len() > 40, "{} parts", parts.len());
+    assert_eq!((parts[0].start, parts[parts.len() - 1].end), (from, to));
+    assert!(parts.windows(2).all(|pair| pair[0].end == pair[1].start));
+    let sizes = parts.iter().map(|part| {
+        let (mut bytes, mut rows) = (0, view.rows(app, part.clone(), None).unwrap());
+        while let Some((_, value)) = rows.current().unwrap() {
+            bytes += (KEY_BYTES + value.len()) as u64;
+            rows.advance();
+        }
+        bytes
+    });
+    let sizes: Vec<_> = sizes.collect();
+    // The last part has what is left.
+    let (last, sizes) = sizes.split_last().unwrap();
+    assert!(*last <= BYTES, "{last}");
+    assert!(sizes.iter().all(|bytes| (BYTES / 2..BYTES * 3 / 2).contains(bytes)), "{sizes:?}");
 }

@@ -1,4 +1,5 @@
-//! Streams an export to a client: a blocking thread scans, a bounded channel buffers chunks, the body sends them.
+//! Streams an export to a client: a blocking thread scans or collects the chunks of threads that do, a bounded channel
+//! buffers them, the body sends them.
 //!
 //! The body ends only after the scan has reported success. Anything else (an error, a panic, a client that stopped
 //! reading) fails the body and closes the connection, so a partial export never looks complete.
@@ -18,11 +19,14 @@ use store::reader::{Reader, View};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use crate::ExportError;
+use crate::download::checksum::Checksum;
 use crate::download::cpu_slots::CpuSlots;
 use crate::download::registry::{Running, Sums};
-use crate::format::write_rows::{Chunk, Selection};
+use crate::format::chunks::Chunk;
+use crate::format::write_rows::Selection;
 use crate::http::server::STALLED_MAX;
 use crate::http::state::{Permits, SCANS_MAX};
 use crate::metrics::Metrics;
@@ -30,7 +34,7 @@ use crate::query::ExportQuery;
 use crate::query::cursor::Cursor;
 
 /// Chunks buffered for a slow client.
-const CHUNKS_WAITING_MAX: usize = 4;
+const CHUNKS_WAITING_MAX: usize = 8;
 
 /// Trailers, by which a client checks a complete file.
 pub(crate) const ROWS: HeaderName = HeaderName::from_static("adtrail-rows");
@@ -51,8 +55,8 @@ enum Piece {
     /// Always the first: the cursor of the next page, if there is one.
     Begin(Option<Cursor>),
     Chunk(Chunk),
-    /// The scan is complete.
-    End,
+    /// The scan is complete; with the checksum of all chunks.
+    End(Checksum),
     Failed(ExportError),
 }
 
@@ -69,17 +73,15 @@ pub(crate) struct Started {
 /// The error of the scan, if it fails before its first chunk.
 pub(crate) async fn start(scan: Scan, running: Running) -> Result<Started, ExportError> {
     let permits = Some(Arc::clone(&scan.permits));
-    let (scanned, scans) = mpsc::channel(1);
-    let (forwarded, mut pieces) = mpsc::channel(CHUNKS_WAITING_MAX);
-    tokio::task::spawn_blocking(move || scan.run(&scanned));
-    tokio::spawn(forward(scans, forwarded));
+    let (sender, mut pieces) = mpsc::channel(CHUNKS_WAITING_MAX);
+    tokio::task::spawn_blocking(move || scan.run(&sender));
     let next = match pieces.recv().await {
         Some(Piece::Begin(next)) => next,
         piece => return Err(failure(piece, running)),
     };
     match pieces.recv().await {
         // NDJSON without rows has no chunk.
-        Some(first @ (Piece::Chunk(_) | Piece::End)) => {
+        Some(first @ (Piece::Chunk(_) | Piece::End(_))) => {
             let download = Download { first: Some(first), pieces, running: Some(running), permits };
             Ok(Started { next, body: Body::new(download) })
         }
@@ -116,33 +118,44 @@ impl Scan {
         let Some(app) = self.policy.app(self.pid) else { return };
         let mut slot = self.cpu_slots.wait();
         let view = self.reader.view();
-        let selection = self.selection(&view, app);
+        let threads = || self.threads();
+        let selection = self.selection(&view, app, &threads);
+        let hand_over = |piece| Handle::current().block_on(send(pieces, piece));
+        let (mut checksum, mut is_gone) = (Checksum::default(), false);
         let written =
             selection.page_end(|| slot.pause(|| flow(pieces.is_closed()))).and_then(|next| {
                 // If the client has disconnected, sending the first chunk fails.
-                let _ = pieces.blocking_send(Piece::Begin(next));
+                let _ = hand_over(Piece::Begin(next));
                 selection.write(|chunk: Chunk| {
+                    // Here and not in the body, which is busy with the socket.
+                    checksum.add(&chunk.bytes);
                     let is_empty = chunk.bytes.is_empty();
-                    let send = || !is_empty && pieces.blocking_send(Piece::Chunk(chunk)).is_err();
-                    flow(slot.pause(send) || pieces.is_closed())
+                    let send = || !is_empty && hand_over(Piece::Chunk(chunk)).is_break();
+                    is_gone = slot.pause(send) || pieces.is_closed();
+                    flow(is_gone)
                 })
             });
         drop(slot);
         let last = match written {
             Ok(rows) => {
                 self.metrics.rows_written(rows);
-                Piece::End
+                Piece::End(checksum)
             }
             Err(error) => {
                 tracing::error!(app = &*app.key, %error, "an export failed");
                 Piece::Failed(error)
             }
         };
-        let permit = Handle::current().block_on(pieces.reserve());
+        if is_gone {
+            // The last chunk is missing, and without a last piece the body fails.
+            return;
+        }
+        let permit =
+            Handle::current().block_on(async { timeout(STALLED_MAX, pieces.reserve()).await });
         // The body releases them when it ends.
         drop(self.permits);
         // If the client has disconnected, the result is not needed.
-        if let Ok(permit) = permit {
+        if let Ok(Ok(permit)) = permit {
             permit.send(last);
         }
     }
@@ -151,7 +164,8 @@ impl Scan {
         let Some(app) = self.policy.app(self.pid) else { return Ok(None) };
         let mut slot = self.cpu_slots.wait();
         let view = self.reader.view();
-        let selection = self.selection(&view, app);
+        let threads = || self.threads();
+        let selection = self.selection(&view, app, &threads);
         let found = selection.page_end(|| slot.pause(|| flow(is_gone())));
         if let Err(error) = &found {
             tracing::error!(app = &*app.key, %error, "finding the end of a page failed");
@@ -159,12 +173,21 @@ impl Scan {
         found
     }
 
-    fn selection<'a>(&'a self, view: &'a View<'a>, app: &'a AppPolicy) -> Selection<'a> {
+    fn selection<'a>(
+        &'a self,
+        view: &'a View<'a>,
+        app: &'a AppPolicy,
+        threads: &'a (dyn Fn() -> usize + Sync),
+    ) -> Selection<'a> {
+        Selection { view, app, query: &self.query, policy: &self.policy, threads }
+    }
+
+    /// The number of threads that may scan for this download, beside the other downloads of the moment.
+    fn threads(&self) -> usize {
         let [_, of_service] = &*self.permits;
         // This download is included.
         let downloads = SCANS_MAX - of_service.semaphore().available_permits();
-        let may_read_ahead = CpuSlots::suffice_for(downloads);
-        Selection { view, app, query: &self.query, policy: &self.policy, may_read_ahead }
+        CpuSlots::threads_for(downloads)
     }
 }
 
@@ -172,19 +195,10 @@ fn flow(is_gone: bool) -> ControlFlow<()> {
     if is_gone { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
-/// Forwards pieces until there are no more or the receiver is gone. A download that takes no piece for [`STALLED_MAX`]
-/// ends, even if its client takes single bytes: a scan prevents the store from deleting old files.
-async fn forward(mut scanned: Receiver<Piece>, forwarded: Sender<Piece>) {
-    loop {
-        let piece = tokio::select! {
-            piece = scanned.recv() => piece,
-            () = forwarded.closed() => None,
-        };
-        let Some(piece) = piece else { return };
-        if forwarded.send_timeout(piece, STALLED_MAX).await.is_err() {
-            return;
-        }
-    }
+/// Sends a piece to the body. Breaks if the client has disconnected, or no piece is taken for [`STALLED_MAX`], even if
+/// the client takes single bytes: a scan prevents the store from deleting old files.
+async fn send(pieces: &Sender<Piece>, piece: Piece) -> ControlFlow<()> {
+    flow(pieces.send_timeout(piece, STALLED_MAX).await.is_err())
 }
 
 /// The response body.
@@ -214,10 +228,10 @@ impl http_body::Body for Download {
                 self.running = Some(running);
                 Some(Ok(Frame::data(chunk.bytes.into())))
             }
-            (Some(Piece::End), Some(running)) => {
+            (Some(Piece::End(checksum)), Some(running)) => {
                 // A client that has read the end may start the next download.
                 self.permits = None;
-                Some(Ok(trailers(&running.complete())))
+                Some(Ok(trailers(&running.complete(checksum))))
             }
             (Some(Piece::Failed(error)), Some(running)) => {
                 running.fail();
