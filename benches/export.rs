@@ -1,5 +1,5 @@
 //! Measures the export from a warm store: rows per CPU-second from scan to CSV, all threads. With two or more
-//! processors a second thread reads ahead; `taskset -c 0` disables that.
+//! processors several threads write parts of it; `taskset -c 0` disables that.
 //!
 //! `ADTRAIL_BENCH_ROWS` sets the number of rows (10,000,000).
 
