@@ -1,5 +1,5 @@
-//! Streams an export to a client: a blocking thread scans or collects the chunks of threads that do, a bounded channel
-//! buffers them, the body sends them.
+//! Streams an export to a client: a blocking thread scans, or collects the chunks of threads that do; a task computes
+//! the checksum; a bounded channel buffers chunks; the body sends them.
 //!
 //! The body ends only after the scan has reported success. Anything else (an error, a panic, a client that stopped
 //! reading) fails the body and closes the connection, so a partial export never looks complete.
@@ -19,7 +19,6 @@ use store::reader::{Reader, View};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::sync::oneshot;
-use tokio::time::timeout;
 
 use crate::ExportError;
 use crate::download::checksum::Checksum;
@@ -34,7 +33,7 @@ use crate::query::ExportQuery;
 use crate::query::cursor::Cursor;
 
 /// Chunks buffered for a slow client.
-const CHUNKS_WAITING_MAX: usize = 8;
+const CHUNKS_WAITING_MAX: usize = 4;
 
 /// Trailers, by which a client checks a complete file.
 pub(crate) const ROWS: HeaderName = HeaderName::from_static("adtrail-rows");
@@ -51,12 +50,13 @@ pub(crate) struct Scan {
     pub permits: Permits,
 }
 
-enum Piece {
+/// What a scan passes on. `Sum` is the checksum of all chunks, or `()` before that is computed.
+enum Piece<Sum> {
     /// Always the first: the cursor of the next page, if there is one.
     Begin(Option<Cursor>),
     Chunk(Chunk),
-    /// The scan is complete; with the checksum of all chunks.
-    End(Checksum),
+    /// The scan is complete.
+    End(Sum),
     Failed(ExportError),
 }
 
@@ -73,8 +73,10 @@ pub(crate) struct Started {
 /// The error of the scan, if it fails before its first chunk.
 pub(crate) async fn start(scan: Scan, running: Running) -> Result<Started, ExportError> {
     let permits = Some(Arc::clone(&scan.permits));
-    let (sender, mut pieces) = mpsc::channel(CHUNKS_WAITING_MAX);
-    tokio::task::spawn_blocking(move || scan.run(&sender));
+    let (scanned, scans) = mpsc::channel(1);
+    let (forwarded, mut pieces) = mpsc::channel(CHUNKS_WAITING_MAX);
+    tokio::task::spawn_blocking(move || scan.run(&scanned));
+    tokio::spawn(forward(scans, forwarded));
     let next = match pieces.recv().await {
         Some(Piece::Begin(next)) => next,
         piece => return Err(failure(piece, running)),
@@ -100,7 +102,7 @@ pub(crate) async fn page_end(scan: Scan) -> Result<Option<Cursor>, ExportError> 
     ended.await.unwrap_or(Err(ExportError::BrokenOff))
 }
 
-fn failure(piece: Option<Piece>, running: Running) -> ExportError {
+fn failure(piece: Option<Piece<Checksum>>, running: Running) -> ExportError {
     running.fail();
     match piece {
         Some(Piece::Failed(error)) => error,
@@ -114,48 +116,38 @@ pub(crate) fn unread() -> Body {
 }
 
 impl Scan {
-    fn run(self, pieces: &Sender<Piece>) {
+    fn run(self, pieces: &Sender<Piece<()>>) {
         let Some(app) = self.policy.app(self.pid) else { return };
         let mut slot = self.cpu_slots.wait();
         let view = self.reader.view();
         let threads = || self.threads();
         let selection = self.selection(&view, app, &threads);
-        let hand_over = |piece| Handle::current().block_on(send(pieces, piece));
-        let (mut checksum, mut is_gone) = (Checksum::default(), false);
         let written =
             selection.page_end(|| slot.pause(|| flow(pieces.is_closed()))).and_then(|next| {
                 // If the client has disconnected, sending the first chunk fails.
-                let _ = hand_over(Piece::Begin(next));
+                let _ = pieces.blocking_send(Piece::Begin(next));
                 selection.write(|chunk: Chunk| {
-                    // Here and not in the body, which is busy with the socket.
-                    checksum.add(&chunk.bytes);
                     let is_empty = chunk.bytes.is_empty();
-                    let send = || !is_empty && hand_over(Piece::Chunk(chunk)).is_break();
-                    is_gone = slot.pause(send) || pieces.is_closed();
-                    flow(is_gone)
+                    let send = || !is_empty && pieces.blocking_send(Piece::Chunk(chunk)).is_err();
+                    flow(slot.pause(send) || pieces.is_closed())
                 })
             });
         drop(slot);
         let last = match written {
             Ok(rows) => {
                 self.metrics.rows_written(rows);
-                Piece::End(checksum)
+                Piece::End(())
             }
             Err(error) => {
                 tracing::error!(app = &*app.key, %error, "an export failed");
                 Piece::Failed(error)
             }
         };
-        if is_gone {
-            // The last chunk is missing, and without a last piece the body fails.
-            return;
-        }
-        let permit =
-            Handle::current().block_on(async { timeout(STALLED_MAX, pieces.reserve()).await });
+        let permit = Handle::current().block_on(pieces.reserve());
         // The body releases them when it ends.
         drop(self.permits);
         // If the client has disconnected, the result is not needed.
-        if let Ok(Ok(permit)) = permit {
+        if let Ok(permit) = permit {
             permit.send(last);
         }
     }
@@ -195,16 +187,37 @@ fn flow(is_gone: bool) -> ControlFlow<()> {
     if is_gone { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
-/// Sends a piece to the body. Breaks if the client has disconnected, or no piece is taken for [`STALLED_MAX`], even if
-/// the client takes single bytes: a scan prevents the store from deleting old files.
-async fn send(pieces: &Sender<Piece>, piece: Piece) -> ControlFlow<()> {
-    flow(pieces.send_timeout(piece, STALLED_MAX).await.is_err())
+/// Forwards pieces with the checksum until there are no more or the receiver is gone. A download that takes no piece
+/// for [`STALLED_MAX`] ends, even if its client takes single bytes: a scan prevents the store from deleting old files.
+///
+/// The checksum is computed here, so that neither the scan nor the socket waits for it.
+async fn forward(mut scanned: Receiver<Piece<()>>, forwarded: Sender<Piece<Checksum>>) {
+    let mut checksum = Checksum::default();
+    loop {
+        let piece = tokio::select! {
+            piece = scanned.recv() => piece,
+            () = forwarded.closed() => None,
+        };
+        let piece = match piece {
+            None => return,
+            Some(Piece::Begin(next)) => Piece::Begin(next),
+            Some(Piece::Chunk(chunk)) => {
+                checksum.add(&chunk.bytes);
+                Piece::Chunk(chunk)
+            }
+            Some(Piece::End(())) => Piece::End(std::mem::take(&mut checksum)),
+            Some(Piece::Failed(error)) => Piece::Failed(error),
+        };
+        if forwarded.send_timeout(piece, STALLED_MAX).await.is_err() {
+            return;
+        }
+    }
 }
 
 /// The response body.
 struct Download {
-    first: Option<Piece>,
-    pieces: Receiver<Piece>,
+    first: Option<Piece<Checksum>>,
+    pieces: Receiver<Piece<Checksum>>,
     /// `None` once the download has ended.
     running: Option<Running>,
     permits: Option<Permits>,

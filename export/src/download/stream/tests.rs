@@ -9,7 +9,7 @@ use crate::download::audit::ExportRequest;
 use crate::download::registry::Exports;
 
 /// Reads a body of these pieces: its chunks, then `end` or the error.
-fn read(pieces: impl IntoIterator<Item = Piece>) -> Vec<String> {
+fn read(pieces: impl IntoIterator<Item = Piece<Checksum>>) -> Vec<String> {
     let (sender, receiver) = mpsc::channel(9);
     pieces.into_iter().for_each(|piece| assert!(sender.try_send(piece).is_ok()));
     drop(sender);
@@ -47,11 +47,11 @@ fn read(pieces: impl IntoIterator<Item = Piece>) -> Vec<String> {
     read
 }
 
-fn chunk(text: &'static str) -> Piece {
+fn chunk<Sum>(text: &'static str) -> Piece<Sum> {
     Piece::Chunk(Chunk { bytes: text.into(), rows: 1 })
 }
 
-fn end() -> Piece {
+fn end() -> Piece<Checksum> {
     Piece::End(Checksum::default())
 }
 
@@ -87,26 +87,47 @@ fn a_body_counts_as_a_download_until_its_end_is_read() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stalled_client_is_dropped() {
-    let (sender, mut pieces) = mpsc::channel(1);
+    let (sender, scanned) = mpsc::channel(1);
+    let (forwarded, mut pieces) = mpsc::channel(1);
+    let forwarding = tokio::spawn(forward(scanned, forwarded));
     let start = Instant::now();
-    assert!(send(&sender, chunk("x")).await.is_continue());
-    assert!(send(&sender, chunk("x")).await.is_break());
+    // One is in each channel and one in between: then both are full.
+    for _ in 0..3 {
+        assert!(sender.send(chunk("x")).await.is_ok());
+    }
+    assert!(sender.send(chunk("x")).await.is_err());
     assert_eq!(start.elapsed(), STALLED_MAX);
-    // A client that takes a chunk in time is not.
-    let slow = tokio::spawn(async move {
-        tokio::time::sleep(STALLED_MAX / 2).await;
-        assert!(pieces.recv().await.is_some());
-        pieces
-    });
-    assert!(send(&sender, chunk("x")).await.is_continue());
-    drop(slow.await.unwrap());
+    forwarding.await.unwrap();
+    assert!(matches!(pieces.recv().await, Some(Piece::Chunk(_))));
+    assert!(pieces.recv().await.is_none());
 }
 
 #[tokio::test]
-async fn a_disconnected_client_ends_the_wait_for_it() {
-    let (sender, pieces) = mpsc::channel(1);
-    assert!(send(&sender, chunk("x")).await.is_continue());
-    let waiting = tokio::spawn(async move { send(&sender, chunk("x")).await });
+async fn a_scan_without_results_ends_when_the_client_disconnects() {
+    let (sender, scanned) = mpsc::channel(1);
+    let (forwarded, pieces) = mpsc::channel(1);
+    let forwarding = tokio::spawn(forward(scanned, forwarded));
     drop(pieces);
-    assert!(waiting.await.unwrap().is_break());
+    forwarding.await.unwrap();
+    assert!(sender.is_closed());
+}
+
+#[tokio::test]
+async fn the_checksum_is_of_all_chunks() {
+    let (sender, scanned) = mpsc::channel(4);
+    let (forwarded, mut pieces) = mpsc::channel(4);
+    for piece in [Piece::Begin(None), chunk("a"), chunk("b"), Piece::End(())] {
+        assert!(sender.try_send(piece).is_ok());
+    }
+    drop(sender);
+    forward(scanned, forwarded).await;
+    let mut sums = Vec::new();
+    while let Some(piece) = pieces.recv().await {
+        if let Piece::End(checksum) = piece {
+            sums.push(checksum.text());
+        }
+    }
+    let mut expected = Checksum::default();
+    expected.add(b"ab");
+    assert_eq!(sums, [expected.text()]);
 }
