@@ -11,15 +11,20 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 #[derive(Debug, Clone)]
 pub(crate) struct CpuSlots(Arc<Semaphore>);
 
+/// The threads that one download may have: more than its checksum, its socket and its client keep up with. The limit
+/// bounds the threads of all downloads, too: a stalled one keeps those that it began with, so that there may be somewhat
+/// more than two per processor.
+const THREADS_MAX: usize = 8;
+
 /// The processors that the process may use. Finding out reads files of its control group, so it is done once.
 fn processors() -> usize {
     static PROCESSORS: OnceLock<usize> = OnceLock::new();
     *PROCESSORS.get_or_init(|| available_parallelism().map_or(1, usize::from))
 }
 
-/// Each download's share of the processors, at least one.
+/// The threads of each of several downloads, at least one.
 fn share(processors: usize, downloads: usize) -> usize {
-    (processors / downloads.max(1)).max(1)
+    (processors / downloads.max(1)).clamp(1, THREADS_MAX)
 }
 
 impl CpuSlots {
@@ -62,6 +67,7 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
+    use crate::http::state::SCANS_MAX;
 
     #[test]
     fn few_downloads_share_the_processors() {
@@ -70,6 +76,17 @@ mod tests {
         assert_eq!(shares(1), [1, 1, 1, 1, 1, 1, 1]);
         assert_eq!(shares(2), [2, 2, 1, 1, 1, 1, 1]);
         assert_eq!(shares(8), [8, 8, 4, 2, 2, 1, 1]);
+        assert_eq!(shares(64), [8, 8, 8, 8, 8, 8, 1]);
+    }
+
+    /// Each download begins while those before it are stalled, with all their threads.
+    #[test]
+    fn the_threads_of_all_downloads_are_limited() {
+        for processors in 1..=512 {
+            let shares = (1..=SCANS_MAX).map(|downloads| share(processors, downloads));
+            let threads: usize = shares.filter(|threads| *threads > 1).sum();
+            assert!(4 * threads <= 9 * processors, "{threads} of {processors}");
+        }
     }
 
     /// The thread with the only slot pauses until the waiting thread has had the slot.

@@ -10,8 +10,9 @@ use parking_lot::Mutex;
 use super::chunks::Chunk;
 use crate::ExportError;
 
-/// Chunks of a part that wait for the parts before it. Most parts have fewer, so that their threads need not wait.
-pub(crate) const CHUNKS_WAITING_MAX: usize = 24;
+/// Chunks of a part that wait for the parts before it. Most parts have fewer: a thread that waits leaves its processor
+/// idle.
+pub(crate) const CHUNKS_WAITING_MAX: usize = 32;
 
 /// Where a thread puts the chunks of a part.
 pub(crate) struct PartChunks(SyncSender<Result<Chunk, ExportError>>);
@@ -27,7 +28,8 @@ impl PartChunks {
 }
 
 /// Writes parts on several threads, each with a state of its own, and passes the chunks to `sink` in the order of
-/// `parts`. `threads` limits their number and is called between parts; the parts in memory are at most one more.
+/// `parts`. `threads` limits the threads that write and is called between parts; the parts in memory are at most one
+/// more.
 ///
 /// Returns when there are no more parts or `threads` is below 2; the latter leaves the next parts in `parts`. Breaks if
 /// `sink` breaks.
@@ -51,7 +53,10 @@ pub(crate) fn in_order<Part: Send, State>(
         let mut started = 0;
         loop {
             let allowed = threads();
-            while allowed > 1 && begun.len() <= allowed {
+            // One more than threads, so that none waits for its next part. Once fewer are allowed than were started, it
+            // would occupy one of the others.
+            let parts_max = if started > allowed { allowed } else { allowed + 1 };
+            while allowed > 1 && begun.len() < parts_max {
                 let Some(part) = parts.next() else { break };
                 if started <= begun.len() && started < allowed {
                     let thread = thread::Builder::new().name("adtrail-scan".into());

@@ -164,6 +164,35 @@ fn no_part_begins_once_the_threads_are_needed_elsewhere() {
     assert_eq!((texts, parts), (expected(5, 1), 5..100));
 }
 
+/// Other downloads have started. Two of the four threads go on.
+#[test]
+fn fewer_parts_are_in_memory_once_fewer_threads_are_allowed() {
+    let (calls, begun) = (Cell::new(0), Cell::new(0_u64));
+    let threads = || {
+        calls.set(calls.get() + 1);
+        if calls.get() == 1 { 4 } else { 2 }
+    };
+    let mut parts = (0..50_u64).inspect(|_| begun.set(begun.get() + 1));
+    let mut in_memory = Vec::new();
+    let result = in_order(
+        &mut parts,
+        threads,
+        || (),
+        |(), part, chunks| {
+            // The chunk has the number of its part instead of a number of rows.
+            assert!(chunks.put(Chunk { bytes: Vec::new(), rows: part }).is_continue());
+            Ok(())
+        },
+        |chunk| {
+            in_memory.push(begun.get() - chunk.rows);
+            ControlFlow::Continue(())
+        },
+    );
+    assert!(result.unwrap().is_continue());
+    assert_eq!(in_memory[..4], [5, 4, 3, 2]);
+    assert!(in_memory[4..49].iter().all(|parts| *parts == 2), "{in_memory:?}");
+}
+
 #[test]
 fn threads_are_limited_and_keep_their_state() {
     let (states, names) = (AtomicUsize::new(0), Mutex::new(HashSet::<ThreadId>::new()));
