@@ -1,7 +1,7 @@
 //! Writes rows of the store as chunks of a file. Every export goes through this module.
 //!
-//! The first rows are written on the calling thread. If there are more and processors are free, several threads write
-//! parts of the rest; where the rows cannot be divided, a second thread reads ahead.
+//! The first rows are written on the calling thread. If there are many more and processors are free, several threads
+//! write parts of the rest; where the rows cannot be divided, a second thread reads ahead.
 
 use std::ops::{ControlFlow, Range};
 
@@ -24,8 +24,8 @@ use crate::query::cursor::Cursor;
 const ROW_WORK: usize = 16;
 /// Rows that are read and written on the calling thread before other threads are worth their cost.
 const ROWS_ALONE: u64 = 2048;
-/// The stored size of a part. It takes some milliseconds, against which opening its iterators is little, and its chunks
-/// normally fit into [`parts::CHUNKS_WAITING_MAX`].
+/// The stored size of a part. It takes some milliseconds, against which opening its iterators is little. A file of all
+/// columns has about twice the stored size, so that the chunks of a part fit into [`parts::CHUNKS_WAITING_MAX`].
 const PART_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 2 << 20 };
 
 /// Writes a header, then the rows of the apps, one app after the other, in key order. All rows of an app are from one
@@ -235,7 +235,7 @@ impl<'a, Sink: FnMut(Chunk) -> ControlFlow<()>> File<'a, Sink> {
         let query = selection.query;
         let is_divisible = query.limit.is_none() && query.report.is_none();
         let mut rows = selection.rows()?;
-        while self.write_some(selection, &mut rows)?.is_continue() {
+        while self.write_next(selection, &mut rows, ROWS_ALONE)?.is_continue() {
             if (selection.threads)() < 2 {
                 continue;
             }
@@ -250,30 +250,38 @@ impl<'a, Sink: FnMut(Chunk) -> ControlFlow<()>> File<'a, Sink> {
                 selection.read_ahead(rows, |row, read| self.visited(row, read))?;
                 break;
             };
-            let mut rows_of_first = Some(rows);
-            let mut parts = ranges.by_ref().map(|range| Part { range, rows: rows_of_first.take() });
-            self.write_parts(selection, &mut parts)?;
-            let rest = ranges.rest();
-            if self.is_gone || rest.is_empty() {
+            let first = ranges.next();
+            if ranges.rest().is_empty() {
+                // Too few rows for other threads.
+                let _ = self.write_next(selection, &mut rows, u64::MAX)?;
                 break;
             }
-            rows = match rows_of_first {
+            let mut rows_of_first = Some(rows);
+            let ranges_of_parts = first.into_iter().chain(ranges.by_ref());
+            let mut parts = ranges_of_parts.map(|range| Part { range, rows: rows_of_first.take() });
+            self.write_parts(selection, &mut parts)?;
+            if self.is_gone {
+                break;
+            }
+            rows = match (rows_of_first, ranges.rest()) {
                 // Not even the first part has begun.
-                Some(rows) => rows,
-                None => selection.view.rows(selection.app, rest, None)?,
+                (Some(rows), _) => rows,
+                (None, rest) if rest.is_empty() => break,
+                (None, rest) => selection.view.rows(selection.app, rest, None)?,
             };
         }
         Ok(if self.is_gone { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     }
 
-    /// Writes the next rows on this thread. Breaks if there are no more, or no more are needed.
-    fn write_some(
+    /// Writes the next rows on this thread, at most `rows_max`. Breaks if there are no more, or no more are needed.
+    fn write_next(
         &mut self,
         selection: &Selection<'_>,
         rows: &mut Rows<'_>,
+        rows_max: u64,
     ) -> Result<ControlFlow<()>, ExportError> {
         let to = selection.query.to;
-        selection.visit(rows, to, ROWS_ALONE, |row, read| self.visited(row, read))
+        selection.visit(rows, to, rows_max, |row, read| self.visited(row, read))
     }
 
     /// Writes parts on several threads.
