@@ -178,20 +178,25 @@ fn uneven_facts() -> Vec<Fact> {
     facts
 }
 
-/// Writes the rows of pid 1 and returns their number and the file.
-fn written(bed: &Bed, query: &ExportQuery, threads: &(dyn Fn() -> usize + Sync)) -> (u64, Vec<u8>) {
+/// Writes the rows of pid 1 and returns the chunks.
+fn chunks(bed: &Bed, query: &ExportQuery, threads: &(dyn Fn() -> usize + Sync)) -> Vec<Chunk> {
     let (view, policy) = (bed.reader.view(), &*bed.config.policy);
     let app = policy.app(Pid(1)).unwrap();
     let selection = Selection { view: &view, app, query, policy, threads };
-    let (mut bytes, mut rows_of_chunks) = (Vec::new(), 0);
+    let mut chunks = Vec::new();
     let rows = selection.write(|chunk: Chunk| {
-        bytes.extend(chunk.bytes);
-        rows_of_chunks += chunk.rows;
+        chunks.push(chunk);
         ControlFlow::Continue(())
     });
-    let rows = rows.unwrap();
-    assert_eq!(rows, rows_of_chunks);
-    (rows, bytes)
+    assert_eq!(rows.unwrap(), chunks.iter().map(|chunk| chunk.rows).sum::<u64>());
+    chunks
+}
+
+/// Writes the rows of pid 1 and returns their number and the file.
+fn written(bed: &Bed, query: &ExportQuery, threads: &(dyn Fn() -> usize + Sync)) -> (u64, Vec<u8>) {
+    let chunks = chunks(bed, query, threads);
+    let rows = chunks.iter().map(|chunk| chunk.rows).sum();
+    (rows, chunks.into_iter().flat_map(|chunk| chunk.bytes).collect())
 }
 
 /// Checks that the file is the same with any number of threads, and if the number changes.
@@ -236,6 +241,19 @@ fn rows_are_the_same_with_any_number_of_threads() {
         let query = ExportQuery::parse(format, query).unwrap();
         check_threads(&bed, &query, &format!("{name}={value}"));
     }
+}
+
+/// The rows of other threads begin with a chunk of their own.
+#[test]
+fn few_rows_are_written_without_other_threads() {
+    let bed = Bed::new(many_activations(20_000));
+    let sizes = |to, threads| -> Vec<usize> {
+        let query = ExportQuery::parse(Format::Csv, [("from", "2026-03-10"), ("to", to)]).unwrap();
+        chunks(&bed, &query, &move || threads).iter().map(|chunk| chunk.bytes.len()).collect()
+    };
+    // 2,200 rows and 20,000, a second apart.
+    assert_eq!(sizes("2026-03-10T00:36:40", 4), sizes("2026-03-10T00:36:40", 1));
+    assert_ne!(sizes("2026-03-10", 4), sizes("2026-03-10", 1));
 }
 
 /// The row after which the file begins is alone, in a part, in the millisecond with many rows, or the last.
