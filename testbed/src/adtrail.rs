@@ -1,6 +1,6 @@
 //! The `adtrail` binary as a child process.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::{env, fs, io};
 
@@ -250,7 +250,12 @@ pub fn sum(scrape: &str, name: &str, label: &str) -> Option<f64> {
 
 /// Returns a command that runs the binary under test, without the caller's environment variables for adtrail.
 pub fn adtrail() -> Command {
-    let mut command = Command::new(binary());
+    command(&binary())
+}
+
+/// Like [`adtrail`], for another binary.
+pub fn command(binary: &Path) -> Command {
+    let mut command = Command::new(binary);
     for (name, _) in env::vars().filter(|(name, _)| name.starts_with("ADTRAIL_")) {
         command.env_remove(name);
     }

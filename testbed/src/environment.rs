@@ -1,5 +1,6 @@
 //! What tests use of the machine: environment variables, ports and a cache.
 
+use std::fs;
 use std::net::{TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -43,6 +44,25 @@ pub fn free_port() -> u16 {
 /// Reserves a port among test processes until this process ends, by binding the UDP port of the same number.
 fn claim(port: u16) -> bool {
     UdpSocket::bind(("127.0.0.1", port)).map(std::mem::forget).is_ok()
+}
+
+/// Returns the processors, memory, kernel and load of this machine, which benches print.
+pub fn machine() -> String {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let (processors, memory) = (read("/proc/cpuinfo"), read("/proc/meminfo"));
+    let (kernel, load) = (read("/proc/sys/kernel/osrelease"), read("/proc/loadavg"));
+    let model =
+        processors.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    // The first line is `MemTotal:`.
+    let memory_kib: Option<u64> = memory.split_whitespace().nth(1).and_then(|kib| kib.parse().ok());
+    format!(
+        "machine: {} processors ({}), {} GiB, Linux {}, load {}",
+        std::thread::available_parallelism().map_or(0, usize::from),
+        model.map_or("unknown model", |(_, model)| model),
+        memory_kib.unwrap_or(0) / (1 << 20),
+        kernel.trim(),
+        load.split_whitespace().next().unwrap_or("unknown"),
+    )
 }
 
 /// The cache for downloads, shared with the Makefile.

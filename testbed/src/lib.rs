@@ -26,7 +26,7 @@ pub mod site;
 pub mod traffic;
 mod waiting;
 
-pub use environment::{cache_dir, free_port, from_env, length};
+pub use environment::{cache_dir, free_port, from_env, length, machine};
 pub use process::{Captured, await_exit, check_exit, check_refused, kill, run, run_ok, shell_line};
-pub use services::{hbase, kafka, prometheus, registry, shared};
+pub use services::{hbase, kafka, maven, prometheus, registry, shared};
 pub use waiting::{DEADLINE, SetOnDrop, eventually};

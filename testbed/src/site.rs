@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-use super::adtrail::{Adtrail, adtrail};
+use super::adtrail::{Adtrail, binary, command};
 use super::kafka::Kafka;
 use super::{free_port, run, run_ok};
 
@@ -38,6 +38,7 @@ pub struct Site {
     brokers: String,
     pub topics: Topics,
     more_settings: String,
+    binary: PathBuf,
     /// Appended to every command.
     flags: Vec<String>,
     is_impatient: bool,
@@ -81,15 +82,20 @@ impl Site {
     /// Another installation on the same topics, with an empty store, which reads all records from the beginning.
     pub fn beside(&self) -> Self {
         let site = Self::on(self.topics.clone(), self.brokers.clone(), &self.more_settings);
-        Self { flags: self.flags.clone(), is_impatient: self.is_impatient, ..site }
+        Self {
+            binary: self.binary.clone(),
+            flags: self.flags.clone(),
+            is_impatient: self.is_impatient,
+            ..site
+        }
     }
 
     /// Like [`Site::new`], without creating the topics.
     pub fn on(topics: Topics, brokers: String, more_settings: &str) -> Self {
         let dir = TempDir::with_prefix("adtrail-site-").expect("the directory is created");
         let more_settings = more_settings.to_owned();
-        let (flags, is_impatient) = (Vec::new(), false);
-        let site = Self { dir, brokers, topics, more_settings, flags, is_impatient };
+        let (binary, flags, is_impatient) = (binary(), Vec::new(), false);
+        let site = Self { dir, brokers, topics, more_settings, binary, flags, is_impatient };
         site.write_config(free_port(), free_port());
         site
     }
@@ -108,6 +114,11 @@ impl Site {
     /// Reduces all waiting times of adtrail to a tenth: polling, retries, timeouts and warnings.
     pub fn impatient(self) -> Self {
         Self { is_impatient: true, ..self }
+    }
+
+    /// Runs all commands with another binary than the one under test.
+    pub fn with_binary(self, binary: &Path) -> Self {
+        Self { binary: binary.to_owned(), ..self }
     }
 
     /// Adds an argument to all commands.
@@ -174,7 +185,7 @@ impl Site {
 
     /// A command with this site's settings, not started yet.
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = adtrail();
+        let mut command = command(&self.binary);
         command.args(args).arg("--config").arg(self.config()).args(&self.flags);
         command.current_dir(&self.dir);
         if self.is_impatient {

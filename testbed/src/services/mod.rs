@@ -5,7 +5,7 @@ mod child_guard;
 mod class_data;
 pub mod hbase;
 pub mod kafka;
-mod maven;
+pub mod maven;
 pub mod prometheus;
 pub mod registry;
 pub mod shared;

@@ -142,7 +142,7 @@ allow.everyone.if.no.acl.found=true
         self.run();
         self.await_response()?;
         note_start("kafka", started);
-        archive().make(self.running.as_ref().expect("Kafka runs").pid());
+        archive().make(self.pid());
         Ok(())
     }
 
@@ -178,6 +178,19 @@ allow.everyone.if.no.acl.found=true
     pub fn restart(&mut self) {
         assert!(self.running.is_none(), "Kafka is still running");
         self.launch().unwrap_or_else(|log| panic!("Kafka does not restart:\n{log}"));
+    }
+
+    /// The process id of the broker.
+    pub fn pid(&self) -> u32 {
+        self.running.as_ref().expect("Kafka runs").pid()
+    }
+
+    /// The version of Apache Kafka.
+    pub fn version() -> &'static str {
+        let (_, rest) =
+            POM.split_once("<artifactId>kafka_2.13</artifactId>").expect("the POM names Kafka");
+        let (_, rest) = rest.split_once("<version>").expect("the POM has its version");
+        rest.split_once("</version>").expect("the element ends").0
     }
 
     /// The value of the setting `kafka.brokers`.
