@@ -123,6 +123,7 @@ const SCENARIOS: [Scenario; 8] = [
 ];
 
 fn main() {
+    println!("{}", testbed::machine());
     let folder = tempfile::tempdir().expect("the folder is created");
     let mut config = config::parse(SETTINGS).expect("the settings are valid");
     config.store = config.store.keeping_all(folder.path().join("store"));

@@ -115,6 +115,7 @@ fn main() {
         (0..count).for_each(|_| decoder.decode(format, to));
         return;
     }
+    println!("{}", testbed::machine());
     println!("decoding one click: to borrowed fields, and to a fact with its identity\n");
     println!(
         "                 bytes  instructions  allocations  nanoseconds  of JSON's instructions"

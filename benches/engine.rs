@@ -14,6 +14,7 @@ use support::{APP, Events, count, memory_mib};
 const BATCH: usize = 5_000;
 
 fn main() {
+    println!("{}", testbed::machine());
     let total = count("ADTRAIL_BENCH_FACTS", 2_000_000);
     let config = config::parse(APP).expect("the settings are valid");
     let mut events = Events::default();

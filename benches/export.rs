@@ -30,6 +30,7 @@ fn wait_for_compactions() {
 }
 
 fn main() {
+    println!("{}", testbed::machine());
     let total = count("ADTRAIL_BENCH_ROWS", 10_000_000);
     let folder = tempfile::tempdir().expect("the folder is created");
     let mut config = config::parse(APP).expect("the settings are valid");

@@ -40,6 +40,7 @@ const SMALL_EXPORTS: usize = 500;
 const PEERS: [&str; 3] = ["clickhouse", "duckdb", "postgresql"];
 
 fn main() {
+    println!("{}", testbed::machine());
     let total = count("ADTRAIL_BENCH_ROWS", 10_000_000);
     let rounds = count("ADTRAIL_BENCH_ROUNDS", 5);
     install();

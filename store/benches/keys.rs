@@ -17,6 +17,7 @@ const START_MS: u64 = 1_772_323_200_000;
 const BATCH: u64 = 5_000;
 
 fn main() {
+    println!("{}", testbed::machine());
     let rows = std::env::var("ADTRAIL_BENCH_KEYS").ok().and_then(|text| text.parse().ok());
     let rows = rows.unwrap_or(3_000_000);
     rows_by_key(rows);

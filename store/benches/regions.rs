@@ -22,6 +22,7 @@ use support::count;
 const APPS: u32 = 10;
 
 fn main() {
+    println!("{}", testbed::machine());
     let rows = count("ADTRAIL_BENCH_SPREAD_ROWS", 2_000_000);
     println!("{rows} rows, nine tenths of them of one app, over 64 partitions");
     println!(

@@ -35,6 +35,7 @@ fn main() {
     if let Some(folder) = std::env::var_os(crash::FOLDER) {
         crash::write_until_killed(Path::new(&folder));
     }
+    println!("{}", testbed::machine());
     let folder = tempfile::tempdir().expect("the temporary folder is created");
     let rows = count("ADTRAIL_BENCH_STORE_ROWS", 4_000_000);
     let touches = count("ADTRAIL_BENCH_STORE_TOUCHES", 5_000_000);
