@@ -20,7 +20,7 @@ use config::{Config, Sources};
 use produce::produce;
 use store::embedded::Embedded;
 use stored::fill;
-use support::{APP, APP_KEY, count, cpu_seconds, memory_mib};
+use support::{APP, APP_KEY, Events, count, cpu_seconds, memory_mib};
 use testbed::adtrail::Adtrail;
 use testbed::kafka::Kafka;
 use testbed::site::Site;
@@ -28,6 +28,7 @@ use testbed::site::Site;
 const PARTITIONS: i32 = 4;
 
 fn main() {
+    println!("{}", testbed::machine());
     let events = count("ADTRAIL_BENCH_EVENTS", 600_000);
     let rows = count("ADTRAIL_BENCH_ROWS", 200_000);
     let clients = count("ADTRAIL_BENCH_DOWNLOADS", 50);
@@ -35,7 +36,7 @@ fn main() {
     let alone = Site::new(&kafka, "bench", PARTITIONS, APP)
         .set("store.retention", "400d")
         .set("export.downloads_per_token_max", &clients.to_string());
-    produce(&kafka.brokers(), alone.topics.all(), events);
+    produce(&kafka.brokers(), alone.topics.all(), Events::default().take(events));
     let loaded = alone.beside();
     for site in [&alone, &loaded] {
         let config = settings(site);

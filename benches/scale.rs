@@ -14,8 +14,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use hbase_client::Config;
-use support::{APP, APP_KEY, Events, count, cpu_seconds, memory_mib};
-use testbed::adtrail::Adtrail;
+use support::{APP, APP_KEY, Events, count, cpu_seconds, has_read_all, memory_mib};
 use testbed::hbase;
 use testbed::hbase::cluster::HBase;
 use testbed::kafka::{Kafka, Message};
@@ -25,6 +24,7 @@ const PARTITIONS: i32 = 4;
 const RANGE: [&str; 2] = ["2026-03-01", "2027-01-01"];
 
 fn main() {
+    println!("{}", testbed::machine());
     let total = count("ADTRAIL_BENCH_EVENTS", 200_000);
     let embedded =
         Site::new(Kafka::shared(), "bench", PARTITIONS, APP).set("store.retention", "400d");
@@ -125,7 +125,7 @@ fn produce(site: &Site, total: usize) {
 fn read(site: &Site, role: &str, total: usize) -> f64 {
     let started = Instant::now();
     let adtrail = site.start_role(role);
-    while !has_written(&adtrail, total) {
+    while !has_read_all(&adtrail, total) {
         std::thread::sleep(Duration::from_millis(500));
     }
     let (wall, cpu) = (started.elapsed().as_secs_f64(), cpu_seconds(adtrail.pid()));
@@ -133,11 +133,4 @@ fn read(site: &Site, role: &str, total: usize) -> f64 {
     println!("{role:>10} {wall:>8.1} {cpu:>8.1} {rate:>18.0} {:>9}", memory_mib(adtrail.pid()).1);
     adtrail.stop();
     rate
-}
-
-/// Checks whether all events are read and committed to the store.
-fn has_written(adtrail: &Adtrail, total: usize) -> bool {
-    let holds = |name, condition: &dyn Fn(f64) -> bool| adtrail.metric(name).is_some_and(condition);
-    holds("adtrail_ingest_read_total", &|read| read >= total as f64)
-        && holds("adtrail_ingest_lag_messages", &|lag| lag == 0.0)
 }

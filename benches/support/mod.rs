@@ -1,9 +1,15 @@
-//! Shared by the benches: the generated events, and CPU time and memory of a process.
+//! Shared by the benches: the generated events, the progress of adtrail, and CPU time and memory of a process.
 
 #![allow(dead_code, reason = "no bench uses all functions")]
 
 use std::fs;
+use std::ops::Range;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
 
+use testbed::adtrail::{Adtrail, command};
+use testbed::run_ok;
 use testbed::traffic::Family;
 
 /// Settings with the app of the events.
@@ -111,14 +117,66 @@ fn effect_of(number: u64, effect: u64) -> String {
     )
 }
 
+/// Returns the name and version of an adtrail binary.
+pub fn version_of(binary: &Path) -> String {
+    let version = run_ok(command(binary).arg("--version"), b"");
+    String::from_utf8(version).expect("valid UTF-8").trim_end().to_owned()
+}
+
+/// Checks whether all events are read and committed to the store.
+pub fn has_read_all(adtrail: &Adtrail, total: usize) -> bool {
+    let holds = |name, condition: &dyn Fn(f64) -> bool| adtrail.metric(name).is_some_and(condition);
+    holds("adtrail_ingest_read_total", &|read| read >= total as f64)
+        && holds("adtrail_ingest_lag_messages", &|lag| lag == 0.0)
+}
+
+/// Waits until the process uses almost no CPU, because its compactions are completed.
+pub fn wait_until_idle(adtrail: &Adtrail) {
+    loop {
+        let before = cpu_seconds(adtrail.pid());
+        sleep(Duration::from_secs(2));
+        if cpu_seconds(adtrail.pid()) - before < 0.2 {
+            return;
+        }
+    }
+}
+
 /// Returns the CPU-seconds of a process so far, user and system.
 pub fn cpu_seconds(pid: u32) -> f64 {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let after_name = stat.rsplit(')').next().unwrap_or_default();
-    let ticks = |field: usize| -> f64 {
-        after_name.split_whitespace().nth(field).and_then(|text| text.parse().ok()).unwrap_or(0.0)
-    };
-    (ticks(11) + ticks(12)) / 100.0
+    let fields = stat(pid);
+    fields[OWN_TIMES].iter().sum::<f64>() / TICKS_PER_SECOND
+}
+
+/// Returns the CPU-seconds so far of a process and all its descendants, also of those that have ended.
+pub fn tree_cpu_seconds(root: u32) -> f64 {
+    let entries = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let processes: Vec<(u32, [f64; 15])> = pids.map(|pid| (pid, stat(pid))).collect();
+    let mut tree = vec![root];
+    let mut visited = 0;
+    while let Some(&parent) = tree.get(visited) {
+        let is_child = |stat: &[f64; 15]| stat[PARENT] == f64::from(parent);
+        tree.extend(processes.iter().filter(|(_, stat)| is_child(stat)).map(|(pid, _)| *pid));
+        visited += 1;
+    }
+    let of_tree = processes.iter().filter(|(pid, _)| tree.contains(pid));
+    of_tree.flat_map(|(_, stat)| &stat[OWN_AND_ENDED_TIMES]).sum::<f64>() / TICKS_PER_SECOND
+}
+
+/// Fields of `/proc/PID/stat` after the name: the parent, and user and system time.
+const PARENT: usize = 1;
+const OWN_TIMES: Range<usize> = 11..13;
+/// Also the times of children that have ended, and theirs.
+const OWN_AND_ENDED_TIMES: Range<usize> = 11..15;
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// Returns the first fields of `/proc/PID/stat` after the name; 0 for what is not a number or missing.
+fn stat(pid: u32) -> [f64; 15] {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name before the bracket may contain spaces.
+    let after_name = text.rsplit(')').next().unwrap_or_default();
+    let mut words = after_name.split_whitespace();
+    std::array::from_fn(|_| words.next().and_then(|word| word.parse().ok()).unwrap_or(0.0))
 }
 
 /// Returns the current and peak resident memory of a process, in MiB.

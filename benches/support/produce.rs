@@ -4,11 +4,14 @@ use std::time::{Duration, Instant};
 
 use rdkafka::config::ClientConfig;
 use rdkafka::producer::{BaseRecord, Producer, ThreadedProducer};
+use testbed::traffic::Family;
 
-use crate::support::Events;
-
-/// Produces `total` events to the topics of clicks, activations and effects; returns bytes and seconds.
-pub fn produce(brokers: &str, topics: [&str; 3], total: usize) -> (u64, f64) {
+/// Produces events to the topics of clicks, activations and effects; returns bytes and seconds.
+pub fn produce(
+    brokers: &str,
+    topics: [&str; 3],
+    events: impl Iterator<Item = (Family, String)>,
+) -> (u64, f64) {
     let producer: ThreadedProducer<_> = ClientConfig::new()
         .set("bootstrap.servers", brokers)
         .set("queue.buffering.max.messages", "1000000")
@@ -18,7 +21,7 @@ pub fn produce(brokers: &str, topics: [&str; 3], total: usize) -> (u64, f64) {
         .expect("the producer is created");
     let started = Instant::now();
     let mut bytes = 0;
-    for (family, json) in Events::default().take(total) {
+    for (family, json) in events {
         bytes += json.len() as u64;
         let mut record: BaseRecord<'_, (), str> =
             BaseRecord::to(topics[family as usize]).payload(&json);
