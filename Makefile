@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help demo test check flaky test-times long-test simulate fuzz conformance-kafka conformance-hbase defects \
-  guarantees soak mutants build lint deploy-check advisories bench install install-tests tools
+  guarantees soak mutants build lint deploy-check advisories bench bench-peers install install-tests tools
 
 cache := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/adtrail
 tools := $(cache)/tools
@@ -102,6 +102,9 @@ advisories: tools ## known vulnerabilities of dependencies; needs the network
 
 bench: install-tests ## the benches, printed as a table; see docs/performance.md
 	cargo bench --locked --benches
+
+bench-peers: install-tests ## only those beside other systems: Flink and Kafka Streams; ClickHouse, DuckDB and PostgreSQL
+	cargo bench --locked --bench streams --bench peers
 
 install:
 	@scripts/install
