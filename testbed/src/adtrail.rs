@@ -253,7 +253,7 @@ pub fn adtrail() -> Command {
     command(&binary())
 }
 
-/// Like [`adtrail`], for another binary.
+/// Like [`adtrail()`], for any binary.
 pub fn command(binary: &Path) -> Command {
     let mut command = Command::new(binary);
     for (name, _) in env::vars().filter(|(name, _)| name.starts_with("ADTRAIL_")) {
