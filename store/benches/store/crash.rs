@@ -52,7 +52,7 @@ pub fn run(config: &Config, total: usize) {
     assert!(position >= committed, "{position} of {committed}");
     let click = facts::click(position - 1, total as u64);
     let record =
-        store.records(&[fact_key(click.kind, click.pid, &click.id)]).expect("the lookup succeeds");
+        store.records(&[fact_key(click.kind, click.pid, click.id())]).expect("the lookup succeeds");
     assert!(record[0].is_some(), "the last click before the committed position is stored");
     println!(
         "killed after {} more clicks, with {now} MiB (peak {peak}): reopened in {seconds:.1} s \

@@ -6,9 +6,7 @@ use attribution::rules::row::{
     RejectReason, Row, Status, TouchDetails,
 };
 
-use super::{
-    Input, TOUCH_KINDS, choose, choose_option, code, put_text, put_time, put_varint, utf8,
-};
+use super::{Input, TOUCH_KINDS, choose, choose_option, code, put_text, put_time, put_varint};
 use crate::StoreError;
 
 const VERSION: u8 = 1;
@@ -164,7 +162,8 @@ impl<'a> RowView<'a> {
             let start = self.texts.len() - input.rest().len();
             let text = input.take(len)?;
             if !is_ascii {
-                utf8(text)?;
+                let check = std::str::from_utf8(text);
+                check.map_err(|_| StoreError::corrupt("text that is not UTF-8"))?;
             }
             self.spans[missing.trailing_zeros() as usize] =
                 Span { start: start as u32, len: len as u32 };

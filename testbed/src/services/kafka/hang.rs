@@ -32,10 +32,6 @@ impl Kafka {
         });
         Slow { is_dropped, thread: Some(thread) }
     }
-
-    fn pid(&self) -> u32 {
-        self.running.as_ref().expect("Kafka runs").pid()
-    }
 }
 
 /// A slow broker. Dropping this makes it fast again.
