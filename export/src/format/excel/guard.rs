@@ -27,7 +27,9 @@ const SIGNS: [char; 8] = ['=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}'
 const OTHER_SEPARATORS: [char; 5] = [';', '|', '\t', '\r', '\n'];
 
 /// Returns the text that a spreadsheet shows as `text`. With any list separator, no part of it begins a formula.
-pub(super) fn guarded(text: &str) -> Cow<'_, str> {
+/// `begins_line`: with another separator than the comma, further cells of the line may belong to this one and would be
+/// part of its formula, so it is not written as one.
+pub(super) fn guarded(text: &str, begins_line: bool) -> Cow<'_, str> {
     let text = guarded_inside(text);
     if begins_formula(&text) {
         return format!("'{text}").into();
@@ -36,7 +38,7 @@ pub(super) fn guarded(text: &str) -> Cow<'_, str> {
         return text;
     }
     match text.len() {
-        ..=FORMULA_TEXT_MAX => format!("=\"{}\"", text.replace('"', "\"\"")).into(),
+        ..=FORMULA_TEXT_MAX if !begins_line => format!("=\"{}\"", text.replace('"', "\"\"")).into(),
         _ => format!("'{text}").into(),
     }
 }
@@ -121,7 +123,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: &str) {
-        assert_eq!(guarded(text), expected);
+        assert_eq!(guarded(text, false), expected);
     }
 
     /// Checks that none of the texts, separated by `|`, is guarded.
@@ -144,7 +146,9 @@ mod tests {
         check("\tx", "'\tx");
         check("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0");
         check("\u{ff1d}1", "'\u{ff1d}1");
-        for before in [" ", "\u{a0}", "\0", "\u{200b}", "\u{feff}", " \u{200e} "] {
+        for before in
+            [" ", "\u{a0}", "\0", "\u{200b}", "\u{feff}", " \u{200e} ", "\u{180e}\u{3164}"]
+        {
             check(&format!("{before}=1"), &format!("'{before}=1"));
         }
         check_plain("a=1|a-b|x@y");
@@ -164,6 +168,14 @@ mod tests {
         check("{\"a\":\";+b\"}", "{\"a\":\";'+b\"}");
         for plain in ["a;b", "a; b=1", "a|b-c", "a;'=b", "a,=b", "a\nb", "(X; Y)"] {
             check(plain, plain);
+        }
+    }
+
+    #[test]
+    fn no_line_begins_with_a_formula() {
+        for (text, expected) in [("00123", "'00123"), ("TRUE", "'TRUE"), ("=1", "'=1"), ("a", "a")]
+        {
+            assert_eq!(guarded(text, true), expected);
         }
     }
 

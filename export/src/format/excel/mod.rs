@@ -3,8 +3,9 @@
 //!
 //! A spreadsheet interprets each cell as if it were typed: `=…` becomes a formula, `00123` becomes 123, 20 digits
 //! lose their last five, `1-2` becomes a date. A text that would begin a formula gets a leading apostrophe, and one
-//! that could become a number or a date is written as `="…"`, which evaluates to the text itself. Both hold for the
-//! parts of a text between other list separators than the comma, too: see [`guard`].
+//! that could become a number or a date is written as `="…"`, which evaluates to the text itself, except in the first
+//! column, where it gets an apostrophe. Signs after other list separators than the comma are guarded, too: see
+//! [`guard`].
 
 mod booleans;
 mod guard;
@@ -100,7 +101,8 @@ fn write_decimal(text: &str, out: &mut Vec<u8>) {
 
 /// Appends a text that stays a text in a spreadsheet, whatever its list separator is.
 pub(crate) fn write_guarded(text: &str, out: &mut Vec<u8>) {
-    let text = guarded(text);
+    let begins_line = out.is_empty() || out.ends_with(b"\n") || out.ends_with(BYTE_ORDER_MARK);
+    let text = guarded(text, begins_line);
     if must_quote(&text) {
         write_quoted(text.as_bytes(), out);
     } else {
@@ -115,9 +117,15 @@ mod tests {
     #[test]
     fn guarded_texts_are_quoted_as_csv() {
         let check = |text: &str, expected: &str| {
-            let mut out = Vec::new();
+            let mut out = b"x,".to_vec();
             write_guarded(text, &mut out);
-            assert_eq!(String::from_utf8(out).unwrap(), expected);
+            assert_eq!(String::from_utf8(out).unwrap(), format!("x,{expected}"));
+            for before in [&b""[..], b"x,y\r\n", BYTE_ORDER_MARK] {
+                let mut out = before.to_vec();
+                write_guarded(text, &mut out);
+                assert!(!out[before.len()..].starts_with(b"="), "{text}");
+                assert!(!out[before.len()..].starts_with(b"\"="), "{text}");
+            }
         };
         check("00123", "\"=\"\"00123\"\"\"");
         check("6.1\"", "\"=\"\"6.1\"\"\"\"\"\"\"");
@@ -132,9 +140,9 @@ mod tests {
     #[test]
     fn only_amounts_are_numbers() {
         let check = |text, expected: &str| {
-            let mut out = Vec::new();
+            let mut out = b"x,".to_vec();
             write_decimal(text, &mut out);
-            assert_eq!(String::from_utf8(out).unwrap(), expected);
+            assert_eq!(String::from_utf8(out).unwrap(), format!("x,{expected}"));
         };
         check("-9.99", "-9.99");
         check("-9.99+1", "'-9.99+1");
