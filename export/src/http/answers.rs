@@ -19,6 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::access::{ANSWERS_PER_TOKEN_MAX, Caller};
 use super::problem::Problem;
+use super::server::Stopping;
 use crate::ExportError;
 
 /// The time that a request waits for earlier ones of its caller.
@@ -30,7 +31,7 @@ pub(crate) async fn limit(
     request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    let permit = in_time(caller.start_answer()).await;
+    let permit = in_time(stopping(&request), caller.start_answer()).await;
     let permit = permit.ok_or(ExportError::BusyToken { answers_max: ANSWERS_PER_TOKEN_MAX })?;
     counted(permit, request, next).await
 }
@@ -55,13 +56,33 @@ pub(crate) async fn limit_all(
     next: Next,
 ) -> Result<Response, Problem> {
     // The semaphore is never closed.
-    let permit = in_time(async { answers.acquire_owned().await.ok() }).await;
+    let permit = async { answers.acquire_owned().await.ok() };
+    let permit = in_time(stopping(&request), permit).await;
     let permit = permit.ok_or(ExportError::BusyAnswers { answers_max })?;
     counted(permit, request, next).await
 }
 
-async fn in_time<T>(permit: impl Future<Output = Option<T>>) -> Option<T> {
-    tokio::time::timeout(WAIT_MAX, permit).await.ok().flatten()
+/// Waits for a permit, but not while the service stops: earlier answers of the client would delay the stop.
+async fn in_time<T>(
+    stopping: Option<Stopping>,
+    permit: impl Future<Output = Option<T>>,
+) -> Option<T> {
+    let stopped = async {
+        match stopping {
+            Some(stopping) => stopping.wait().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        permit = permit => permit,
+        () = stopped => None,
+        () = tokio::time::sleep(WAIT_MAX) => None,
+    }
+}
+
+fn stopping(request: &Request) -> Option<Stopping> {
+    request.extensions().get().cloned()
 }
 
 /// Runs the handler to its end even if the client leaves, because a thread that reads for it goes on. Otherwise a
@@ -153,6 +174,26 @@ mod tests {
         }
         assert_eq!(ask().await.unwrap().status(), 503);
         finish.send_replace(true);
+        assert_eq!(ask().await.unwrap().status(), 200);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_request_waits_while_the_service_stops() {
+        let router = answering().layer(from_fn_with_state(OfAll::new(1), limit_all));
+        let service = TowerToHyperService::new(router);
+        let (stop, stopping) = watch::channel(false);
+        let ask = || {
+            let mut request = Request::new(Body::empty());
+            request.extensions_mut().insert(Stopping(stopping.clone()));
+            service.call(request)
+        };
+        let unsent = ask().await.unwrap();
+        let (start, waiting) = (Instant::now(), tokio::spawn(ask()));
+        tokio::time::sleep(WAIT_MAX / 4).await;
+        stop.send_replace(true);
+        assert_eq!(waiting.await.unwrap().unwrap().status(), 503);
+        assert_eq!(start.elapsed(), WAIT_MAX / 4);
+        drop(unsent);
         assert_eq!(ask().await.unwrap().status(), 200);
     }
 

@@ -71,6 +71,17 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(200);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IsDownload;
 
+/// A request extension: whether the service stops.
+#[derive(Debug, Clone)]
+pub(crate) struct Stopping(pub watch::Receiver<bool>);
+
+impl Stopping {
+    /// Completes once the service stops.
+    pub async fn wait(self) {
+        stopped(self.0).await;
+    }
+}
+
 /// Serves until `shutdown`, then until all requests received by then are answered.
 pub(crate) async fn serve(
     listener: TcpListener,
@@ -138,12 +149,13 @@ async fn connection(
     let counted = Arc::new(counted);
     let routes = TowerToHyperService::new(router.into_service::<RequestBody>());
     let stops = stopping.clone();
-    let service = service_fn(move |request: Request<Incoming>| {
+    let service = service_fn(move |mut request: Request<Incoming>| {
         let (version, head_bytes) = (request.version(), head_bytes(&request));
         let of_others = counted.borrow().head_bytes;
         // HTTP/1 is limited by its parser. HTTP/2 limits bytes only, and a field can take one byte of a request.
         let is_refused = request.headers().len() > HEADERS_MAX
             || (of_others > 0 && of_others + head_bytes > HEADS_BYTES_MAX);
+        request.extensions_mut().insert(Stopping(stops.clone()));
         let mut ongoing = Ongoing::new(&counted, head_bytes, *stops.borrow());
         let answer = (!is_refused)
             .then(|| routes.call(request.map(|body| RequestBody::new(body, stops.clone()))));
