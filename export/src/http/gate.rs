@@ -68,12 +68,10 @@ async fn check<'s>(
     let Some(key) = key else { return Ok((caller.clone(), None)) };
     match app {
         Some(app) if caller.can_read(app.pid) => Ok((caller.clone(), Some(app))),
-        app => {
-            if app.is_some() {
-                let (token, route) = (caller.name(), route.name());
-                let refused = AuditedRequest { token, app: app_name, route };
-                state.refused("app", StatusCode::NOT_FOUND, &refused);
-            }
+        _ => {
+            let (token, route) = (caller.name(), route.name());
+            let refused = AuditedRequest { token, app: app_name, route };
+            state.refused("app", StatusCode::NOT_FOUND, &refused);
             Err(ExportError::UnknownApp(key.into()).into())
         }
     }

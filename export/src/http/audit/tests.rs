@@ -162,6 +162,8 @@ fn every_refusal_writes_a_line() {
     let other = device.replace("app-x", "app%20y");
     let of_y = format!("reason=app token=x app=app_y status=404 route={DEVICE}");
     get(&other, &[&bearer(&x)], &of_y);
+    let of_none = "reason=app token=x app=none status=404 route=/v1/apps/{app}/summary";
+    get("/v1/apps/device-1/summary", &[&bearer(&x)], of_none);
     let events = "route=/v1/apps/{app}/events.csv";
     let downloads = format!("reason=downloads token=x app=app-x status=429 {events}");
     get(EVENTS, &[&bearer(&x)], &downloads);
