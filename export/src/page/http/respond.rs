@@ -30,8 +30,10 @@ pub(crate) fn page(
     shell: &Shell,
     page: impl Serialize,
 ) -> Result<Response, Problem> {
-    let text =
+    let mut text =
         render(template, &context! { shell, page => minijinja::Value::from_serialize(page) })?;
+    // Unread pages stay in memory until their clients leave.
+    text.shrink_to_fit();
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
         (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
