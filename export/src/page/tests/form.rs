@@ -20,7 +20,7 @@ fn rows_and_bytes_are_shown_before_a_download() {
     }
     let answer =
         page(&Bed::new(many_activations(1_204)), &format!("/?{DAYS}&preset=own&fields=event_id"));
-    has(&answer, &["1,204 rows", "about 15 kB", "The first 50 rows", "1 column", "a-49"]);
+    has(&answer, &["1,204 rows", "about 8.2 kB", "The first 50 rows", "1 column", "a-49"]);
     assert!(!answer.text().contains("a-50<"));
 }
 
