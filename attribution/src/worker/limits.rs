@@ -16,6 +16,6 @@ pub struct ReadLimits {
 
 impl Default for ReadLimits {
     fn default() -> Self {
-        Self { bytes: 16 << 20, entries: 1 << 20, large_history: 100_000 }
+        Self { bytes: 4 << 20, entries: 1 << 20, large_history: 100_000 }
     }
 }

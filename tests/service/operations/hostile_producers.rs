@@ -12,8 +12,8 @@ use testbed::site::{ONE_CAMPAIGN, Site};
 const NOON_MS: i64 = 1_741_608_000_000;
 const DAY: &str = "from=2025-03-10&to=2025-03-10";
 
-/// The growth of resident memory that an attack may cause, in MiB: `store.memory`, twice the 16 MiB that one read of
-/// facts may take, and as much again for what the allocator keeps.
+/// The growth of resident memory that an attack may cause, in MiB: `store.memory`, a batch of events
+/// and a page of decisions with their encoded copies, and as much again for what the allocator keeps.
 const GROWTH_MIB_MAX: u64 = 256;
 
 fn site(name: &str) -> Site {
@@ -92,6 +92,35 @@ fn large_clicks_that_settle_nothing_take_little_memory() {
         let events = timeline_events(&adtrail, format!("{device}?limit=1000"));
         assert_eq!(events, CLICKS as usize + 1);
     });
+    adtrail.stop();
+}
+
+/// 40 s apart, every second activation is a duplicate; one before all of them makes it the others. Their records and
+/// rows have 80 MB, more than 600 MB with all copies.
+#[test]
+fn a_late_activation_that_changes_many_takes_little_memory() {
+    const LATER: i64 = 10_000;
+    let device = r#""ids":{"oaid":"00000001-1111-4222-8333-444444444444"}"#;
+    let props = format!(r#""props":{{"p":"{}"}}"#, "x".repeat(4_000));
+    let site = site("hostile.activations");
+    let activation = |id: &str, time: i64, at: i64| {
+        let line =
+            format!(r#"{{"app":"app-x","event_id":"{id}","time":{time},{device},{props}}}"#);
+        Message::new("app-x", line).at(at)
+    };
+    let time = |n: i64| NOON_MS + n * 40_000;
+    let later = (0..LATER).map(|n| activation(&format!("a-{n}"), time(n), time(n)));
+    Kafka::shared().produce(&site.topics.activations, later);
+    let adtrail = site.start();
+    adtrail.await_read(LATER as u64);
+
+    check_growth(&adtrail, || {
+        let earlier = activation("a", NOON_MS - 20_000, time(LATER));
+        Kafka::shared().produce(&site.topics.activations, [earlier]);
+        adtrail.await_read(LATER as u64 + 1);
+    });
+    let changed = adtrail.metric("adtrail_attribution_corrections_total");
+    assert_eq!(changed, Some(LATER as f64));
     adtrail.stop();
 }
 
