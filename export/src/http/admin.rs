@@ -78,6 +78,7 @@ mod tests {
     use tokio::runtime::Runtime;
 
     use super::*;
+    use crate::http::answers::tests::check_limit;
     use crate::tests::fixture::{self, Answer};
 
     /// Returns the responses of a service that is not ready because of `missing`.
@@ -112,6 +113,12 @@ mod tests {
         check(Some("Kafka"), "GET /livez", 200, "alive\n");
         check(Some("Kafka"), "GET /readyz", 503, "not ready: Kafka\n");
         check(None, "GET /metrics", 200, "adtrail_export_active 0\n");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn copies_of_the_metrics_are_limited() {
+        let admin = Admin { metrics: Arc::new(String::new), readiness: Arc::new(|| Ok(())) };
+        check_limit(router(admin, Hosts::any()), "/metrics", METRICS_MAX).await;
     }
 
     #[test]

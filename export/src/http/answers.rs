@@ -126,9 +126,9 @@ impl HttpBody for Counted {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use axum::Router;
-    use axum::http::HeaderMap;
+    use axum::http::{HeaderMap, Uri};
     use axum::middleware::{from_fn, from_fn_with_state};
     use axum::routing::get;
     use hyper::service::Service;
@@ -198,8 +198,17 @@ mod tests {
     }
 
     async fn check(router: Router, answers_max: usize) {
+        check_limit(router, "/", answers_max).await;
+    }
+
+    /// Checks that a request waits while as many answers as allowed are unsent.
+    pub(crate) async fn check_limit(router: Router, path: &'static str, answers_max: usize) {
         let service = TowerToHyperService::new(router);
-        let ask = || service.call(Request::new(Body::empty()));
+        let ask = || {
+            let mut request = Request::new(Body::empty());
+            *request.uri_mut() = Uri::from_static(path);
+            service.call(request)
+        };
         let mut unsent = Vec::new();
         for _ in 0..answers_max {
             unsent.push(ask().await.unwrap());

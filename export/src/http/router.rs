@@ -110,15 +110,12 @@ mod tests {
     use crate::http::access::ANSWERS_PER_TOKEN_MAX;
     use crate::tests::fixture::Bed;
 
-    /// Their answers are from the settings or the list of exports, or are downloads, which have their own limits.
-    const UNLIMITED: [&str; 7] = [
-        "/v1/apps",
+    /// Their answers are small, or downloads, which have their own limits.
+    const UNLIMITED: [&str; 4] = [
         "/v1/apps/{app}/events.csv",
         "/v1/apps/{app}/events.ndjson",
-        "/v1/apps/{app}/campaigns",
         "/v1/exports/{id}",
         "/api/raw-data/export/app/{app}/{report}/v5",
-        "/download",
     ];
 
     /// Requests get no answer while as many of their caller as are allowed are in memory.

@@ -156,7 +156,8 @@ async fn connection(
         let is_refused = request.headers().len() > HEADERS_MAX
             || (of_others > 0 && of_others + head_bytes > HEADS_BYTES_MAX);
         request.extensions_mut().insert(Stopping(stops.clone()));
-        let mut ongoing = Ongoing::new(&counted, head_bytes, *stops.borrow());
+        let kept_bytes = if is_refused { 0 } else { head_bytes };
+        let mut ongoing = Ongoing::new(&counted, kept_bytes, *stops.borrow());
         let answer = (!is_refused)
             .then(|| routes.call(request.map(|body| RequestBody::new(body, stops.clone()))));
         async move {

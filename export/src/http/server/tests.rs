@@ -24,7 +24,10 @@ use crate::tests::fixture::{Answer, Bed};
 /// Bytes of the responses at `/large` and `/download`.
 const LARGE_BYTES: usize = 400 << 10;
 
-/// A connection to routes that respond at once or never, with much, or to a form.
+/// The time until `/late` responds.
+const LATE: Duration = Duration::from_secs(4);
+
+/// A connection to routes that respond at once, late, never or at a stop, with much, or to a form.
 fn open() -> DuplexStream {
     open_until(running()).0
 }
@@ -37,7 +40,9 @@ fn running() -> watch::Receiver<bool> {
 fn open_until(stopping: watch::Receiver<bool>) -> (DuplexStream, JoinHandle<()>) {
     let routes = Router::new()
         .route("/now", get(async || "now"))
+        .route("/late", get(late))
         .route("/never", get(async || std::future::pending::<String>().await))
+        .route("/stopping", get(until_stop))
         .route("/large", get(async || Body::new(Large::default())))
         .route("/download", get(async || (Extension(IsDownload), Body::new(Large::default()))))
         .route("/form", post(form));
@@ -66,6 +71,16 @@ impl HttpBody for Large {
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(LARGE_BYTES.saturating_sub(self.0) as u64)
     }
+}
+
+async fn late() -> &'static str {
+    tokio::time::sleep(LATE).await;
+    "late"
+}
+
+async fn until_stop(Extension(stopping): Extension<Stopping>) -> &'static str {
+    stopping.wait().await;
+    "stopping"
 }
 
 async fn form(request: Request) -> &'static str {

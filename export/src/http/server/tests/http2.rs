@@ -150,25 +150,41 @@ async fn a_stop_waits_for_slow_downloads_but_not_for_slow_answers() {
     }
 }
 
-/// A client that ignores GOAWAY and answers no PING.
+/// A client that ignores GOAWAY and answers no PING. Only the first of its requests is awaited.
 #[tokio::test(start_paused = true)]
 async fn further_requests_do_not_delay_a_stop() {
     let (stop, stopping) = watch::channel(false);
     let (client, served) = open_until(stopping);
     let (reading, mut writing) = split(client);
     let received = tokio::spawn(read_all(reading));
-    writing.write_all(&[preface(DEFAULT_WINDOW), get(1, "/now")].concat()).await.unwrap();
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    writing.write_all(&[preface(DEFAULT_WINDOW), get(1, "/late")].concat()).await.unwrap();
+    tokio::time::sleep(LATE / 2).await;
     stop.send_replace(true);
     let start = Instant::now();
-    let mut stream = 3;
+    writing.write_all(&get(3, "/never")).await.unwrap();
+    let mut stream = 5;
     while !served.is_finished() {
-        assert!(start.elapsed() <= ANSWERS_STOPPING_MAX + IDLE_STOPPING_MAX);
+        assert!(start.elapsed() <= LATE / 2 + ANSWERS_STOPPING_MAX + IDLE_STOPPING_MAX);
         tokio::time::sleep(IDLE_STOPPING_MAX / 2).await;
         let _ = writing.write_all(&get(stream, "/now")).await;
         stream += 2;
     }
-    assert!(data(&frames(&received.await.unwrap())).starts_with(b"now"));
+    let received = data(&frames(&received.await.unwrap()));
+    assert!(received.windows(4).any(|bytes| bytes == b"late"));
+}
+
+/// Handlers that wait end with the service.
+#[tokio::test(start_paused = true)]
+async fn a_request_knows_that_the_service_stops() {
+    let (stop, stopping) = watch::channel(false);
+    let (client, served) = open_until(stopping);
+    let (reading, mut writing) = split(client);
+    let received = tokio::spawn(read_all(reading));
+    writing.write_all(&[preface(DEFAULT_WINDOW), get(1, "/stopping")].concat()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    stop.send_replace(true);
+    assert!(ended(served).await <= IDLE_STOPPING_MAX);
+    assert_eq!(data(&frames(&received.await.unwrap())), b"stopping");
 }
 
 #[tokio::test(start_paused = true)]
@@ -181,15 +197,18 @@ async fn the_heads_of_concurrent_requests_are_limited() {
     let (reading, mut writing) = split(client);
     let received = tokio::spawn(read_all(reading));
     writing.write_all(&[preface(DEFAULT_WINDOW), requests].concat()).await.unwrap();
-    // The head of an answered request does not count.
-    let more = [get(101, "/now"), get(103, "/now")].concat();
-    writing.write_all(&more).await.unwrap();
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    // The heads of refused and answered requests do not count: there is space for one of these at a time.
+    let rest = format!("/now?{}", "y".repeat(HEADS_BYTES_MAX % PATH_BYTES - 1_000));
+    for stream in [101, 103] {
+        writing.write_all(&get(stream, &rest)).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
     served.abort();
     let frames = frames(&received.await.unwrap());
     let heads = frames.iter().filter(|frame| frame.kind == HEADERS);
     let (refused, answered): (Vec<_>, Vec<_>) =
         heads.map(|head| head.stream).partition(|stream| *stream < 101);
+    assert_eq!(data(&frames), b"nownow");
     assert_eq!(
         BTreeSet::from_iter(refused),
         streams[HEADS_BYTES_MAX / PATH_BYTES..].iter().copied().collect()
