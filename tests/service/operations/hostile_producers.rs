@@ -96,16 +96,15 @@ fn large_clicks_that_settle_nothing_take_little_memory() {
 }
 
 /// 40 s apart, every second activation is a duplicate; one before all of them makes it the others. Their records and
-/// rows have 80 MB, more than 600 MB with all copies.
+/// rows have 150 MB, more with all copies.
 #[test]
 fn a_late_activation_that_changes_many_takes_little_memory() {
     const LATER: i64 = 10_000;
     let device = r#""ids":{"oaid":"00000001-1111-4222-8333-444444444444"}"#;
-    let props = format!(r#""props":{{"p":"{}"}}"#, "x".repeat(4_000));
+    let props = format!(r#""props":{{"p":"{}"}}"#, "x".repeat(7_500));
     let site = site("hostile.activations");
     let activation = |id: &str, time: i64, at: i64| {
-        let line =
-            format!(r#"{{"app":"app-x","event_id":"{id}","time":{time},{device},{props}}}"#);
+        let line = format!(r#"{{"app":"app-x","event_id":"{id}","time":{time},{device},{props}}}"#);
         Message::new("app-x", line).at(at)
     };
     let time = |n: i64| NOON_MS + n * 40_000;
