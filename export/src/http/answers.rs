@@ -147,12 +147,13 @@ pub(super) mod tests {
     async fn a_request_waits_until_an_answer_of_its_caller_was_sent() {
         let caller = Access::new(&[], 1).known(&HeaderMap::new()).unwrap();
         let router = answering().layer(from_fn(limit)).layer(Extension(caller));
-        check(router, ANSWERS_PER_TOKEN_MAX).await;
+        check_limit(router, "/", ANSWERS_PER_TOKEN_MAX).await;
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_request_without_a_caller_waits_until_an_answer_to_any_was_sent() {
-        check(answering().layer(from_fn_with_state(OfAll::new(3), limit_all)), 3).await;
+        let router = answering().layer(from_fn_with_state(OfAll::new(3), limit_all));
+        check_limit(router, "/", 3).await;
     }
 
     #[tokio::test(start_paused = true)]
@@ -195,10 +196,6 @@ pub(super) mod tests {
         assert_eq!(start.elapsed(), WAIT_MAX / 4);
         drop(unsent);
         assert_eq!(ask().await.unwrap().status(), 200);
-    }
-
-    async fn check(router: Router, answers_max: usize) {
-        check_limit(router, "/", answers_max).await;
     }
 
     /// Checks that a request waits while as many answers as allowed are unsent.

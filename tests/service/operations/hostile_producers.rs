@@ -12,8 +12,8 @@ use testbed::site::{ONE_CAMPAIGN, Site};
 const NOON_MS: i64 = 1_741_608_000_000;
 const DAY: &str = "from=2025-03-10&to=2025-03-10";
 
-/// The growth of resident memory that an attack may cause, in MiB: `store.memory`, a batch of events
-/// and a page of decisions with their encoded copies, and as much again for what the allocator keeps.
+/// The growth of resident memory that an attack may cause, in MiB: `store.memory`, a batch of events and
+/// a page of decisions with their encoded copies, and as much again for what the allocator keeps.
 const GROWTH_MIB_MAX: u64 = 256;
 
 fn site(name: &str) -> Site {
@@ -96,7 +96,7 @@ fn large_clicks_that_settle_nothing_take_little_memory() {
 }
 
 /// 40 s apart, every second activation is a duplicate; one before all of them makes it the others. Their records and
-/// rows have 150 MB, more with all copies.
+/// rows have 150 MB, several times as much with all copies.
 #[test]
 fn a_late_activation_that_changes_many_takes_little_memory() {
     const LATER: i64 = 10_000;
