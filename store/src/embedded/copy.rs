@@ -78,13 +78,13 @@ impl StoreSide for EmbeddedSide<'_> {
         visit: Visit<'_>,
     ) -> Result<(), StoreError> {
         for family in Family::ALL {
-            for entry in self.tables.entries(self.tables.facts(family)) {
+            for entry in self.tables.entries(&self.tables.facts(family)) {
                 let (key, value) = entry?;
                 let key = (*key).try_into().map_err(|_| StoreError::corrupt("a fact's key"))?;
                 visit(CopyItem::Fact(family, key, value.into_vec()))?;
             }
         }
-        for entry in self.tables.entries(self.tables.events()) {
+        for entry in self.tables.entries(&self.tables.events()) {
             let (key, value) = entry?;
             let key = RowKey::decode(&key).ok_or_else(|| StoreError::corrupt("a row's key"))?;
             if apps.get(&key.pid).is_none_or(|app| key.event_time >= app.oldest) {
@@ -114,7 +114,7 @@ impl StoreSide for EmbeddedSide<'_> {
                         let record = fact_record::decode(family, pid, &value)?;
                         self.received_md5.add(pid, &record, record.device_ids().received_md5());
                     }
-                    batch.put_cf(self.tables.facts(family), key, value);
+                    batch.put_cf(&self.tables.facts(family), key, value);
                 }
                 CopyItem::Column(..) => {
                     return Err(StoreError::corrupt(
@@ -122,7 +122,7 @@ impl StoreSide for EmbeddedSide<'_> {
                     ));
                 }
                 CopyItem::Row(key, value) => {
-                    batch.put_cf(self.tables.events(), key.encode(), value);
+                    batch.put_cf(&self.tables.events(), key.encode(), value);
                 }
             }
         }
@@ -135,7 +135,7 @@ impl StoreSide for EmbeddedSide<'_> {
         let mut batch = WriteBatch::default();
         for position in positions {
             let next_offset = position.next_offset.to_be_bytes();
-            batch.put_cf(self.tables.offsets(), key::position(position), next_offset);
+            batch.put_cf(&self.tables.offsets(), key::position(position), next_offset);
             meta::put_fingerprints(&mut batch, &self.tables, position);
         }
         self.received_md5.put_changes(&mut batch, &self.tables);

@@ -6,6 +6,7 @@
 
 pub mod checkpoint;
 pub(crate) mod copy;
+pub(crate) mod db;
 mod metrics;
 pub(crate) mod open;
 pub(crate) mod read;
@@ -272,7 +273,7 @@ impl Ledger for Embedded {
         self.received_md5.put_changes(&mut batch, &self.tables);
         for position in &progress.positions {
             let next_offset = position.next_offset.to_be_bytes();
-            batch.put_cf(self.tables.offsets(), key::position(position), next_offset);
+            batch.put_cf(&self.tables.offsets(), key::position(position), next_offset);
             meta::put_fingerprints(&mut batch, &self.tables, position);
         }
         self.rows.finish(&mut batch, &self.tables)?;

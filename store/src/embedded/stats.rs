@@ -107,7 +107,7 @@ impl Engine {
     fn table(&self, name: &str) -> Result<TableStats, StoreError> {
         let table = self.tables.table(name);
         let property = |property: &PropName| -> Result<u64, StoreError> {
-            Ok(self.tables.db.property_int_value_cf(table, property)?.unwrap_or(0))
+            Ok(self.tables.db.property_int_value_cf(&table, property)?.unwrap_or(0))
         };
         let files = self.tables.db.get_column_family_metadata_cf(&table);
         Ok(TableStats {
@@ -121,7 +121,7 @@ impl Engine {
     /// A property of the whole database, which every column family reports.
     fn database_property(&self, property: &PropName) -> Result<u64, StoreError> {
         let events = self.tables.events();
-        Ok(self.tables.db.property_int_value_cf(events, property)?.unwrap_or(0))
+        Ok(self.tables.db.property_int_value_cf(&events, property)?.unwrap_or(0))
     }
 
     /// Summed over the files, as the engine has no property for it. A log that is deleted meanwhile counts as 0.
@@ -145,20 +145,20 @@ mod tests {
         let engine = Engine::new(tables.clone());
         let state = || engine.stats().map(|stats| (stats.is_delayed, stats.is_stopped));
         let set = |name, value| {
-            tables.db.set_options_cf(tables.events(), &[(name, value)]).unwrap();
+            tables.db.set_options_cf(&tables.events(), &[(name, value)]).unwrap();
         };
         set("level0_file_num_compaction_trigger", "100");
         assert_eq!(state().unwrap(), (false, false));
         set("level0_slowdown_writes_trigger", "1");
         // A file at level 0.
-        tables.db.put_cf(tables.events(), "a", "row").unwrap();
-        tables.db.flush_cf(tables.events()).unwrap();
+        tables.db.put_cf(&tables.events(), "a", "row").unwrap();
+        tables.db.flush_cf(&tables.events()).unwrap();
         assert_eq!(state().unwrap(), (true, false));
         assert_eq!(engine.stats().unwrap().tables[0].files, 1);
         // How long a write is delayed depends on the machine; it is delayed at some point.
         let large = vec![0; MIB as usize];
         while engine.stats().unwrap().stalled_micros == 0 {
-            tables.db.put_cf(tables.events(), "large", &large).unwrap();
+            tables.db.put_cf(&tables.events(), "large", &large).unwrap();
         }
         set("level0_stop_writes_trigger", "1");
         assert!(state().unwrap().1);

@@ -10,10 +10,10 @@ use attribution::facts::keys::FactKey;
 use attribution::ledger::record::FactRecord;
 use config::private_files;
 use rocksdb::{
-    ColumnFamily, DB, DBIterator, DBRawIterator, DBRecoveryMode, Direction, IteratorMode, Options,
-    ReadOptions, WriteBatch, WriteOptions,
+    DBRecoveryMode, Direction, IteratorMode, Options, ReadOptions, WriteBatch, WriteOptions,
 };
 
+use super::db::{Db, EntryIterator, RawIterator, Table};
 use super::open::column_families::{
     ACTIVATIONS, CAMPAIGN_INDEX, CELLS, COUNTS, EFFECTS, EVENTS, Limits, META, OFFSETS, TABLES,
     TOUCHES, descriptors,
@@ -46,7 +46,7 @@ type MetaEntry = (Vec<u8>, Vec<u8>);
 /// An open RocksDB with all its tables.
 #[derive(Clone)]
 pub struct Tables {
-    pub db: Arc<DB>,
+    pub db: Arc<Db>,
     /// The options of `db`, which hold its statistics.
     pub options: Arc<Options>,
     pub disk_full_gate: DiskFullGate,
@@ -75,11 +75,11 @@ impl Tables {
         let tables = descriptors(&budget, &cache, limits);
         let engine = options::engine(&budget, &cache);
         let db =
-            DB::open_cf_descriptors(&engine, path, tables).map_err(|error| failure(path, error))?;
+            Db::open_cf_descriptors(&engine, path, tables).map_err(|error| failure(path, error))?;
         Ok(Self::new(db, engine))
     }
 
-    fn new(db: DB, options: Options) -> Self {
+    fn new(db: Db, options: Options) -> Self {
         let (db, options) = (Arc::new(db), Arc::new(options));
         Self { db, options, disk_full_gate: DiskFullGate::default() }
     }
@@ -140,31 +140,31 @@ impl Tables {
         Self::open(path, memory_bytes, &Limits::none())
     }
 
-    pub fn events(&self) -> &ColumnFamily {
+    pub fn events(&self) -> Table<'_> {
         self.table(EVENTS)
     }
 
-    pub fn offsets(&self) -> &ColumnFamily {
+    pub fn offsets(&self) -> Table<'_> {
         self.table(OFFSETS)
     }
 
-    pub fn cells(&self) -> &ColumnFamily {
+    pub fn cells(&self) -> Table<'_> {
         self.table(CELLS)
     }
 
-    pub fn counts(&self) -> &ColumnFamily {
+    pub fn counts(&self) -> Table<'_> {
         self.table(COUNTS)
     }
 
-    pub fn campaign_index(&self) -> &ColumnFamily {
+    pub fn campaign_index(&self) -> Table<'_> {
         self.table(CAMPAIGN_INDEX)
     }
 
-    pub fn meta(&self) -> &ColumnFamily {
+    pub fn meta(&self) -> Table<'_> {
         self.table(META)
     }
 
-    pub fn facts(&self, family: Family) -> &ColumnFamily {
+    pub fn facts(&self, family: Family) -> Table<'_> {
         self.table(Self::name_of(family))
     }
 
@@ -177,15 +177,15 @@ impl Tables {
     }
 
     #[allow(clippy::expect_used, reason = "all tables are opened or created with the store")]
-    pub fn table(&self, name: &str) -> &ColumnFamily {
+    pub fn table(&self, name: &str) -> Table<'_> {
         self.db.cf_handle(name).expect("all tables are opened with the store")
     }
 
     /// An iterator over the keys with the prefix of the last seek.
-    pub fn index_iterator(&self, family: Family) -> DBRawIterator<'_> {
+    pub fn index_iterator(&self, family: Family) -> RawIterator<'_> {
         let mut options = ReadOptions::default();
         options.set_prefix_same_as_start(true);
-        self.db.raw_iterator_cf_opt(self.facts(family), options)
+        self.db.raw_iterator_cf_opt(&self.facts(family), options)
     }
 
     /// The stored records of facts. Faster if the keys of a family are sorted.
@@ -196,8 +196,8 @@ impl Tables {
             let table = self.facts(family);
             // A single get is cheaper than a batch of one.
             let values = match &keys[..] {
-                [key] => vec![self.db.get_pinned_cf(table, key)],
-                _ => self.db.batched_multi_get_cf(table, &keys, keys.is_sorted()),
+                [key] => vec![self.db.get_pinned_cf(&table, key)],
+                _ => self.db.batched_multi_get_cf(&table, &keys, keys.is_sorted()),
             };
             for (index, value) in indexes.into_iter().zip(values) {
                 if let Some(value) = value? {
@@ -210,7 +210,7 @@ impl Tables {
     }
 
     /// All entries of a table, in key order.
-    pub fn entries(&self, table: &ColumnFamily) -> DBIterator<'_> {
+    pub fn entries(&self, table: &Table<'_>) -> EntryIterator<'_> {
         let mut options = ReadOptions::default();
         options.set_total_order_seek(true);
         options.fill_cache(false);
@@ -219,7 +219,7 @@ impl Tables {
 
     pub fn compact(&self) {
         for name in TABLES {
-            self.db.compact_range_cf::<&[u8], &[u8]>(self.table(name), None, None);
+            self.db.compact_range_cf::<&[u8], &[u8]>(&self.table(name), None, None);
         }
     }
 
@@ -227,7 +227,7 @@ impl Tables {
     pub fn meta_entries(&self, prefix: &[u8]) -> Result<Vec<MetaEntry>, StoreError> {
         let mut found = Vec::new();
         let from = IteratorMode::From(prefix, Direction::Forward);
-        for entry in self.db.iterator_cf(self.meta(), from) {
+        for entry in self.db.iterator_cf(&self.meta(), from) {
             let (name, value) = entry?;
             let Some(rest) = name.strip_prefix(prefix) else { break };
             found.push((rest.to_vec(), value.into_vec()));
@@ -236,10 +236,10 @@ impl Tables {
     }
 }
 
-fn open_read_only(engine: &Options, path: &Path, memory_bytes: u64) -> Result<DB, rocksdb::Error> {
+fn open_read_only(engine: &Options, path: &Path, memory_bytes: u64) -> Result<Db, rocksdb::Error> {
     let budget = Budget::reading(memory_bytes);
     let tables = descriptors(&budget, &options::cache(&budget), &Limits::none());
-    DB::open_cf_descriptors_read_only(engine, path, tables, false)
+    Db::open_cf_descriptors_read_only(engine, path, tables, false)
 }
 
 /// Refuses a directory that does not hold a store, or whose logs RocksDB would never finish reading.

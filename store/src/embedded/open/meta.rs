@@ -48,7 +48,7 @@ impl Meta {
         path: &Path,
         partitions: u16,
     ) -> Result<Self, StoreError> {
-        if tables.db.get_cf(tables.meta(), LAYOUT)?.is_none() {
+        if tables.db.get_cf(&tables.meta(), LAYOUT)?.is_none() {
             create(tables, partitions)?;
             tables.db.flush_wal(true)?;
         }
@@ -63,7 +63,7 @@ impl Meta {
 
     /// Checks the layout version and the number of partitions.
     pub fn check(tables: &Tables, path: &Path, partitions: u16) -> Result<(), StoreError> {
-        let read = |name: &[u8]| tables.db.get_cf(tables.meta(), name);
+        let read = |name: &[u8]| tables.db.get_cf(&tables.meta(), name);
         let layout = read(LAYOUT)?.ok_or_else(|| StoreError::NotAStore { path: path.into() })?;
         layout_version::require(path, &layout)?;
         let stored = read(PARTITIONS)?.unwrap_or_default();
@@ -82,7 +82,7 @@ impl Meta {
 /// [`StoreError::Corrupt`] if it is not a valid time; [`StoreError::AheadOfClock`] if it is more than a day ahead of
 /// this machine's clock.
 pub fn consumed_until(tables: &Tables) -> Result<Option<EventTime>, StoreError> {
-    let Some(stored) = tables.db.get_cf(tables.meta(), CONSUMED_UNTIL)? else {
+    let Some(stored) = tables.db.get_cf(&tables.meta(), CONSUMED_UNTIL)? else {
         return Ok(None);
     };
     let millis = stored.as_slice().try_into().map(i64::from_be_bytes).unwrap_or(-1);
@@ -98,55 +98,55 @@ pub fn consumed_until(tables: &Tables) -> Result<Option<EventTime>, StoreError> 
 
 /// The stored totals; `None` if they are damaged.
 pub fn totals(tables: &Tables) -> Result<Option<Cell>, StoreError> {
-    let totals = tables.db.get_cf(tables.meta(), TOTALS)?;
+    let totals = tables.db.get_cf(&tables.meta(), TOTALS)?;
     Ok(totals.map_or(Some(Cell::default()), |totals| Cell::decode(&totals)))
 }
 
 /// Writes the metadata of a new store.
 pub fn create(tables: &Tables, partitions: u16) -> Result<(), StoreError> {
     let mut batch = WriteBatch::default();
-    batch.put_cf(tables.meta(), LAYOUT, LAYOUT_VERSION.to_be_bytes());
-    batch.put_cf(tables.meta(), PARTITIONS, partitions.to_be_bytes());
+    batch.put_cf(&tables.meta(), LAYOUT, LAYOUT_VERSION.to_be_bytes());
+    batch.put_cf(&tables.meta(), PARTITIONS, partitions.to_be_bytes());
     Ok(tables.db.write(batch)?)
 }
 
 pub fn put_consumed_until(batch: &mut WriteBatch, tables: &Tables, until: EventTime) {
-    batch.put_cf(tables.meta(), CONSUMED_UNTIL, until.millis().to_be_bytes());
+    batch.put_cf(&tables.meta(), CONSUMED_UNTIL, until.millis().to_be_bytes());
 }
 
 pub fn put_totals(batch: &mut WriteBatch, tables: &Tables, totals: &Cell) {
-    batch.put_cf(tables.meta(), TOTALS, totals.encode());
+    batch.put_cf(&tables.meta(), TOTALS, totals.encode());
 }
 
 /// Marks the store as damaged until totals are put again: it does not open meanwhile, except for a repair.
 pub fn invalidate_totals(batch: &mut WriteBatch, tables: &Tables) {
-    batch.put_cf(tables.meta(), TOTALS, b"");
+    batch.put_cf(&tables.meta(), TOTALS, b"");
 }
 
 /// Bytes of rows that retention has passed and no compaction has removed yet. A damaged value is harmless: space is
 /// reclaimed later, or compacted once too often.
 pub fn swept(tables: &Tables) -> Result<u64, StoreError> {
-    let swept = tables.db.get_cf(tables.meta(), SWEPT)?.unwrap_or_default();
+    let swept = tables.db.get_cf(&tables.meta(), SWEPT)?.unwrap_or_default();
     Ok(swept.as_slice().try_into().map(u64::from_be_bytes).unwrap_or(0))
 }
 
 pub fn put_swept(batch: &mut WriteBatch, tables: &Tables, bytes: u64) {
-    batch.put_cf(tables.meta(), SWEPT, bytes.to_be_bytes());
+    batch.put_cf(&tables.meta(), SWEPT, bytes.to_be_bytes());
 }
 
 pub fn put_app(batch: &mut WriteBatch, tables: &Tables, pid: Pid, app: &App) {
-    batch.put_cf(tables.meta(), key::with_pid(APP, pid), app.encode());
+    batch.put_cf(&tables.meta(), key::with_pid(APP, pid), app.encode());
 }
 
 pub fn delete_app(batch: &mut WriteBatch, tables: &Tables, pid: Pid) {
-    batch.delete_cf(tables.meta(), key::with_pid(APP, pid));
+    batch.delete_cf(&tables.meta(), key::with_pid(APP, pid));
 }
 
 pub fn put_fingerprints(batch: &mut WriteBatch, tables: &Tables, position: &Position) {
     for (prefix, fingerprint) in [(KNOWN_RECORDS, position.known), (LAST_RECORDS, position.last)] {
         if let Some(fingerprint) = fingerprint {
             let name = [prefix, &key::position(position)].concat();
-            batch.put_cf(tables.meta(), name, key::fingerprint(fingerprint));
+            batch.put_cf(&tables.meta(), name, key::fingerprint(fingerprint));
         }
     }
 }
@@ -157,7 +157,7 @@ fn fingerprint(
     position: &Position,
 ) -> Result<Option<RecordFingerprint>, StoreError> {
     let name = [prefix, &key::position(position)].concat();
-    let Some(value) = tables.db.get_cf(tables.meta(), name)? else { return Ok(None) };
+    let Some(value) = tables.db.get_cf(&tables.meta(), name)? else { return Ok(None) };
     let fingerprint = key::decode_fingerprint(&value);
     fingerprint.map(Some).ok_or_else(|| StoreError::corrupt("the fingerprint of a record"))
 }
@@ -176,7 +176,7 @@ pub fn put_names(tables: &Tables, policy: &Policy) -> Result<(), StoreError> {
 }
 
 pub fn put_name(batch: &mut WriteBatch, tables: &Tables, pid: Pid, key: &str) {
-    batch.put_cf(tables.meta(), key::with_pid(NAMED, pid), key);
+    batch.put_cf(&tables.meta(), key::with_pid(NAMED, pid), key);
 }
 
 /// All apps that the store has ever known.
@@ -215,7 +215,7 @@ pub fn counted_before(
         options.set_iterate_upper_bound(hourly_counts::cell_from(partition, pid, app.oldest));
         let first = hourly_counts::cell_from(partition, pid, EventTime::default());
         let from = IteratorMode::From(&first, Direction::Forward);
-        for entry in tables.db.iterator_cf_opt(tables.cells(), options, from) {
+        for entry in tables.db.iterator_cf_opt(&tables.cells(), options, from) {
             let (key, value) = entry?;
             let has_rows = Cell::decode(&value).is_some_and(|cell| cell.rows() > 0);
             if let Some(key) = CellKey::try_from(&*key).ok().filter(|_| has_rows) {
@@ -229,7 +229,7 @@ pub fn counted_before(
 
 pub fn positions(tables: &Tables) -> Result<Vec<Position>, StoreError> {
     let mut positions = Vec::new();
-    for entry in tables.db.iterator_cf(tables.offsets(), IteratorMode::Start) {
+    for entry in tables.db.iterator_cf(&tables.offsets(), IteratorMode::Start) {
         let (key, next_offset) = entry?;
         let position = key::decode_position(&key, &next_offset);
         let mut position = position.ok_or_else(|| StoreError::corrupt("a position"))?;

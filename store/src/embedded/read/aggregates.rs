@@ -28,7 +28,7 @@ impl EmbeddedView<'_> {
         let mut options = ReadOptions::default();
         options.set_iterate_upper_bound(summary_counts::prefix(pid, range.end));
         let table = self.reader.tables.counts();
-        let mut counts = self.snapshot.raw_iterator_cf_opt(table, options);
+        let mut counts = self.snapshot.raw_iterator_cf_opt(&table, options);
         counts.seek(summary_counts::prefix(pid, range.start.max(self.oldest(pid))));
         while let (Some(key), Some(value)) = (counts.key(), counts.value()) {
             let damage = || StoreError::corrupt("a summary count");
@@ -64,7 +64,7 @@ impl EmbeddedView<'_> {
         };
         options.set_iterate_upper_bound(end);
         let mut entries =
-            self.snapshot.raw_iterator_cf_opt(self.reader.tables.campaign_index(), options);
+            self.snapshot.raw_iterator_cf_opt(&self.reader.tables.campaign_index(), options);
         let first = campaign_index::from(pid, spreadid, range.end.minus(1));
         // The key directly behind the last one of the previous page.
         let after = after.map(|after| [&after.encode()[..], &[0]].concat());
@@ -77,7 +77,7 @@ impl EmbeddedView<'_> {
                 decode(key, value).ok_or_else(|| StoreError::corrupt("a credited activation"))?;
             let events = self.reader.tables.events();
             // A compaction may have removed an expired row and not yet its entry.
-            if let Some(value) = self.snapshot.get_cf(events, row.encode())? {
+            if let Some(value) = self.snapshot.get_cf(&events, row.encode())? {
                 found.push((row, value));
             }
             entries.next();

@@ -3,6 +3,7 @@
 use attribution::ledger::index::{IndexEntry, Scan};
 
 use crate::StoreError;
+use crate::embedded::db::RawIterator;
 use crate::embedded::tables::Tables;
 use crate::embedded::write::pending::Pending;
 use crate::layout::codec;
@@ -27,7 +28,7 @@ pub fn scan(
 
 /// One page of a scan: stored and pending entries, merged in key order.
 fn page(
-    entries: &mut rocksdb::DBRawIterator<'_>,
+    entries: &mut RawIterator<'_>,
     pending: &Pending,
     scan: &Scan,
 ) -> Result<Vec<IndexEntry>, StoreError> {

@@ -12,12 +12,13 @@ use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::record::FactRecord;
 use attribution::rules::expiry::ExpiryFloor;
 use attribution::rules::policy::AppPolicy;
-use rocksdb::{DB, DBRawIterator, ReadOptions, SnapshotWithThreadMode};
+use rocksdb::{ReadOptions, SnapshotWithThreadMode};
 
 use super::index;
 use crate::StoreError;
 use crate::apps::names::Names;
 use crate::apps::record::{App, Apps};
+use crate::embedded::db::{Db, RawIterator};
 use crate::embedded::open::meta;
 use crate::embedded::tables::Tables;
 use crate::embedded::write::pending::Pending;
@@ -76,7 +77,7 @@ impl EmbeddedReader {
 /// A snapshot of the rows.
 pub struct EmbeddedView<'r> {
     pub(super) reader: &'r EmbeddedReader,
-    pub(super) snapshot: SnapshotWithThreadMode<'r, DB>,
+    pub(super) snapshot: SnapshotWithThreadMode<'r, Db>,
 }
 
 impl EmbeddedView<'_> {
@@ -128,7 +129,7 @@ impl EmbeddedView<'_> {
         options.set_async_io(false);
         // An export reads each block once; caching them would evict the blocks that lookups need.
         options.fill_cache(false);
-        let mut rows = self.snapshot.raw_iterator_cf_opt(self.reader.tables.events(), options);
+        let mut rows = self.snapshot.raw_iterator_cf_opt(&self.reader.tables.events(), options);
         match order {
             Order::OldestFirst => rows.seek(first),
             Order::NewestFirst => rows.seek_to_last(),
@@ -155,7 +156,7 @@ pub struct EmbeddedRows<'v> {
 
 /// The rows of an app in one partition.
 struct PartitionRows<'v> {
-    rows: DBRawIterator<'v>,
+    rows: RawIterator<'v>,
     /// The same for all partitions of a scan.
     order: Order,
     /// The key of the current row.

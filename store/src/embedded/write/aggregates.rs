@@ -38,7 +38,7 @@ impl AggregateChanges {
     ) {
         if CreditedActivation::has(dimensions.event_type, dimensions.status) {
             let entry = CreditedActivation::of(key).encode();
-            batch.put_cf(tables.campaign_index(), entry, key.partition.to_be_bytes());
+            batch.put_cf(&tables.campaign_index(), entry, key.partition.to_be_bytes());
         }
         self.count(&SummaryKey::new(key, dimensions), &Totals::row(revenue));
     }
@@ -53,7 +53,7 @@ impl AggregateChanges {
         row: &Row,
     ) -> Result<(), StoreError> {
         if CreditedActivation::has(row.event_type, old.status) {
-            batch.delete_cf(tables.campaign_index(), CreditedActivation::of(key).encode());
+            batch.delete_cf(&tables.campaign_index(), CreditedActivation::of(key).encode());
         }
         let dimensions = Dimensions::of(row);
         if old.row_meta.fact_hash == fact_hash(row) {
@@ -63,7 +63,7 @@ impl AggregateChanges {
             return Ok(());
         }
         // The event's fact was replaced, too: read from the old row what was counted.
-        if let Some(value) = tables.db.get_pinned_cf(tables.events(), key.encode())? {
+        if let Some(value) = tables.db.get_pinned_cf(&tables.events(), key.encode())? {
             let view = RowView::decode(&value)?;
             let count = Totals::row(view.text(TextCell::Revenue)).negated();
             self.count(&SummaryKey::new(key, Dimensions::of_view(&view)), &count);
@@ -85,7 +85,7 @@ impl AggregateChanges {
             self.counts.drain().filter(|(_, count)| !count.is_zero()).collect();
         counts.sort_unstable_by(|(key, _), (other, _)| key.cmp(other));
         for (key, count) in counts {
-            batch.merge_cf(tables.counts(), key, count.encode());
+            batch.merge_cf(&tables.counts(), key, count.encode());
         }
     }
 }
@@ -95,7 +95,7 @@ pub fn clear(batch: &mut WriteBatch, tables: &Tables) {
     // Greater than every key: no count has the greatest quarter of an hour that a key can encode.
     let end = [0xff; CAMPAIGN_KEY_BYTES + 1];
     for table in [tables.counts(), tables.campaign_index()] {
-        batch.delete_range_cf(table, &[][..], &end[..]);
+        batch.delete_range_cf(&table, &[][..], &end[..]);
     }
 }
 
@@ -103,16 +103,16 @@ pub fn clear(batch: &mut WriteBatch, tables: &Tables) {
 pub fn clear_before(tables: &Tables, pid: Pid, time: EventTime) -> Result<(), StoreError> {
     let mut batch = WriteBatch::default();
     let counts = [EventTime::default(), time].map(|time| summary_counts::prefix(pid, time));
-    batch.delete_range_cf(tables.counts(), counts[0], counts[1]);
+    batch.delete_range_cf(&tables.counts(), counts[0], counts[1]);
     let first = pid.0.to_be_bytes();
     let from = IteratorMode::From(&first, Direction::Forward);
-    for entry in tables.db.iterator_cf(tables.campaign_index(), from) {
+    for entry in tables.db.iterator_cf(&tables.campaign_index(), from) {
         let (key, _) = entry?;
         if !key.starts_with(&first) {
             break;
         }
         if CreditedActivation::decode(&key).is_some_and(|activation| activation.event_time < time) {
-            batch.delete_cf(tables.campaign_index(), key);
+            batch.delete_cf(&tables.campaign_index(), key);
         }
         if batch.size_in_bytes() > BATCH_BYTES {
             tables.db.write(std::mem::take(&mut batch))?;

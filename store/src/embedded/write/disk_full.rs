@@ -11,11 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use rocksdb::{DB, Error, ErrorKind, WriteBatch, WriteOptions};
+use rocksdb::{Error, ErrorKind, WriteBatch, WriteOptions};
 use rustix::fs::statvfs;
 
 use crate::StoreError;
 use crate::Timing;
+use crate::embedded::db::Db;
 
 /// Free space with which the engine must be able to resume.
 const FREE_BYTES_MIN: u64 = 256 << 20;
@@ -60,7 +61,7 @@ impl DiskFullGate {
     /// resume.
     pub(crate) fn write(
         &self,
-        db: &DB,
+        db: &Db,
         batch: WriteBatch,
         options: &WriteOptions,
     ) -> Result<(), StoreError> {

@@ -52,5 +52,5 @@ pub fn record(
 }
 
 pub fn put(batch: &mut WriteBatch, tables: &Tables, pid: Pid, record: &ExpiryRecord) {
-    batch.put_cf(tables.meta(), key::with_pid(EXPIRING, pid), record.encode());
+    batch.put_cf(&tables.meta(), key::with_pid(EXPIRING, pid), record.encode());
 }

@@ -87,8 +87,8 @@ impl Pending {
             let table = tables.facts(family);
             for entry in &self.tables[family as usize] {
                 match self.value(entry) {
-                    Some(value) => batch.put_cf(table, entry.key, value),
-                    None => batch.delete_cf(table, entry.key),
+                    Some(value) => batch.put_cf(&table, entry.key, value),
+                    None => batch.delete_cf(&table, entry.key),
                 }
             }
         }

@@ -64,11 +64,11 @@ pub fn all(tables: &Tables, settings: &config::Store) -> Result<(), StoreError> 
         app.reached = app.reached.max(now);
         meta::put_app(&mut batch, tables, pid, &app);
     }
-    batch.delete_range_cf(tables.cells(), &[][..], &[0xff; hourly_counts::CELL_KEY_BYTES + 1][..]);
+    batch.delete_range_cf(&tables.cells(), &[][..], &[0xff; hourly_counts::CELL_KEY_BYTES + 1][..]);
     let mut totals = Cell::default();
     for (key, change) in &found {
         totals.add(&change.cell);
-        batch.merge_cf(tables.cells(), key, change.cell.encode());
+        batch.merge_cf(&tables.cells(), key, change.cell.encode());
     }
     meta::put_totals(&mut batch, tables, &totals);
     let new_regions = Regions::new(settings.partitions, settings.region_bytes_max);
@@ -121,7 +121,7 @@ fn each_row(
 ) -> Result<(), StoreError> {
     options.fill_cache(false);
     options.set_readahead_size(4 << 20);
-    let mut rows = tables.db.raw_iterator_cf_opt(tables.events(), options);
+    let mut rows = tables.db.raw_iterator_cf_opt(&tables.events(), options);
     rows.seek(from);
     while let Some((key, value)) = rows.item() {
         let bytes = (key.len() + value.len()) as i64;

@@ -61,7 +61,7 @@ impl ReceivedMd5ByApp {
     /// Adds the changed entries to a batch.
     pub fn put_changes(&self, batch: &mut WriteBatch, tables: &Tables) {
         for pid in &self.changed {
-            batch.put_cf(tables.meta(), key::with_pid(RECEIVED_MD5, *pid), self.of(*pid).encode());
+            batch.put_cf(&tables.meta(), key::with_pid(RECEIVED_MD5, *pid), self.of(*pid).encode());
         }
     }
 

@@ -108,7 +108,7 @@ fn compact(tables: &Tables, apps: &Apps, partitions: u16, swept: &Swept) {
             last.is_none_or(|last| *from <= last) && first.is_none_or(|first| *end > first)
         };
         if expired.iter().any(overlaps) {
-            tables.db.compact_range_cf_opt(tables.events(), first, last, &options);
+            tables.db.compact_range_cf_opt(&tables.events(), first, last, &options);
         }
     }
     let _update = swept.update.lock();

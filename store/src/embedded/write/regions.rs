@@ -73,7 +73,7 @@ impl SharedRegions {
             let mut regions = self.lock();
             let Some(index) = regions.to_merge() else { return Ok(()) };
             if let Some(removed) = regions.merge(index) {
-                batch.delete_cf(tables.meta(), meta_key(&removed));
+                batch.delete_cf(&tables.meta(), meta_key(&removed));
             }
             regions.at(index - 1).into_iter().for_each(|region| put(region, &mut batch, tables));
             // Unlocked before the write, so that readers do not wait for it.
@@ -120,7 +120,7 @@ pub fn cells(
 ) -> Result<Vec<(CellKey, Cell)>, StoreError> {
     let mut found = Vec::new();
     let from = IteratorMode::From(first, Direction::Forward);
-    for entry in tables.db.iterator_cf(tables.cells(), from) {
+    for entry in tables.db.iterator_cf(&tables.cells(), from) {
         let (key, value) = entry?;
         let key =
             (*key).try_into().map_err(|_| StoreError::corrupt("the key of an hourly count"))?;
@@ -169,7 +169,7 @@ pub fn replace(
     tables: &Tables,
 ) -> Result<(), StoreError> {
     for (name, _) in tables.meta_entries(REGION)? {
-        batch.delete_cf(tables.meta(), [REGION, &name].concat());
+        batch.delete_cf(&tables.meta(), [REGION, &name].concat());
     }
     regions.iter().for_each(|region| put(region, batch, tables));
     Ok(())
@@ -184,7 +184,7 @@ fn put(region: &Region, batch: &mut WriteBatch, tables: &Tables) {
         let numbers = [flow.total, rate, flow.as_of().millis()];
         value.extend(numbers.iter().flat_map(|number| number.to_be_bytes()));
     }
-    batch.put_cf(tables.meta(), meta_key(&region.start), value);
+    batch.put_cf(&tables.meta(), meta_key(&region.start), value);
 }
 
 pub fn decode(start: Key, value: &[u8]) -> Option<Region> {

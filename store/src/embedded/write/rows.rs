@@ -146,7 +146,7 @@ impl RowTable {
                 let first = hourly_counts::cell_from(partition, *pid, EventTime::default());
                 let end = hourly_counts::cell_from(partition, *pid, oldest);
                 for (key, cell) in regions::cells(tables, &first, Some(&end))? {
-                    batch.delete_cf(tables.cells(), key);
+                    batch.delete_cf(&tables.cells(), key);
                     self.changes.entry(key).or_default().cell.add(&cell.negated());
                 }
             }
@@ -189,7 +189,7 @@ impl RowTable {
                 self.aggregates.remove(batch, tables, &old_row_key, old, row)?;
             }
             if old_key != key {
-                batch.delete_cf(tables.events(), old_key);
+                batch.delete_cf(&tables.events(), old_key);
             }
         }
         self.count(&app, &row_key, Cell::row(row.event_type, row.status, bytes as i64), 1);
@@ -197,7 +197,7 @@ impl RowTable {
             let dimensions = Dimensions::of(row);
             self.aggregates.add(batch, tables, &row_key, dimensions, &row.revenue);
         }
-        batch.put_cf(tables.events(), key, value);
+        batch.put_cf(&tables.events(), key, value);
         if let Some(current_row) = write.record.current_row_mut() {
             current_row.row_meta = row_meta::row_meta(row, app.fanout_bits, bytes);
         }
@@ -209,7 +209,7 @@ impl RowTable {
         let changes = std::mem::take(&mut self.changes);
         for (key, change) in &changes {
             self.totals.add(&change.cell);
-            batch.merge_cf(tables.cells(), key, change.cell.encode());
+            batch.merge_cf(&tables.cells(), key, change.cell.encode());
         }
         self.aggregates.finish(batch, tables);
         let is_changed = !(changes.is_empty() && self.swept.is_empty());
@@ -290,5 +290,5 @@ fn is_counted(app: &App, row_key: &RowKey, key: &Key, tables: &Tables) -> Result
     if row_key.event_time >= app.reached || row_key.event_time < app.oldest {
         return Ok(row_key.event_time >= app.oldest);
     }
-    Ok(tables.db.get_pinned_cf(tables.events(), key)?.is_some())
+    Ok(tables.db.get_pinned_cf(&tables.events(), key)?.is_some())
 }

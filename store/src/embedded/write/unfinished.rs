@@ -24,16 +24,16 @@ const PAGE: usize = 256;
 /// # Errors
 /// [`StoreError::Corrupt`] if it is unreadable.
 pub fn load(tables: &Tables) -> Result<Unfinished, StoreError> {
-    let value = tables.db.get_cf(tables.meta(), UNFINISHED)?.unwrap_or_default();
+    let value = tables.db.get_cf(&tables.meta(), UNFINISHED)?.unwrap_or_default();
     decode(&value)
 }
 
 /// Replaces what is stored.
 pub fn put(batch: &mut WriteBatch, tables: &Tables, unfinished: &Unfinished) {
     if unfinished.is_empty() {
-        batch.delete_cf(tables.meta(), UNFINISHED);
+        batch.delete_cf(&tables.meta(), UNFINISHED);
     } else {
-        batch.put_cf(tables.meta(), UNFINISHED, encode(unfinished));
+        batch.put_cf(&tables.meta(), UNFINISHED, encode(unfinished));
     }
 }
 

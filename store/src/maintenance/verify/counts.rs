@@ -108,7 +108,7 @@ fn check_cell(
 ) -> Result<(), StoreError> {
     let tables = &snapshot.tables;
     findings.report.add_checked(Check::Counts, 1);
-    match tables.db.get_pinned_cf(tables.cells(), key) {
+    match tables.db.get_pinned_cf(&tables.cells(), key) {
         Ok(stored) => match stored.as_deref().map(Cell::decode) {
             Some(Some(stored)) if stored == *counted => {}
             Some(None) => findings.add_count(Problem::CellUnreadable, || at(CELLS, key)),
@@ -156,7 +156,7 @@ pub fn has_rows(
     findings: &mut Findings<'_>,
 ) -> Result<bool, StoreError> {
     let tables = &snapshot.tables;
-    let mut rows = tables.db.raw_iterator_cf_opt(tables.events(), ReadOptions::default());
+    let mut rows = tables.db.raw_iterator_cf_opt(&tables.events(), ReadOptions::default());
     rows.seek(hourly_counts::first_row(cell));
     while let Some((key, value)) = rows.item() {
         match RowKey::decode(key) {

@@ -75,12 +75,12 @@ impl Expected {
         codec::fact_record::encode(&record, &mut record_value);
         let tables = &snapshot.tables;
         if let Some(replaced) = replaced.filter(|old| *old != key) {
-            batch.delete_cf(tables.events(), replaced.encode());
+            batch.delete_cf(&tables.events(), replaced.encode());
         }
         if row.event_time >= app.oldest {
-            batch.put_cf(tables.events(), key.encode(), value);
+            batch.put_cf(&tables.events(), key.encode(), value);
         }
-        batch.put_cf(tables.facts(fact.family), key::record(&fact), record_value);
+        batch.put_cf(&tables.facts(fact.family), key::record(&fact), record_value);
     }
 }
 

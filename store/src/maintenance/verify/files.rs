@@ -124,7 +124,7 @@ impl Files {
             for level in 0..LEVELS {
                 // Reading the property opens all files of the level.
                 let property = format!("rocksdb.aggregated-table-properties-at-level{level}");
-                let properties = tables.db.property_value_cf(tables.table(table), &property);
+                let properties = tables.db.property_value_cf(&tables.table(table), &property);
                 if !matches!(properties, Ok(Some(_))) {
                     unopenable.extend(self.unopenable_of(tables, table, level));
                 }
@@ -146,7 +146,7 @@ impl Files {
             return Some(names.join(" or ")).filter(|_| !is_known).into_iter().collect();
         }
         let is_unopenable = |file: &&LiveFile| {
-            let mut entries = tables.db.raw_iterator_cf(tables.table(table));
+            let mut entries = tables.db.raw_iterator_cf(&tables.table(table));
             entries.seek(file.start_key.as_deref().unwrap_or_default());
             entries.status().is_err()
         };

@@ -52,7 +52,7 @@ impl<'a> Findings<'a> {
 
     /// Adds a problem of an entry, which is repaired by deleting the entry.
     pub fn repair_by_delete(&mut self, problem: Problem, tables: &Tables, table: &str, key: &[u8]) {
-        let delete = |batch: &mut WriteBatch| batch.delete_cf(tables.table(table), key);
+        let delete = |batch: &mut WriteBatch| batch.delete_cf(&tables.table(table), key);
         self.repair(problem, || at(table, key), delete);
     }
 

@@ -62,7 +62,7 @@ fn check_received_md5(
                 stored.put(pid, ReceivedMd5::ANY);
                 let named = || snapshot.app_name(pid);
                 findings.repair(Problem::ReceivedMd5Wrong, named, |batch| {
-                    batch.put_cf(tables.meta(), &name, ReceivedMd5::ANY.encode());
+                    batch.put_cf(&tables.meta(), &name, ReceivedMd5::ANY.encode());
                 });
             }
             (None, _) => {
@@ -76,7 +76,7 @@ fn check_received_md5(
         if known != complete {
             let named = || snapshot.app_name(pid);
             findings.repair(Problem::ReceivedMd5Wrong, named, |batch| {
-                batch.put_cf(tables.meta(), key::with_pid(RECEIVED_MD5, pid), complete.encode());
+                batch.put_cf(&tables.meta(), key::with_pid(RECEIVED_MD5, pid), complete.encode());
             });
         }
     }
@@ -150,7 +150,7 @@ fn check_entries_of(
         for key in keys.iter().filter(|key| !exists(key, value)) {
             let named = || snapshot.fact_name(fact, record);
             findings.repair(problem, named, |batch| {
-                batch.put_cf(snapshot.tables.facts(fact.family), key, value);
+                batch.put_cf(&snapshot.tables.facts(fact.family), key, value);
             });
         }
     }

@@ -180,7 +180,7 @@ fn pids_of_rows(
     findings: &mut Findings<'_>,
 ) -> Result<BTreeSet<Pid>, StoreError> {
     let (tables, mut pids) = (&snapshot.tables, BTreeSet::new());
-    let mut rows = tables.db.raw_iterator_cf(tables.events());
+    let mut rows = tables.db.raw_iterator_cf(&tables.events());
     rows.seek_to_first();
     while let Some(key) = rows.key() {
         let Some(key) = RowKey::decode(key) else {
@@ -208,7 +208,7 @@ fn derive_app(
 ) -> Result<Option<App>, StoreError> {
     let (tables, partitions) = (&snapshot.tables, snapshot.settings.partitions);
     let has_rows = |partition: &u16| {
-        let mut rows = tables.db.raw_iterator_cf(tables.events());
+        let mut rows = tables.db.raw_iterator_cf(&tables.events());
         rows.seek(key::row_from(*partition, pid, EventTime::default()));
         let key = rows.key().and_then(RowKey::decode);
         key.is_some_and(|key| (key.partition, key.pid) == (*partition, pid))

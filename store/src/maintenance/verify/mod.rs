@@ -169,5 +169,5 @@ fn estimate_all(tables: &Tables) -> Result<u64, StoreError> {
 /// An estimate of the entries of a table.
 fn estimate(tables: &Tables, table: &str) -> Result<u64, StoreError> {
     let property = rocksdb::properties::ESTIMATE_NUM_KEYS;
-    Ok(tables.db.property_int_value_cf(tables.table(table), property)?.unwrap_or(0))
+    Ok(tables.db.property_int_value_cf(&tables.table(table), property)?.unwrap_or(0))
 }

@@ -125,7 +125,7 @@ fn check_row(
     let is_possible = (0..=app.fanout_bits_max).any(|bits| partition(bits) == key.partition);
     let named = || row_name(snapshot, row);
     let delete = |batch: &mut rocksdb::WriteBatch| {
-        batch.delete_cf(snapshot.tables.events(), bytes);
+        batch.delete_cf(&snapshot.tables.events(), bytes);
     };
     match (is_possible, expected) {
         (false, _) => findings.repair(Problem::RowMisplaced, named, delete),

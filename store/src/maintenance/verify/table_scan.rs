@@ -39,7 +39,7 @@ pub fn scan_table(
     options.fill_cache(false);
     options.set_total_order_seek(true);
     options.set_readahead_size(READ_AHEAD_BYTES);
-    let mut entries = tables.db.raw_iterator_cf_opt(tables.table(table), options);
+    let mut entries = tables.db.raw_iterator_cf_opt(&tables.table(table), options);
     entries.seek_to_first();
     let mut last: Box<[u8]> = Box::default();
     loop {
@@ -82,7 +82,7 @@ pub fn look_up(
     let mut keys: Vec<Key> = keys.into_iter().collect();
     keys.sort_unstable();
     keys.dedup();
-    let values = tables.db.batched_multi_get_cf(tables.table(table), &keys, true);
+    let values = tables.db.batched_multi_get_cf(&tables.table(table), &keys, true);
     let mut found = BTreeMap::new();
     for (key, value) in keys.iter().zip(values) {
         match value {
