@@ -9,8 +9,8 @@ use rocksdb::{Cache, DB, Env, Options, WriteBatch, WriteBufferManager, propertie
 use crate::timed::{Commit, TimeSpent};
 
 const ROWS: &str = "events";
-/// Tables of facts by family.
-const FACTS: [&str; 3] = ["touches", "activations", "effects"];
+/// The tables of activations and effects.
+const FACTS: [&str; 2] = ["activations", "effects"];
 
 pub struct BareDb {
     db: DB,
@@ -61,7 +61,8 @@ impl BareDb {
                 for (key, value) in &commit.rows {
                     batch.put_cf(rows, key, value);
                 }
-                let families = facts.iter().zip(&commit.facts);
+                // Touches come first, and there are none.
+                let families = facts.iter().zip(&commit.facts[1..]);
                 for (table, entries) in families.filter(|_| self.kind == Kind::Whole) {
                     for (key, value) in entries {
                         batch.put_cf(table, key, value);

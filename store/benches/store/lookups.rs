@@ -47,7 +47,8 @@ pub fn warm(
 /// each lookup. The store is reopened and warmed with `count` lookups, so its own cache has filters and indexes, but
 /// few data blocks.
 pub fn cold(config: &Config, total: u64, count: u64) -> Vec<f64> {
-    let store = Embedded::open(&config.store, &config.policy).expect("the store opens");
+    let mut store = Embedded::open(&config.store, &config.policy).expect("the store opens");
+    store.wait_for_filters();
     settle(&store);
     let mut reader = store.reader();
     let mut cold = |_| {

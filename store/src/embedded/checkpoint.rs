@@ -49,7 +49,8 @@ impl Checkpoints {
         clear(store)?;
         let path = folder(store);
         // RocksDB flushes the memtables first. Batches that are committed meanwhile are in the copy of the log, which
-        // keeps the tables consistent with each other.
+        // keeps the tables consistent with each other. None of these batches may need a table that is not in the copy.
+        let _unchanged = self.tables.touches.lock_changes();
         Checkpoint::new(&*self.tables.db)?.create_checkpoint(&path)?;
         Ok(path)
     }

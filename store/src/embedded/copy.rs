@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use attribution::facts::event::{Family, Pid};
+use attribution::facts::match_keys;
 use attribution::ledger::Position;
 use attribution::rules::policy::Policy;
 use rocksdb::WriteBatch;
@@ -11,19 +12,22 @@ use rocksdb::WriteBatch;
 use super::open::column_families::Limits;
 use super::open::meta::{self, Meta};
 use super::tables::Tables;
+use super::touches::write::{TouchBatch, TouchWriter};
 use super::write::received_md5::ReceivedMd5ByApp;
 use super::write::{expiry_floor, rebuild_aggregates, unfinished};
 use super::{Embedded, checkpoint};
 use crate::StoreError;
 use crate::apps::record::App;
 use crate::layout::codec::fact_record;
-use crate::layout::key::{self, FactTableKey, RowKey};
+use crate::layout::codec::touch::split_contents;
+use crate::layout::key::{self, FactTableKey, Key, RowKey};
 use crate::maintenance::copy_item::{CopyItem, Form, Metadata, StoreSide, Visit};
 
 /// A store that is open exclusively for a copy.
 pub struct EmbeddedSide<'s> {
     tables: Tables,
     settings: &'s config::Store,
+    touches: TouchWriter,
     /// Which ids the facts that were put into a target were received with as MD5.
     received_md5: ReceivedMd5ByApp,
     /// The folder in which a target is built before it is renamed to its path.
@@ -39,8 +43,9 @@ impl<'s> EmbeddedSide<'s> {
         if !unfinished::load(&tables)?.is_empty() {
             return Err(StoreError::Unfinished { path: path.clone() });
         }
+        let touches = TouchWriter::open(&tables.db, &tables.touches)?;
         let received_md5 = ReceivedMd5ByApp::default();
-        Ok(Self { tables, settings, received_md5, temporary_path: None })
+        Ok(Self { tables, settings, touches, received_md5, temporary_path: None })
     }
 
     pub fn target(settings: &'s config::Store) -> Result<Self, StoreError> {
@@ -52,8 +57,32 @@ impl<'s> EmbeddedSide<'s> {
         checkpoint::remove(&temporary_path)?;
         let tables = Tables::open(&temporary_path, settings.memory_bytes, &Limits::none())?;
         meta::create(&tables, settings.partitions)?;
+        let touches = TouchWriter::open(&tables.db, &tables.touches)?;
         let received_md5 = ReceivedMd5ByApp::default();
-        Ok(Self { tables, settings, received_md5, temporary_path: Some(temporary_path) })
+        let temporary_path = Some(temporary_path);
+        Ok(Self { tables, settings, touches, received_md5, temporary_path })
+    }
+
+    /// Visits the records of touches, and the index entries that lead to them.
+    fn each_touch(&self, visit: Visit<'_>) -> Result<(), StoreError> {
+        for table in self.tables.touches.all().iter() {
+            for entry in self.tables.entries(&self.tables.table(&table.index)) {
+                let (key, value) = entry?;
+                let key: Key =
+                    (*key).try_into().map_err(|_| StoreError::corrupt("a fact's key"))?;
+                if !matches!(key::decode_fact(&key), Some(FactTableKey::FactRecord { .. })) {
+                    visit(CopyItem::Fact(Family::Touch, key, value.into_vec()))?;
+                }
+            }
+            for entry in self.tables.entries(&self.tables.table(&table.contents)) {
+                let (_, value) = entry?;
+                let (pid, value) = split_contents(&value)?;
+                let record = fact_record::decode(Family::Touch, pid, value)?;
+                let fact = match_keys::fact_key(record.id_space(), pid, record.id());
+                visit(CopyItem::Fact(Family::Touch, key::record(&fact), value.to_vec()))?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -77,7 +106,8 @@ impl StoreSide for EmbeddedSide<'_> {
         _form: Form,
         visit: Visit<'_>,
     ) -> Result<(), StoreError> {
-        for family in Family::ALL {
+        self.each_touch(&mut *visit)?;
+        for family in [Family::Activation, Family::Effect] {
             for entry in self.tables.entries(&self.tables.facts(family)) {
                 let (key, value) = entry?;
                 let key = (*key).try_into().map_err(|_| StoreError::corrupt("a fact's key"))?;
@@ -106,15 +136,26 @@ impl StoreSide for EmbeddedSide<'_> {
     }
 
     fn put(&mut self, items: Vec<CopyItem>) -> Result<(), StoreError> {
-        let mut batch = WriteBatch::default();
+        let (mut batch, mut touch_batch) = (WriteBatch::default(), WriteBatch::default());
+        let Tables { db, touches, .. } = &self.tables;
+        let mut touches = TouchBatch::new(&mut self.touches, db, touches, &mut touch_batch);
         for item in items {
             match item {
                 CopyItem::Fact(family, key, value) => {
-                    if let Some(FactTableKey::FactRecord { pid, .. }) = key::decode_fact(&key) {
+                    let is_record = if let Some(FactTableKey::FactRecord { pid, .. }) =
+                        key::decode_fact(&key)
+                    {
                         let record = fact_record::decode(family, pid, &value)?;
                         self.received_md5.add(pid, &record, record.device_ids().received_md5());
+                        true
+                    } else {
+                        false
+                    };
+                    match (family, is_record) {
+                        (Family::Touch, true) => touches.put_record(&key, &value, None)?,
+                        (Family::Touch, false) => touches.put_entry(&key, &value)?,
+                        _ => batch.put_cf(&self.tables.facts(family), key, value),
                     }
-                    batch.put_cf(&self.tables.facts(family), key, value);
                 }
                 CopyItem::Column(..) => {
                     return Err(StoreError::corrupt(
@@ -126,6 +167,8 @@ impl StoreSide for EmbeddedSide<'_> {
                 }
             }
         }
+        touches.finish()?;
+        self.tables.db.write(touch_batch)?;
         Ok(self.tables.db.write(batch)?)
     }
 

@@ -12,13 +12,14 @@ pub(crate) mod open;
 pub(crate) mod read;
 mod stats;
 pub(crate) mod tables;
+pub(crate) mod touches;
 pub(crate) mod write;
 
 use std::collections::HashMap;
 use std::path::Path;
 
-use attribution::facts::event::{EventTime, Pid};
-use attribution::facts::keys::FactKey;
+use attribution::facts::event::{EventTime, Family, Pid};
+use attribution::facts::keys::{FactKey, FactKeyMap};
 use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::received_md5::ReceivedMd5;
 use attribution::ledger::record::{FactRecord, Lookup};
@@ -26,7 +27,7 @@ use attribution::ledger::{
     DecisionWrite, FactWrite, Facts, Ledger, Position, Progress, Unfinished,
 };
 use attribution::rules::expiry::ExpiryFloor;
-use attribution::rules::policy::Policy;
+use attribution::rules::policy::{HOUR_MS, Policy};
 use attribution::rules::row::{EventType, Status};
 use rocksdb::{WriteBatch, WriteOptions};
 
@@ -43,12 +44,16 @@ use crate::maintenance::incomplete_marker;
 use crate::reader;
 pub use metrics::EngineMetrics;
 use open::column_families::Limits;
+use open::memory_budget::filter_bytes_max;
 use open::meta::{self, Meta};
 use open::preflight::StoreCreation;
 use read::index;
 use read::snapshot::EmbeddedReader;
 pub use stats::{Engine, EngineStats, TableStats};
-use tables::Tables;
+use tables::{Stored, Tables};
+use touches::filters::FilterBuilder;
+use touches::read::Place;
+use touches::write::{TouchBatch, TouchWriter};
 pub use write::disk_full::DiskFullGate;
 use write::expiry_floor;
 use write::pending::Pending;
@@ -59,10 +64,17 @@ use write::unfinished;
 
 /// The writing side of an embedded store. A directory can be open for writing once.
 pub struct Embedded {
+    /// Dropped before `tables`.
+    filters: FilterBuilder,
     tables: Tables,
     partitions: u16,
     rows: RowTable,
     pending: Pending,
+    touches: TouchWriter,
+    /// Where touches of the batch are stored, as far as they were looked up.
+    stored_touches: FactKeyMap<Option<Place>>,
+    /// The hour of the low watermark at which expired tables of touches were last dropped.
+    dropped_at: u64,
     received_md5: ReceivedMd5ByApp,
     expiry: Expiry,
     /// What an interrupted batch has left to be decided.
@@ -105,16 +117,32 @@ impl Embedded {
         let rows = RowTable::open(&tables, &meta, settings, policy, retention)?;
         meta::put_names(&tables, policy)?;
         creation.map_or(Ok(()), StoreCreation::finish)?;
-        Ok(Self {
+        let mut embedded = Self {
             partitions: meta.partitions,
             rows,
             pending: Pending::default(),
+            touches: TouchWriter::open(&tables.db, &tables.touches)?,
+            stored_touches: FactKeyMap::default(),
+            dropped_at: 0,
             received_md5: ReceivedMd5ByApp::load(&tables)?,
             expiry,
             unfinished: unfinished::load(&tables)?,
             has_new_unfinished: false,
+            filters: FilterBuilder::start(
+                &tables.db,
+                &tables.touches,
+                filter_bytes_max(settings.memory_bytes),
+            ),
             tables,
-        })
+        };
+        embedded.drop_expired_touches()?;
+        Ok(embedded)
+    }
+
+    /// Waits until the filters of touches that were stored when the store was opened are complete. Until then,
+    /// searches ask more tables.
+    pub fn wait_for_filters(&mut self) {
+        self.filters.wait();
     }
 
     /// A reader of this store, for any thread.
@@ -163,18 +191,57 @@ impl Embedded {
         counts
     }
 
-    /// Returns records even if they have expired.
-    fn stored_records(&self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
+    /// Drops the tables of touches that have expired.
+    fn drop_expired_touches(&mut self) -> Result<(), StoreError> {
+        let hour = self.consumed_until().map_or(0, |until| until.millis() / HOUR_MS);
+        if hour == self.dropped_at {
+            return Ok(());
+        }
+        self.dropped_at = hour;
+        let expired = self.touches.expired(&self.expiry);
+        if expired.is_empty() {
+            return Ok(());
+        }
+        let mut batch = WriteBatch::default();
+        self.touches.delete(&expired, &self.tables.meta(), &mut batch);
+        self.tables.write(batch, &write_options())?;
+        // A power failure must not take back the low watermark by which they have expired.
+        self.tables.db.flush_wal(true)?;
+        self.tables.touches.drop_tables(&self.tables.db, &expired)
+    }
+
+    /// Adds the pending touches to the batch.
+    fn put_touches(&mut self, batch: &mut WriteBatch) -> Result<(), StoreError> {
+        let is_new = |fact: &FactKey| !self.stored_touches.contains_key(fact);
+        let unknown: Vec<FactKey> = self.pending.touches().filter(is_new).collect();
+        let (db, tables) = (&*self.tables.db, &*self.tables.touches);
+        let places = touches::read::places(db, tables, &unknown)?;
+        self.stored_touches.extend(unknown.into_iter().zip(places));
+        let mut touches = TouchBatch::new(&mut self.touches, db, tables, batch);
+        self.pending.put_touches(&mut touches, &self.stored_touches)?;
+        touches.finish()?;
+        self.stored_touches.clear();
+        Ok(())
+    }
+
+    /// Returns records even if they have expired, and the places of touches that are not pending.
+    fn stored_records(&self, keys: &[FactKey]) -> Result<Vec<Stored>, StoreError> {
         let pending = keys.iter().map(|fact| self.pending.get(fact.family, &key::record(fact)));
         let pending: Vec<Option<&[u8]>> = pending.collect();
         let is_missing = |(_, value): &(&FactKey, &Option<&[u8]>)| value.is_none();
         let missing = keys.iter().zip(&pending).filter(is_missing).map(|(fact, _)| *fact);
-        let mut stored = self.tables.records(&missing.collect::<Vec<_>>())?.into_iter();
+        let mut stored = self.tables.stored(&missing.collect::<Vec<_>>())?.into_iter();
         let record = |(fact, value): (&FactKey, Option<&[u8]>)| match value {
-            Some(value) => codec::fact_record::decode(fact.family, fact.pid, value).map(Some),
-            None => Ok(stored.next().flatten()),
+            Some(value) => codec::fact_record::decode(fact.family, fact.pid, value)
+                .map(|record| Stored { record: Some(record), place: None }),
+            None => Ok(stored.next().unwrap_or_default()),
         };
         keys.iter().zip(pending).map(record).collect()
+    }
+
+    /// True if the record is pending.
+    fn is_pending(&self, fact: &FactKey) -> bool {
+        self.pending.get(fact.family, &key::record(fact)).is_some()
     }
 }
 
@@ -188,7 +255,8 @@ impl Facts for Embedded {
     type Error = StoreError;
 
     fn records(&mut self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
-        let mut records = self.stored_records(keys)?;
+        let stored = self.stored_records(keys)?;
+        let mut records: Vec<_> = stored.into_iter().map(|stored| stored.record).collect();
         for (fact, record) in keys.iter().zip(&mut records) {
             record.take_if(|record| self.expiry.has_expired(fact.pid, record));
         }
@@ -218,12 +286,15 @@ impl Ledger for Embedded {
     }
 
     fn lookup(&mut self, keys: &[FactKey]) -> Result<Vec<Lookup>, StoreError> {
-        let records = self.stored_records(keys)?.into_iter();
-        Ok(keys
-            .iter()
-            .zip(records)
-            .map(|(key, record)| self.expiry.lookup(key.pid, record))
-            .collect())
+        let mut lookups = Vec::with_capacity(keys.len());
+        for (key, Stored { record, place }) in keys.iter().zip(self.stored_records(keys)?) {
+            // Nearly all touches are new: remembering this saves another look-up when they are written.
+            if key.family == Family::Touch && !self.is_pending(key) {
+                self.stored_touches.insert(*key, place);
+            }
+            lookups.push(self.expiry.lookup(key.pid, record));
+        }
+        Ok(lookups)
     }
 
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {
@@ -269,6 +340,7 @@ impl Ledger for Embedded {
             self.pending.put_record(&write.key, &write.record);
         }
         self.pending.sort();
+        self.put_touches(&mut batch)?;
         self.pending.drain_into(&mut batch, &self.tables);
         self.received_md5.put_changes(&mut batch, &self.tables);
         for position in &progress.positions {
@@ -291,6 +363,7 @@ impl Ledger for Embedded {
             self.expiry.until().advance(until);
         }
         self.rows.after_commit(&self.tables)?;
+        self.drop_expired_touches()?;
         config::crash_point!("commit-ended");
         Ok(Vec::new())
     }

@@ -3,10 +3,17 @@
 use rocksdb::properties::{self, PropName};
 use rocksdb::statistics::Ticker;
 
-use super::open::column_families::TABLES;
+use super::db::Table;
+use super::open::column_families::{
+    ACTIVATIONS, CAMPAIGN_INDEX, CELLS, COUNTS, EFFECTS, EVENTS, META, OFFSETS, TOUCHES,
+};
 use super::open::manifest_check;
 use super::tables::Tables;
 use crate::StoreError;
+
+/// The names of tables in statistics. The tables of touches are one.
+const TABLES: [&str; 9] =
+    [EVENTS, TOUCHES, ACTIVATIONS, EFFECTS, OFFSETS, CELLS, COUNTS, CAMPAIGN_INDEX, META];
 
 /// Reads the engine's statistics; cheap to clone, for any thread.
 #[derive(Debug, Clone)]
@@ -105,11 +112,27 @@ impl Engine {
     }
 
     fn table(&self, name: &str) -> Result<TableStats, StoreError> {
-        let table = self.tables.table(name);
+        if name != TOUCHES {
+            return self.stats_of(&self.tables.table(name));
+        }
+        let mut sum = TableStats::default();
+        for name in self.tables.touches.all_names() {
+            // A table may be dropped meanwhile.
+            let Some(table) = self.tables.db.cf_handle(&name) else { continue };
+            let stats = self.stats_of(&table)?;
+            sum.memtable_bytes += stats.memtable_bytes;
+            sum.disk_bytes += stats.disk_bytes;
+            sum.files += stats.files;
+            sum.compaction_pending_bytes += stats.compaction_pending_bytes;
+        }
+        Ok(sum)
+    }
+
+    fn stats_of(&self, table: &Table<'_>) -> Result<TableStats, StoreError> {
         let property = |property: &PropName| -> Result<u64, StoreError> {
-            Ok(self.tables.db.property_int_value_cf(&table, property)?.unwrap_or(0))
+            Ok(self.tables.db.property_int_value_cf(table, property)?.unwrap_or(0))
         };
-        let files = self.tables.db.get_column_family_metadata_cf(&table);
+        let files = self.tables.db.get_column_family_metadata_cf(table);
         Ok(TableStats {
             memtable_bytes: property(properties::CUR_SIZE_ALL_MEM_TABLES)?,
             disk_bytes: files.size,

@@ -15,12 +15,14 @@ use rocksdb::{
 
 use super::db::{Db, EntryIterator, RawIterator, Table};
 use super::open::column_families::{
-    ACTIVATIONS, CAMPAIGN_INDEX, CELLS, COUNTS, EFFECTS, EVENTS, Limits, META, OFFSETS, TABLES,
-    TOUCHES, descriptors,
+    ACTIVATIONS, CAMPAIGN_INDEX, CELLS, COUNTS, EFFECTS, EVENTS, FIXED_TABLES, Limits, META,
+    OFFSETS, TOUCHES, descriptors,
 };
 use super::open::memory_budget::Budget;
 use super::open::preflight::{failure, refuse_foreign, unwritable};
 use super::open::{layout_version, manifest_check, options};
+use super::touches::read::{self, Place};
+use super::touches::tables::{self as touch_tables, TouchTables};
 use super::write::disk_full::DiskFullGate;
 use crate::StoreError;
 use crate::layout::{codec, key};
@@ -46,10 +48,19 @@ type MetaEntry = (Vec<u8>, Vec<u8>);
 /// An open RocksDB with all its tables.
 #[derive(Clone)]
 pub struct Tables {
+    /// Dropped before `touches`, as RocksDB refers to the options there.
     pub db: Arc<Db>,
+    pub touches: Arc<TouchTables>,
     /// The options of `db`, which hold its statistics.
     pub options: Arc<Options>,
     pub disk_full_gate: DiskFullGate,
+}
+
+/// A fact that was looked up: its record and, of a touch, where it is stored.
+#[derive(Debug, Default)]
+pub struct Stored {
+    pub record: Option<FactRecord>,
+    pub place: Option<Place>,
 }
 
 impl fmt::Debug for Tables {
@@ -72,16 +83,19 @@ impl Tables {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let budget = Budget::writing(memory_bytes, cores);
         let cache = options::cache(&budget);
-        let tables = descriptors(&budget, &cache, limits);
+        let names = touch_tables::names(path);
+        let (tables, touch_options) = descriptors(&budget, &cache, limits, &names);
         let engine = options::engine(&budget, &cache);
         let db =
             Db::open_cf_descriptors(&engine, path, tables).map_err(|error| failure(path, error))?;
-        Ok(Self::new(db, engine))
+        let touches = TouchTables::load(&db, touch_options)?;
+        touches.drop_unrecorded(&db, &names)?;
+        Ok(Self::new(db, touches, engine))
     }
 
-    fn new(db: Db, options: Options) -> Self {
-        let (db, options) = (Arc::new(db), Arc::new(options));
-        Self { db, options, disk_full_gate: DiskFullGate::default() }
+    fn new(db: Db, touches: TouchTables, options: Options) -> Self {
+        let (db, touches, options) = (Arc::new(db), Arc::new(touches), Arc::new(options));
+        Self { db, touches, options, disk_full_gate: DiskFullGate::default() }
     }
 
     /// Writes a batch; may block while the disk is full.
@@ -96,10 +110,12 @@ impl Tables {
         loop {
             attempts += 1;
             let logs: Vec<PathBuf> = manifest_check::logs(path).collect();
-            match open_read_only(&engine, path, memory_bytes) {
-                Ok(db) if logs.iter().all(|log| log.exists()) => return Ok(Self::new(db, engine)),
+            match open_read_only(&engine, path, memory_bytes, false) {
+                Ok((db, touches)) if logs.iter().all(|log| log.exists()) => {
+                    return Ok(Self::new(db, touches, engine));
+                }
                 // The writing process may delete a file after it was listed and before it is opened. A log that
-                // disappears meanwhile may not have been read.
+                // disappears meanwhile may not have been read. It may also create or drop a table.
                 Ok(_) | Err(_) if attempts < OPEN_ATTEMPTS_MAX => {
                     std::thread::sleep(OPEN_RETRY_DELAY)
                 }
@@ -107,7 +123,7 @@ impl Tables {
                     let reason = "its logs are flushed and deleted faster than they can be read";
                     return Err(StoreError::Unopened { path: path.into(), reason: reason.into() });
                 }
-                Err(error) => return Err(failure(path, error)),
+                Err(error) => return Err(error),
             }
         }
     }
@@ -128,9 +144,9 @@ impl Tables {
             OpenMode::Log => DBRecoveryMode::SkipAnyCorruptedRecord,
             OpenMode::Files => DBRecoveryMode::PointInTime,
         });
-        let db =
-            open_read_only(&engine, path, memory_bytes).map_err(|error| failure(path, error))?;
-        Ok(Self::new(db, engine))
+        let is_damaged = mode == OpenMode::Files;
+        let (db, touches) = open_read_only(&engine, path, memory_bytes, is_damaged)?;
+        Ok(Self::new(db, touches, engine))
     }
 
     /// Opens for writing, with nothing expiring meanwhile.
@@ -164,10 +180,13 @@ impl Tables {
         self.table(META)
     }
 
+    /// The activations or effects. Touches are in [`Tables::touches`].
     pub fn facts(&self, family: Family) -> Table<'_> {
         self.table(Self::name_of(family))
     }
 
+    /// The name of the table of a family in statistics and messages. That of touches is the start of the names of
+    /// several.
     pub fn name_of(family: Family) -> &'static str {
         match family {
             Family::Touch => TOUCHES,
@@ -176,7 +195,18 @@ impl Tables {
         }
     }
 
-    #[allow(clippy::expect_used, reason = "all tables are opened or created with the store")]
+    /// The names of all tables, also of those that touches have at present.
+    pub fn names(&self) -> Vec<String> {
+        let touches = self.touches.all_names();
+        let fixed = FIXED_TABLES.iter().map(|name| (*name).to_owned());
+        fixed.chain(touches.iter().map(|name| name.to_string())).collect()
+    }
+
+    /// A table of a name that [`Tables::names`] has returned.
+    #[allow(
+        clippy::expect_used,
+        reason = "all tables are opened or created with the store, and only a process that decides drops some"
+    )]
     pub fn table(&self, name: &str) -> Table<'_> {
         self.db.cf_handle(name).expect("all tables are opened with the store")
     }
@@ -188,10 +218,23 @@ impl Tables {
         self.db.raw_iterator_cf_opt(&self.facts(family), options)
     }
 
-    /// The stored records of facts. Faster if the keys of a family are sorted.
+    /// The stored records of facts.
     pub fn records(&self, facts: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
-        let mut records = vec![None; facts.len()];
+        Ok(self.stored(facts)?.into_iter().map(|stored| stored.record).collect())
+    }
+
+    /// The stored facts. Faster if the keys of a family are sorted.
+    pub fn stored(&self, facts: &[FactKey]) -> Result<Vec<Stored>, StoreError> {
+        let mut all: Vec<Stored> = facts.iter().map(|_| Stored::default()).collect();
         for (family, indexes) in key::by_family(facts.iter().map(|fact| fact.family).enumerate()) {
+            if family == Family::Touch {
+                let touches: Vec<_> = indexes.iter().map(|index| facts[*index]).collect();
+                let found = read::touches(&self.db, &self.touches, &touches)?;
+                for (index, (place, record)) in indexes.into_iter().zip(found) {
+                    all[index] = Stored { record, place };
+                }
+                continue;
+            }
             let keys: Vec<_> = indexes.iter().map(|index| key::record(&facts[*index])).collect();
             let table = self.facts(family);
             // A single get is cheaper than a batch of one.
@@ -202,11 +245,11 @@ impl Tables {
             for (index, value) in indexes.into_iter().zip(values) {
                 if let Some(value) = value? {
                     let pid = facts[index].pid;
-                    records[index] = Some(codec::fact_record::decode(family, pid, &value)?);
+                    all[index].record = Some(codec::fact_record::decode(family, pid, &value)?);
                 }
             }
         }
-        Ok(records)
+        Ok(all)
     }
 
     /// All entries of a table, in key order.
@@ -218,8 +261,11 @@ impl Tables {
     }
 
     pub fn compact(&self) {
-        for name in TABLES {
-            self.db.compact_range_cf::<&[u8], &[u8]>(&self.table(name), None, None);
+        for name in self.names() {
+            // A table that was dropped since needs no compaction.
+            if let Some(table) = self.db.cf_handle(&name) {
+                self.db.compact_range_cf::<&[u8], &[u8]>(&table, None, None);
+            }
         }
     }
 
@@ -236,10 +282,25 @@ impl Tables {
     }
 }
 
-fn open_read_only(engine: &Options, path: &Path, memory_bytes: u64) -> Result<Db, rocksdb::Error> {
+/// Opens for reading. If `is_damaged`, tables of touches whose records cannot be read are opened nevertheless.
+fn open_read_only(
+    engine: &Options,
+    path: &Path,
+    memory_bytes: u64,
+    is_damaged: bool,
+) -> Result<(Db, TouchTables), StoreError> {
     let budget = Budget::reading(memory_bytes);
-    let tables = descriptors(&budget, &options::cache(&budget), &Limits::none());
-    Db::open_cf_descriptors_read_only(engine, path, tables, false)
+    let (names, cache) = (touch_tables::names(path), options::cache(&budget));
+    let none = Limits::none();
+    let (tables, touch_options) = descriptors(&budget, &cache, &none, &names);
+    let db = Db::open_cf_descriptors_read_only(engine, path, tables, false)
+        .map_err(|error| failure(path, error))?;
+    if is_damaged && touch_tables::records(&db).is_err() {
+        let touches = TouchTables::of_names(&names, touch_options);
+        return Ok((db, touches));
+    }
+    let touches = TouchTables::load(&db, touch_options)?;
+    Ok((db, touches))
 }
 
 /// Refuses a directory that does not hold a store, or whose logs RocksDB would never finish reading.

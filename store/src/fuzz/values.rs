@@ -4,7 +4,9 @@
 use attribution::facts::event::{Family, Pid};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::embedded::touches::record::TableRecord;
 use crate::layout::codec::row::{RowView, TextCell};
+use crate::layout::codec::touch::{TouchRef, contents, split_contents};
 use crate::layout::codec::{fact, fact_record as record_codec, row as row_codec};
 use crate::layout::key::{KEY_BYTES, RowKey};
 use crate::maintenance::backup::StoredFile;
@@ -29,8 +31,9 @@ pub fn row(input: &[u8]) {
     assert_eq!(again, Some(row));
 }
 
-/// The first byte is the family; the rest is the value of a fact record.
+/// The first byte is the family; the rest is the value of a fact record. Also a value of a table of touches.
 pub fn record(input: &[u8]) {
+    touch_table(input);
     let Some((family, value)) = input.split_first() else { return };
     let (family, pid) = (Family::ALL[usize::from(*family) % Family::ALL.len()], Pid(1));
     let Ok(found) = record_codec::decode(family, pid, value) else { return };
@@ -39,6 +42,18 @@ pub fn record(input: &[u8]) {
     let mut written = Vec::new();
     record_codec::encode(&found, &mut written);
     assert_eq!(record_codec::decode(family, pid, &written).ok(), Some(found));
+}
+
+fn touch_table(input: &[u8]) {
+    if let Ok(touch) = TouchRef::decode(input) {
+        assert_eq!(touch.encode(), input);
+    }
+    if let Ok((pid, record)) = split_contents(input) {
+        assert_eq!(contents(pid, record), input);
+    }
+    if let Some(table) = TableRecord::decode(input) {
+        assert_eq!(TableRecord::decode(&table.encode()), Some(table));
+    }
 }
 
 /// The name of a manifest or of a stored file, or the text of a manifest.

@@ -11,7 +11,10 @@ use crate::expiry::retention::Retention;
 
 /// Exported rows.
 pub(crate) const EVENTS: &str = "events";
+/// The start of the names of the tables of touches, and their name in statistics.
 pub const TOUCHES: &str = "touches";
+/// The end of the name of a column family with the contents of touches; without it, a table of touches is an index.
+pub const CONTENTS: &str = "-contents";
 pub const ACTIVATIONS: &str = "activations";
 pub const EFFECTS: &str = "effects";
 /// Kafka positions.
@@ -24,8 +27,9 @@ pub const COUNTS: &str = "counts";
 pub const CAMPAIGN_INDEX: &str = "brought";
 pub const META: &str = "meta";
 
-pub const TABLES: [&str; 9] =
-    [EVENTS, TOUCHES, ACTIVATIONS, EFFECTS, OFFSETS, CELLS, COUNTS, CAMPAIGN_INDEX, META];
+/// The tables that every store has.
+pub const FIXED_TABLES: [&str; 8] =
+    [EVENTS, ACTIVATIONS, EFFECTS, OFFSETS, CELLS, COUNTS, CAMPAIGN_INDEX, META];
 
 /// The limits beyond which compactions remove rows and facts.
 pub struct Limits {
@@ -41,25 +45,37 @@ impl Limits {
     }
 }
 
+/// The fixed tables and the column families `touches` of tables of touches, and the options of further ones: of an index
+/// and of contents.
 pub fn descriptors(
     budget: &Budget,
     cache: &rocksdb::Cache,
     limits: &Limits,
-) -> Vec<ColumnFamilyDescriptor> {
+    touches: &[String],
+) -> (Vec<ColumnFamilyDescriptor>, [Options; 2]) {
     let facts = |family| options::facts(budget, cache, family, &limits.expiry);
-    let table = |name: &str| {
-        let options = match name {
-            EVENTS => options::events(budget, cache, &limits.retention),
-            TOUCHES => facts(Family::Touch),
-            ACTIVATIONS => facts(Family::Activation),
-            EFFECTS => facts(Family::Effect),
-            CELLS => options::cells(),
-            COUNTS => options::counts(budget, cache, &limits.retention),
-            CAMPAIGN_INDEX => options::campaign_index(budget, cache, &limits.retention),
-            // Positions and metadata are small.
-            _ => Options::default(),
-        };
-        ColumnFamilyDescriptor::new(name, options)
+    let table = |name: &str| match name {
+        EVENTS => options::events(budget, cache, &limits.retention),
+        ACTIVATIONS => facts(Family::Activation),
+        EFFECTS => facts(Family::Effect),
+        CELLS => options::cells(),
+        COUNTS => options::counts(budget, cache, &limits.retention),
+        CAMPAIGN_INDEX => options::campaign_index(budget, cache, &limits.retention),
+        // Positions and metadata are small.
+        _ => Options::default(),
     };
-    TABLES.iter().map(|name| table(name)).collect()
+    let touch_options = || {
+        [
+            options::touch_index(budget, cache, &limits.expiry),
+            options::touch_contents(budget, cache, &limits.expiry),
+        ]
+    };
+    let mut tables: Vec<_> =
+        FIXED_TABLES.iter().map(|name| ColumnFamilyDescriptor::new(*name, table(name))).collect();
+    for name in touches {
+        let [index, contents] = touch_options();
+        let options = if name.ends_with(CONTENTS) { contents } else { index };
+        tables.push(ColumnFamilyDescriptor::new(name, options));
+    }
+    (tables, touch_options())
 }

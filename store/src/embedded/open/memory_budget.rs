@@ -64,6 +64,11 @@ impl Budget {
     }
 }
 
+/// The maximum of the filters of touches, outside of the cache.
+pub fn filter_bytes_max(memory_bytes: u64) -> usize {
+    size(memory_bytes / 2)
+}
+
 fn size(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }

@@ -8,13 +8,16 @@ use rocksdb::{
 };
 
 use super::memory_budget::Budget;
-use crate::embedded::write::compaction_filter::is_expired;
+use crate::embedded::write::compaction_filter::{is_expired, is_touch_expired};
 use crate::expiry::Expiry;
 use crate::expiry::retention::Retention;
 use crate::layout::campaign_index::CreditedActivation;
 use crate::layout::hourly_counts;
 use crate::layout::key::{FACT_PREFIX_BYTES, RowKey};
 use crate::layout::summary_counts::{self, SummaryKey, Totals};
+
+/// Unit of the write buffers of tables of touches. Late touches fill a small part of many of them.
+const TOUCH_ARENA_BYTES: usize = 64 << 10;
 
 /// Options of the writing engine. Write buffers are charged to the cache.
 pub fn engine(budget: &Budget, cache: &Cache) -> Options {
@@ -60,6 +63,28 @@ pub fn facts(budget: &Budget, cache: &Cache, family: Family, expiry: &Expiry) ->
     options.set_memtable_whole_key_filtering(false);
     let expiry = expiry.clone();
     remove_if(&mut options, "expiry", move |key, value| is_expired(&expiry, family, key, value));
+    options
+}
+
+/// The index of a table of touches: lookups by whole key or by prefix. The filters of `embedded::touches` replace a
+/// filter of the write buffer, which each of many tables would have at its full size.
+pub fn touch_index(budget: &Budget, cache: &Cache, expiry: &Expiry) -> Options {
+    let mut options = table(budget, cache, 8 * 1024);
+    options.set_prefix_extractor(SliceTransform::create_fixed_prefix(FACT_PREFIX_BYTES));
+    options.set_arena_block_size(TOUCH_ARENA_BYTES);
+    let expiry = expiry.clone();
+    remove_if(&mut options, "expiry", move |key, value| {
+        is_expired(&expiry, Family::Touch, key, value)
+    });
+    options
+}
+
+/// The contents of a table of touches: written in key order, looked up by whole key.
+pub fn touch_contents(budget: &Budget, cache: &Cache, expiry: &Expiry) -> Options {
+    let mut options = table(budget, cache, 16 * 1024);
+    options.set_arena_block_size(TOUCH_ARENA_BYTES);
+    let expiry = expiry.clone();
+    remove_if(&mut options, "expiry", move |_, value| is_touch_expired(&expiry, value));
     options
 }
 

@@ -1,13 +1,15 @@
 //! Scans of index entries, stored and pending.
 
+use attribution::facts::event::Family;
 use attribution::ledger::index::{IndexEntry, Scan};
 
 use crate::StoreError;
 use crate::embedded::db::RawIterator;
 use crate::embedded::tables::Tables;
+use crate::embedded::touches::read::TouchEntries;
 use crate::embedded::write::pending::Pending;
 use crate::layout::codec;
-use crate::layout::key::{self, FACT_PREFIX_BYTES};
+use crate::layout::key::{self, FACT_PREFIX_BYTES, Key};
 
 /// Returns a page of each scan, in the order of `scans`.
 pub fn scan(
@@ -18,7 +20,10 @@ pub fn scan(
     let mut pages = vec![Vec::new(); scans.len()];
     for (family, mut indexes) in key::by_family(scans.iter().map(|scan| scan.family).enumerate()) {
         indexes.sort_unstable_by_key(|index| scans[*index].key);
-        let mut entries = tables.index_iterator(family);
+        let mut entries = match family {
+            Family::Touch => StoredEntries::Touches(TouchEntries::new(&tables.db, &tables.touches)),
+            _ => StoredEntries::Table(tables.index_iterator(family)),
+        };
         for index in indexes {
             pages[index] = page(&mut entries, pending, &scans[index])?;
         }
@@ -26,9 +31,52 @@ pub fn scan(
     Ok(pages)
 }
 
+/// The stored entries of a key, newest first.
+enum StoredEntries<'d> {
+    Table(RawIterator<'d>),
+    Touches(TouchEntries<'d>),
+}
+
+impl StoredEntries<'_> {
+    /// Moves to the first entry of a scan at or after the key `first`.
+    fn seek(&mut self, first: &Key, scan: &Scan) -> Result<(), StoreError> {
+        match self {
+            Self::Table(entries) => entries.seek(first),
+            Self::Touches(entries) => entries.seek(first, scan)?,
+        }
+        Ok(())
+    }
+
+    /// The present entry, if it has this prefix.
+    fn item(&self, prefix: &[u8]) -> Option<(&[u8], &[u8])> {
+        let item = match self {
+            Self::Table(entries) => entries.item(),
+            Self::Touches(entries) => entries.item(),
+        };
+        item.filter(|(key, _)| key.starts_with(prefix))
+    }
+
+    fn advance(&mut self) -> Result<(), StoreError> {
+        match self {
+            Self::Table(entries) => entries.next(),
+            Self::Touches(entries) => entries.advance()?,
+        }
+        Ok(())
+    }
+
+    /// Checks that the entries ended without an error.
+    fn check(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Table(entries) => Ok(entries.status()?),
+            // Errors are returned at once.
+            Self::Touches(_) => Ok(()),
+        }
+    }
+}
+
 /// One page of a scan: stored and pending entries, merged in key order.
 fn page(
-    entries: &mut RawIterator<'_>,
+    entries: &mut StoredEntries<'_>,
     pending: &Pending,
     scan: &Scan,
 ) -> Result<Vec<IndexEntry>, StoreError> {
@@ -42,26 +90,26 @@ fn page(
     };
     let prefix = &first[..FACT_PREFIX_BYTES];
     let mut pending_entries = pending.from(scan.family, &first).iter().peekable();
-    entries.seek(first);
+    entries.seek(&first, scan)?;
     while page.len() < scan.limit {
-        let stored = entries.key().filter(|key| key.starts_with(prefix));
+        let stored = entries.item(prefix);
         let next = pending_entries.peek().filter(|entry| entry.key.starts_with(prefix)).copied();
         let (key, id) = match (stored, next) {
             (None, None) => break,
             // A pending entry replaces the stored one with the same key.
-            (stored, Some(next)) if stored.is_none_or(|stored| &next.key[..] <= stored) => {
+            (stored, Some(next)) if stored.is_none_or(|(key, _)| &next.key[..] <= key) => {
                 pending_entries.next();
-                if stored == Some(&next.key[..]) {
-                    entries.next();
+                if stored.is_some_and(|(key, _)| key == &next.key[..]) {
+                    entries.advance()?;
                 }
                 match pending.value(next) {
                     Some(id) => (next.key, codec::index_id(id)?),
                     None => continue,
                 }
             }
-            (Some(stored), _) => {
-                let found = (copy(stored)?, codec::index_id(entries.value().unwrap_or_default())?);
-                entries.next();
+            (Some((key, value)), _) => {
+                let found = (copy(key)?, codec::index_id(value)?);
+                entries.advance()?;
                 found
             }
             (None, Some(_)) => break,
@@ -76,10 +124,10 @@ fn page(
         }
         page.push(entry);
     }
-    entries.status()?;
+    entries.check()?;
     Ok(page)
 }
 
-fn copy(key: &[u8]) -> Result<key::Key, StoreError> {
+fn copy(key: &[u8]) -> Result<Key, StoreError> {
     key.try_into().map_err(|_| StoreError::corrupt("a key of an unknown length"))
 }

@@ -6,6 +6,7 @@ use attribution::rules::policy::LOOKBACK_MAX_MS;
 
 use crate::expiry::Expiry;
 use crate::layout::codec;
+use crate::layout::codec::touch::{TouchRef, split_contents};
 use crate::layout::key::{self, FactTableKey};
 
 /// True if no decision can need the entry any more. Unreadable entries are kept, so that reads and checks find the
@@ -15,6 +16,8 @@ pub fn is_expired(expiry: &Expiry, family: Family, key: &[u8], value: &[u8]) -> 
     let pid = fact_key.pid();
     let oldest = |lookback_ms| expiry.oldest(pid, family, lookback_ms);
     match fact_key {
+        FactTableKey::FactRecord { .. } if family == Family::Touch => TouchRef::decode(value)
+            .is_ok_and(|touch| touch.time < expiry.oldest_record(pid, family, touch.lookback_ms())),
         FactTableKey::FactRecord { .. } => codec::fact::times(family, value)
             .is_ok_and(|(time, lookback_ms)| time < expiry.oldest_record(pid, family, lookback_ms)),
         FactTableKey::Index { time, .. } if time >= oldest(None) => false,
@@ -24,6 +27,15 @@ pub fn is_expired(expiry: &Expiry, family: Family, key: &[u8], value: &[u8]) -> 
             Err(_) => false,
         },
     }
+}
+
+/// The same for the contents of a touch.
+pub fn is_touch_expired(expiry: &Expiry, contents: &[u8]) -> bool {
+    split_contents(contents).is_ok_and(|(pid, record)| {
+        codec::fact::times(Family::Touch, record).is_ok_and(|(time, lookback_ms)| {
+            time < expiry.oldest_record(pid, Family::Touch, lookback_ms)
+        })
+    })
 }
 
 /// A bucket marker has the time of the start of its day.

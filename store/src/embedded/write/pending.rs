@@ -2,13 +2,16 @@
 //! key order.
 
 use attribution::facts::event::Family;
-use attribution::facts::keys::FactKey;
+use attribution::facts::keys::{FactKey, FactKeyMap, MatchKey};
 use attribution::ledger::record::FactRecord;
 use rocksdb::WriteBatch;
 
+use crate::StoreError;
 use crate::embedded::tables::Tables;
+use crate::embedded::touches::read::Place;
+use crate::embedded::touches::write::TouchBatch;
 use crate::layout::codec;
-use crate::layout::key::{self, Key};
+use crate::layout::key::{self, FactTableKey, Key};
 
 #[derive(Default)]
 pub struct Pending {
@@ -81,9 +84,38 @@ impl Pending {
         self.values.get(start..start + len)
     }
 
-    /// Moves everything into the batch.
+    /// The touches whose records are pending.
+    pub fn touches(&self) -> impl Iterator<Item = FactKey> {
+        self.tables[Family::Touch as usize].iter().filter_map(|entry| {
+            let key = key::decode_fact(&entry.key)?;
+            let FactTableKey::FactRecord { id, pid, tag } = key else { return None };
+            Some(FactKey { family: Family::Touch, id: MatchKey(id), pid, tag })
+        })
+    }
+
+    /// Adds all touches and their entries to a batch. `stored` is where the facts of records are stored so far.
+    pub fn put_touches(
+        &self,
+        batch: &mut TouchBatch<'_>,
+        stored: &FactKeyMap<Option<Place>>,
+    ) -> Result<(), StoreError> {
+        for entry in &self.tables[Family::Touch as usize] {
+            match (key::decode_fact(&entry.key), self.value(entry)) {
+                (Some(FactTableKey::FactRecord { id, pid, tag }), Some(value)) => {
+                    let fact = FactKey { family: Family::Touch, id: MatchKey(id), pid, tag };
+                    let replaced = stored.get(&fact).copied().flatten();
+                    batch.put_record(&entry.key, value, replaced)?;
+                }
+                (_, Some(value)) => batch.put_entry(&entry.key, value)?,
+                (_, None) => batch.delete_entry(&entry.key)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves everything but the touches into the batch, and forgets the touches.
     pub fn drain_into(&mut self, batch: &mut WriteBatch, tables: &Tables) {
-        for family in Family::ALL {
+        for family in [Family::Activation, Family::Effect] {
             let table = tables.facts(family);
             for entry in &self.tables[family as usize] {
                 match self.value(entry) {

@@ -6,6 +6,7 @@
 pub mod fact;
 pub mod fact_record;
 pub mod row;
+pub mod touch;
 
 use attribution::encoding::{self, TRUNCATED};
 pub(crate) use attribution::encoding::{put_text, put_varint};

@@ -11,6 +11,7 @@ use attribution::worker::{Recomputed, recompute};
 
 use super::event::{Event, IntactRow, is_consistent};
 use super::expected::{Expected, add_differing_row, repair_decisions};
+use super::fact_tables::FactTable;
 use super::findings::Findings;
 use super::report::{Check, Problem, Report};
 use super::snapshot::Snapshot;
@@ -286,8 +287,11 @@ fn is_fact_lost(
     if let Some(touch) = credited.filter(|touch| !touch.click_id.is_empty()) {
         let id = device_ids::click_id(&touch.click_id).unwrap_or_default();
         let key = key::record(&match_keys::fact_key(touch.kind, event.fact.pid, id));
-        let touches = look_up(snapshot, Tables::name_of(Family::Touch), [key], findings)?;
-        if touches.is_empty() {
+        let mut is_stored = false;
+        for table in FactTable::of_family(snapshot, Family::Touch) {
+            is_stored |= !table.records(snapshot, [key], findings)?.is_empty();
+        }
+        if !is_stored {
             findings.add(Problem::TouchMissing, || snapshot.fact_name(&event.fact, &event.record));
             return Ok(true);
         }

@@ -9,7 +9,6 @@ use rocksdb::LiveFile;
 
 use super::report::{Problem, Report};
 use crate::StoreError;
-use crate::embedded::open::column_families::TABLES;
 use crate::embedded::open::manifest_check;
 use crate::embedded::tables::{OpenMode, Tables};
 
@@ -120,13 +119,13 @@ impl Files {
     /// there are any.
     pub fn note_unopenable(&mut self, tables: &Tables, report: &mut Report) -> bool {
         let mut unopenable: Vec<String> = Vec::new();
-        for table in TABLES {
+        for table in tables.names() {
             for level in 0..LEVELS {
                 // Reading the property opens all files of the level.
                 let property = format!("rocksdb.aggregated-table-properties-at-level{level}");
-                let properties = tables.db.property_value_cf(&tables.table(table), &property);
+                let properties = tables.db.property_value_cf(&tables.table(&table), &property);
                 if !matches!(properties, Ok(Some(_))) {
-                    unopenable.extend(self.unopenable_of(tables, table, level));
+                    unopenable.extend(self.unopenable_of(tables, &table, level));
                 }
             }
         }

@@ -10,10 +10,12 @@ use attribution::ledger::received_md5::ReceivedMd5;
 use attribution::ledger::record::FactRecord;
 use attribution::rules::policy::DAY_MS;
 
+use super::fact_tables::FactTable;
 use super::findings::Findings;
 use super::report::{Check, Problem, at};
 use super::snapshot::Snapshot;
 use super::table_scan::{Entry, Found, look_up, scan_table};
+use super::touches::{Covered, check_contents, check_references};
 use crate::StoreError;
 use crate::embedded::open::column_families::META;
 use crate::embedded::open::meta::RECEIVED_MD5;
@@ -24,24 +26,50 @@ use crate::layout::key::{self, FactTableKey, Key};
 
 pub fn check_index(snapshot: &Snapshot<'_>, findings: &mut Findings<'_>) -> Result<(), StoreError> {
     let mut received_md5 = ReceivedMd5ByApp::default();
-    for family in Family::ALL {
+    for table in FactTable::of_family(snapshot, Family::Touch) {
+        check_touches(snapshot, &table, &mut received_md5, findings)?;
+    }
+    for family in [Family::Activation, Family::Effect] {
         let table = Tables::name_of(family);
+        let of_family = FactTable { family, index: table.to_owned(), contents: None };
         if findings.fixes.is_none() {
             scan_table(snapshot, findings, Check::Index, table, |findings, chunk| {
-                check_entries(snapshot, family, chunk, findings)?;
+                check_entries(snapshot, &of_family, chunk, findings)?;
                 check_facts(snapshot, family, chunk, &mut received_md5, findings)
             })?;
             continue;
         }
         // Two scans, so that the first does not delete entries that the second puts.
         scan_table(snapshot, findings, Check::Index, table, |findings, chunk| {
-            check_entries(snapshot, family, chunk, findings)
+            check_entries(snapshot, &of_family, chunk, findings)
         })?;
         scan_table(snapshot, findings, Check::Index, table, |findings, chunk| {
             check_facts(snapshot, family, chunk, &mut received_md5, findings)
         })?;
     }
     check_received_md5(snapshot, &received_md5, findings)
+}
+
+/// Checks a table of touches.
+fn check_touches(
+    snapshot: &Snapshot<'_>,
+    table: &FactTable,
+    received_md5: &mut ReceivedMd5ByApp,
+    findings: &mut Findings<'_>,
+) -> Result<(), StoreError> {
+    let Some((_, contents)) = &table.contents else { return Ok(()) };
+    scan_table(snapshot, findings, Check::Index, &table.index, |findings, chunk| {
+        check_references(snapshot, table, chunk, findings)?;
+        check_entries(snapshot, table, chunk, findings)
+    })?;
+    let mut covered = Covered::default();
+    scan_table(snapshot, findings, Check::Index, contents, |findings, chunk| {
+        let touches = check_contents(snapshot, table, chunk, findings)?;
+        touches.iter().for_each(|touch| covered.add(touch));
+        let facts = touches.into_iter().map(|touch| (touch.fact, touch.record)).collect();
+        check_entries_of_facts(snapshot, &table.index, facts, received_md5, findings)
+    })?;
+    covered.check(snapshot, table, findings)
 }
 
 /// Checks that the store knows which ids its facts were received with as MD5.
@@ -92,7 +120,7 @@ fn check_facts(
     findings: &mut Findings<'_>,
 ) -> Result<(), StoreError> {
     let table = Tables::name_of(family);
-    let mut expected: Vec<(FactKey, FactRecord, FactEntries)> = Vec::new();
+    let mut facts: Vec<(FactKey, FactRecord)> = Vec::new();
     for (key, value) in chunk {
         let Some(FactTableKey::FactRecord { pid, .. }) = key::decode_fact(key) else { continue };
         findings.report.add_checked(Check::Facts, 1);
@@ -105,9 +133,26 @@ fn check_facts(
             findings.add(Problem::FactMisplaced, || at(table, key));
             continue;
         }
-        if snapshot.policy.app(pid).is_some() && !snapshot.expiry.has_expired(pid, &record) {
+        if !snapshot.expiry.has_expired(pid, &record) {
+            facts.push((fact, record));
+        }
+    }
+    check_entries_of_facts(snapshot, table, facts, received_md5, findings)
+}
+
+/// Checks that facts that have not expired have all their index entries.
+fn check_entries_of_facts(
+    snapshot: &Snapshot<'_>,
+    table: &str,
+    facts: Vec<(FactKey, FactRecord)>,
+    received_md5: &mut ReceivedMd5ByApp,
+    findings: &mut Findings<'_>,
+) -> Result<(), StoreError> {
+    let mut expected: Vec<(FactKey, FactRecord, FactEntries)> = Vec::new();
+    for (fact, record) in facts {
+        if snapshot.policy.app(fact.pid).is_some() {
             let ids = record.device_ids();
-            received_md5.add(pid, &record, ids.received_md5());
+            received_md5.add(fact.pid, &record, ids.received_md5());
             let entries = FactEntries::of(&fact, &record, &ids);
             expected.push((fact, record, entries));
         }
@@ -117,15 +162,15 @@ fn check_facts(
     });
     let found = look_up(snapshot, table, wanted, findings)?;
     for (fact, record, entries) in expected {
-        check_entries_of(snapshot, &fact, &record, &entries, &found, findings);
+        check_entries_of(snapshot, table, &(fact, record), &entries, &found, findings);
     }
     Ok(())
 }
 
 fn check_entries_of(
     snapshot: &Snapshot<'_>,
-    fact: &FactKey,
-    record: &FactRecord,
+    table: &str,
+    (fact, record): &(FactKey, FactRecord),
     entries: &FactEntries,
     found: &BTreeMap<Key, Found>,
     findings: &mut Findings<'_>,
@@ -150,7 +195,7 @@ fn check_entries_of(
         for key in keys.iter().filter(|key| !exists(key, value)) {
             let named = || snapshot.fact_name(fact, record);
             findings.repair(problem, named, |batch| {
-                batch.put_cf(&snapshot.tables.facts(fact.family), key, value);
+                batch.put_cf(&snapshot.tables.table(table), key, value);
             });
         }
     }
@@ -159,11 +204,12 @@ fn check_entries_of(
 /// Checks that entries decode and belong to the facts that they lead to.
 fn check_entries(
     snapshot: &Snapshot<'_>,
-    family: Family,
+    of_family: &FactTable,
     chunk: &[Entry],
     findings: &mut Findings<'_>,
 ) -> Result<(), StoreError> {
-    let (tables, table) = (&snapshot.tables, Tables::name_of(family));
+    let FactTable { family, index: table, .. } = of_family;
+    let (tables, family) = (&snapshot.tables, *family);
     let mut entries_of_facts: Vec<(Key, &[u8], EventTime, FactKey)> = Vec::new();
     for (key, value) in chunk {
         if let Some(FactTableKey::FactRecord { .. }) = key::decode_fact(key) {
@@ -179,7 +225,7 @@ fn check_entries(
         }
     }
     let keys = entries_of_facts.iter().map(|(_, _, _, fact)| key::record(fact));
-    let records = look_up(snapshot, table, keys, findings)?;
+    let records = of_family.records(snapshot, keys, findings)?;
     for (key, value, time, fact) in entries_of_facts {
         let record = match records.get(&key::record(&fact)) {
             None => {

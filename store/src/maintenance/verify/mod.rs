@@ -10,6 +10,7 @@ mod counts;
 mod decisions;
 mod event;
 mod expected;
+mod fact_tables;
 mod files;
 mod findings;
 mod index;
@@ -19,13 +20,14 @@ mod rows;
 mod snapshot;
 pub mod stored_row;
 mod table_scan;
+mod touches;
 
 use attribution::facts::event::Family;
 use attribution::rules::policy::Policy;
 use rocksdb::WriteBatch;
 
 use crate::StoreError;
-use crate::embedded::open::column_families::{EVENTS, TABLES};
+use crate::embedded::open::column_families::EVENTS;
 use crate::embedded::open::meta::{self as stored_meta, Meta};
 use crate::embedded::tables::Tables;
 use crate::embedded::write::{expiry_floor, rebuild_aggregates};
@@ -143,8 +145,10 @@ fn load(snapshot: &Snapshot<'_>, findings: &mut Findings<'_>) -> Result<(), Stor
 
 /// Only reads all tables, to find damaged files.
 fn read_all(snapshot: &Snapshot<'_>, findings: &mut Findings<'_>) -> Result<(), StoreError> {
-    TABLES
-        .into_iter()
+    snapshot
+        .tables
+        .names()
+        .iter()
         .try_for_each(|table| scan_table(snapshot, findings, Check::Files, table, |_, _| Ok(())))
 }
 
@@ -159,9 +163,11 @@ fn check_all(snapshot: &mut Snapshot<'_>, findings: &mut Findings<'_>) -> Result
 /// An estimate of the entries that all checks read.
 fn estimate_all(tables: &Tables) -> Result<u64, StoreError> {
     let mut total = 2 * estimate(tables, EVENTS)?;
-    for family in Family::ALL {
-        let times = if family == Family::Touch { 1 } else { 2 };
-        total += times * estimate(tables, Tables::name_of(family))?;
+    for name in tables.touches.all_names() {
+        total += estimate(tables, &name)?;
+    }
+    for family in [Family::Activation, Family::Effect] {
+        total += 2 * estimate(tables, Tables::name_of(family))?;
     }
     Ok(total)
 }

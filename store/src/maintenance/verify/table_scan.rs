@@ -8,7 +8,6 @@ use super::findings::Findings;
 use super::report::Check;
 use super::snapshot::Snapshot;
 use crate::StoreError;
-use crate::layout::key::Key;
 
 /// A key and its value.
 pub type Entry = (Box<[u8]>, Box<[u8]>);
@@ -72,14 +71,14 @@ pub fn scan_table(
 }
 
 /// Looks up keys of a table, which may be in any order. Keys that do not exist are left out.
-pub fn look_up(
+pub fn look_up<K: AsRef<[u8]> + Ord + Copy>(
     snapshot: &Snapshot<'_>,
     table: &str,
-    keys: impl IntoIterator<Item = Key>,
+    keys: impl IntoIterator<Item = K>,
     findings: &mut Findings<'_>,
-) -> Result<BTreeMap<Key, Found>, StoreError> {
+) -> Result<BTreeMap<K, Found>, StoreError> {
     let tables = &snapshot.tables;
-    let mut keys: Vec<Key> = keys.into_iter().collect();
+    let mut keys: Vec<K> = keys.into_iter().collect();
     keys.sort_unstable();
     keys.dedup();
     let values = tables.db.batched_multi_get_cf(&tables.table(table), &keys, true);

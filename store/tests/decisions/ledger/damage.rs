@@ -100,10 +100,10 @@ fn damage_in_the_store_is_reported() {
         let table = |name| tables.cf_handle(name).expect("the table exists");
         let write = touch("c", 5, &[1]);
         tables
-            .put_cf(table("touches"), key::record(&write.key), b"\x01nonsense")
+            .put_cf(table("touches-1"), key::record(&write.key), b"\x01nonsense")
             .expect("the write succeeds");
         let entry = key::index(write.index[0], &write.key, write.record.time());
-        tables.put_cf(table("touches"), entry, b"short").expect("the write succeeds");
+        tables.put_cf(table("touches-1"), entry, b"short").expect("the write succeeds");
         tables.put_cf(table("offsets"), b"clicks", b"1").expect("the write succeeds");
     }
     let mut store = open(dir.path(), &rules());

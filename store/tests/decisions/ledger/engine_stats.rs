@@ -1,11 +1,13 @@
 //! Statistics of the RocksDB engine.
 
 use adtrail_store::embedded::{Embedded, Engine, EngineStats, TableStats};
-use attribution::facts::event::TouchKind;
+use attribution::facts::event::{Family, IdSpace};
 use attribution::facts::match_keys::fact_key;
+use attribution::ledger::index::Scan;
 use tempfile::TempDir;
 
-use super::{commit, end_of_time, record_facts, record_of, scan, times, touch};
+use super::{commit, end_of_time, record_facts, record_of, scan, times, touch, write};
+use crate::support::facts::{effect, millis};
 use crate::support::rules::{X, rules};
 use crate::support::run::on_disk;
 
@@ -28,9 +30,18 @@ fn with_clicks(count: u64) -> (Embedded, TempDir) {
     (store, dir)
 }
 
-/// Returns how many of 500 ids are found.
+/// Returns a store with `count` effects, each under its own key, counted from 0.
+fn with_effects(count: u64) -> (Embedded, TempDir) {
+    let (mut store, dir) = on_disk(&rules());
+    let effects = (0..count).map(|n| write(effect(&format!("e{n}"), millis(1_000)), &[n]));
+    record_facts(&mut store, effects);
+    commit(&mut store);
+    (store, dir)
+}
+
+/// Returns how many of 500 ids of effects are found.
 fn found(store: &mut Embedded, prefix: &str) -> usize {
-    let key = |n: &u32| fact_key(TouchKind::Click, X, &format!("{prefix}{n}"));
+    let key = |n: &u32| fact_key(IdSpace::Effect, X, &format!("{prefix}{n}"));
     (0..500).filter(|n| record_of(store, key(n)).is_some()).count()
 }
 
@@ -63,7 +74,8 @@ fn written_bytes_are_counted_from_the_log_to_the_files() {
     let after = stats(&store);
     assert!(after.flush_written_bytes > 10_000, "{after:?}");
     let touches = table(&after, "touches");
-    assert_eq!((touches.files, touches.compaction_pending_bytes), (1, 0));
+    // Index and contents of one day.
+    assert_eq!((touches.files, touches.compaction_pending_bytes), (2, 0));
     assert!(touches.disk_bytes > 10_000, "{touches:?}");
     assert_eq!((table(&after, "effects").files, table(&after, "effects").disk_bytes), (0, 0));
     assert_eq!((after.is_stopped, after.is_delayed, after.stalled_micros), (false, false, 0));
@@ -71,7 +83,7 @@ fn written_bytes_are_counted_from_the_log_to_the_files() {
 
 #[test]
 fn hits_of_filters_and_cache_are_counted() {
-    let (mut store, _dir) = with_clicks(1_000);
+    let (mut store, _dir) = with_effects(1_000);
     store.compact();
     let before = stats(&store);
     assert_eq!(found(&mut store, "none"), 0);
@@ -82,11 +94,11 @@ fn hits_of_filters_and_cache_are_counted() {
     let useful = missed.filter_useful - before.filter_useful;
     assert!((450..=500).contains(&useful), "{useful} of 500");
 
-    assert_eq!(found(&mut store, "c"), 500);
+    assert_eq!(found(&mut store, "e"), 500);
     let hit = stats(&store);
     assert_eq!(hit.filter_useful, missed.filter_useful);
     assert!(hit.cache_misses > missed.cache_misses, "{hit:?}");
-    assert_eq!(found(&mut store, "c"), 500);
+    assert_eq!(found(&mut store, "e"), 500);
     let again = stats(&store);
     assert_eq!(again.cache_misses, hit.cache_misses);
     assert!(again.cache_hits >= hit.cache_hits + 500, "{again:?}");
@@ -94,12 +106,13 @@ fn hits_of_filters_and_cache_are_counted() {
 
 #[test]
 fn filter_checks_of_scans_are_counted() {
-    let (mut store, _dir) = with_clicks(1_000);
+    let (mut store, _dir) = with_effects(1_000);
     store.compact();
     let before = stats(&store);
+    let of_effects = |key| Scan { family: Family::Effect, ..scan(key, end_of_time(), 0) };
     for key in 0..500 {
-        assert_eq!(times(&mut store, scan(1_000_000 + key, end_of_time(), 0)), [0; 0]);
-        assert_eq!(times(&mut store, scan(key, end_of_time(), 0)), [1_000]);
+        assert_eq!(times(&mut store, of_effects(1_000_000 + key)), [0; 0]);
+        assert_eq!(times(&mut store, of_effects(key)), [1_000]);
     }
     let after = stats(&store);
     assert_eq!(after.filter_checks - before.filter_checks, 1_000);

@@ -46,6 +46,7 @@ mod reclaim_space;
 mod regions;
 mod rows;
 mod timeline;
+mod touches;
 
 pub use fixtures::*;
 

@@ -59,11 +59,15 @@ fn alter_app_version(record: &mut FactRecord) {
 /// Changes the campaign of a click, so that the activation credited to it would have another campaign.
 fn alter_click(raw: &Raw, pid: Pid, click: &CreditedTouch) {
     let key = key::record(&match_keys::fact_key(click.kind, pid, &click.click_id));
-    let mut record =
-        fact_record::decode(Family::Touch, pid, &raw.get("touches", &key)).expect("a valid record");
+    let (table, number) = raw.contents_of(&key);
+    let contents = raw.get(&table, &number);
+    let (app, value) = contents.split_at(4);
+    let mut record = fact_record::decode(Family::Touch, pid, value).expect("a valid record");
     let FactRecord::Touch(touch) = &mut record else { panic!("not a click") };
     touch.spreadid.0 += 1;
-    put(raw, "touches", &key, &record);
+    let mut value = app.to_vec();
+    fact_record::encode(&record, &mut value);
+    raw.put(&table, &number, &value);
 }
 
 #[test]
@@ -147,8 +151,10 @@ fn lost_click() {
             .and_then(|decision| decision.credit.touch)
             .expect("the activation is attributed to a touch");
         let click = match_keys::fact_key(touch.kind, record.fact.pid, &touch.click_id);
-        raw.get("touches", &key::record(&click));
-        raw.delete("touches", &key::record(&click));
+        let key = key::record(&click);
+        let (contents, number) = raw.contents_of(&key);
+        raw.delete(&raw.touch_table_of(&key), &key);
+        raw.delete(&contents, &number);
     });
     let found = fixture.verify().found;
     for problem in [Problem::TouchMissing, Problem::EntryToNowhere, Problem::DecisionDiffers] {

@@ -152,6 +152,31 @@ impl Raw {
         self.0.delete_cf(self.table(table), key).expect("the write succeeds");
     }
 
+    /// Returns the indexes of the tables of touches, oldest first.
+    pub fn touch_tables(&self) -> Vec<String> {
+        let names = DB::list_cf(&rocksdb::Options::default(), self.0.path())
+            .expect("RocksDB lists the tables");
+        let is_index = |name: &String| name.starts_with("touches-") && !name.ends_with("-contents");
+        let mut indexes: Vec<String> = names.into_iter().filter(is_index).collect();
+        indexes.sort_by_key(|name| name["touches-".len()..].parse::<u32>().expect("a number"));
+        indexes
+    }
+
+    /// Returns the table of touches with this key.
+    pub fn touch_table_of(&self, key: &[u8]) -> String {
+        let has_key = |name: &String| {
+            self.0.get_cf(self.table(name), key).expect("the lookup succeeds").is_some()
+        };
+        self.touch_tables().into_iter().find(has_key).expect("a table has the key")
+    }
+
+    /// Returns the table and the key of the contents of a touch, by the key of its record.
+    pub fn contents_of(&self, key: &[u8]) -> (String, Vec<u8>) {
+        let table = self.touch_table_of(key);
+        let number = self.get(&table, key)[..8].to_vec();
+        (format!("{table}-contents"), number)
+    }
+
     /// Changes the layout version and returns the previous one.
     pub fn change_layout(&self, change: impl FnOnce(u32) -> u32) -> u32 {
         let layout = self.get("meta", b"layout").try_into().map(u32::from_be_bytes);

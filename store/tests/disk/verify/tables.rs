@@ -82,6 +82,29 @@ fn index_entry(raw: &Raw, table: &str) -> Entry {
     entries.max_by_key(|(time, _)| *time).expect("the table has an index entry").1
 }
 
+/// Returns the newest index entry that leads to a touch, and its table.
+fn touch_entry(raw: &Raw) -> (String, Entry) {
+    let time = |key: &[u8]| match key::decode_fact(key) {
+        Some(FactTableKey::Index { time, .. }) => Some(time),
+        _ => None,
+    };
+    let mut newest = None;
+    for table in raw.touch_tables() {
+        for (key, value) in raw.entries(&table) {
+            if value[..8] == [0; 8] || value.len() > 9 {
+                continue;
+            }
+            if let Some(time) = time(&key)
+                && newest.as_ref().is_none_or(|(newest, ..)| *newest < time)
+            {
+                newest = Some((time, table.clone(), (key, value)));
+            }
+        }
+    }
+    let (_, table, entry) = newest.expect("the store has a touch");
+    (table, entry)
+}
+
 fn delete_old_row(raw: &Raw, event_type: EventType) {
     raw.delete("events", &old_row(raw, event_type).0);
 }
@@ -178,10 +201,10 @@ const DECISIONS: &[Damage] = &[
         put_activation(raw, &key, FactRecord::Activation(Box::new(record)));
     }),
     ("an index entry leads to no fact", &[Problem::EntryToNowhere], |raw| {
-        let (key, value) = index_entry(raw, "touches");
+        let (table, (key, value)) = touch_entry(raw);
         let mut other = key.to_vec();
         other[23] ^= 1;
-        raw.put("touches", &other, &value);
+        raw.put(&table, &other, &value);
     }),
     ("an index entry is too short", &[Problem::EntryUnreadable], |raw| {
         let (mut key, _) = index_entry(raw, "effects");
@@ -189,9 +212,9 @@ const DECISIONS: &[Damage] = &[
         raw.put("effects", &key, b"short");
     }),
     ("an index entry is under a key of another fact", &[Problem::EntryOfAnother], |raw| {
-        let (mut key, value) = index_entry(raw, "touches");
+        let (table, (mut key, value)) = touch_entry(raw);
         key[0] ^= 1;
-        raw.put("touches", &key, &value);
+        raw.put(&table, &key, &value);
     }),
 ];
 
@@ -213,6 +236,70 @@ fn received_md5_name() -> Vec<u8> {
     [&b"received_md5/"[..], &X.0.to_be_bytes()].concat()
 }
 
+/// Returns the reference to the contents of a touch that has not expired: its table, key and value.
+fn reference(raw: &Raw) -> (String, Vec<u8>, Vec<u8>) {
+    let (table, (entry, value)) = touch_entry(raw);
+    // The id of the fact is in the value of the entry, app and tag are in its key.
+    let key = [&value[..8], &entry[8..12], &[0; 6], &entry[18..]].concat();
+    let value = raw.get(&table, &key);
+    (table, key, value)
+}
+
+/// Returns the record of the newest table of touches: its name in `meta` and its value.
+fn touch_table_record(raw: &Raw) -> Entry {
+    let (table, _) = touch_entry(raw);
+    let number: u32 = table["touches-".len()..].parse().expect("a number");
+    let name = [&b"touch_table/"[..], &number.to_be_bytes()].concat();
+    let value = raw.get("meta", &name);
+    (name.into(), value.into())
+}
+
+const TOUCHES: &[Damage] = &[
+    (
+        "the reference to a touch is too short",
+        &[Problem::EntryUnreadable, Problem::EntryToNowhere, Problem::EntryMissing],
+        |raw| {
+            let (table, key, value) = reference(raw);
+            raw.put(&table, &key, &value[..15]);
+        },
+    ),
+    (
+        "the reference to a touch is deleted",
+        &[Problem::EntryToNowhere, Problem::EntryMissing],
+        |raw| {
+            let (table, key, _) = reference(raw);
+            raw.delete(&table, &key);
+        },
+    ),
+    ("a reference leads to no touch", &[Problem::EntryToNowhere], |raw| {
+        let (table, mut key, mut value) = reference(raw);
+        key[23] ^= 1;
+        value[0] ^= 1;
+        raw.put(&table, &key, &value);
+    }),
+    ("a reference leads to another touch", &[Problem::EntryOfAnother], |raw| {
+        let (table, mut key, value) = reference(raw);
+        key[23] ^= 1;
+        raw.put(&table, &key, &value);
+    }),
+    (
+        "the record of a table of touches lacks apps and lookbacks",
+        &[Problem::TouchTableWrong],
+        |raw| {
+            let (name, mut value) = touch_table_record(raw);
+            // One day, and one app without lookbacks.
+            let first: [u8; 4] = value[..4].try_into().expect("four bytes");
+            value[4..8].copy_from_slice(&first);
+            let day = u32::from_be_bytes(first);
+            for app in value[8..].chunks_exact_mut(9) {
+                app[4..8].copy_from_slice(&day.to_be_bytes());
+                app[8] = 0;
+            }
+            raw.put("meta", &name, &value[..17]);
+        },
+    ),
+];
+
 const LOST: &[Damage] = &[
     ("an event has no decision", &[Problem::Undecided], |raw| {
         let (key, mut record) = credited(raw, true);
@@ -220,7 +307,8 @@ const LOST: &[Damage] = &[
         put_activation(raw, &key, FactRecord::Activation(Box::new(record)));
     }),
     ("an index entry of a touch is deleted", &[Problem::EntryMissing], |raw| {
-        delete_entry(raw, "touches");
+        let (table, (key, _)) = touch_entry(raw);
+        raw.delete(&table, &key);
     }),
     ("an index entry of an activation is deleted", &[Problem::EntryMissing], |raw| {
         delete_entry(raw, "activations");
@@ -229,7 +317,8 @@ const LOST: &[Damage] = &[
         delete_entry(raw, "effects");
     }),
     ("a marker of a touch is deleted", &[Problem::MarkerMissing], |raw| {
-        delete_marker(raw, "touches");
+        let (table, _) = touch_entry(raw);
+        delete_marker(raw, &table);
     }),
     ("a marker of an activation is deleted", &[Problem::MarkerMissing], |raw| {
         delete_marker(raw, "activations");
@@ -250,9 +339,9 @@ const LOST: &[Damage] = &[
         "an index entry leads to another fact",
         &[Problem::EntryToNowhere, Problem::EntryMissing],
         |raw| {
-            let (key, mut value) = index_entry(raw, "touches");
+            let (table, (key, mut value)) = touch_entry(raw);
             value[0] ^= 1;
-            raw.put("touches", &key, &value);
+            raw.put(&table, &key, &value);
         },
     ),
 ];
@@ -260,6 +349,7 @@ const LOST: &[Damage] = &[
 #[test]
 fn damaged_decisions_and_index_entries_are_repaired() {
     check_repaired(DECISIONS);
+    check_made_whole(TOUCHES);
     check_made_whole(LOST);
 }
 

@@ -1,0 +1,256 @@
+//! A filter in memory of the keys of a table of touches, so that a search does not ask tables without the key.
+//!
+//! It consists of split-block Bloom filters, as in Parquet: a key sets eight bits in one block of 32 bytes, so a check
+//! reads one cache line. A filter that is full gets another, twice as large. Without memory for it, or before all keys
+//! of the table are in it, the filter says of every key that it may exist. It never forgets a key.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+
+use parking_lot::RwLock;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::layout::key::{FACT_PREFIX_BYTES, Key};
+
+/// About one key in 200 is wrongly said to exist.
+const BITS_PER_KEY: usize = 12;
+const KEYS_MIN: usize = 4 << 10;
+const WORDS: usize = 8;
+const BLOCK_BYTES: usize = WORDS * size_of::<u32>();
+/// Odd constants that choose a bit for each word, those of Parquet's specification.
+const SALT: [u32; WORDS] = [
+    0x47b6_137b,
+    0x4497_4d91,
+    0x8824_ad5b,
+    0xa2b7_289d,
+    0x7054_95c7,
+    0x2df1_424b,
+    0x9efc_4947,
+    0x5c6b_fb31,
+];
+
+/// The hash by which filters know a key: of its id or match key, and its app.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyHash(u64);
+
+impl KeyHash {
+    pub fn of(key: &Key) -> Self {
+        Self(xxh3_64(&key[..FACT_PREFIX_BYTES]))
+    }
+}
+
+/// The memory of all filters of a store.
+#[derive(Debug, Default)]
+pub struct FilterMemory {
+    used: AtomicUsize,
+    max: AtomicUsize,
+}
+
+impl FilterMemory {
+    pub fn set_max(&self, bytes: usize) {
+        self.max.store(bytes, Ordering::Relaxed);
+    }
+
+    fn reserve(&self, bytes: usize) -> bool {
+        let max = self.max.load(Ordering::Relaxed);
+        let used = self.used.fetch_add(bytes, Ordering::Relaxed);
+        if used.saturating_add(bytes) <= max {
+            return true;
+        }
+        self.release(bytes);
+        false
+    }
+
+    fn release(&self, bytes: usize) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+#[derive(Default)]
+#[repr(align(32))]
+struct Block([AtomicU32; WORDS]);
+
+struct Layer {
+    blocks: Box<[Block]>,
+    keys_max: usize,
+    keys: AtomicUsize,
+    memory: Arc<FilterMemory>,
+}
+
+type Layers = Arc<[Arc<Layer>]>;
+
+/// Filters of one table; shared by the writer, which adds keys, and readers.
+pub struct KeyFilter {
+    /// Empty without memory.
+    layers: RwLock<Layers>,
+    is_complete: AtomicBool,
+    memory: Arc<FilterMemory>,
+}
+
+/// The present filters of a table, for any number of checks.
+pub struct FilterView(Option<Layers>);
+
+impl KeyFilter {
+    /// The filter of a new table, which has no keys yet.
+    pub fn of_new_table(memory: &Arc<FilterMemory>) -> Self {
+        Self { is_complete: AtomicBool::new(true), ..Self::incomplete(memory, KEYS_MIN) }
+    }
+
+    /// The filter of a table whose keys are added later, about this many.
+    pub fn incomplete(memory: &Arc<FilterMemory>, keys: usize) -> Self {
+        let first = Layer::new(keys.max(KEYS_MIN), memory).map(Arc::new);
+        Self {
+            layers: RwLock::new(first.into_iter().collect()),
+            is_complete: AtomicBool::new(false),
+            memory: Arc::clone(memory),
+        }
+    }
+
+    /// All keys of the table have been added.
+    pub fn complete(&self) {
+        self.is_complete.store(true, Ordering::Release);
+    }
+
+    pub fn add(&self, key: KeyHash) {
+        let layers = self.layers.read();
+        if layers.iter().any(|layer| layer.may_contain(key)) {
+            return;
+        }
+        let Some(last) = layers.last().cloned() else { return };
+        last.add(key);
+        if last.keys.fetch_add(1, Ordering::Relaxed) + 1 >= last.keys_max {
+            drop(layers);
+            self.grow(&last);
+        }
+    }
+
+    pub fn view(&self) -> FilterView {
+        let layers = self.layers.read();
+        let is_usable = self.is_complete.load(Ordering::Acquire) && !layers.is_empty();
+        FilterView(is_usable.then(|| Arc::clone(&layers)))
+    }
+
+    /// Adds a filter after the full one, unless another thread has done so.
+    fn grow(&self, full: &Arc<Layer>) {
+        let mut layers = self.layers.write();
+        if !layers.last().is_some_and(|last| Arc::ptr_eq(last, full)) {
+            return;
+        }
+        let keys = layers.iter().map(|layer| layer.keys_max).sum::<usize>().saturating_mul(2);
+        *layers = match Layer::new(keys, &self.memory) {
+            Some(layer) => layers.iter().cloned().chain([Arc::new(layer)]).collect(),
+            None => Layers::default(),
+        };
+    }
+}
+
+impl FilterView {
+    /// False if the table has no such key.
+    pub fn may_contain(&self, key: KeyHash) -> bool {
+        self.0.as_ref().is_none_or(|layers| layers.iter().any(|layer| layer.may_contain(key)))
+    }
+}
+
+impl Layer {
+    /// `None` without memory.
+    fn new(keys_max: usize, memory: &Arc<FilterMemory>) -> Option<Self> {
+        let count = keys_max.checked_mul(BITS_PER_KEY)?.div_ceil(8 * BLOCK_BYTES);
+        memory.reserve(count * BLOCK_BYTES).then(|| Self {
+            blocks: std::iter::repeat_with(Block::default).take(count).collect(),
+            keys_max,
+            keys: AtomicUsize::new(0),
+            memory: Arc::clone(memory),
+        })
+    }
+
+    fn add(&self, key: KeyHash) {
+        let Some((block, bits)) = self.bits(key) else { return };
+        for (word, bit) in block.0.iter().zip(bits) {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    fn may_contain(&self, key: KeyHash) -> bool {
+        self.bits(key).is_some_and(|(block, bits)| {
+            block.0.iter().zip(bits).all(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+        })
+    }
+
+    /// The block of a key, and its bit in each word.
+    fn bits(&self, KeyHash(hash): KeyHash) -> Option<(&Block, [u32; WORDS])> {
+        let index = ((hash >> 32) * self.blocks.len() as u64) >> 32;
+        let low = hash as u32;
+        let bits = SALT.map(|salt| 1 << (low.wrapping_mul(salt) >> 27));
+        Some((self.blocks.get(index as usize)?, bits))
+    }
+}
+
+impl Drop for Layer {
+    fn drop(&mut self) {
+        self.memory.release(self.blocks.len() * BLOCK_BYTES);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(bytes: usize) -> Arc<FilterMemory> {
+        let memory = FilterMemory::default();
+        memory.set_max(bytes);
+        Arc::new(memory)
+    }
+
+    fn hash(number: u64) -> KeyHash {
+        let mut key = Key::default();
+        key[..8].copy_from_slice(&number.to_be_bytes());
+        KeyHash::of(&key)
+    }
+
+    #[test]
+    fn no_key_is_forgotten_and_few_others_are_found() {
+        let filter = KeyFilter::of_new_table(&memory(1 << 20));
+        let keys = 5 * KEYS_MIN as u64;
+        (0..keys).for_each(|number| filter.add(hash(number)));
+        let view = filter.view();
+        assert!((0..keys).all(|number| view.may_contain(hash(number))));
+        let found = (keys..3 * keys).filter(|number| view.may_contain(hash(*number))).count();
+        assert!(found * 25 < 2 * keys as usize, "{found} of {}", 2 * keys);
+        assert!(filter.layers.read().len() > 1);
+    }
+
+    #[test]
+    fn the_hash_covers_the_app_and_not_the_time() {
+        let mut key = Key::default();
+        let hash = KeyHash::of(&key);
+        key[23] = 1;
+        assert_eq!(KeyHash::of(&key), hash);
+        key[11] = 1;
+        assert_ne!(KeyHash::of(&key), hash);
+    }
+
+    #[test]
+    fn every_key_may_exist_until_all_were_added() {
+        let filter = KeyFilter::incomplete(&memory(1 << 20), 10);
+        assert!(filter.view().may_contain(hash(1)));
+        filter.add(hash(2));
+        filter.complete();
+        assert!(!filter.view().may_contain(hash(1)));
+        assert!(filter.view().may_contain(hash(2)));
+    }
+
+    #[test]
+    fn every_key_may_exist_without_memory() {
+        let none = memory(0);
+        let filter = KeyFilter::of_new_table(&none);
+        filter.add(hash(2));
+        assert!(filter.view().may_contain(hash(1)));
+        // Enough for the first filter only.
+        let little = memory(KEYS_MIN * BITS_PER_KEY / 8);
+        let filter = KeyFilter::of_new_table(&little);
+        assert!(!filter.view().may_contain(hash(1)));
+        (0..2 * KEYS_MIN as u64).for_each(|number| filter.add(hash(number)));
+        assert!(filter.view().may_contain(hash(u64::MAX)));
+        assert_eq!(little.used.load(Ordering::Relaxed), 0, "its memory is free again");
+    }
+}

@@ -1,0 +1,95 @@
+//! Builds the filters of all tables when a store is opened, in a thread of its own. Until the filter of a table is
+//! complete, every search of its days asks the table.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use rocksdb::{ReadOptions, properties};
+
+use super::filter::KeyHash;
+use super::tables::{AllTables, TouchTable, TouchTables};
+use crate::embedded::db::Db;
+use crate::layout::key::Key;
+
+/// Keys between two checks whether to stop.
+const KEYS_PER_CHECK: usize = 4_096;
+const READ_AHEAD_BYTES: usize = 1 << 20;
+
+/// The thread that builds the filters. It ends when this is dropped, which must be before the options of the tables
+/// are: RocksDB refers to them as long as the thread has it open.
+pub struct FilterBuilder {
+    is_cancelled: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl FilterBuilder {
+    /// Starts building. Must be called before the first touch is written: keys that are written later are added by the
+    /// writer. If no thread can be started, the tables remain without filters.
+    pub fn start(db: &Arc<Db>, tables: &TouchTables, bytes_max: usize) -> Self {
+        let all = tables.start_filters(bytes_max, |table| estimated_keys(db, table));
+        let is_cancelled = Arc::new(AtomicBool::new(false));
+        let db = Arc::clone(db);
+        let cancelled = Arc::clone(&is_cancelled);
+        let thread = std::thread::Builder::new().name("adtrail-filters".into());
+        let thread = thread.spawn(move || build_all(&db, &all, &cancelled)).ok();
+        Self { is_cancelled, thread }
+    }
+
+    /// Waits until the filters are built.
+    pub fn wait(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            // The thread has no result, and a panic has already been reported.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for FilterBuilder {
+    fn drop(&mut self) {
+        self.is_cancelled.store(true, Ordering::Relaxed);
+        self.wait();
+    }
+}
+
+fn build_all(db: &Db, all: &AllTables, is_cancelled: &AtomicBool) {
+    for table in all.iter() {
+        if is_cancelled.load(Ordering::Relaxed) {
+            return;
+        }
+        build(db, table, is_cancelled);
+    }
+}
+
+/// Adds all stored keys of a table. After an error of the engine the filter stays incomplete; searches report it.
+fn build(db: &Db, table: &TouchTable, is_cancelled: &AtomicBool) {
+    let Some(index) = db.cf_handle(&table.index) else { return };
+    let mut options = ReadOptions::default();
+    options.set_total_order_seek(true);
+    options.fill_cache(false);
+    options.set_readahead_size(READ_AHEAD_BYTES);
+    let mut entries = db.raw_iterator_cf_opt(&index, options);
+    entries.seek_to_first();
+    let mut count = 0_usize;
+    while let Some(key) = entries.key() {
+        if let Ok(key) = Key::try_from(key) {
+            table.filter.add(KeyHash::of(&key));
+        }
+        count += 1;
+        if count.is_multiple_of(KEYS_PER_CHECK) && is_cancelled.load(Ordering::Relaxed) {
+            return;
+        }
+        entries.next();
+    }
+    if entries.status().is_ok() {
+        table.filter.complete();
+    }
+}
+
+fn estimated_keys(db: &Db, table: &TouchTable) -> usize {
+    let index = db.cf_handle(&table.index);
+    let estimate = index.and_then(|index| {
+        db.property_int_value_cf(&index, properties::ESTIMATE_NUM_KEYS).ok().flatten()
+    });
+    usize::try_from(estimate.unwrap_or(0)).unwrap_or(0)
+}

@@ -1,0 +1,220 @@
+//! Finds touches: by their identities, whatever their day, and by the keys of the index, newest first.
+
+use attribution::facts::event::{EventTime, Family};
+use attribution::facts::keys::FactKey;
+use attribution::ledger::index::Scan;
+use attribution::ledger::record::FactRecord;
+use rocksdb::ReadOptions;
+
+use super::filter::KeyHash;
+use super::record::Day;
+use super::tables::{AllTables, TouchTables};
+use crate::StoreError;
+use crate::embedded::db::{Db, RawIterator, Table};
+use crate::layout::codec::fact_record;
+use crate::layout::codec::touch::{TouchRef, split_contents};
+use crate::layout::key::{self, FACT_PREFIX_BYTES, Key};
+
+/// Where a touch is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The number of the table.
+    pub table: u32,
+    /// The key of the contents.
+    pub number: u64,
+}
+
+/// Attempts to read the contents of a touch that another thread moves meanwhile.
+const ATTEMPTS: usize = 3;
+
+/// Finds the touches of these keys. Nearly always, the filters leave no table or one to ask.
+pub fn places(
+    db: &Db,
+    tables: &TouchTables,
+    facts: &[FactKey],
+) -> Result<Vec<Option<Place>>, StoreError> {
+    let keys: Vec<Key> = facts.iter().map(key::record).collect();
+    let hashes: Vec<KeyHash> = keys.iter().map(KeyHash::of).collect();
+    let mut places = vec![None; facts.len()];
+    let mut open: Vec<usize> = (0..facts.len()).collect();
+    for table in tables.all().iter() {
+        let filter = table.filter.view();
+        let asked: Vec<usize> =
+            open.iter().copied().filter(|index| filter.may_contain(hashes[*index])).collect();
+        // A dropped table has no touch that is needed.
+        let index = if asked.is_empty() { None } else { db.cf_handle(&table.index) };
+        let Some(index) = index else { continue };
+        let asked_keys: Vec<Key> = asked.iter().map(|index| keys[*index]).collect();
+        for (fact, value) in asked.iter().zip(get(db, &index, &asked_keys)) {
+            if let Some(value) = value? {
+                let TouchRef { number, .. } = TouchRef::decode(&value)?;
+                places[*fact] = Some(Place { table: table.number, number });
+            }
+        }
+        open.retain(|index| places[*index].is_none());
+        if open.is_empty() {
+            break;
+        }
+    }
+    Ok(places)
+}
+
+/// A touch that was looked up. One whose contents have been removed since its expiry may have a place and no record.
+pub type FoundTouch = (Option<Place>, Option<FactRecord>);
+
+/// The touches of these keys.
+pub fn touches(
+    db: &Db,
+    tables: &TouchTables,
+    facts: &[FactKey],
+) -> Result<Vec<FoundTouch>, StoreError> {
+    let mut found: Vec<FoundTouch> = vec![(None, None); facts.len()];
+    let mut open: Vec<usize> = (0..facts.len()).collect();
+    for _ in 0..ATTEMPTS {
+        let open_facts: Vec<FactKey> = open.iter().map(|index| facts[*index]).collect();
+        let places = places(db, tables, &open_facts)?;
+        let placed = open.iter().zip(places);
+        let mut placed: Vec<(Place, usize)> =
+            placed.filter_map(|(index, place)| Some((place?, *index))).collect();
+        placed.sort_unstable();
+        for of_table in placed.chunk_by(|(a, _), (b, _)| a.table == b.table) {
+            read_contents(db, tables, of_table, &mut found)?;
+        }
+        // A touch that was replaced after it was placed is placed again.
+        open = placed.into_iter().map(|(_, index)| index).collect();
+        open.retain(|index| found[*index].1.is_none());
+        if open.is_empty() {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// Reads the contents at places of one table, in the order of their numbers.
+fn read_contents(
+    db: &Db,
+    tables: &TouchTables,
+    places: &[(Place, usize)],
+    found: &mut [FoundTouch],
+) -> Result<(), StoreError> {
+    let all = tables.all();
+    let number = places.first().map(|(place, _)| place.table);
+    let table = all.iter().find(|table| Some(table.number) == number);
+    let Some(contents) = table.and_then(|table| db.cf_handle(&table.contents)) else {
+        return Ok(());
+    };
+    let keys: Vec<[u8; 8]> = places.iter().map(|(place, _)| place.number.to_be_bytes()).collect();
+    for ((place, index), value) in places.iter().zip(get(db, &contents, &keys)) {
+        found[*index].0 = Some(*place);
+        if let Some(value) = value? {
+            let (pid, record) = split_contents(&value)?;
+            found[*index].1 = Some(fact_record::decode(Family::Touch, pid, record)?);
+        }
+    }
+    Ok(())
+}
+
+/// A single get is cheaper than a batch of one.
+fn get<'d, const LEN: usize>(
+    db: &'d Db,
+    table: &Table<'_>,
+    keys: &[[u8; LEN]],
+) -> Vec<Result<Option<rocksdb::DBPinnableSlice<'d>>, rocksdb::Error>> {
+    match keys {
+        [key] => vec![db.get_pinned_cf(table, key)],
+        _ => db.batched_multi_get_cf(table, keys, keys.is_sorted()),
+    }
+}
+
+/// The entries of one key, newest first, from one table after another.
+pub struct TouchEntries<'d> {
+    db: &'d Db,
+    tables: AllTables,
+    /// One for each table that has been asked.
+    iterators: Vec<Option<RawIterator<'d>>>,
+    /// The index of the table with the present entry; the number of tables at the end.
+    current: usize,
+    /// The first key of the scan.
+    first: Key,
+    oldest: EventTime,
+}
+
+impl<'d> TouchEntries<'d> {
+    pub fn new(db: &'d Db, tables: &TouchTables) -> Self {
+        let tables = tables.all();
+        let iterators = tables.iter().map(|_| None).collect();
+        let current = tables.len();
+        let (first, oldest) = (Key::default(), EventTime::default());
+        Self { db, tables, iterators, current, first, oldest }
+    }
+
+    /// Moves to the first entry of a scan, at or after the key `first`.
+    pub fn seek(&mut self, first: &Key, scan: &Scan) -> Result<(), StoreError> {
+        let newest = scan.after.map_or(scan.newest, |after| after.time);
+        (self.first, self.oldest) = (*first, scan.oldest);
+        self.current = self.tables.partition_point(|table| table.days.first > Day::of(newest));
+        self.seek_in_tables()
+    }
+
+    /// The present entry; `None` after the last.
+    pub fn item(&self) -> Option<(&[u8], &[u8])> {
+        let entries = self.iterators.get(self.current)?.as_ref()?;
+        entries.item().filter(|(key, _)| self.is_found(key))
+    }
+
+    pub fn advance(&mut self) -> Result<(), StoreError> {
+        if let Some(Some(entries)) = self.iterators.get_mut(self.current) {
+            entries.next();
+        }
+        if self.item().is_some() {
+            return Ok(());
+        }
+        self.check()?;
+        self.current += 1;
+        self.seek_in_tables()
+    }
+
+    /// Seeks in the present table and in older ones, until one has an entry.
+    fn seek_in_tables(&mut self) -> Result<(), StoreError> {
+        let hash = KeyHash::of(&self.first);
+        while let Some(table) = self.tables.get(self.current) {
+            if table.days.last < Day::of(self.oldest) {
+                self.current = self.tables.len();
+                break;
+            }
+            if table.filter.view().may_contain(hash)
+                && let Some(entries) = self.iterators.get_mut(self.current)
+            {
+                if entries.is_none() {
+                    *entries = iterator(self.db, &table.index);
+                }
+                entries.iter_mut().for_each(|entries| entries.seek(self.first));
+                if self.item().is_some() {
+                    break;
+                }
+                self.check()?;
+            }
+            self.current += 1;
+        }
+        Ok(())
+    }
+
+    fn is_found(&self, key: &[u8]) -> bool {
+        key.starts_with(&self.first[..FACT_PREFIX_BYTES])
+    }
+
+    /// Checks that the present table ended without an error.
+    fn check(&self) -> Result<(), StoreError> {
+        match self.iterators.get(self.current) {
+            Some(Some(entries)) => Ok(entries.status()?),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// An iterator over the keys with the prefix of the last seek; `None` if the table was dropped.
+fn iterator<'d>(db: &'d Db, index: &str) -> Option<RawIterator<'d>> {
+    let mut options = ReadOptions::default();
+    options.set_prefix_same_as_start(true);
+    Some(db.raw_iterator_cf_opt(&db.cf_handle(index)?, options))
+}

@@ -1,0 +1,247 @@
+//! The tables of touches of an open store, which the writer and readers share.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use rocksdb::{Direction, IteratorMode, Options};
+
+use super::filter::{FilterMemory, KeyFilter};
+use super::record::{Day, Days, TOUCH_TABLE, TableRecord};
+use crate::StoreError;
+use crate::embedded::db::Db;
+use crate::embedded::open::column_families::{CONTENTS, META, TOUCHES};
+
+/// A table of touches.
+#[derive(Clone)]
+pub struct TouchTable {
+    pub number: u32,
+    pub days: Days,
+    /// The names of its column families.
+    pub index: Arc<str>,
+    pub contents: Arc<str>,
+    pub filter: Arc<KeyFilter>,
+}
+
+/// All tables, newest first. Their days do not overlap.
+pub type AllTables = Arc<[TouchTable]>;
+
+/// The records of tables by their numbers.
+pub type TableRecords = BTreeMap<u32, TableRecord>;
+
+/// The tables of touches of a store.
+pub struct TouchTables {
+    all: RwLock<AllTables>,
+    /// Locked while tables are created or dropped, and while a checkpoint is taken: the log in a checkpoint must not
+    /// refer to a table that the checkpoint does not have.
+    changes: Mutex<()>,
+    /// The greatest number so far. Numbers are not reused while the store is open.
+    last_number: AtomicU32,
+    /// The options of a new index and of new contents. RocksDB refers to their compaction filters as long as it is
+    /// open.
+    options: [Options; 2],
+    pub filter_memory: Arc<FilterMemory>,
+}
+
+/// The column families of all tables in a directory; none if it has no RocksDB.
+pub fn names(path: &Path) -> Vec<String> {
+    let mut names = Db::list_cf(&Options::default(), path).unwrap_or_default();
+    names.retain(|name| number(name).is_some());
+    names
+}
+
+/// The number of a table from the name of one of its column families.
+fn number(name: &str) -> Option<u32> {
+    let number = name.strip_prefix(TOUCHES)?.strip_prefix('-')?;
+    number.strip_suffix(CONTENTS).unwrap_or(number).parse().ok()
+}
+
+/// The key of a table's record in `meta`.
+pub fn record_name(number: u32) -> Vec<u8> {
+    [TOUCH_TABLE, &number.to_be_bytes()].concat()
+}
+
+/// The stored records.
+///
+/// # Errors
+/// [`StoreError::Corrupt`] if one is damaged.
+pub fn records(db: &Db) -> Result<TableRecords, StoreError> {
+    let mut records = TableRecords::new();
+    let Some(meta) = db.cf_handle(META) else { return Ok(records) };
+    for entry in db.iterator_cf(&meta, IteratorMode::From(TOUCH_TABLE, Direction::Forward)) {
+        let (name, value) = entry?;
+        let Some(number) = name.strip_prefix(TOUCH_TABLE) else { break };
+        let damage = || StoreError::corrupt("the record of a table of touches");
+        let number = number.try_into().map(u32::from_be_bytes).map_err(|_| damage())?;
+        records.insert(number, TableRecord::decode(&value).ok_or_else(damage)?);
+    }
+    Ok(records)
+}
+
+impl TouchTable {
+    fn new(number: u32, days: Days, filter: KeyFilter) -> Self {
+        let index = format!("{TOUCHES}-{number}");
+        let contents = format!("{index}{CONTENTS}");
+        Self {
+            number,
+            days,
+            index: index.into(),
+            contents: contents.into(),
+            filter: Arc::new(filter),
+        }
+    }
+}
+
+impl TouchTables {
+    /// The tables with a record. Without filters until they are built, so every key may be in each of them.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] if a record is damaged, or its table was not opened.
+    pub fn load(db: &Db, options: [Options; 2]) -> Result<Self, StoreError> {
+        let tables = Self::empty(options);
+        let all: Vec<_> = records(db)?
+            .into_iter()
+            .map(|(number, record)| tables.unfiltered(number, record.days))
+            .collect();
+        let is_missing = |name: &str| db.cf_handle(name).is_none();
+        if all.iter().any(|table| is_missing(&table.index) || is_missing(&table.contents)) {
+            return Err(StoreError::corrupt("a table of touches is missing"));
+        }
+        tables.replace_all(all);
+        Ok(tables)
+    }
+
+    /// All tables that were opened, for a store whose records cannot be read. Their days are unknown.
+    pub fn of_names(names: &[String], options: [Options; 2]) -> Self {
+        let tables = Self::empty(options);
+        let numbers: BTreeSet<u32> = names.iter().filter_map(|name| number(name)).collect();
+        let days = Days { first: Day(0), last: Day(u32::MAX) };
+        tables.replace_all(numbers.iter().map(|number| tables.unfiltered(*number, days)).collect());
+        tables
+    }
+
+    fn empty(options: [Options; 2]) -> Self {
+        Self {
+            all: RwLock::default(),
+            changes: Mutex::new(()),
+            last_number: AtomicU32::new(0),
+            options,
+            filter_memory: Arc::default(),
+        }
+    }
+
+    fn unfiltered(&self, number: u32, days: Days) -> TouchTable {
+        TouchTable::new(number, days, KeyFilter::incomplete(&self.filter_memory, 0))
+    }
+
+    /// Drops column families without a record: their table was being created or dropped when the process ended.
+    pub fn drop_unrecorded(&self, db: &Db, names: &[String]) -> Result<(), StoreError> {
+        let all = self.all();
+        let is_known = |name: &String| {
+            all.iter().any(|table| *table.index == **name || *table.contents == **name)
+        };
+        for name in names.iter().filter(|name| !is_known(name)) {
+            self.last_number.fetch_max(number(name).unwrap_or(0), Ordering::Relaxed);
+            db.drop_cf(name)?;
+        }
+        Ok(())
+    }
+
+    pub fn all(&self) -> AllTables {
+        Arc::clone(&self.all.read())
+    }
+
+    /// The names of all column families.
+    pub fn all_names(&self) -> Vec<Arc<str>> {
+        self.all().iter().flat_map(|table| [table.index.clone(), table.contents.clone()]).collect()
+    }
+
+    /// Prevents that tables are created or dropped.
+    pub fn lock_changes(&self) -> MutexGuard<'_, ()> {
+        self.changes.lock()
+    }
+
+    /// Creates a table for a day. It is part of the store once its record is written.
+    pub fn create(&self, db: &Db, day: Day) -> Result<TouchTable, StoreError> {
+        let _changes = self.changes.lock();
+        let number = self.last_number.load(Ordering::Relaxed) + 1;
+        let filter = KeyFilter::of_new_table(&self.filter_memory);
+        let table = TouchTable::new(number, Days::one(day), filter);
+        let [index, contents] = &self.options;
+        db.create_cf(&table.index, index)?;
+        db.create_cf(&table.contents, contents)?;
+        let others = self.all();
+        self.replace_all(others.iter().cloned().chain([table.clone()]).collect());
+        Ok(table)
+    }
+
+    /// Drops tables. Their records must have been deleted, and the deletion synced.
+    pub fn drop_tables(&self, db: &Db, numbers: &[u32]) -> Result<(), StoreError> {
+        let _changes = self.changes.lock();
+        let (dropped, kept): (Vec<_>, Vec<_>) =
+            self.all().iter().cloned().partition(|table| numbers.contains(&table.number));
+        self.replace_all(kept);
+        for table in dropped {
+            db.drop_cf(&table.index)?;
+            db.drop_cf(&table.contents)?;
+        }
+        Ok(())
+    }
+
+    /// Extends the days of a table.
+    pub fn set_days(&self, number: u32, days: Days) {
+        self.update(|table| {
+            if table.number == number {
+                table.days = days;
+            }
+        });
+    }
+
+    /// Gives all tables filters whose keys are added later. Returns them, newest first.
+    pub fn start_filters(
+        &self,
+        bytes_max: usize,
+        keys: impl Fn(&TouchTable) -> usize,
+    ) -> AllTables {
+        self.filter_memory.set_max(bytes_max);
+        self.update(|table| {
+            table.filter = Arc::new(KeyFilter::incomplete(&self.filter_memory, keys(table)));
+        });
+        self.all()
+    }
+
+    fn update(&self, change: impl Fn(&mut TouchTable)) {
+        let mut tables = self.all().to_vec();
+        tables.iter_mut().for_each(change);
+        self.replace_all(tables);
+    }
+
+    fn replace_all(&self, mut tables: Vec<TouchTable>) {
+        tables.sort_unstable_by_key(|table| Reverse(table.days.first));
+        let last = tables.iter().map(|table| table.number).max().unwrap_or(0);
+        self.last_number.fetch_max(last, Ordering::Relaxed);
+        *self.all.write() = tables.into();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_contain_the_number_of_the_table() {
+        let table = TouchTable::new(
+            70,
+            Days::one(Day(1)),
+            KeyFilter::incomplete(&Arc::<FilterMemory>::default(), 0),
+        );
+        assert_eq!((&*table.index, &*table.contents), ("touches-70", "touches-70-contents"));
+        assert_eq!([number(&table.index), number(&table.contents)], [Some(70), Some(70)]);
+        for other in ["touches", "touches-", "touches-x", "touches-1-other", "effects", "default"] {
+            assert_eq!(number(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Adds touches to a write batch: contents under ascending numbers, and index entries, in the tables of their days.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use attribution::facts::event::{EventTime, Family, Pid};
+use rocksdb::{IteratorMode, WriteBatch};
+
+use super::filter::{KeyFilter, KeyHash};
+use super::read::Place;
+use super::record::{Day, Days, Placement, TableRecord, place};
+use super::tables::{self, TableRecords, TouchTables, record_name};
+use crate::StoreError;
+use crate::embedded::db::{Db, Table};
+use crate::embedded::open::column_families::META;
+use crate::expiry::Expiry;
+use crate::layout::codec::touch::{TouchRef, contents};
+use crate::layout::codec::{self, fact};
+use crate::layout::key::{self, FactTableKey, Key};
+
+/// What the writer knows of the tables.
+#[derive(Debug)]
+pub struct TouchWriter {
+    records: TableRecords,
+    /// The number of the next contents; greater than all stored ones.
+    next_number: u64,
+}
+
+impl TouchWriter {
+    pub fn open(db: &Db, tables: &TouchTables) -> Result<Self, StoreError> {
+        let mut next_number = 1;
+        for table in tables.all().iter() {
+            let Some(contents) = db.cf_handle(&table.contents) else { continue };
+            if let Some(last) = db.iterator_cf(&contents, IteratorMode::End).next() {
+                let (number, _) = last?;
+                let number = (*number).try_into().map(u64::from_be_bytes);
+                let number =
+                    number.map_err(|_| StoreError::corrupt("the number of a touch's contents"))?;
+                next_number = next_number.max(number.saturating_add(1));
+            }
+        }
+        Ok(Self { records: tables::records(db)?, next_number })
+    }
+
+    /// The tables whose touches no decision can need any more.
+    pub fn expired(&self, expiry: &Expiry) -> Vec<u32> {
+        let expired = self.records.iter().filter(|(_, record)| record.has_expired(expiry));
+        expired.map(|(number, _)| *number).collect()
+    }
+
+    /// Deletes the records of tables.
+    pub fn delete(&mut self, numbers: &[u32], meta: &Table<'_>, batch: &mut WriteBatch) {
+        for number in numbers {
+            self.records.remove(number);
+            batch.delete_cf(meta, record_name(*number));
+        }
+    }
+}
+
+/// Touches to add to a write batch.
+pub struct TouchBatch<'a> {
+    writer: &'a mut TouchWriter,
+    db: &'a Db,
+    tables: &'a TouchTables,
+    batch: &'a mut WriteBatch,
+    /// The tables that the batch writes to.
+    open: BTreeMap<u32, OpenTable<'a>>,
+    /// The last day that was looked up, and its table.
+    last: Option<(Day, u32)>,
+    /// Tables whose records have changed.
+    changed: BTreeSet<u32>,
+}
+
+struct OpenTable<'a> {
+    index: Table<'a>,
+    contents: Table<'a>,
+    filter: Arc<KeyFilter>,
+}
+
+impl<'a> TouchBatch<'a> {
+    pub fn new(
+        writer: &'a mut TouchWriter,
+        db: &'a Db,
+        tables: &'a TouchTables,
+        batch: &'a mut WriteBatch,
+    ) -> Self {
+        let (open, changed) = (BTreeMap::new(), BTreeSet::new());
+        Self { writer, db, tables, batch, open, last: None, changed }
+    }
+
+    /// Puts the value of a fact record under its key. `replaced` is where the fact is stored so far.
+    pub fn put_record(
+        &mut self,
+        key: &Key,
+        value: &[u8],
+        replaced: Option<Place>,
+    ) -> Result<(), StoreError> {
+        let pid = decoded(key)?.pid();
+        let (time, lookback_ms) = fact::times(Family::Touch, value)?;
+        let table = self.table_for(pid, time, lookback_ms)?;
+        // A replaced fact gets a new number too, so contents are in the order of arrival.
+        let number = self.writer.next_number;
+        self.writer.next_number += 1;
+        let Self { batch, open, .. } = &mut *self;
+        if let Some(OpenTable { index, contents: table, filter }) = open.get(&table) {
+            filter.add(KeyHash::of(key));
+            batch.put_cf(table, number.to_be_bytes(), contents(pid, value));
+            batch.put_cf(index, key, TouchRef::new(number, time, lookback_ms).encode());
+        }
+        let Some(replaced) = replaced else { return Ok(()) };
+        if let Some(OpenTable { index, contents, .. }) = self.open_table(replaced.table) {
+            let index = (replaced.table != table).then(|| Arc::clone(index));
+            let contents = Arc::clone(contents);
+            self.batch.delete_cf(&contents, replaced.number.to_be_bytes());
+            index.iter().for_each(|index| self.batch.delete_cf(index, key));
+        }
+        Ok(())
+    }
+
+    /// Puts an index entry or a marker.
+    pub fn put_entry(&mut self, key: &Key, value: &[u8]) -> Result<(), StoreError> {
+        let FactTableKey::Index { pid, time, .. } = decoded(key)? else { return Err(damage()) };
+        let (_, lookback_ms) = codec::index_value(value)?;
+        let table = self.table_for(pid, time, lookback_ms)?;
+        let Self { batch, open, .. } = self;
+        if let Some(OpenTable { index, filter, .. }) = open.get(&table) {
+            filter.add(KeyHash::of(key));
+            batch.put_cf(index, key, value);
+        }
+        Ok(())
+    }
+
+    /// Deletes an index entry, if its day has a table.
+    pub fn delete_entry(&mut self, key: &Key) -> Result<(), StoreError> {
+        let FactTableKey::Index { time, .. } = decoded(key)? else { return Err(damage()) };
+        let Some(number) = self.existing_table(Day::of(time)) else { return Ok(()) };
+        let index = self.open_table(number).map(|table| Arc::clone(&table.index));
+        index.iter().for_each(|index| self.batch.delete_cf(index, key));
+        Ok(())
+    }
+
+    /// Adds the changed records of tables. Must be called after all touches were added.
+    pub fn finish(self) -> Result<(), StoreError> {
+        let Self { writer, db, batch, changed, .. } = self;
+        if changed.is_empty() {
+            return Ok(());
+        }
+        let meta = db.cf_handle(META).ok_or_else(|| StoreError::corrupt("the table meta"))?;
+        for number in changed {
+            if let Some(record) = writer.records.get(&number) {
+                batch.put_cf(&meta, record_name(number), record.encode());
+            }
+        }
+        Ok(())
+    }
+
+    /// The open table for a touch, whose record then includes the touch.
+    fn table_for(
+        &mut self,
+        pid: Pid,
+        time: EventTime,
+        lookback_ms: Option<u64>,
+    ) -> Result<u32, StoreError> {
+        let day = Day::of(time);
+        let number = match self.existing_table(day) {
+            Some(number) => number,
+            None => self.new_table(day)?,
+        };
+        if let Some(record) = self.writer.records.get_mut(&number)
+            && record.add(pid, day, lookback_ms)
+        {
+            self.changed.insert(number);
+        }
+        match self.open_table(number) {
+            Some(_) => Ok(number),
+            None => Err(StoreError::corrupt("a table of touches is missing")),
+        }
+    }
+
+    fn existing_table(&mut self, day: Day) -> Option<u32> {
+        if let Some((last, number)) = self.last
+            && last == day
+        {
+            return Some(number);
+        }
+        let all = self.tables.all();
+        let number = all.iter().find(|table| table.days.contain(day))?.number;
+        self.last = Some((day, number));
+        Some(number)
+    }
+
+    /// Creates a table for a day that no table has, or extends one.
+    fn new_table(&mut self, day: Day) -> Result<u32, StoreError> {
+        let all = self.tables.all();
+        let days: Vec<Days> = all.iter().map(|table| table.days).collect();
+        let extended = match place(&days, day) {
+            Placement::Extended(index) => all.get(index),
+            Placement::New => None,
+        };
+        let Some(table) = extended else {
+            let table = self.tables.create(self.db, day)?;
+            self.writer.records.insert(table.number, TableRecord::new(day));
+            self.changed.insert(table.number);
+            return Ok(table.number);
+        };
+        self.tables.set_days(table.number, table.days.with(day));
+        Ok(table.number)
+    }
+
+    fn open_table(&mut self, number: u32) -> Option<&OpenTable<'a>> {
+        let entry = match self.open.entry(number) {
+            Entry::Occupied(open) => return Some(&*open.into_mut()),
+            Entry::Vacant(entry) => entry,
+        };
+        let all = self.tables.all();
+        let table = all.iter().find(|table| table.number == number)?;
+        let db: &'a Db = self.db;
+        let (index, contents) = (db.cf_handle(&table.index)?, db.cf_handle(&table.contents)?);
+        let filter = Arc::clone(&table.filter);
+        Some(&*entry.insert(OpenTable { index, contents, filter }))
+    }
+}
+
+fn decoded(key: &Key) -> Result<FactTableKey, StoreError> {
+    key::decode_fact(key).ok_or_else(damage)
+}
+
+fn damage() -> StoreError {
+    StoreError::corrupt("a fact's key")
+}

@@ -1,0 +1,89 @@
+//! The values of tables of touches.
+
+use attribution::facts::event::{EventTime, Pid};
+use attribution::rules::policy::{DAY_MS, LOOKBACK_MAX_MS};
+
+use super::{Input, event_time};
+use crate::StoreError;
+
+/// Refers to the contents of a touch in the same table. Stored under the key of the touch's record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TouchRef {
+    /// The key of the contents.
+    pub number: u64,
+    pub time: EventTime,
+    /// The touch's own lookback, rounded up to days.
+    pub lookback_days: Option<u8>,
+}
+
+impl TouchRef {
+    pub fn new(number: u64, time: EventTime, lookback_ms: Option<u64>) -> Self {
+        let days = |ms: u64| ms.min(LOOKBACK_MAX_MS).div_ceil(DAY_MS) as u8;
+        Self { number, time, lookback_days: lookback_ms.map(days) }
+    }
+
+    pub fn lookback_ms(&self) -> Option<u64> {
+        self.lookback_days.map(|days| u64::from(days) * DAY_MS)
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let mut value = Vec::with_capacity(17);
+        value.extend(self.number.to_be_bytes());
+        value.extend(self.time.millis().to_be_bytes());
+        value.extend(self.lookback_days);
+        value
+    }
+
+    pub fn decode(value: &[u8]) -> Result<Self, StoreError> {
+        let mut input = Input::new(value);
+        let (number, millis) = (input.u64()?, input.u64()?);
+        let time = event_time(millis).ok_or_else(|| StoreError::corrupt("the time of a touch"))?;
+        let lookback_days = if input.rest().is_empty() { None } else { Some(input.byte()?) };
+        input.end()?;
+        Ok(Self { number, time, lookback_days })
+    }
+}
+
+/// The contents of a touch: its app, and the value of its fact record.
+pub fn contents(pid: Pid, record: &[u8]) -> Vec<u8> {
+    [&pid.0.to_be_bytes()[..], record].concat()
+}
+
+/// Splits contents into the app and the value of the fact record.
+pub fn split_contents(contents: &[u8]) -> Result<(Pid, &[u8]), StoreError> {
+    let split = contents.split_first_chunk();
+    let (pid, record) = split.ok_or_else(|| StoreError::corrupt("the contents of a touch"))?;
+    Ok((Pid(u32::from_be_bytes(*pid)), record))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(lookback_ms: Option<u64>, expected_days: Option<u8>) {
+        let time = EventTime::default().plus(7);
+        let found = TouchRef::new(1 << 40, time, lookback_ms);
+        assert_eq!(found.lookback_days, expected_days);
+        let value = found.encode();
+        assert_eq!(TouchRef::decode(&value).unwrap(), found);
+        assert!(TouchRef::decode(&value[..15]).is_err(), "cut");
+        assert!(TouchRef::decode(&[&value[..], &[1, 1]].concat()).is_err(), "extended");
+    }
+
+    #[test]
+    fn references_are_decoded_as_they_were_encoded() {
+        check(None, None);
+        check(Some(0), Some(0));
+        check(Some(DAY_MS + 1), Some(2));
+        check(Some(u64::MAX), Some(90));
+        assert!(TouchRef::decode(&[0xff; 16]).is_err(), "a time after the year 9999");
+    }
+
+    #[test]
+    fn contents_begin_with_the_app() {
+        let value = contents(Pid(7), b"record");
+        assert_eq!(split_contents(&value).unwrap(), (Pid(7), &b"record"[..]));
+        assert!(split_contents(&value[..3]).is_err());
+    }
+}

@@ -1,0 +1,212 @@
+//! Checks the tables of touches: references lead to contents and contents have references, and the record of each table
+//! covers its touches.
+
+use std::collections::BTreeMap;
+
+use attribution::facts::event::{Family, Pid};
+use attribution::facts::keys::FactKey;
+use attribution::facts::match_keys;
+use attribution::ledger::record::FactRecord;
+use attribution::rules::policy::DAY_MS;
+
+use super::fact_tables::FactTable;
+use super::findings::Findings;
+use super::report::{Check, Problem, at};
+use super::snapshot::Snapshot;
+use super::table_scan::{Entry, Found, look_up};
+use crate::StoreError;
+use crate::embedded::open::column_families::META;
+use crate::embedded::touches::record::{Day, TableRecord};
+use crate::embedded::touches::tables::{self, record_name};
+use crate::layout::codec::fact_record;
+use crate::layout::codec::touch::{TouchRef, split_contents};
+use crate::layout::key::{self, FactTableKey, Key};
+
+/// The key of contents.
+type Number = [u8; 8];
+
+/// A touch as it is stored.
+pub struct StoredTouch {
+    number: Number,
+    pub fact: FactKey,
+    pub record: FactRecord,
+}
+
+/// Decodes contents and its identity.
+fn decode(value: &[u8]) -> Option<(FactKey, FactRecord)> {
+    let (pid, record) = split_contents(value).ok()?;
+    let record = fact_record::decode(Family::Touch, pid, record).ok()?;
+    Some((match_keys::fact_key(record.id_space(), pid, record.id()), record))
+}
+
+/// Checks that the references of a table decode, and lead to the contents of their touches.
+pub fn check_references(
+    snapshot: &Snapshot<'_>,
+    table: &FactTable,
+    chunk: &[Entry],
+    findings: &mut Findings<'_>,
+) -> Result<(), StoreError> {
+    let Some((_, contents)) = &table.contents else { return Ok(()) };
+    let tables = &snapshot.tables;
+    let mut references: Vec<(&[u8], Number)> = Vec::new();
+    for (key, value) in chunk {
+        let Some(FactTableKey::FactRecord { pid, .. }) = key::decode_fact(key) else { continue };
+        findings.report.add_checked(Check::Index, 1);
+        match TouchRef::decode(value) {
+            Ok(touch) if has_expired(snapshot, pid, &touch) => {}
+            Ok(touch) => references.push((key, touch.number.to_be_bytes())),
+            Err(_) => {
+                findings.repair_by_delete(Problem::EntryUnreadable, tables, &table.index, key);
+            }
+        }
+    }
+    let numbers = references.iter().map(|(_, number)| *number);
+    let found = look_up(snapshot, contents, numbers, findings)?;
+    for (key, number) in references {
+        let problem = match found.get(&number) {
+            None => Problem::EntryToNowhere,
+            Some(Found::Unreadable) => {
+                findings.report.unchecked += 1;
+                continue;
+            }
+            // Unreadable contents are reported by the check of facts.
+            Some(Found::Value(value)) => match decode(value) {
+                Some((fact, _)) if key::record(&fact)[..] != *key => Problem::EntryOfAnother,
+                _ => continue,
+            },
+        };
+        findings.repair_by_delete(problem, tables, &table.index, key);
+    }
+    Ok(())
+}
+
+/// The lookback is rounded up to days, so the contents may have been removed up to a day earlier.
+fn has_expired(snapshot: &Snapshot<'_>, pid: Pid, touch: &TouchRef) -> bool {
+    let lookback_ms = touch.lookback_ms().map(|ms| ms.saturating_sub(DAY_MS));
+    touch.time < snapshot.expiry.oldest(pid, Family::Touch, lookback_ms)
+}
+
+/// Decodes the contents of a table, and checks that each has its reference. Returns the touches that have not expired.
+pub fn check_contents(
+    snapshot: &Snapshot<'_>,
+    table: &FactTable,
+    chunk: &[Entry],
+    findings: &mut Findings<'_>,
+) -> Result<Vec<StoredTouch>, StoreError> {
+    let Some((_, contents)) = &table.contents else { return Ok(Vec::new()) };
+    let mut touches: Vec<StoredTouch> = Vec::new();
+    for (key, value) in chunk {
+        findings.report.add_checked(Check::Facts, 1);
+        match Number::try_from(&**key).ok().zip(decode(value)) {
+            Some((number, (fact, record))) if !snapshot.expiry.has_expired(fact.pid, &record) => {
+                touches.push(StoredTouch { number, fact, record });
+            }
+            Some(_) => {}
+            None => findings.add(Problem::FactUnreadable, || at(contents, key)),
+        }
+    }
+    let keys = touches.iter().map(|touch| key::record(&touch.fact));
+    let found = look_up(snapshot, &table.index, keys, findings)?;
+    let mut placed = Vec::with_capacity(touches.len());
+    for touch in touches {
+        if check_reference_of(snapshot, table, &touch, &found, findings)? {
+            placed.push(touch);
+        }
+    }
+    Ok(placed)
+}
+
+/// Returns false if another touch is stored under the identity.
+fn check_reference_of(
+    snapshot: &Snapshot<'_>,
+    table: &FactTable,
+    touch: &StoredTouch,
+    found: &BTreeMap<Key, Found>,
+    findings: &mut Findings<'_>,
+) -> Result<bool, StoreError> {
+    let StoredTouch { number, fact, record } = touch;
+    let expected =
+        TouchRef::new(u64::from_be_bytes(*number), record.time(), record.lookback_ms()).encode();
+    let key = key::record(fact);
+    let is_other = match found.get(&key) {
+        // Reported with its file.
+        Some(Found::Unreadable) => return Ok(true),
+        Some(Found::Value(value)) if **value == *expected => return Ok(true),
+        Some(Found::Value(value)) => {
+            TouchRef::decode(value).is_ok_and(|other| other.number.to_be_bytes() != *number)
+        }
+        None => is_in_another_table(snapshot, table, key, findings)?,
+    };
+    if is_other {
+        let contents = table.contents.as_ref().map_or("", |(_, name)| name.as_str());
+        findings.add(Problem::FactMisplaced, || at(contents, number));
+        return Ok(false);
+    }
+    findings.repair(
+        Problem::EntryMissing,
+        || snapshot.fact_name(fact, record),
+        |batch| {
+            batch.put_cf(&snapshot.tables.table(&table.index), key, expected);
+        },
+    );
+    Ok(true)
+}
+
+fn is_in_another_table(
+    snapshot: &Snapshot<'_>,
+    table: &FactTable,
+    key: Key,
+    findings: &mut Findings<'_>,
+) -> Result<bool, StoreError> {
+    for other in FactTable::of_family(snapshot, Family::Touch) {
+        if other.index != table.index
+            && !look_up(snapshot, &other.index, [key], findings)?.is_empty()
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// What the record of a table must cover.
+#[derive(Default)]
+pub struct Covered(Option<TableRecord>);
+
+impl Covered {
+    pub fn add(&mut self, touch: &StoredTouch) {
+        let (pid, record) = (touch.fact.pid, &touch.record);
+        let day = Day::of(record.time());
+        let covered = self.0.get_or_insert_with(|| TableRecord::new(day));
+        covered.add(pid, day, record.lookback_ms());
+    }
+
+    /// Checks the record of a table.
+    pub fn check(
+        self,
+        snapshot: &Snapshot<'_>,
+        table: &FactTable,
+        findings: &mut Findings<'_>,
+    ) -> Result<(), StoreError> {
+        let (Some(covered), Some((number, _))) = (self.0, &table.contents) else { return Ok(()) };
+        let tables = &snapshot.tables;
+        findings.report.add_checked(Check::Index, 1);
+        let records = findings.unless_damaged(tables, tables::records(&tables.db))?;
+        let Some(stored) = records.and_then(|mut records| records.remove(number)) else {
+            return Ok(());
+        };
+        let union = stored.union(&covered);
+        if union != stored {
+            let name = record_name(*number);
+            findings.repair(
+                Problem::TouchTableWrong,
+                || at(META, &name),
+                |batch| {
+                    batch.put_cf(&tables.meta(), &name, union.encode());
+                    tables.touches.set_days(*number, union.days);
+                },
+            );
+            findings.write_fixes(tables)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,262 @@
+//! Touches in tables by day.
+
+use std::path::Path;
+
+use adtrail_store::embedded::{Embedded, open_for_reading};
+use adtrail_store::maintenance::verify::{Check, Options, Problem, verify};
+use attribution::facts::keys::MatchKey;
+use attribution::ledger::index::{IndexEntry, Scan};
+use attribution::ledger::record::Lookup;
+use attribution::ledger::{FactWrite, Facts, Ledger, Progress};
+use rocksdb::DB;
+
+use super::support::facts::{DAY, HOUR, MINUTE, click, millis};
+use super::support::rules::{rules, rules_with};
+use super::support::run::{on_disk, open, settings};
+use super::{
+    SuiteLedger, commit, end_of_time, entries, entry, record_facts, record_of, scan, times, touch,
+    write,
+};
+
+suite! { with_hbase:
+    a_scan_continues_in_older_days
+    a_redelivered_touch_moves_to_the_day_of_its_new_time
+    a_touch_is_found_by_its_id_whatever_its_day
+    entries_under_one_key_may_be_far_apart
+}
+
+/// A time of day `day` of the tests.
+fn at(day: i64, ms: i64) -> i64 {
+    day * DAY + ms
+}
+
+fn a_scan_continues_in_older_days(ledger: &mut impl SuiteLedger) {
+    let days = [0, 1, 2, 5, 9];
+    let of = |ms: i64| days.map(|day| touch(&format!("c{day}-{ms}"), at(day, ms), &[1]));
+    record_facts(ledger, of(1));
+    record_facts(ledger, days.map(|day| touch(&format!("other{day}"), at(day, 1), &[2])));
+    commit(ledger);
+    record_facts(ledger, of(DAY - 1));
+    for _ in ["recorded", "committed"] {
+        let expected: Vec<_> =
+            days.iter().rev().flat_map(|day| [at(*day, DAY - 1), at(*day, 1)]).collect();
+        for limit in [1, 2, 3, 100] {
+            let mut found: Vec<IndexEntry> = Vec::new();
+            loop {
+                let after = found.last().copied();
+                let page = entries(ledger, Scan { after, limit, ..scan(1, end_of_time(), 0) });
+                let is_last = page.len() < limit;
+                found.extend(page);
+                if is_last {
+                    break;
+                }
+            }
+            let found: Vec<_> = found.iter().map(|it| it.time.millis() as i64).collect();
+            assert_eq!(found, expected, "pages of {limit}");
+        }
+        let between = times(ledger, scan(1, at(5, 1), at(1, DAY - 1)));
+        assert_eq!(
+            between,
+            [at(5, 1), at(2, DAY - 1), at(2, 1), at(1, DAY - 1)].map(|ms| ms as u64)
+        );
+        assert_eq!(times(ledger, scan(1, at(4, 0), at(3, 0))), [0; 0], "days without touches");
+        commit(ledger);
+    }
+}
+
+fn a_redelivered_touch_moves_to_the_day_of_its_new_time(ledger: &mut impl SuiteLedger) {
+    let [first, second] = [at(7, 5), at(3, 5)].map(|ms| touch("c", ms, &[1]));
+    record_facts(ledger, [first.clone(), touch("d", at(7, 6), &[1])]);
+    commit(ledger);
+    let found = ledger.lookup(&[second.key]).expect("the lookup succeeds").remove(0);
+    if !matches!(found, Lookup::Missing) {
+        assert_eq!(found, Lookup::Found(first.record.clone()));
+    }
+    let stale = vec![(MatchKey(1), millis(at(7, 5)))];
+    record_facts(ledger, [FactWrite { stale, ..second.clone() }]);
+    for _ in ["recorded", "committed"] {
+        assert_eq!(record_of(ledger, first.key), Some(second.record.clone()));
+        let newest_first = [at(7, 6), at(3, 5)].map(|ms| ms as u64);
+        assert_eq!(times(ledger, scan(1, end_of_time(), 0)), newest_first);
+        commit(ledger);
+    }
+}
+
+fn a_touch_is_found_by_its_id_whatever_its_day(ledger: &mut impl SuiteLedger) {
+    let touches: Vec<_> = (0..30).map(|day| touch(&format!("c{day}"), at(day, 1), &[])).collect();
+    record_facts(ledger, touches.clone());
+    commit(ledger);
+    let keys: Vec<_> = touches.iter().rev().map(|touch| touch.key).collect();
+    let expected: Vec<_> = touches.iter().rev().map(|touch| Some(touch.record.clone())).collect();
+    assert_eq!(ledger.records(&keys).expect("the lookup succeeds"), expected);
+    assert_eq!(record_of(ledger, touch("none", 1, &[]).key), None);
+}
+
+/// There are more days than tables, so some days share one.
+fn entries_under_one_key_may_be_far_apart(ledger: &mut impl SuiteLedger) {
+    let days: Vec<i64> = (0..120).map(|n| n * 37 % 120 * 11).collect();
+    for days in days.chunks(10) {
+        let touches = days.iter().map(|day| touch(&format!("c{day}"), at(*day, 1), &[1]));
+        record_facts(ledger, touches.collect::<Vec<_>>());
+        commit(ledger);
+    }
+    let expected: Vec<_> = (0..120).rev().map(|n| at(n * 11, 1) as u64).collect();
+    assert_eq!(times(ledger, scan(1, end_of_time(), 0)), expected);
+}
+
+/// Returns the names of the tables of touches, without those of contents.
+fn tables(path: &Path) -> Vec<String> {
+    let names = DB::list_cf(&rocksdb::Options::default(), path).expect("RocksDB lists the tables");
+    let is_index = |name: &String| name.starts_with("touches-") && !name.ends_with("-contents");
+    names.into_iter().filter(is_index).collect()
+}
+
+fn advance(store: &mut Embedded, until: i64) {
+    let progress = Progress { consumed_until: Some(millis(until)), ..Progress::default() };
+    store.commit(Vec::new(), &progress).expect("the commit succeeds");
+}
+
+/// Checks the tables themselves. The index keys of these tests are not those of their touches, which `verify` finds too.
+#[track_caller]
+fn check_tables(path: &Path) {
+    let options = Options { examples_max: 5, have_settings_changed: false };
+    let report = verify(&settings(path), &rules(), &options, &mut |_| ());
+    let report = report.expect("the store can be verified");
+    let is_of_tables = |problem: &Problem| [Check::Files, Check::Facts].contains(&problem.check());
+    assert!(!report.found.keys().any(is_of_tables), "{:?}", report.examples);
+    assert!(!report.found.contains_key(&Problem::TouchTableWrong), "{:?}", report.examples);
+}
+
+#[test]
+fn the_number_of_tables_is_bounded() {
+    let (mut store, dir) = on_disk(&rules());
+    entries_under_one_key_may_be_far_apart(&mut store);
+    assert!(tables(dir.path()).len() <= 40, "{:?}", tables(dir.path()));
+    drop(store);
+    let mut store = open(dir.path(), &rules());
+    assert_eq!(times(&mut store, scan(1, end_of_time(), 0)).len(), 120);
+}
+
+/// A campaign of app X has windows of 30 days, so its touches are kept for 37 days and ten minutes.
+#[test]
+fn the_table_of_a_day_is_dropped_once_its_last_touch_has_expired() {
+    let policy = rules_with(|app| app.fraud.clicks_per_device_max = 0);
+    let (mut store, dir) = on_disk(&policy);
+    let last = touch("last", at(101, -1), &[1]);
+    let long = write(click("long", millis(at(102, 0))).lookback(60 * DAY), &[1]);
+    record_facts(&mut store, [last.clone(), touch("first", at(100, 0), &[1]), long.clone()]);
+    commit(&mut store);
+    assert_eq!(tables(dir.path()).len(), 2);
+    let expiry = at(101, -1) + 37 * DAY + 10 * MINUTE;
+    advance(&mut store, expiry);
+    assert_eq!(tables(dir.path()).len(), 2);
+    assert_eq!(record_of(&mut store, last.key), Some(last.record.clone()), "dropped too early");
+    // Expired tables are dropped once an hour of the low watermark.
+    advance(&mut store, expiry + HOUR);
+    assert_eq!(tables(dir.path()).len(), 1, "the table still exists");
+    assert_eq!(record_of(&mut store, last.key), None);
+    assert_eq!(times(&mut store, scan(1, end_of_time(), 0)), [at(102, 0) as u64]);
+    check_tables(dir.path());
+    // Own lookbacks keep their table, also when the store was opened again.
+    drop(store);
+    let mut store = open(dir.path(), &policy);
+    advance(&mut store, at(103, -1) + 67 * DAY + 10 * MINUTE);
+    assert_eq!(record_of(&mut store, long.key), None, "the touch has expired");
+    assert_eq!(tables(dir.path()).len(), 1);
+    advance(&mut store, at(103, 0) + 67 * DAY + 10 * MINUTE + HOUR);
+    assert_eq!(tables(dir.path()), [""; 0]);
+    check_tables(dir.path());
+    // New touches get new tables.
+    record_facts(&mut store, [touch("new", at(170, 0), &[1])]);
+    commit(&mut store);
+    assert_eq!(times(&mut store, scan(1, end_of_time(), 0)), [at(170, 0) as u64]);
+    assert_eq!(tables(dir.path()).len(), 1);
+}
+
+/// A process that ends before the commit with the first touch of a new table, or before it has dropped a table, leaves
+/// column families without a record.
+#[test]
+fn tables_without_a_record_are_dropped_when_the_store_is_opened() {
+    let (mut store, dir) = on_disk(&rules());
+    record_facts(&mut store, [touch("c", at(100, 0), &[1])]);
+    commit(&mut store);
+    drop(store);
+    let names = DB::list_cf(&rocksdb::Options::default(), dir.path()).expect("RocksDB lists");
+    let mut raw = DB::open_cf(&rocksdb::Options::default(), dir.path(), names).expect("it opens");
+    raw.create_cf("touches-7", &rocksdb::Options::default()).expect("the table is created");
+    drop(raw);
+    // A reader ignores them.
+    open_for_reading(&settings(dir.path())).expect("the store opens");
+    check_tables(dir.path());
+    let mut store = open(dir.path(), &rules());
+    assert_eq!(tables(dir.path()), ["touches-1"]);
+    record_facts(&mut store, [touch("d", at(101, 0), &[1])]);
+    commit(&mut store);
+    assert_eq!(times(&mut store, scan(1, end_of_time(), 0)).len(), 2);
+    check_tables(dir.path());
+}
+
+#[test]
+fn a_reader_in_another_process_finds_touches_of_all_days() {
+    let (mut store, dir) = on_disk(&rules());
+    let touches = [100, 101, 105].map(|day| touch(&format!("c{day}"), at(day, 0), &[1]));
+    record_facts(&mut store, touches.clone());
+    commit(&mut store);
+    let mut reader = open_for_reading(&settings(dir.path())).expect("the store opens");
+    let found = reader.scan(&[scan(1, end_of_time(), 0)]).expect("the scan succeeds").remove(0);
+    assert_eq!(found, touches.iter().rev().map(entry).collect::<Vec<_>>());
+    let keys = touches.clone().map(|touch| touch.key);
+    let records = reader.records(&keys).expect("the lookup succeeds");
+    assert_eq!(records, touches.map(|touch| Some(touch.record)));
+}
+
+/// The filters of a store that was opened again are built in the background.
+#[test]
+fn no_touch_is_lost_while_filters_are_built_or_afterwards() {
+    let (mut store, dir) = on_disk(&rules());
+    let touches: Vec<_> =
+        (0..3_000).map(|n| touch(&format!("c{n}"), at(100 + n % 7, n), &[n as u64])).collect();
+    record_facts(&mut store, touches.clone());
+    commit(&mut store);
+    for is_built in [false, true] {
+        drop(store);
+        store = open(dir.path(), &rules());
+        if is_built {
+            store.wait_for_filters();
+        }
+        // Written meanwhile.
+        let late = touch(&format!("late{is_built}"), at(103, 7), &[1_000_000]);
+        record_facts(&mut store, [late.clone()]);
+        commit(&mut store);
+        store.wait_for_filters();
+        assert!(record_of(&mut store, late.key).is_some());
+        let keys: Vec<_> = touches.iter().map(|touch| touch.key).collect();
+        let records = store.records(&keys).expect("the lookup succeeds");
+        assert!(records.iter().all(Option::is_some), "a filter has forgotten an id");
+        let is_found = |n: i64| times(&mut store, scan(n as u64, end_of_time(), 0)).len() == 1;
+        assert!((0..3_000).all(is_found), "a filter has forgotten a key");
+    }
+    assert_eq!(times(&mut store, scan(1_000_000, end_of_time(), 0)).len(), 2);
+}
+
+/// A look-up of an unknown id asks no table, so no block of RocksDB is read.
+#[test]
+fn a_miss_asks_no_table() {
+    let (mut store, _dir) = on_disk(&rules());
+    let touches = (0..1_000).map(|n| touch(&format!("c{n}"), at(100 + n % 10, n), &[n as u64]));
+    record_facts(&mut store, touches);
+    commit(&mut store);
+    store.compact();
+    let blocks = |store: &Embedded| {
+        let stats = store.engine().stats().expect("the statistics are readable");
+        stats.cache_hits + stats.cache_misses
+    };
+    let before = blocks(&store);
+    for n in 0..500 {
+        assert_eq!(record_of(&mut store, touch(&format!("none{n}"), 1, &[]).key), None);
+        assert_eq!(times(&mut store, scan(1_000_000 + n, end_of_time(), 0)), [0; 0]);
+    }
+    let read = blocks(&store) - before;
+    // A filter is wrong about one key in 200, and there are ten; each of these reads a few blocks.
+    assert!(read < 500, "{read} blocks for 1,000 misses");
+}
