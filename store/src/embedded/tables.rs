@@ -290,11 +290,19 @@ fn open_read_only(
     is_damaged: bool,
 ) -> Result<(Db, TouchTables), StoreError> {
     let budget = Budget::reading(memory_bytes);
-    let (names, cache) = (touch_tables::names(path), options::cache(&budget));
-    let none = Limits::none();
-    let (tables, touch_options) = descriptors(&budget, &cache, &none, &names);
-    let db = Db::open_cf_descriptors_read_only(engine, path, tables, false)
-        .map_err(|error| failure(path, error))?;
+    let (cache, none) = (options::cache(&budget), Limits::none());
+    let mut attempts = 0;
+    let (db, names, touch_options) = loop {
+        attempts += 1;
+        let names = touch_tables::names(path);
+        let (tables, touch_options) = descriptors(&budget, &cache, &none, &names);
+        match Db::open_cf_descriptors_read_only(engine, path, tables, false) {
+            Ok(db) => break (db, names, touch_options),
+            // The writing process has dropped a table since they were listed.
+            Err(_) if attempts < OPEN_ATTEMPTS_MAX && touch_tables::names(path) != names => {}
+            Err(error) => return Err(failure(path, error)),
+        }
+    };
     if is_damaged && touch_tables::records(&db).is_err() {
         let touches = TouchTables::of_names(&names, touch_options);
         return Ok((db, touches));

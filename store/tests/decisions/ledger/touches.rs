@@ -260,3 +260,37 @@ fn a_miss_asks_no_table() {
     // A filter is wrong about one key in 200, and there are ten; each of these reads a few blocks.
     assert!(read < 500, "{read} blocks for 1,000 misses");
 }
+
+/// A reader lists the tables before it opens them. Whatever the writer creates and drops meanwhile, no day between two
+/// others is missing.
+#[test]
+fn readers_open_while_tables_are_created_and_dropped() {
+    let policy = rules_with(|app| app.fraud.clicks_per_device_max = 0);
+    let (mut store, dir) = on_disk(&policy);
+    let days = testbed::length(60, 200);
+    let mut opened = 0;
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(move || {
+            for day in 0..days {
+                record_facts(&mut store, [touch(&format!("c{day}"), at(100 + day, 0), &[1])]);
+                // Touches are kept for 37 days.
+                advance(&mut store, at(100 + day, HOUR));
+            }
+        });
+        while !writer.is_finished() || opened == 0 {
+            let Ok(mut reader) = open_for_reading(&settings(dir.path())) else { continue };
+            let scan = scan(1, end_of_time(), 0);
+            let found = reader.scan(&[scan]).expect("the scan succeeds").remove(0);
+            let is_next = |pair: &[IndexEntry]| {
+                pair[0].time.since(pair[1].time).is_some_and(|ms| ms as i64 == DAY)
+            };
+            assert!(found.windows(2).all(is_next), "a day is missing: {found:?}");
+            opened += 1;
+        }
+        writer.join().expect("the thread does not panic");
+    });
+    let mut store = open(dir.path(), &policy);
+    let found = times(&mut store, scan(1, end_of_time(), 0));
+    assert_eq!(found.first(), Some(&(at(99 + days, 0) as u64)));
+    assert!(found.len() >= 38 && (found.len() as i64) < days, "{}", found.len());
+}
