@@ -95,6 +95,7 @@ mod tests {
             assert_eq!(budget.cache_bytes as u64, memory * MIB);
         }
         assert_eq!(Budget::reading(64 * MIB).cache_bytes as u64, 32 * MIB);
+        assert_eq!(filter_bytes_max(64 * MIB) as u64, 32 * MIB);
     }
 
     #[test]
