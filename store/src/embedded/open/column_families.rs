@@ -45,8 +45,8 @@ impl Limits {
     }
 }
 
-/// The fixed tables and the column families `touches` of tables of touches, and the options of further ones: of an index
-/// and of contents.
+/// The fixed tables and the column families `touches` of tables of touches, and the options of further ones: of an
+/// index and of contents.
 pub fn descriptors(
     budget: &Budget,
     cache: &rocksdb::Cache,

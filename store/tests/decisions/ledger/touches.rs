@@ -116,7 +116,7 @@ fn advance(store: &mut Embedded, until: i64) {
     store.commit(Vec::new(), &progress).expect("the commit succeeds");
 }
 
-/// Checks the tables themselves. The index keys of these tests are not those of their touches, which `verify` finds too.
+/// Checks the tables themselves. The index keys of these tests are not those of their touches, which `verify` reports.
 #[track_caller]
 fn check_tables(path: &Path) {
     let options = Options { examples_max: 5, have_settings_changed: false };
