@@ -91,7 +91,12 @@ fn page(
     let prefix = &first[..FACT_PREFIX_BYTES];
     let mut pending_entries = pending.from(scan.family, &first).iter().peekable();
     entries.seek(&first, scan)?;
+    // The next entry may be in an older table, so it is only looked for once it is needed.
+    let mut is_used = false;
     while page.len() < scan.limit {
+        if std::mem::take(&mut is_used) {
+            entries.advance()?;
+        }
         let stored = entries.item(prefix);
         let next = pending_entries.peek().filter(|entry| entry.key.starts_with(prefix)).copied();
         let (key, id) = match (stored, next) {
@@ -99,18 +104,15 @@ fn page(
             // A pending entry replaces the stored one with the same key.
             (stored, Some(next)) if stored.is_none_or(|(key, _)| &next.key[..] <= key) => {
                 pending_entries.next();
-                if stored.is_some_and(|(key, _)| key == &next.key[..]) {
-                    entries.advance()?;
-                }
+                is_used = stored.is_some_and(|(key, _)| key == &next.key[..]);
                 match pending.value(next) {
                     Some(id) => (next.key, codec::index_id(id)?),
                     None => continue,
                 }
             }
             (Some((key, value)), _) => {
-                let found = (copy(key)?, codec::index_id(value)?);
-                entries.advance()?;
-                found
+                is_used = true;
+                (copy(key)?, codec::index_id(value)?)
             }
             (None, Some(_)) => break,
         };
