@@ -137,8 +137,7 @@ impl StoreSide for EmbeddedSide<'_> {
 
     fn put(&mut self, items: Vec<CopyItem>) -> Result<(), StoreError> {
         let (mut batch, mut touch_batch) = (WriteBatch::default(), WriteBatch::default());
-        let Tables { db, touches, .. } = &self.tables;
-        let mut touches = TouchBatch::new(&mut self.touches, db, touches, &mut touch_batch);
+        let mut touches = TouchBatch::new(&mut self.touches, &self.tables, &mut touch_batch);
         for item in items {
             match item {
                 CopyItem::Fact(family, key, value) => {
@@ -167,7 +166,7 @@ impl StoreSide for EmbeddedSide<'_> {
                 }
             }
         }
-        touches.finish()?;
+        touches.finish();
         self.tables.db.write(touch_batch)?;
         Ok(self.tables.db.write(batch)?)
     }

@@ -204,10 +204,13 @@ impl Embedded {
         }
         let mut batch = WriteBatch::default();
         self.touches.delete(&expired, &self.tables.meta(), &mut batch);
-        self.tables.write(batch, &write_options())?;
-        // A power failure must not take back the low watermark by which they have expired.
-        self.tables.db.flush_wal(true)?;
-        self.tables.touches.drop_tables(&self.tables.db, &expired)
+        // Synced, with everything before: a power failure must not take back the low watermark by which they have
+        // expired.
+        let mut options = write_options();
+        options.set_sync(true);
+        self.tables.write(batch, &options)?;
+        self.tables.touches.drop_tables(&self.tables.db, &expired);
+        Ok(())
     }
 
     /// Adds the pending touches to the batch.
@@ -217,9 +220,9 @@ impl Embedded {
         let (db, tables) = (&*self.tables.db, &*self.tables.touches);
         let places = touches::read::places(db, tables, &unknown)?;
         self.stored_touches.extend(unknown.into_iter().zip(places));
-        let mut touches = TouchBatch::new(&mut self.touches, db, tables, batch);
+        let mut touches = TouchBatch::new(&mut self.touches, &self.tables, batch);
         self.pending.put_touches(&mut touches, &self.stored_touches)?;
-        touches.finish()?;
+        touches.finish();
         self.stored_touches.clear();
         Ok(())
     }

@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::embedded::touches::record::TableRecord;
 use crate::layout::codec::row::{RowView, TextCell};
-use crate::layout::codec::touch::{TouchRef, contents, split_contents};
+use crate::layout::codec::touch::{TouchRef, put_contents, split_contents};
 use crate::layout::codec::{fact, fact_record as record_codec, row as row_codec};
 use crate::layout::key::{KEY_BYTES, RowKey};
 use crate::maintenance::backup::StoredFile;
@@ -49,7 +49,9 @@ fn touch_table(input: &[u8]) {
         assert_eq!(touch.encode(), input);
     }
     if let Ok((pid, record)) = split_contents(input) {
-        assert_eq!(contents(pid, record), input);
+        let mut written = Vec::new();
+        put_contents(&mut written, pid, record);
+        assert_eq!(written, input);
     }
     if let Some(table) = TableRecord::decode(input) {
         assert_eq!(TableRecord::decode(&table.encode()), Some(table));

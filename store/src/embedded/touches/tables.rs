@@ -164,10 +164,11 @@ impl TouchTables {
         self.changes.lock()
     }
 
-    /// Creates a table for a day. It is part of the store once its record is written.
-    pub fn create(&self, db: &Db, day: Day) -> Result<TouchTable, StoreError> {
+    /// Creates a table for a day. It is part of the store once its record is written. The number of an attempt that
+    /// fails is not used again, because one of its column families may exist.
+    pub fn create(&self, db: &Db, day: Day) -> Result<TouchTable, rocksdb::Error> {
         let _changes = self.changes.lock();
-        let number = self.last_number.load(Ordering::Relaxed) + 1;
+        let number = self.last_number.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         let filter = KeyFilter::of_new_table(&self.filter_memory);
         let table = TouchTable::new(number, Days::one(day), filter);
         let [index, contents] = &self.options;
@@ -178,17 +179,18 @@ impl TouchTables {
         Ok(table)
     }
 
-    /// Drops tables. Their records must have been deleted, and the deletion synced.
-    pub fn drop_tables(&self, db: &Db, numbers: &[u32]) -> Result<(), StoreError> {
+    /// Drops tables. Their records must have been deleted, and the deletion synced. A table that cannot be dropped,
+    /// for example because the disk is full, remains until the store is opened again, as after a crash.
+    pub fn drop_tables(&self, db: &Db, numbers: &[u32]) {
         let _changes = self.changes.lock();
         let (dropped, kept): (Vec<_>, Vec<_>) =
             self.all().iter().cloned().partition(|table| numbers.contains(&table.number));
         self.replace_all(kept);
-        for table in dropped {
-            db.drop_cf(&table.index)?;
-            db.drop_cf(&table.contents)?;
+        for name in dropped.iter().flat_map(|table| [&table.index, &table.contents]) {
+            if let Err(error) = db.drop_cf(name) {
+                tracing::warn!(%error, table = &**name, "expired touches remain on disk until the next start");
+            }
         }
-        Ok(())
     }
 
     /// Extends the days of a table.

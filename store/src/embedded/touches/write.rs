@@ -10,12 +10,12 @@ use rocksdb::{IteratorMode, WriteBatch};
 use super::filter::{KeyFilter, KeyHash};
 use super::read::Place;
 use super::record::{Day, Days, Placement, TableRecord, place};
-use super::tables::{self, TableRecords, TouchTables, record_name};
+use super::tables::{self, AllTables, TableRecords, TouchTables, record_name};
 use crate::StoreError;
 use crate::embedded::db::{Db, Table};
-use crate::embedded::open::column_families::META;
+use crate::embedded::tables::Tables;
 use crate::expiry::Expiry;
-use crate::layout::codec::touch::{TouchRef, contents};
+use crate::layout::codec::touch::{TouchRef, put_contents};
 use crate::layout::codec::{self, fact};
 use crate::layout::key::{self, FactTableKey, Key};
 
@@ -61,15 +61,17 @@ impl TouchWriter {
 /// Touches to add to a write batch.
 pub struct TouchBatch<'a> {
     writer: &'a mut TouchWriter,
-    db: &'a Db,
-    tables: &'a TouchTables,
+    tables: &'a Tables,
     batch: &'a mut WriteBatch,
+    all: AllTables,
     /// The tables that the batch writes to.
     open: BTreeMap<u32, OpenTable<'a>>,
     /// The last day that was looked up, and its table.
     last: Option<(Day, u32)>,
     /// Tables whose records have changed.
     changed: BTreeSet<u32>,
+    /// A value that is being encoded.
+    value: Vec<u8>,
 }
 
 struct OpenTable<'a> {
@@ -79,14 +81,10 @@ struct OpenTable<'a> {
 }
 
 impl<'a> TouchBatch<'a> {
-    pub fn new(
-        writer: &'a mut TouchWriter,
-        db: &'a Db,
-        tables: &'a TouchTables,
-        batch: &'a mut WriteBatch,
-    ) -> Self {
+    pub fn new(writer: &'a mut TouchWriter, tables: &'a Tables, batch: &'a mut WriteBatch) -> Self {
+        let all = tables.touches.all();
         let (open, changed) = (BTreeMap::new(), BTreeSet::new());
-        Self { writer, db, tables, batch, open, last: None, changed }
+        Self { writer, tables, batch, all, open, last: None, changed, value: Vec::new() }
     }
 
     /// Puts the value of a fact record under its key. `replaced` is where the fact is stored so far.
@@ -102,11 +100,15 @@ impl<'a> TouchBatch<'a> {
         // A replaced fact gets a new number too, so contents are in the order of arrival.
         let number = self.writer.next_number;
         self.writer.next_number += 1;
-        let Self { batch, open, .. } = &mut *self;
-        if let Some(OpenTable { index, contents: table, filter }) = open.get(&table) {
+        let Self { batch, open, value: buffer, .. } = &mut *self;
+        if let Some(OpenTable { index, contents, filter }) = open.get(&table) {
             filter.add(KeyHash::of(key));
-            batch.put_cf(table, number.to_be_bytes(), contents(pid, value));
-            batch.put_cf(index, key, TouchRef::new(number, time, lookback_ms).encode());
+            buffer.clear();
+            put_contents(buffer, pid, value);
+            batch.put_cf(contents, number.to_be_bytes(), &*buffer);
+            buffer.clear();
+            TouchRef::new(number, time, lookback_ms).put(buffer);
+            batch.put_cf(index, key, &*buffer);
         }
         let Some(replaced) = replaced else { return Ok(()) };
         if let Some(OpenTable { index, contents, .. }) = self.open_table(replaced.table) {
@@ -141,18 +143,13 @@ impl<'a> TouchBatch<'a> {
     }
 
     /// Adds the changed records of tables. Must be called after all touches were added.
-    pub fn finish(self) -> Result<(), StoreError> {
-        let Self { writer, db, batch, changed, .. } = self;
-        if changed.is_empty() {
-            return Ok(());
-        }
-        let meta = db.cf_handle(META).ok_or_else(|| StoreError::corrupt("the table meta"))?;
+    pub fn finish(self) {
+        let Self { writer, tables, batch, changed, .. } = self;
         for number in changed {
             if let Some(record) = writer.records.get(&number) {
-                batch.put_cf(&meta, record_name(number), record.encode());
+                batch.put_cf(&tables.meta(), record_name(number), record.encode());
             }
         }
-        Ok(())
     }
 
     /// The open table for a touch, whose record then includes the touch.
@@ -184,28 +181,30 @@ impl<'a> TouchBatch<'a> {
         {
             return Some(number);
         }
-        let all = self.tables.all();
-        let number = all.iter().find(|table| table.days.contain(day))?.number;
+        let number = self.all.iter().find(|table| table.days.contain(day))?.number;
         self.last = Some((day, number));
         Some(number)
     }
 
     /// Creates a table for a day that no table has, or extends one.
     fn new_table(&mut self, day: Day) -> Result<u32, StoreError> {
-        let all = self.tables.all();
-        let days: Vec<Days> = all.iter().map(|table| table.days).collect();
+        let Tables { db, touches, disk_full_gate, .. } = self.tables;
+        let days: Vec<Days> = self.all.iter().map(|table| table.days).collect();
         let extended = match place(&days, day) {
-            Placement::Extended(index) => all.get(index),
+            Placement::Extended(index) => self.all.get(index),
             Placement::New => None,
         };
-        let Some(table) = extended else {
-            let table = self.tables.create(self.db, day)?;
+        let number = if let Some(table) = extended {
+            touches.set_days(table.number, table.days.with(day));
+            table.number
+        } else {
+            let table = disk_full_gate.retry(db, || touches.create(db, day))?;
             self.writer.records.insert(table.number, TableRecord::new(day));
             self.changed.insert(table.number);
-            return Ok(table.number);
+            table.number
         };
-        self.tables.set_days(table.number, table.days.with(day));
-        Ok(table.number)
+        self.all = touches.all();
+        Ok(number)
     }
 
     fn open_table(&mut self, number: u32) -> Option<&OpenTable<'a>> {
@@ -213,9 +212,8 @@ impl<'a> TouchBatch<'a> {
             Entry::Occupied(open) => return Some(&*open.into_mut()),
             Entry::Vacant(entry) => entry,
         };
-        let all = self.tables.all();
-        let table = all.iter().find(|table| table.number == number)?;
-        let db: &'a Db = self.db;
+        let table = self.all.iter().find(|table| table.number == number)?;
+        let db: &'a Db = &self.tables.db;
         let (index, contents) = (db.cf_handle(&table.index)?, db.cf_handle(&table.contents)?);
         let filter = Arc::clone(&table.filter);
         Some(&*entry.insert(OpenTable { index, contents, filter }))

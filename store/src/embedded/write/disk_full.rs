@@ -65,16 +65,34 @@ impl DiskFullGate {
         batch: WriteBatch,
         options: &WriteOptions,
     ) -> Result<(), StoreError> {
-        let timing = self.0.timing;
-        let may_wait = || self.0.may_wait.load(Ordering::Relaxed);
+        if !self.may_wait() {
+            return Ok(db.write_opt(batch, options)?);
+        }
         // The engine consumes the batch even if the write fails.
-        let bytes = if may_wait() { batch.data().to_vec() } else { Vec::new() };
-        let mut outcome = db.write_opt(batch, options);
+        let bytes = batch.data().to_vec();
+        let mut first = Some(batch);
+        self.retry(db, || {
+            let batch = first.take().unwrap_or_else(|| WriteBatch::from_data(&bytes));
+            db.write_opt(batch, options)
+        })
+    }
+
+    /// Calls an operation of the engine. If waiting is enabled, calls it again as long as the disk is full.
+    ///
+    /// # Errors
+    /// See [`DiskFullGate::write`].
+    pub(crate) fn retry<T>(
+        &self,
+        db: &Db,
+        mut operation: impl FnMut() -> Result<T, Error>,
+    ) -> Result<T, StoreError> {
+        let timing = self.0.timing;
+        let mut outcome = operation();
         let mut full_at = Instant::now();
-        while outcome.as_ref().is_err_and(is_disk_full) && may_wait() && !bytes.is_empty() {
+        while outcome.as_ref().is_err_and(is_disk_full) && self.may_wait() {
             self.0.is_blocked.store(true, Ordering::Relaxed);
             thread::sleep(timing.full_disk_retry_interval);
-            outcome = db.write_opt(WriteBatch::from_data(&bytes), options);
+            outcome = operation();
             if !has_free_space(db.path()) {
                 full_at = Instant::now();
             }
@@ -86,6 +104,10 @@ impl DiskFullGate {
         }
         self.0.is_blocked.store(false, Ordering::Relaxed);
         Ok(outcome?)
+    }
+
+    fn may_wait(&self) -> bool {
+        self.0.may_wait.load(Ordering::Relaxed)
     }
 }
 

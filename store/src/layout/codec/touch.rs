@@ -26,11 +26,15 @@ impl TouchRef {
         self.lookback_days.map(|days| u64::from(days) * DAY_MS)
     }
 
+    pub fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.number.to_be_bytes());
+        out.extend_from_slice(&self.time.millis().to_be_bytes());
+        out.extend(self.lookback_days);
+    }
+
     pub fn encode(&self) -> Vec<u8> {
         let mut value = Vec::with_capacity(17);
-        value.extend(self.number.to_be_bytes());
-        value.extend(self.time.millis().to_be_bytes());
-        value.extend(self.lookback_days);
+        self.put(&mut value);
         value
     }
 
@@ -44,9 +48,10 @@ impl TouchRef {
     }
 }
 
-/// The contents of a touch: its app, and the value of its fact record.
-pub fn contents(pid: Pid, record: &[u8]) -> Vec<u8> {
-    [&pid.0.to_be_bytes()[..], record].concat()
+/// Encodes the contents of a touch: its app, and the value of its fact record.
+pub fn put_contents(out: &mut Vec<u8>, pid: Pid, record: &[u8]) {
+    out.extend_from_slice(&pid.0.to_be_bytes());
+    out.extend_from_slice(record);
 }
 
 /// Splits contents into the app and the value of the fact record.
@@ -82,7 +87,8 @@ mod tests {
 
     #[test]
     fn contents_begin_with_the_app() {
-        let value = contents(Pid(7), b"record");
+        let mut value = Vec::new();
+        put_contents(&mut value, Pid(7), b"record");
         assert_eq!(split_contents(&value).unwrap(), (Pid(7), &b"record"[..]));
         assert!(split_contents(&value[..3]).is_err());
     }
