@@ -88,7 +88,7 @@ impl Tables {
         let engine = options::engine(&budget, &cache);
         let db =
             Db::open_cf_descriptors(&engine, path, tables).map_err(|error| failure(path, error))?;
-        let touches = TouchTables::load(&db, touch_options)?;
+        let touches = TouchTables::new(touch_tables::stored_days(&db)?, touch_options);
         touches.drop_unrecorded(&db, &names)?;
         Ok(Self::new(db, touches, engine))
     }
@@ -292,23 +292,23 @@ fn open_read_only(
     let budget = Budget::reading(memory_bytes);
     let (cache, none) = (options::cache(&budget), Limits::none());
     let mut attempts = 0;
-    let (db, names, touch_options) = loop {
+    loop {
         attempts += 1;
         let names = touch_tables::names(path);
+        // The writing process may have created or dropped a table since they were listed.
+        let may_retry = || attempts < OPEN_ATTEMPTS_MAX && touch_tables::names(path) != names;
         let (tables, touch_options) = descriptors(&budget, &cache, &none, &names);
-        match Db::open_cf_descriptors_read_only(engine, path, tables, false) {
-            Ok(db) => break (db, names, touch_options),
-            // The writing process has dropped a table since they were listed.
-            Err(_) if attempts < OPEN_ATTEMPTS_MAX && touch_tables::names(path) != names => {}
-            Err(error) => return Err(failure(path, error)),
-        }
-    };
-    if is_damaged && touch_tables::records(&db).is_err() {
-        let touches = TouchTables::of_names(&names, touch_options);
+        let db = match Db::open_cf_descriptors_read_only(engine, path, tables, false) {
+            Err(_) if may_retry() => continue,
+            db => db.map_err(|error| failure(path, error))?,
+        };
+        let touches = match touch_tables::stored_days(&db) {
+            Err(_) if may_retry() => continue,
+            Err(_) if is_damaged => TouchTables::of_names(&db, &names, touch_options),
+            days => TouchTables::new(days?, touch_options),
+        };
         return Ok((db, touches));
     }
-    let touches = TouchTables::load(&db, touch_options)?;
-    Ok((db, touches))
 }
 
 /// Refuses a directory that does not hold a store, or whose logs RocksDB would never finish reading.

@@ -81,56 +81,65 @@ pub fn records(db: &Db) -> Result<TableRecords, StoreError> {
     Ok(records)
 }
 
+/// The days of all tables.
+///
+/// # Errors
+/// [`StoreError::Corrupt`] if a record is damaged, its table was not opened, or two tables have the same day.
+pub fn stored_days(db: &Db) -> Result<BTreeMap<u32, Days>, StoreError> {
+    let days: BTreeMap<u32, Days> =
+        records(db)?.into_iter().map(|(number, record)| (number, record.days)).collect();
+    if !days.keys().all(|number| is_open(db, *number)) {
+        return Err(StoreError::corrupt("a table of touches is missing"));
+    }
+    let mut in_order: Vec<Days> = days.values().copied().collect();
+    in_order.sort_unstable_by_key(|days| days.first);
+    if in_order.windows(2).any(|pair| matches!(pair, [a, b] if a.last >= b.first)) {
+        return Err(StoreError::corrupt("the days of the tables of touches"));
+    }
+    Ok(days)
+}
+
+/// True if both column families of a table are open.
+fn is_open(db: &Db, number: u32) -> bool {
+    let [index, contents] = names_of(number);
+    db.cf_handle(&index).is_some() && db.cf_handle(&contents).is_some()
+}
+
+/// The names of the column families of a table: of its index and its contents.
+fn names_of(number: u32) -> [String; 2] {
+    let index = format!("{TOUCHES}-{number}");
+    let contents = format!("{index}{CONTENTS}");
+    [index, contents]
+}
+
 impl TouchTable {
     fn new(number: u32, days: Days, filter: KeyFilter) -> Self {
-        let index = format!("{TOUCHES}-{number}");
-        let contents = format!("{index}{CONTENTS}");
-        Self {
-            number,
-            days,
-            index: index.into(),
-            contents: contents.into(),
-            filter: Arc::new(filter),
-        }
+        let [index, contents] = names_of(number).map(Arc::from);
+        Self { number, days, index, contents, filter: Arc::new(filter) }
     }
 }
 
 impl TouchTables {
-    /// The tables with a record. Without filters until they are built, so every key may be in each of them.
-    ///
-    /// # Errors
-    /// [`StoreError::Corrupt`] if a record is damaged, or its table was not opened.
-    pub fn load(db: &Db, options: [Options; 2]) -> Result<Self, StoreError> {
-        let tables = Self::empty(options);
-        let all: Vec<_> = records(db)?
-            .into_iter()
-            .map(|(number, record)| tables.unfiltered(number, record.days))
-            .collect();
-        let is_missing = |name: &str| db.cf_handle(name).is_none();
-        if all.iter().any(|table| is_missing(&table.index) || is_missing(&table.contents)) {
-            return Err(StoreError::corrupt("a table of touches is missing"));
-        }
-        tables.replace_all(all);
-        Ok(tables)
-    }
-
-    /// All tables that were opened, for a store whose records cannot be read. Their days are unknown.
-    pub fn of_names(names: &[String], options: [Options; 2]) -> Self {
-        let tables = Self::empty(options);
-        let numbers: BTreeSet<u32> = names.iter().filter_map(|name| number(name)).collect();
-        let days = Days { first: Day(0), last: Day(u32::MAX) };
-        tables.replace_all(numbers.iter().map(|number| tables.unfiltered(*number, days)).collect());
-        tables
-    }
-
-    fn empty(options: [Options; 2]) -> Self {
-        Self {
+    /// Tables with these days. Without filters until they are built, so every key may be in each of them.
+    pub fn new(days: impl IntoIterator<Item = (u32, Days)>, options: [Options; 2]) -> Self {
+        let tables = Self {
             all: RwLock::default(),
             changes: Mutex::new(()),
             last_number: AtomicU32::new(0),
             options,
             filter_memory: Arc::default(),
-        }
+        };
+        let all = days.into_iter().map(|(number, days)| tables.unfiltered(number, days)).collect();
+        tables.replace_all(all);
+        tables
+    }
+
+    /// All tables that were opened, for a store whose records cannot be read. Their days are unknown.
+    pub fn of_names(db: &Db, names: &[String], options: [Options; 2]) -> Self {
+        let mut numbers: BTreeSet<u32> = names.iter().filter_map(|name| number(name)).collect();
+        numbers.retain(|number| is_open(db, *number));
+        let days = Days { first: Day(0), last: Day(u32::MAX) };
+        Self::new(numbers.into_iter().map(|number| (number, days)), options)
     }
 
     fn unfiltered(&self, number: u32, days: Days) -> TouchTable {
