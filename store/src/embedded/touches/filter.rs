@@ -1,8 +1,8 @@
 //! A filter in memory of the keys of a table of touches, so that a search does not ask tables without the key.
 //!
 //! It consists of split-block Bloom filters, as in Parquet: a key sets eight bits in one block of 32 bytes, so a check
-//! reads one cache line. A filter that is full gets another, twice as large. Without memory for it, or before all keys
-//! of the table are in it, the filter says of every key that it may exist. It never forgets a key.
+//! reads one cache line. A filter that is full gets another one, as large as all before. Without memory for it, or before
+//! all keys of the table are in it, the filter says of every key that it may exist. It never forgets a key.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use crate::layout::key::{FACT_PREFIX_BYTES, Key};
 
 /// About one key in 200 is wrongly said to exist.
 const BITS_PER_KEY: usize = 12;
-const KEYS_MIN: usize = 4 << 10;
+const KEYS_MIN: usize = 64 << 10;
 const WORDS: usize = 8;
 const BLOCK_BYTES: usize = WORDS * size_of::<u32>();
 /// Odd constants that choose a bit for each word, those of Parquet's specification.
@@ -91,9 +91,9 @@ pub struct KeyFilter {
 pub struct FilterView(Option<Layers>);
 
 impl KeyFilter {
-    /// The filter of a new table, which has no keys yet.
-    pub fn of_new_table(memory: &Arc<FilterMemory>) -> Self {
-        Self { is_complete: AtomicBool::new(true), ..Self::incomplete(memory, KEYS_MIN) }
+    /// The filter of a new table, which has no keys yet and will have about this many.
+    pub fn of_new_table(memory: &Arc<FilterMemory>, keys: usize) -> Self {
+        Self { is_complete: AtomicBool::new(true), ..Self::incomplete(memory, keys) }
     }
 
     /// The filter of a table whose keys are added later, about this many.
@@ -116,12 +116,18 @@ impl KeyFilter {
         if layers.iter().any(|layer| layer.may_contain(key)) {
             return;
         }
-        let Some(last) = layers.last().cloned() else { return };
+        let Some(last) = layers.last() else { return };
         last.add(key);
         if last.keys.fetch_add(1, Ordering::Relaxed) + 1 >= last.keys_max {
+            let full = Arc::clone(last);
             drop(layers);
-            self.grow(&last);
+            self.grow(&full);
         }
+    }
+
+    /// About how many keys the table has; 0 if there is no memory for the filter.
+    pub fn keys(&self) -> usize {
+        self.layers.read().iter().map(|layer| layer.keys.load(Ordering::Relaxed)).sum()
     }
 
     pub fn view(&self) -> FilterView {
@@ -136,7 +142,7 @@ impl KeyFilter {
         if !layers.last().is_some_and(|last| Arc::ptr_eq(last, full)) {
             return;
         }
-        let keys = layers.iter().map(|layer| layer.keys_max).sum::<usize>().saturating_mul(2);
+        let keys = layers.iter().map(|layer| layer.keys_max).sum();
         *layers = match Layer::new(keys, &self.memory) {
             Some(layer) => layers.iter().cloned().chain([Arc::new(layer)]).collect(),
             None => Layers::default(),
@@ -209,7 +215,7 @@ mod tests {
 
     #[test]
     fn no_key_is_forgotten_and_few_others_are_found() {
-        let filter = KeyFilter::of_new_table(&memory(1 << 20));
+        let filter = KeyFilter::of_new_table(&memory(1 << 20), 0);
         let keys = 5 * KEYS_MIN as u64;
         (0..keys).for_each(|number| filter.add(hash(number)));
         let view = filter.view();
@@ -217,6 +223,18 @@ mod tests {
         let found = (keys..3 * keys).filter(|number| view.may_contain(hash(*number))).count();
         assert!(found * 25 < 2 * keys as usize, "{found} of {}", 2 * keys);
         assert!(filter.layers.read().len() > 1);
+        assert!(filter.keys() * 100 > 97 * keys as usize, "{} of {keys}", filter.keys());
+    }
+
+    #[test]
+    fn a_filter_of_the_expected_size_does_not_grow() {
+        let keys = 5 * KEYS_MIN as u64;
+        let filter = KeyFilter::of_new_table(&memory(1 << 20), 5 * KEYS_MIN);
+        (0..keys - 1).for_each(|number| filter.add(hash(number)));
+        assert_eq!(filter.layers.read().len(), 1);
+        let view = filter.view();
+        let found = (keys..keys + 10_000).filter(|number| view.may_contain(hash(*number))).count();
+        assert!(found < 100, "{found} of 10,000");
     }
 
     #[test]
@@ -242,12 +260,12 @@ mod tests {
     #[test]
     fn every_key_may_exist_without_memory() {
         let none = memory(0);
-        let filter = KeyFilter::of_new_table(&none);
+        let filter = KeyFilter::of_new_table(&none, 0);
         filter.add(hash(2));
         assert!(filter.view().may_contain(hash(1)));
         // Enough for the first filter only.
         let little = memory(KEYS_MIN * BITS_PER_KEY / 8);
-        let filter = KeyFilter::of_new_table(&little);
+        let filter = KeyFilter::of_new_table(&little, 0);
         assert!(!filter.view().may_contain(hash(1)));
         (0..2 * KEYS_MIN as u64).for_each(|number| filter.add(hash(number)));
         assert!(filter.view().may_contain(hash(u64::MAX)));

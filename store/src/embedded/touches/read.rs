@@ -6,7 +6,7 @@ use attribution::ledger::index::Scan;
 use attribution::ledger::record::FactRecord;
 use rocksdb::ReadOptions;
 
-use super::filter::KeyHash;
+use super::filter::{FilterView, KeyHash};
 use super::record::Day;
 use super::tables::{AllTables, TouchTables};
 use crate::StoreError;
@@ -130,6 +130,8 @@ fn get<'d, const LEN: usize>(
 pub struct TouchEntries<'d> {
     db: &'d Db,
     tables: AllTables,
+    /// The filter of each table.
+    filters: Vec<FilterView>,
     /// One for each table that has been asked.
     iterators: Vec<Option<RawIterator<'d>>>,
     /// The index of the table with the present entry; the number of tables at the end.
@@ -142,10 +144,11 @@ pub struct TouchEntries<'d> {
 impl<'d> TouchEntries<'d> {
     pub fn new(db: &'d Db, tables: &TouchTables) -> Self {
         let tables = tables.all();
+        let filters = tables.iter().map(|table| table.filter.view()).collect();
         let iterators = tables.iter().map(|_| None).collect();
         let current = tables.len();
         let (first, oldest) = (Key::default(), EventTime::default());
-        Self { db, tables, iterators, current, first, oldest }
+        Self { db, tables, filters, iterators, current, first, oldest }
     }
 
     /// Moves to the first entry of a scan, at or after the key `first`.
@@ -182,7 +185,8 @@ impl<'d> TouchEntries<'d> {
                 self.current = self.tables.len();
                 break;
             }
-            if table.filter.view().may_contain(hash)
+            let may_contain = |filter: &FilterView| filter.may_contain(hash);
+            if self.filters.get(self.current).is_none_or(may_contain)
                 && let Some(entries) = self.iterators.get_mut(self.current)
             {
                 if entries.is_none() {

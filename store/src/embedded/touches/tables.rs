@@ -178,7 +178,7 @@ impl TouchTables {
     pub fn create(&self, db: &Db, day: Day) -> Result<TouchTable, rocksdb::Error> {
         let _changes = self.changes.lock();
         let number = self.last_number.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        let filter = KeyFilter::of_new_table(&self.filter_memory);
+        let filter = KeyFilter::of_new_table(&self.filter_memory, self.expected_keys(day));
         let table = TouchTable::new(number, Days::one(day), filter);
         let [index, contents] = &self.options;
         db.create_cf(&table.index, index)?;
@@ -186,6 +186,13 @@ impl TouchTables {
         let others = self.all();
         self.replace_all(others.iter().cloned().chain([table.clone()]).collect());
         Ok(table)
+    }
+
+    /// About how many keys a table of a day will have: as many as the day before, if it is the newest.
+    fn expected_keys(&self, day: Day) -> usize {
+        let all = self.all();
+        let newest = all.first().filter(|newest| newest.days.last < day);
+        newest.map_or(0, |newest| newest.filter.keys() / 4 * 5)
     }
 
     /// Drops tables. Their records must have been deleted, and the deletion synced. A table that cannot be dropped,

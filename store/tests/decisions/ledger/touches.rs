@@ -131,7 +131,7 @@ fn check_tables(path: &Path) {
 fn the_number_of_tables_is_bounded() {
     let (mut store, dir) = on_disk(&rules());
     entries_under_one_key_may_be_far_apart(&mut store);
-    assert!(tables(dir.path()).len() <= 40, "{:?}", tables(dir.path()));
+    assert!(tables(dir.path()).len() <= 48, "{:?}", tables(dir.path()));
     drop(store);
     let mut store = open(dir.path(), &rules());
     assert_eq!(times(&mut store, scan(1, end_of_time(), 0)).len(), 120);
