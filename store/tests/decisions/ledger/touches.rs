@@ -104,11 +104,23 @@ fn entries_under_one_key_may_be_far_apart(ledger: &mut impl SuiteLedger) {
     assert_eq!(times(ledger, scan(1, end_of_time(), 0)), expected);
 }
 
+/// Returns the names of the column families of tables of touches.
+fn column_families(path: &Path) -> Vec<String> {
+    let names = DB::list_cf(&rocksdb::Options::default(), path).expect("RocksDB lists the tables");
+    names.into_iter().filter(|name| name.starts_with("touches-")).collect()
+}
+
 /// Returns the names of the tables of touches, without those of contents.
 fn tables(path: &Path) -> Vec<String> {
-    let names = DB::list_cf(&rocksdb::Options::default(), path).expect("RocksDB lists the tables");
-    let is_index = |name: &String| name.starts_with("touches-") && !name.ends_with("-contents");
-    names.into_iter().filter(is_index).collect()
+    let names = column_families(path).into_iter();
+    names.filter(|name| !name.ends_with("-contents")).collect()
+}
+
+/// Opens a closed store with RocksDB directly.
+fn raw(path: &Path) -> DB {
+    let options = rocksdb::Options::default();
+    let names = DB::list_cf(&options, path).expect("RocksDB lists the tables");
+    DB::open_cf(&options, path, names).expect("RocksDB opens")
 }
 
 fn advance(store: &mut Embedded, until: i64) {
@@ -173,27 +185,90 @@ fn the_table_of_a_day_is_dropped_once_its_last_touch_has_expired() {
     assert_eq!(tables(dir.path()).len(), 1);
 }
 
-/// A process that ends before the commit with the first touch of a new table, or before it has dropped a table, leaves
-/// column families without a record.
+/// A process that ends before the commit with the first touch of a new table leaves column families without a record.
 #[test]
-fn tables_without_a_record_are_dropped_when_the_store_is_opened() {
+fn a_table_whose_creation_was_interrupted_is_dropped_when_the_store_is_opened() {
+    for created in [&["touches-7"][..], &["touches-7", "touches-7-contents"]] {
+        let (mut store, dir) = on_disk(&rules());
+        record_facts(&mut store, [touch("c", at(100, 0), &[1])]);
+        commit(&mut store);
+        drop(store);
+        let mut raw = raw(dir.path());
+        for name in created {
+            raw.create_cf(name, &rocksdb::Options::default()).expect("the table is created");
+        }
+        drop(raw);
+        // A reader ignores them.
+        open_for_reading(&settings(dir.path())).expect("the store opens");
+        check_tables(dir.path());
+        let mut store = open(dir.path(), &rules());
+        assert_eq!(column_families(dir.path()), ["touches-1", "touches-1-contents"]);
+        record_facts(&mut store, [touch("d", at(101, 0), &[1])]);
+        commit(&mut store);
+        assert_eq!(times(&mut store, scan(1, end_of_time(), 0)).len(), 2);
+        check_tables(dir.path());
+    }
+}
+
+/// The record of an expired table is deleted first, then its index and its contents are dropped.
+#[test]
+fn a_table_that_was_being_dropped_is_dropped_when_the_store_is_opened() {
+    for is_index_dropped in [false, true] {
+        let (mut store, dir) = on_disk(&rules());
+        for (id, day) in [("expired", 100), ("kept", 101)] {
+            record_facts(&mut store, [touch(id, at(day, 0), &[1])]);
+            commit(&mut store);
+        }
+        drop(store);
+        let mut raw = raw(dir.path());
+        let meta = raw.cf_handle("meta").expect("the table exists");
+        let record = [&b"touch_table/"[..], &1_u32.to_be_bytes()].concat();
+        raw.delete_cf(meta, record).expect("the write succeeds");
+        if is_index_dropped {
+            raw.drop_cf("touches-1").expect("the table is dropped");
+        }
+        drop(raw);
+        let mut reader = open_for_reading(&settings(dir.path())).expect("the store opens");
+        let found = reader.scan(&[scan(1, end_of_time(), 0)]).expect("the scan succeeds").remove(0);
+        assert_eq!(found.len(), 1);
+        drop(reader);
+        let mut store = open(dir.path(), &rules());
+        assert_eq!(column_families(dir.path()), ["touches-2", "touches-2-contents"]);
+        assert_eq!(times(&mut store, scan(1, end_of_time(), 0)), [at(101, 0) as u64]);
+        // A touch of that day gets a new table.
+        record_facts(&mut store, [touch("late", at(100, 5), &[1])]);
+        commit(&mut store);
+        assert_eq!(tables(dir.path()), ["touches-2", "touches-3"]);
+        let newest_first = [at(101, 0), at(100, 5)].map(|ms| ms as u64);
+        assert_eq!(times(&mut store, scan(1, end_of_time(), 0)), newest_first);
+        check_tables(dir.path());
+    }
+}
+
+/// Two tables with one day would return entries out of order.
+#[test]
+fn tables_with_a_common_day_are_refused() {
     let (mut store, dir) = on_disk(&rules());
-    record_facts(&mut store, [touch("c", at(100, 0), &[1])]);
-    commit(&mut store);
+    for day in [100, 101] {
+        record_facts(&mut store, [touch(&format!("c{day}"), at(day, 0), &[1])]);
+        commit(&mut store);
+    }
     drop(store);
-    let names = DB::list_cf(&rocksdb::Options::default(), dir.path()).expect("RocksDB lists");
-    let mut raw = DB::open_cf(&rocksdb::Options::default(), dir.path(), names).expect("it opens");
-    raw.create_cf("touches-7", &rocksdb::Options::default()).expect("the table is created");
+    let raw = raw(dir.path());
+    let meta = raw.cf_handle("meta").expect("the table exists");
+    let name = |table: u32| [&b"touch_table/"[..], &table.to_be_bytes()].concat();
+    let mut record = raw.get_cf(meta, name(1)).expect("the lookup succeeds").expect("a record");
+    // The last day.
+    record[4..8].copy_from_slice(&101_u32.to_be_bytes());
+    raw.put_cf(meta, name(1), record).expect("the write succeeds");
     drop(raw);
-    // A reader ignores them.
-    open_for_reading(&settings(dir.path())).expect("the store opens");
-    check_tables(dir.path());
-    let mut store = open(dir.path(), &rules());
-    assert_eq!(tables(dir.path()), ["touches-1"]);
-    record_facts(&mut store, [touch("d", at(101, 0), &[1])]);
-    commit(&mut store);
-    assert_eq!(times(&mut store, scan(1, end_of_time(), 0)).len(), 2);
-    check_tables(dir.path());
+    for error in [
+        Embedded::open(&settings(dir.path()), &rules()).map(drop),
+        open_for_reading(&settings(dir.path())).map(drop),
+    ] {
+        let error = error.expect_err("the store does not open").to_string();
+        assert!(error.contains("the days of the tables of touches"), "{error}");
+    }
 }
 
 #[test]
@@ -237,6 +312,23 @@ fn no_touch_is_lost_while_filters_are_built_or_afterwards() {
         assert!((0..3_000).all(is_found), "a filter has forgotten a key");
     }
     assert_eq!(times(&mut store, scan(1_000_000, end_of_time(), 0)).len(), 2);
+}
+
+/// A table has so many keys that its filter grows.
+#[test]
+fn no_touch_is_lost_when_a_filter_grows() {
+    let (mut store, _dir) = on_disk(&rules());
+    let touches = (0..70_000).map(|n| touch(&format!("c{n}"), at(100, n), &[n as u64]));
+    record_facts(&mut store, touches);
+    commit(&mut store);
+    for chunk in (0..70_000_i64).collect::<Vec<_>>().chunks(5_000) {
+        let keys: Vec<_> = chunk.iter().map(|n| touch(&format!("c{n}"), 0, &[]).key).collect();
+        let records = store.records(&keys).expect("the lookup succeeds");
+        assert!(records.iter().all(Option::is_some), "a filter has forgotten an id");
+        let scans: Vec<_> = chunk.iter().map(|n| scan(*n as u64, end_of_time(), 0)).collect();
+        let found = store.scan(&scans).expect("the scan succeeds");
+        assert!(found.iter().all(|page| page.len() == 1), "a filter has forgotten a key");
+    }
 }
 
 /// A look-up of an unknown id asks no table, so no block of RocksDB is read.
