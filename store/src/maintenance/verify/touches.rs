@@ -200,12 +200,11 @@ impl Covered {
             findings.repair(
                 Problem::TouchTableWrong,
                 || at(META, &name),
-                |batch| {
-                    batch.put_cf(&tables.meta(), &name, union.encode());
-                    tables.touches.set_days(*number, union.days);
-                },
+                |batch| batch.put_cf(&tables.meta(), &name, union.encode()),
             );
             findings.write_fixes(tables)?;
+            // Decisions are recomputed from all touches.
+            tables.touches.set_days(*number, union.days);
         }
         Ok(())
     }
