@@ -305,7 +305,9 @@ fn open_read_only(
         let touches = match touch_tables::stored_days(&db) {
             Err(_) if may_retry() => continue,
             Err(_) if is_damaged => TouchTables::of_names(&db, &names, touch_options),
-            days => TouchTables::new(days?, touch_options),
+            // Another layout may have other records.
+            Err(error) => return Err(layout_version::other_layout(path).unwrap_or(error)),
+            Ok(days) => TouchTables::new(days, touch_options),
         };
         return Ok((db, touches));
     }
