@@ -13,23 +13,33 @@ use super::record::{Day, Days, Placement, TableRecord, place};
 use super::tables::{self, AllTables, TableRecords, TouchTables, record_name};
 use crate::StoreError;
 use crate::embedded::db::{Db, Table};
+use crate::embedded::open::column_families::META;
 use crate::embedded::tables::Tables;
 use crate::expiry::Expiry;
 use crate::layout::codec::touch::{TouchRef, put_contents};
 use crate::layout::codec::{self, fact};
 use crate::layout::key::{self, FactTableKey, Key};
 
+/// The key in `meta` of a number that is greater than all numbers of contents so far, as u64.
+const TOUCH_NUMBER: &[u8] = b"touch_number";
+/// Numbers between two updates of that entry.
+const RESERVED_NUMBERS: u64 = 1 << 20;
+
 /// What the writer knows of the tables.
 #[derive(Debug)]
 pub struct TouchWriter {
     records: TableRecords,
-    /// The number of the next contents; greater than all stored ones.
+    /// The number of the next contents; greater than all before. No number is used again, because a compaction may
+    /// have removed expired contents and not yet the reference to them.
     next_number: u64,
+    /// The stored [`TOUCH_NUMBER`].
+    reserved: u64,
 }
 
 impl TouchWriter {
     pub fn open(db: &Db, tables: &TouchTables) -> Result<Self, StoreError> {
-        let mut next_number = 1;
+        let reserved = reserved_number(db)?;
+        let mut next_number = reserved;
         for table in tables.all().iter() {
             let Some(contents) = db.cf_handle(&table.contents) else { continue };
             if let Some(last) = db.iterator_cf(&contents, IteratorMode::End).next() {
@@ -40,7 +50,7 @@ impl TouchWriter {
                 next_number = next_number.max(number.saturating_add(1));
             }
         }
-        Ok(Self { records: tables::records(db)?, next_number })
+        Ok(Self { records: tables::records(db)?, next_number, reserved })
     }
 
     /// The tables whose touches no decision can need any more.
@@ -150,6 +160,10 @@ impl<'a> TouchBatch<'a> {
                 batch.put_cf(&tables.meta(), record_name(number), record.encode());
             }
         }
+        if writer.next_number > writer.reserved {
+            writer.reserved = writer.next_number.saturating_add(RESERVED_NUMBERS);
+            batch.put_cf(&tables.meta(), TOUCH_NUMBER, writer.reserved.to_be_bytes());
+        }
     }
 
     /// The open table for a touch, whose record then includes the touch.
@@ -218,6 +232,13 @@ impl<'a> TouchBatch<'a> {
         let filter = Arc::clone(&table.filter);
         Some(&*entry.insert(OpenTable { index, contents, filter }))
     }
+}
+
+/// A damaged entry counts as 0: numbers then continue after the stored contents.
+fn reserved_number(db: &Db) -> Result<u64, StoreError> {
+    let Some(meta) = db.cf_handle(META) else { return Ok(0) };
+    let number = db.get_cf(&meta, TOUCH_NUMBER)?.unwrap_or_default();
+    Ok(number.as_slice().try_into().map(u64::from_be_bytes).unwrap_or(0))
 }
 
 fn decoded(key: &Key) -> Result<FactTableKey, StoreError> {

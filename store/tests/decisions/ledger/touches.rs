@@ -245,6 +245,32 @@ fn a_table_that_was_being_dropped_is_dropped_when_the_store_is_opened() {
     }
 }
 
+/// A compaction may have removed expired contents and not yet the reference to them.
+#[test]
+fn a_reference_without_contents_never_leads_to_another_touch() {
+    let (mut store, dir) = on_disk(&rules());
+    let expired = touch("expired", at(100, 0), &[1]);
+    record_facts(&mut store, [expired.clone()]);
+    commit(&mut store);
+    drop(store);
+    let raw = raw(dir.path());
+    let contents = raw.cf_handle("touches-1-contents").expect("the table exists");
+    let numbers: Vec<_> = raw
+        .iterator_cf(contents, rocksdb::IteratorMode::Start)
+        .map(|entry| entry.expect("the entry is readable").0)
+        .collect();
+    for number in numbers {
+        raw.delete_cf(contents, number).expect("the write succeeds");
+    }
+    drop(raw);
+    let mut store = open(dir.path(), &rules());
+    let other = touch("other", at(100, 1), &[2]);
+    record_facts(&mut store, [other.clone()]);
+    commit(&mut store);
+    assert_eq!(record_of(&mut store, expired.key), None);
+    assert_eq!(record_of(&mut store, other.key), Some(other.record));
+}
+
 /// Two tables with one day would return entries out of order.
 #[test]
 fn tables_with_a_common_day_are_refused() {
