@@ -84,8 +84,9 @@ impl AggregateChanges {
         let mut counts: Vec<_> =
             self.counts.drain().filter(|(_, count)| !count.is_zero()).collect();
         counts.sort_unstable_by(|(key, _), (other, _)| key.cmp(other));
+        let table = tables.counts();
         for (key, count) in counts {
-            batch.merge_cf(&tables.counts(), key, count.encode());
+            batch.merge_cf(&table, key, count.encode());
         }
     }
 }

@@ -207,9 +207,10 @@ impl RowTable {
     /// Adds all changes of counts and regions to the batch.
     pub fn finish(&mut self, batch: &mut WriteBatch, tables: &Tables) -> Result<(), StoreError> {
         let changes = std::mem::take(&mut self.changes);
+        let cells = tables.cells();
         for (key, change) in &changes {
             self.totals.add(&change.cell);
-            batch.merge_cf(&tables.cells(), key, change.cell.encode());
+            batch.merge_cf(&cells, key, change.cell.encode());
         }
         self.aggregates.finish(batch, tables);
         let is_changed = !(changes.is_empty() && self.swept.is_empty());
