@@ -3,8 +3,8 @@
 use attribution::facts::event::Family;
 use rocksdb::statistics::StatsLevel;
 use rocksdb::{
-    BlockBasedOptions, Cache, CompactionDecision, DBCompressionType, DBRecoveryMode, Options,
-    SliceTransform, WriteBufferManager,
+    BlockBasedOptions, Cache, CompactionDecision, DBCompactionStyle, DBCompressionType,
+    DBRecoveryMode, Options, SliceTransform, WriteBufferManager,
 };
 
 use super::memory_budget::Budget;
@@ -68,8 +68,12 @@ pub fn facts(budget: &Budget, cache: &Cache, family: Family, expiry: &Expiry) ->
 
 /// The index of a table of touches: lookups by whole key or by prefix. The filters of `embedded::touches` replace a
 /// filter of the write buffer, which each of many tables would have at its full size.
+///
+/// Compactions merge files of similar sizes. By levels, four flushes of a few late touches, whose keys are anywhere,
+/// would rewrite the index of their day.
 pub fn touch_index(budget: &Budget, cache: &Cache, expiry: &Expiry) -> Options {
     let mut options = table(budget, cache, 8 * 1024);
+    options.set_compaction_style(DBCompactionStyle::Universal);
     options.set_prefix_extractor(SliceTransform::create_fixed_prefix(FACT_PREFIX_BYTES));
     options.set_arena_block_size(TOUCH_ARENA_BYTES);
     let expiry = expiry.clone();
