@@ -81,6 +81,27 @@ fn written_bytes_are_counted_from_the_log_to_the_files() {
     assert_eq!((after.is_stopped, after.is_delayed, after.stalled_micros), (false, false, 0));
 }
 
+/// A checkpoint flushes the write buffers, so each late touch is in files of its own at first.
+#[test]
+fn late_touches_do_not_rewrite_the_index_of_their_day() {
+    let (mut store, _dir) = with_clicks(20_000);
+    let flush = |store: &Embedded| store.checkpoints().take().expect("the checkpoint is created");
+    flush(&store);
+    let before = stats(&store);
+    for late in 0..20 {
+        record_facts(&mut store, [touch(&format!("late{late}"), 2_000, &[late])]);
+        commit(&mut store);
+        flush(&store);
+    }
+    let after = testbed::eventually("the files are compacted", || {
+        let stats = stats(&store);
+        let is_compacted = stats.compaction_written_bytes > 0 && stats.compactions_running == 0;
+        if is_compacted { Ok(stats) } else { Err("no compaction has finished") }
+    });
+    let (written, day) = (after.compaction_written_bytes, before.flush_written_bytes);
+    assert!(written < day / 2, "{written} bytes of {day} were written again");
+}
+
 #[test]
 fn hits_of_filters_and_cache_are_counted() {
     let (mut store, _dir) = with_effects(1_000);
