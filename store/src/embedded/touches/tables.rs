@@ -248,6 +248,8 @@ impl TouchTables {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::embedded::open::column_families::Limits;
+    use crate::embedded::tables::Tables;
 
     #[test]
     fn names_contain_the_number_of_the_table() {
@@ -261,5 +263,17 @@ mod tests {
         for other in ["touches", "touches-", "touches-x", "touches-1-other", "effects", "default"] {
             assert_eq!(number(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn the_number_of_a_failed_attempt_is_not_used_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let tables = Tables::open(&dir.path().join("store"), 64 << 20, &Limits::none()).unwrap();
+        tables.db.create_cf("touches-1", &Options::default()).unwrap();
+        let create = || tables.touches.create(&tables.db, Day(1)).map(|table| table.number);
+        assert!(create().is_err());
+        assert_eq!(create(), Ok(2));
+        let numbers: Vec<u32> = tables.touches.all().iter().map(|table| table.number).collect();
+        assert_eq!(numbers, [2]);
     }
 }
