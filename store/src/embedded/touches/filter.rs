@@ -1,8 +1,8 @@
 //! A filter in memory of the keys of a table of touches, so that a search does not ask tables without the key.
 //!
 //! It consists of split-block Bloom filters, as in Parquet: a key sets eight bits in one block of 32 bytes, so a check
-//! reads one cache line. A filter that is full gets another one, as large as all before. Without memory for it, or before
-//! all keys of the table are in it, the filter says of every key that it may exist. It never forgets a key.
+//! reads one cache line. A filter that is full gets another one, as large as all before. Without memory for it, or
+//! before all keys of the table are in it, the filter says of every key that it may exist. It never forgets a key.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
