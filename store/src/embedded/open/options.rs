@@ -72,7 +72,10 @@ pub fn facts(budget: &Budget, cache: &Cache, family: Family, expiry: &Expiry) ->
 /// Compactions merge files of similar sizes. By levels, four flushes of a few late touches, whose keys are anywhere,
 /// would rewrite the index of their day.
 pub fn touch_index(budget: &Budget, cache: &Cache, expiry: &Expiry) -> Options {
-    let mut options = table(budget, cache, 8 * 1024);
+    let mut blocks = blocks(cache, 8 * 1024);
+    // Files stay on level 0 until their table is dropped, so their filters would fill the cache.
+    blocks.set_pin_l0_filter_and_index_blocks_in_cache(false);
+    let mut options = with_blocks(budget, &blocks);
     options.set_compaction_style(DBCompactionStyle::Universal);
     options.set_prefix_extractor(SliceTransform::create_fixed_prefix(FACT_PREFIX_BYTES));
     options.set_arena_block_size(TOUCH_ARENA_BYTES);
@@ -151,6 +154,10 @@ fn remove_if(
 }
 
 fn table(budget: &Budget, cache: &Cache, block_bytes: usize) -> Options {
+    with_blocks(budget, &blocks(cache, block_bytes))
+}
+
+fn blocks(cache: &Cache, block_bytes: usize) -> BlockBasedOptions {
     let mut blocks = BlockBasedOptions::default();
     blocks.set_block_cache(cache);
     blocks.set_block_size(block_bytes);
@@ -159,8 +166,12 @@ fn table(budget: &Budget, cache: &Cache, block_bytes: usize) -> Options {
     blocks.set_cache_index_and_filter_blocks(true);
     blocks.set_pin_l0_filter_and_index_blocks_in_cache(true);
     blocks.set_format_version(6);
+    blocks
+}
+
+fn with_blocks(budget: &Budget, blocks: &BlockBasedOptions) -> Options {
     let mut options = Options::default();
-    options.set_block_based_table_factory(&blocks);
+    options.set_block_based_table_factory(blocks);
     options.set_write_buffer_size(budget.write_buffer_bytes);
     options.set_max_bytes_for_level_base(budget.level_bytes);
     options.set_target_file_size_base(budget.file_bytes);
