@@ -88,7 +88,7 @@ fn touch_entry(raw: &Raw) -> (String, Entry) {
         Some(FactTableKey::Index { time, .. }) => Some(time),
         _ => None,
     };
-    let mut newest = None;
+    let mut newest: Option<(_, _, Entry)> = None;
     for table in raw.touch_tables() {
         for (key, value) in raw.entries(&table) {
             if value[..8] == [0; 8] || value.len() > 9 {
