@@ -9,9 +9,10 @@ use std::ops::Range;
 
 use attribution::facts::event::EventTime;
 use attribution::rules::policy::{AppPolicy, DAY_MS, HOUR_MS};
-use rocksdb::{DBRawIterator, ReadOptions};
+use rocksdb::ReadOptions;
 
 use super::snapshot::EmbeddedView;
+use crate::embedded::db::RawIterator;
 use crate::layout::hourly_counts::{self, Cell, CellKey};
 
 /// Rows that expire within this time are in the first part. A snapshot does not keep expired rows, and a part is opened
@@ -38,7 +39,7 @@ struct Hour {
 
 /// The start of each hour in which an app has rows, and their size, added up over its partitions.
 pub struct HourlyBytes<'v> {
-    partitions: Vec<DBRawIterator<'v>>,
+    partitions: Vec<RawIterator<'v>>,
     /// The next hour of each partition, with the index of the partition.
     next: BinaryHeap<Reverse<(EventTime, usize)>>,
 }
@@ -59,7 +60,7 @@ impl EmbeddedView<'_> {
             let mut options = ReadOptions::default();
             options.set_iterate_upper_bound(cell(range.end.plus(HOUR_MS)));
             let table = self.reader.tables.cells();
-            let mut cells = self.snapshot.raw_iterator_cf_opt(table, options);
+            let mut cells = self.snapshot.raw_iterator_cf_opt(&table, options);
             cells.seek(cell(range.start));
             hours.partitions.push(cells);
             hours.load(index);
