@@ -170,24 +170,22 @@ impl Layer {
     }
 
     fn add(&self, key: KeyHash) {
-        let Some((block, bits)) = self.bits(key) else { return };
-        for (word, bit) in block.0.iter().zip(bits) {
+        for (word, bit) in self.bits(key) {
             word.fetch_or(bit, Ordering::Relaxed);
         }
     }
 
+    /// Most keys are not in most layers, and the first word shows it.
     fn may_contain(&self, key: KeyHash) -> bool {
-        self.bits(key).is_some_and(|(block, bits)| {
-            block.0.iter().zip(bits).all(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
-        })
+        self.bits(key).all(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
     }
 
-    /// The block of a key, and its bit in each word.
-    fn bits(&self, KeyHash(hash): KeyHash) -> Option<(&Block, [u32; WORDS])> {
+    /// The words of a key's block, and its bit in each.
+    fn bits(&self, KeyHash(hash): KeyHash) -> impl Iterator<Item = (&AtomicU32, u32)> {
         let index = ((hash >> 32) * self.blocks.len() as u64) >> 32;
+        let words = self.blocks.get(index as usize).into_iter().flat_map(|block| &block.0);
         let low = hash as u32;
-        let bits = SALT.map(|salt| 1 << (low.wrapping_mul(salt) >> 27));
-        Some((self.blocks.get(index as usize)?, bits))
+        words.zip(SALT).map(move |(word, salt)| (word, 1 << (low.wrapping_mul(salt) >> 27)))
     }
 }
 
