@@ -183,10 +183,15 @@ fn check_entries_of(
     };
     let marker = marker_value();
     let mut expected = vec![(Problem::EntryMissing, &entries.by_id, &*entries.value)];
-    if entries.probabilistic.iter().any(|key| exists(key, &entries.value)) {
+    // The filter of a damaged file may still exclude one key, while another is unreadable. So only an entry that was
+    // read shows that the others must exist too.
+    let is_read = |key: &&Key| matches!(found.get(*key), Some(Found::Value(_)));
+    let is_unreadable = |key: &Key| matches!(found.get(key), Some(Found::Unreadable));
+    if entries.probabilistic.iter().filter(is_read).any(|key| exists(key, &entries.value)) {
         expected.push((Problem::EntryMissing, &entries.probabilistic, &*entries.value));
         expected.push((Problem::MarkerMissing, &entries.markers, &*marker));
-    } else if !entries.probabilistic.is_empty() {
+    } else if !entries.probabilistic.is_empty() && !entries.probabilistic.iter().any(is_unreadable)
+    {
         let is_on = snapshot.policy.app(fact.pid).is_some_and(|app| app.probabilistic);
         findings.report.without_probabilistic += u64::from(is_on);
     }
