@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use rocksdb::{ReadOptions, properties};
+use rocksdb::ReadOptions;
 
 use super::filter::KeyHash;
-use super::tables::{AllTables, TouchTable, TouchTables};
+use super::tables::{AllTables, TouchTable, TouchTables, estimated_keys};
 use crate::embedded::db::Db;
 use crate::layout::key::Key;
 
@@ -27,7 +27,9 @@ impl FilterBuilder {
     /// Starts building. Must be called before the first touch is written: keys that are written later are added by the
     /// writer. If no thread can be started, the tables remain without filters.
     pub fn start(db: &Arc<Db>, tables: &TouchTables, bytes_max: usize) -> Self {
-        let all = tables.start_filters(bytes_max, |table| estimated_keys(db, table));
+        let keys = |table: &TouchTable| estimated_keys(db, &table.index);
+        let all =
+            tables.start_filters(bytes_max, |table| usize::try_from(keys(table)).unwrap_or(0));
         let is_cancelled = Arc::new(AtomicBool::new(false));
         let db = Arc::clone(db);
         let cancelled = Arc::clone(&is_cancelled);
@@ -84,12 +86,4 @@ fn build(db: &Db, table: &TouchTable, is_cancelled: &AtomicBool) {
     if entries.status().is_ok() {
         table.filter.complete();
     }
-}
-
-fn estimated_keys(db: &Db, table: &TouchTable) -> usize {
-    let index = db.cf_handle(&table.index);
-    let estimate = index.and_then(|index| {
-        db.property_int_value_cf(&index, properties::ESTIMATE_NUM_KEYS).ok().flatten()
-    });
-    usize::try_from(estimate.unwrap_or(0)).unwrap_or(0)
 }

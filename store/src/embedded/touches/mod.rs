@@ -1,4 +1,5 @@
-//! Touches, in tables by day of event time: `docs/decisions/touches-by-day.md` explains the design.
+//! Touches, in tables by day of event time, or by week as long as there are few:
+//! `docs/decisions/touches-by-day.md` explains the design.
 //!
 //! A table of touches is two column families: an index, with the keys of [`crate::layout::key`], and the contents of
 //! its touches, under ascending numbers. Its record in `meta` says which days it has, so it exists exactly from the

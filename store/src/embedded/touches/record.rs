@@ -43,6 +43,10 @@ impl Days {
         (self.first..=self.last).contains(&day)
     }
 
+    pub fn count(&self) -> u32 {
+        self.last.0.abs_diff(self.first.0).saturating_add(1)
+    }
+
     /// Returns the days with another one.
     pub fn with(self, day: Day) -> Self {
         Self { first: self.first.min(day), last: self.last.max(day) }
@@ -147,10 +151,16 @@ pub enum Placement {
 const SHARED_DAYS: [(usize, u32); 5] =
     [(24, 1), (32, 7), (40, 28), (48, 364), (usize::MAX, u32::MAX)];
 
+/// The number of days that share a table as long as no day has many touches. Each table costs time when a store is
+/// opened, and when it is created or dropped.
+const QUIET_DAYS: u32 = 7;
+
 /// Chooses the table for a day that none of the tables has. `tables` are their days, newest first, without overlap.
-pub fn place(tables: &[Days], day: Day) -> Placement {
+/// `is_busy` says whether days have so many touches that they are worth tables of their own.
+pub fn place(tables: &[Days], day: Day, is_busy: bool) -> Placement {
     let shared = SHARED_DAYS.iter().find(|(count, _)| tables.len() < *count);
     let shared_days = shared.map_or(u32::MAX, |(_, days)| *days);
+    let shared_days = if is_busy { shared_days } else { shared_days.max(QUIET_DAYS) };
     let is_near = |other: Day| other.0 / shared_days == day.0 / shared_days;
     let older = tables.partition_point(|days| days.first > day);
     if tables.get(older).is_some_and(|days| is_near(days.first)) {
@@ -177,13 +187,13 @@ mod tests {
     const Y: Pid = Pid(2);
 
     /// Returns the tables after touches of these days, newest first.
-    fn placed(days: impl IntoIterator<Item = u32>) -> Vec<Days> {
+    fn placed(days: impl IntoIterator<Item = u32>, is_busy: bool) -> Vec<Days> {
         let mut tables: Vec<Days> = Vec::new();
         for day in days.into_iter().map(Day) {
             if tables.iter().any(|table| table.contain(day)) {
                 continue;
             }
-            match place(&tables, day) {
+            match place(&tables, day, is_busy) {
                 Placement::Extended(index) => tables[index] = tables[index].with(day),
                 Placement::New => {
                     tables.push(Days::one(day));
@@ -202,27 +212,37 @@ mod tests {
     }
 
     #[test]
-    fn few_days_have_tables_of_their_own() {
-        let tables = placed(19_000..19_024);
+    fn few_busy_days_have_tables_of_their_own() {
+        let tables = placed(19_000..19_024, true);
         assert_eq!(tables.len(), 24);
         assert!(tables.iter().all(|days| days.first == days.last));
         check_disjoint(&tables);
     }
 
     #[test]
+    fn quiet_days_share_the_tables_of_their_weeks() {
+        // Day 19,005 is the first of a week.
+        let expected = [(19_026, 19_029), (19_019, 19_025), (19_012, 19_018), (19_005, 19_011)];
+        let expected = expected.map(|(first, last)| Days { first: Day(first), last: Day(last) });
+        assert_eq!(placed(19_005..19_030, false), expected);
+        assert_eq!(placed((19_005..19_030).rev(), false), expected);
+    }
+
+    #[test]
     fn the_number_of_tables_is_bounded_in_every_order() {
-        check_disjoint(&placed(0..20_000));
-        check_disjoint(&placed((0..20_000).rev()));
-        // A step that is coprime to the number of days visits all of them.
-        check_disjoint(&placed((0..20_000).map(|n| n * 7_919 % 20_000)));
-        let ends =
-            placed((0..100_u32).map(|n| if n.is_multiple_of(2) { n } else { 2_900_000 - n }));
-        check_disjoint(&ends);
+        for is_busy in [false, true] {
+            check_disjoint(&placed(0..20_000, is_busy));
+            check_disjoint(&placed((0..20_000).rev(), is_busy));
+            // A step that is coprime to the number of days visits all of them.
+            check_disjoint(&placed((0..20_000).map(|n| n * 7_919 % 20_000), is_busy));
+            let ends = (0..100_u32).map(|n| if n.is_multiple_of(2) { n } else { 2_900_000 - n });
+            check_disjoint(&placed(ends, is_busy));
+        }
     }
 
     #[test]
     fn many_days_share_the_tables_of_their_weeks() {
-        let tables = placed(7_000..7_100);
+        let tables = placed(7_000..7_100, true);
         let long = tables.iter().filter(|days| days.first != days.last);
         let weeks: BTreeSet<u32> = long.map(|days| days.first.0 / 7).collect();
         assert!(weeks.len() >= 8, "{tables:?}");

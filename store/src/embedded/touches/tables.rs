@@ -7,13 +7,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
-use rocksdb::{Direction, IteratorMode, Options};
+use rocksdb::{Direction, IteratorMode, Options, properties};
 
 use super::filter::{FilterMemory, KeyFilter};
 use super::record::{Day, Days, TOUCH_TABLE, TableRecord};
 use crate::StoreError;
 use crate::embedded::db::Db;
 use crate::embedded::open::column_families::{CONTENTS, META, TOUCHES};
+
+/// Touches for each day of a table with which days are worth tables of their own. A week of fewer has some 30 MiB of
+/// index entries, so compactions have little to rewrite.
+const BUSY_DAY_TOUCHES: u64 = 64 << 10;
 
 /// A table of touches.
 #[derive(Clone)]
@@ -99,6 +103,14 @@ pub fn stored_days(db: &Db) -> Result<BTreeMap<u32, Days>, StoreError> {
     Ok(days)
 }
 
+/// About how many entries a column family has.
+pub fn estimated_keys(db: &Db, name: &str) -> u64 {
+    let estimate = db.cf_handle(name).and_then(|table| {
+        db.property_int_value_cf(&table, properties::ESTIMATE_NUM_KEYS).ok().flatten()
+    });
+    estimate.unwrap_or(0)
+}
+
 /// True if both column families of a table are open.
 fn is_open(db: &Db, number: u32) -> bool {
     let [index, contents] = names_of(number);
@@ -173,6 +185,14 @@ impl TouchTables {
         self.changes.lock()
     }
 
+    /// True if a table has so many touches for each of its days that days are worth tables of their own.
+    pub fn is_busy(&self, db: &Db) -> bool {
+        self.all().iter().any(|table| {
+            let needed = BUSY_DAY_TOUCHES * u64::from(table.days.count());
+            estimated_keys(db, &table.contents) >= needed
+        })
+    }
+
     /// Creates a table for a day. It is part of the store once its record is written. The number of an attempt that
     /// fails is not used again, because one of its column families may exist.
     pub fn create(&self, db: &Db, day: Day) -> Result<TouchTable, rocksdb::Error> {
@@ -188,11 +208,11 @@ impl TouchTables {
         Ok(table)
     }
 
-    /// About how many keys a table of a day will have: as many as the day before, if it is the newest.
+    /// About how many keys a table of a day will have: as many as a day of the table before, if it is the newest.
     fn expected_keys(&self, day: Day) -> usize {
         let all = self.all();
         let newest = all.first().filter(|newest| newest.days.last < day);
-        newest.map_or(0, |newest| newest.filter.keys() / 4 * 5)
+        newest.map_or(0, |newest| newest.filter.keys() / newest.days.count() as usize / 4 * 5)
     }
 
     /// Drops tables. Their records must have been deleted, and the deletion synced. A table that cannot be dropped,

@@ -204,7 +204,7 @@ impl<'a> TouchBatch<'a> {
     fn new_table(&mut self, day: Day) -> Result<u32, StoreError> {
         let Tables { db, touches, disk_full_gate, .. } = self.tables;
         let days: Vec<Days> = self.all.iter().map(|table| table.days).collect();
-        let extended = match place(&days, day) {
+        let extended = match place(&days, day, touches.is_busy(db)) {
             Placement::Extended(index) => self.all.get(index),
             Placement::New => None,
         };
