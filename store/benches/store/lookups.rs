@@ -43,6 +43,20 @@ pub fn warm(
     [look_up_all(&devices), first]
 }
 
+/// Returns the times in microseconds to find out that random devices have no touches.
+pub fn misses(reader: &mut Reader, total: u64, count: u64) -> Vec<f64> {
+    let devices = facts::devices(total);
+    let miss = |_| {
+        let scan = newest_touch_of(fastrand::u64(devices..10 * devices));
+        let started = Instant::now();
+        let found = reader.scan(&[scan]).expect("the scan succeeds");
+        let miss_us = started.elapsed().as_nanos() as f64 / 1e3;
+        assert!(found[0].is_empty(), "the device has a touch");
+        miss_us
+    };
+    (0..count).map(miss).collect()
+}
+
 /// Returns the times in microseconds to find the index entry, with the store's files dropped from the page cache before
 /// each lookup. The store is reopened and warmed with `count` lookups, so its own cache has filters and indexes, but
 /// few data blocks.
@@ -91,14 +105,8 @@ pub fn raw(folder: &Path, count: u64, is_cold: bool) -> Vec<f64> {
 
 /// Returns the times in microseconds to find the index entry of a device, and its newest touch.
 fn look_up(reader: &mut Reader, policy: &Policy, device: u64) -> (f64, f64) {
-    // All touches of a device have the same index key.
-    let touch = facts::click(device, u64::MAX);
-    let key = match_keys::touch_index(&touch, &DeviceIds::of_touch(touch.ids()), false)[0];
-    let newest = EventTime::MAX;
-    let oldest = EventTime::default();
-    let (family, pid) = (Family::Touch, Pid(1));
-    let scan = Scan { family, key, pid, oldest, newest, after: None, limit: 1 };
-    assert!(policy.app(pid).is_some());
+    let scan = newest_touch_of(device);
+    assert!(policy.app(scan.pid).is_some());
     let started = Instant::now();
     let found = reader.scan(&[scan]).expect("the scan succeeds");
     let index_us = started.elapsed().as_nanos() as f64 / 1e3;
@@ -111,6 +119,14 @@ fn look_up(reader: &mut Reader, policy: &Policy, device: u64) -> (f64, f64) {
         "the record is not that of the entry"
     );
     (index_us, total_us)
+}
+
+fn newest_touch_of(device: u64) -> Scan {
+    // All touches of a device have the same index key.
+    let touch = facts::click(device, u64::MAX);
+    let key = match_keys::touch_index(&touch, &DeviceIds::of_touch(touch.ids()), false)[0];
+    let (oldest, newest) = (EventTime::default(), EventTime::MAX);
+    Scan { family: Family::Touch, key, pid: Pid(1), oldest, newest, after: None, limit: 1 }
 }
 
 /// Reads all files, as the kernel may have evicted their pages since they were written.

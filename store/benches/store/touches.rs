@@ -34,9 +34,12 @@ pub fn run(path: &Path, total: usize) {
     println!(
         "p50-p99: time of a commit in the store; then microseconds to the newest touch, to its index"
     );
-    println!("entry alone, and for a read of 4 KiB of the same files without the store");
     println!(
-        "{:>10} {:>9} {:>9} {:>15} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8}",
+        "entry alone, to learn that a device has none, and for a read of 4 KiB of the same files without"
+    );
+    println!("the store");
+    println!(
+        "{:>10} {:>9} {:>9} {:>15} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8}",
         "clicks",
         "clicks/s",
         "CPU us",
@@ -45,6 +48,7 @@ pub fn run(path: &Path, total: usize) {
         "index p50",
         "index p99",
         "first p50",
+        "miss p50",
         "4 KiB p50",
         "on disk B",
         "written x",
@@ -100,13 +104,15 @@ fn line(
     let mut reader = worker.ledger().store.reader();
     let [mut cached, mut first] =
         lookups::warm(&mut reader, config, (to as u64, total as u64), LOOKUPS);
+    let mut misses = lookups::misses(&mut reader, total as u64, LOOKUPS);
     let mut raw = lookups::raw(&config.store.path, LOOKUPS, false);
     let [index, index_p99] = percentiles(&mut cached.0, [0.5, 0.99]);
     let [touch] = percentiles(&mut cached.1, [0.5]);
     let [first] = percentiles(&mut first.1, [0.5]);
+    let [miss] = percentiles(&mut misses, [0.5]);
     let [commit_p50, commit_p99] = percentiles(&mut commits, [0.5, 0.99]);
     println!(
-        "{to:>10} {:>9.0} {:>9.2} {:>15} {touch:>9.1} {index:>9.1} {index_p99:>9.1} {first:>9.1} {:>9.1} {:>9.0} {:>9.1} {:>8}",
+        "{to:>10} {:>9.0} {:>9.2} {:>15} {touch:>9.1} {index:>9.1} {index_p99:>9.1} {first:>9.1} {miss:>9.1} {:>9.1} {:>9.0} {:>9.1} {:>8}",
         count / wall,
         cpu / count * 1e6,
         format!("{commit_p50:.1}-{commit_p99:.1}"),
