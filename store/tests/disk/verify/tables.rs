@@ -6,11 +6,11 @@ use adtrail_store::layout::decimal_sum::Amount;
 use adtrail_store::layout::key::{self, FactTableKey, RowKey};
 use adtrail_store::layout::summary_counts::Totals;
 use adtrail_store::maintenance::verify::Problem;
-use attribution::facts::event::{Family, SpreadId};
+use attribution::facts::event::{Family, Pid, SpreadId};
 use attribution::ledger::record::{ActivationRecord, FactRecord, RowMeta};
 use attribution::rules::row::{EventType, Status};
 
-use super::fixture::{Damage, Entry, Raw, check_made_whole, check_repaired};
+use super::fixture::{Damage, Entry, Fixture, Raw, check_made_whole, check_repaired};
 use super::support::rules::X;
 
 /// Returns the newest matching row, whose decision is not final yet.
@@ -84,8 +84,12 @@ fn index_entry(raw: &Raw, table: &str) -> Entry {
 
 /// Returns the newest index entry that leads to a touch, and its table.
 fn touch_entry(raw: &Raw) -> (String, Entry) {
+    newest_touch_entry(raw, |_| true)
+}
+
+fn newest_touch_entry(raw: &Raw, is_wanted: impl Fn(Pid) -> bool) -> (String, Entry) {
     let time = |key: &[u8]| match key::decode_fact(key) {
-        Some(FactTableKey::Index { time, .. }) => Some(time),
+        Some(FactTableKey::Index { time, pid, .. }) if is_wanted(pid) => Some(time),
         _ => None,
     };
     let mut newest: Option<(_, _, Entry)> = None;
@@ -238,7 +242,11 @@ fn received_md5_name() -> Vec<u8> {
 
 /// Returns the reference to the contents of a touch that has not expired: its table, key and value.
 fn reference(raw: &Raw) -> (String, Vec<u8>, Vec<u8>) {
-    let (table, (entry, value)) = touch_entry(raw);
+    reference_of(raw, touch_entry(raw))
+}
+
+/// Returns the reference to which an index entry leads.
+fn reference_of(raw: &Raw, (table, (entry, value)): (String, Entry)) -> (String, Vec<u8>, Vec<u8>) {
     // The id of the fact is in the value of the entry, app and tag are in its key.
     let key = [&value[..8], &entry[8..12], &[0; 6], &entry[18..]].concat();
     let value = raw.get(&table, &key);
@@ -351,6 +359,23 @@ fn damaged_decisions_and_index_entries_are_repaired() {
     check_repaired(DECISIONS);
     check_made_whole(TOUCHES);
     check_made_whole(LOST);
+}
+
+/// The entries lead nowhere until the reference is derived. Deleted probabilistic ones could not be derived.
+#[test]
+fn a_repaired_reference_keeps_the_entries_of_its_touch() {
+    let fixture = Fixture::new();
+    let (mut table, mut before) = (String::new(), Vec::new());
+    fixture.damage(|raw| {
+        // Only app X has probabilistic entries.
+        let (of, key, _) = reference_of(raw, newest_touch_entry(raw, |pid| pid == X));
+        before = raw.entries(&of);
+        raw.delete(&of, &key);
+        table = of;
+    });
+    assert!(fixture.repair().is_repaired());
+    fixture.check_whole();
+    assert!(Raw::open(fixture.path()).entries(&table) == before, "other entries than before");
 }
 
 const HOURS: &[Damage] = &[
