@@ -212,7 +212,7 @@ impl<'a> TouchBatch<'a> {
             touches.set_days(table.number, table.days.with(day));
             table.number
         } else {
-            let table = disk_full_gate.retry(db, || touches.create(db, day))?;
+            let table = disk_full_gate.retry_with_space(db, || touches.create(db, day))?;
             self.writer.records.insert(table.number, TableRecord::new(day));
             self.changed.insert(table.number);
             table.number

@@ -20,6 +20,8 @@ use crate::embedded::db::Db;
 
 /// Free space with which the engine must be able to resume.
 const FREE_BYTES_MIN: u64 = 256 << 20;
+/// Free space with which a table can be created: for the manifest and the file with the options of all tables.
+const TABLE_BYTES_MIN: u64 = 4 << 20;
 /// The text of ENOSPC, which RocksDB passes on.
 const NO_SPACE: &str = "No space left on device";
 
@@ -93,7 +95,7 @@ impl DiskFullGate {
             self.0.is_blocked.store(true, Ordering::Relaxed);
             thread::sleep(timing.full_disk_retry_interval);
             outcome = operation();
-            if !has_free_space(db.path()) {
+            if !has_free_space(db.path(), FREE_BYTES_MIN) {
                 full_at = Instant::now();
             }
             if let Err(error) = &outcome
@@ -106,16 +108,39 @@ impl DiskFullGate {
         Ok(outcome?)
     }
 
+    /// [`DiskFullGate::retry`] for an operation that creates tables. A failed one may leave them behind, so it is not
+    /// called again as long as there is no space for them.
+    ///
+    /// # Errors
+    /// See [`DiskFullGate::write`].
+    pub(crate) fn retry_with_space<T>(
+        &self,
+        db: &Db,
+        mut operation: impl FnMut() -> Result<T, Error>,
+    ) -> Result<T, StoreError> {
+        let mut failure: Option<Error> = None;
+        self.retry(db, || {
+            if let Some(error) = &failure
+                && !has_free_space(db.path(), TABLE_BYTES_MIN)
+            {
+                return Err(error.clone());
+            }
+            let outcome = operation();
+            failure = outcome.as_ref().err().cloned();
+            outcome
+        })
+    }
+
     fn may_wait(&self) -> bool {
         self.0.may_wait.load(Ordering::Relaxed)
     }
 }
 
 /// Checks free bytes and inodes. Some file systems report no inodes at all.
-fn has_free_space(path: &Path) -> bool {
+fn has_free_space(path: &Path, bytes_min: u64) -> bool {
     statvfs(path).is_ok_and(|disk| {
         let bytes = disk.f_bavail.saturating_mul(disk.f_frsize);
-        bytes >= FREE_BYTES_MIN && (disk.f_files == 0 || disk.f_favail > 0)
+        bytes >= bytes_min && (disk.f_files == 0 || disk.f_favail > 0)
     })
 }
 

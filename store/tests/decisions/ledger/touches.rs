@@ -1,6 +1,8 @@
 //! Touches in tables by day.
 
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use adtrail_store::embedded::{Embedded, open_for_reading};
 use adtrail_store::maintenance::verify::{Check, Options, Problem, verify};
@@ -9,8 +11,10 @@ use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::record::Lookup;
 use attribution::ledger::{FactWrite, Facts, Ledger, Progress};
 use rocksdb::DB;
+use testbed::disk::Disk;
 
 use super::support::facts::{DAY, HOUR, MINUTE, click, millis};
+use super::support::folders::temp_folder;
 use super::support::rules::{rules, rules_with};
 use super::support::run::{on_disk, open, settings};
 use super::{
@@ -273,6 +277,40 @@ fn a_table_that_was_being_dropped_is_dropped_when_the_store_is_opened() {
     }
 }
 
+/// RocksDB may have created a column family when it fails to write its options.
+#[test]
+fn a_table_is_created_once_a_full_disk_has_space() {
+    let dir = temp_folder();
+    let folder = dir.path().join("disk");
+    let (disk, path) = (Disk::at(&folder, 256), folder.join("store"));
+    let mut store = open(&path, &rules());
+    let gate = store.block_when_disk_full();
+    record_facts(&mut store, [touch("c", at(100, 0), &[1])]);
+    commit(&mut store);
+    disk.fill();
+    record_facts(&mut store, [touch("d", at(107, 0), &[1])]);
+    let meanwhile = thread::scope(|scope| {
+        let writer = scope.spawn(|| commit(&mut store));
+        let is_blocked =
+            || if gate.is_blocked() { Ok(()) } else { Err("the commit does not wait") };
+        testbed::eventually("the disk is full", is_blocked);
+        // Several attempts.
+        thread::sleep(Duration::from_secs(2));
+        let meanwhile = column_families(&path);
+        disk.make_room();
+        writer.join().expect("the thread does not panic");
+        meanwhile
+    });
+    // At most one column family of the first attempt, besides those of the first table.
+    assert!(meanwhile.len() <= 3, "{meanwhile:?}");
+    let newest_first = [at(107, 0), at(100, 0)].map(|ms| ms as u64);
+    assert_eq!(times(&mut store, scan(1, end_of_time(), 0)), newest_first);
+    drop(store);
+    let mut store = open(&path, &rules());
+    assert_eq!(tables(&path).len(), 2);
+    assert_eq!(times(&mut store, scan(1, end_of_time(), 0)), newest_first);
+}
+
 /// A compaction may have removed expired contents and not yet the reference to them.
 #[test]
 fn a_reference_without_contents_never_leads_to_another_touch() {
@@ -416,7 +454,7 @@ fn readers_open_while_tables_are_created_and_dropped() {
     let weeks = testbed::length(60, 200);
     let day = |week: i64| 7 * (14 + week);
     let mut opened = 0;
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let writer = scope.spawn(move || {
             for week in 0..weeks {
                 record_facts(&mut store, [touch(&format!("c{week}"), at(day(week), 0), &[1])]);
