@@ -28,6 +28,7 @@ pub fn fill(store: &mut Embedded, total: usize, pid_of: impl Fn(u64) -> u32) {
         store.commit(batch, &Progress::default()).expect("the commit succeeds");
         written = end;
     }
+    store.wait_for_commit().expect("the commit succeeds");
 }
 
 /// Returns the credited purchase with this index. Purchases are 10 ms apart; a row has about 230 bytes.

@@ -58,35 +58,72 @@ where
         .context("the attribution thread cannot be started")
 }
 
+/// A batch that is decided. Its last commit may be in flight.
+struct Decided {
+    /// Without its facts.
+    batch: ingest::Batch,
+    start: Instant,
+    report: BatchReport,
+    /// The rows of the store with this batch.
+    rows: StatusCounts,
+}
+
+const UNCOMMITTED: &str = "a batch could not be committed; its events will be read again";
+
+/// While a batch is written, the next one is decided. If there is no next one yet, waits for the write at once.
 fn work<L: Ledger<Error = StoreError> + RowCounting>(
     mut worker: Worker<L>,
     batches: &Receiver<ingest::Batch>,
     committed: &Sender<Vec<Position>>,
     metrics: &PipelineMetrics,
 ) -> anyhow::Result<()> {
-    metrics.set_rows(worker.ledger());
-    for ingest::Batch { facts, progress, intake, values } in batches {
-        config::crash_point!("batch-received");
-        let start = Instant::now();
-        let committed_progress = progress.clone();
-        let report = worker
-            .process(worker::Batch { facts, progress })
-            .context("a batch could not be committed; its events will be read again")?;
-        config::crash_point!("batch-committed");
-        if report.large_histories > 0 {
-            let decisions = report.large_histories;
-            warn!(
-                decisions,
-                "decisions took 100,000 touches, activations or effects of one device or address"
-            );
+    metrics.set_rows(&worker.ledger().status_counts());
+    let mut in_flight: Option<Decided> = None;
+    let mut next = batches.recv().ok();
+    while let Some(batch) = next {
+        let decided = decide(&mut worker, batch)?;
+        // The commit of this batch has waited for the one before.
+        if let Some(before) = in_flight.replace(decided) {
+            publish(before, committed, metrics);
         }
-        let consumed_until = committed_progress.consumed_until;
-        let count = || metrics.ingest.committed(&intake, &values, consumed_until, Timestamp::now());
-        metrics.count_commit(count, &report, start, worker.ledger());
-        // Fails only if the intake has ended; the consumer group's offsets then stay behind those of the store.
-        let _ = committed.send(committed_progress.positions);
+        // Commits to a shared store are never in flight.
+        next = if L::SHARED { None } else { batches.try_recv().ok() };
+        if next.is_none() {
+            worker.ledger_mut().wait_for_commit().context(UNCOMMITTED)?;
+            if let Some(last) = in_flight.take() {
+                publish(last, committed, metrics);
+            }
+            next = batches.recv().ok();
+        }
     }
     Ok(())
+}
+
+fn decide<L: Ledger<Error = StoreError> + RowCounting>(
+    worker: &mut Worker<L>,
+    mut batch: ingest::Batch,
+) -> anyhow::Result<Decided> {
+    config::crash_point!("batch-received");
+    let start = Instant::now();
+    let (facts, progress) = (std::mem::take(&mut batch.facts), batch.progress.clone());
+    let report = worker.process_ahead(worker::Batch { facts, progress }).context(UNCOMMITTED)?;
+    if report.large_histories > 0 {
+        let decisions = report.large_histories;
+        warn!(
+            decisions,
+            "decisions took 100,000 touches, activations or effects of one device or address"
+        );
+    }
+    let rows = worker.ledger().status_counts();
+    Ok(Decided { batch, start, report, rows })
+}
+
+/// Counts a committed batch, and sends its positions.
+fn publish(decided: Decided, committed: &Sender<Vec<Position>>, metrics: &PipelineMetrics) {
+    config::crash_point!("batch-committed");
+    metrics.count_commit(&decided);
+    // Fails only if the intake has ended; the consumer group's offsets then stay behind those of the store.
+    let _ = committed.send(decided.batch.progress.positions);
 }
 
 /// Metrics of attribution, store and ingest. A batch is counted when it is committed.
@@ -146,20 +183,12 @@ impl PipelineMetrics {
         render()
     }
 
-    /// Counts a committed batch; `count_records` counts the records that it was read from.
-    fn count_commit(
-        &self,
-        count_records: impl FnOnce(),
-        report: &BatchReport,
-        start: Instant,
-        store: &impl RowCounting,
-    ) {
+    /// Counts a committed batch and the records that it was read from.
+    fn count_commit(&self, decided: &Decided) {
         let _guard = self.whole_batches.lock();
-        count_records();
-        self.count_batch(report, start, store);
-    }
-
-    fn count_batch(&self, report: &BatchReport, start: Instant, store: &impl RowCounting) {
+        let Decided { batch, start, report, rows } = decided;
+        let consumed_until = batch.progress.consumed_until;
+        self.ingest.committed(&batch.intake, &batch.values, consumed_until, Timestamp::now());
         for topic in TopicKind::ALL {
             let counts = report.counts(family(topic));
             let name = || self.topics.of(topic).to_owned();
@@ -176,13 +205,13 @@ impl PipelineMetrics {
         counter!(LARGE_HISTORIES).increment(report.large_histories);
         histogram!(BATCH_SECONDS).record(start.elapsed().as_secs_f64());
         // Set even if the batch has changed no row, because rows expire.
-        self.set_rows(store);
+        self.set_rows(rows);
     }
 
-    fn set_rows(&self, store: &impl RowCounting) {
-        for ((event_type, status), count) in store.status_counts() {
+    fn set_rows(&self, rows: &StatusCounts) {
+        for ((event_type, status), count) in rows {
             gauge!(ROWS, "event_type" => event_type.name(), "status" => status.name())
-                .set(count as f64);
+                .set(*count as f64);
         }
     }
 }
@@ -200,5 +229,52 @@ fn family(topic: TopicKind) -> Family {
         TopicKind::Clicks => Family::Touch,
         TopicKind::Activations => Family::Activation,
         TopicKind::Effects => Family::Effect,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{channel, sync_channel};
+    use std::time::Duration;
+
+    use attribution::ledger::Progress;
+    use ingest::Intake;
+
+    use super::*;
+
+    /// Far longer than commits take.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn batch(next_offset: i64) -> ingest::Batch {
+        let topic = Arc::from("clicks");
+        let position = Position { topic, partition: 0, next_offset, known: None, last: None };
+        let progress = Progress { positions: vec![position], consumed_until: None };
+        let (facts, intake) = (Vec::new(), Intake::default());
+        ingest::Batch { facts, progress, intake, values: Default::default() }
+    }
+
+    /// The store writes a commit only when it is waited for.
+    #[test]
+    fn positions_are_sent_in_order_and_do_not_wait_for_further_batches() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = config::parse("[[apps]]\npid = 1\nkey = \"app-x\"\n").unwrap();
+        config.store.path = dir.path().join("store");
+        let mut store = Embedded::open(&config.store, &config.policy).unwrap();
+        store.defer_writes();
+        let (batches, batches_in) = sync_channel(3);
+        let (committed, committed_in) = channel();
+        let next = || committed_in.recv_timeout(PATIENCE).unwrap()[0].next_offset;
+        (1..=3).for_each(|number| batches.send(batch(number)).unwrap());
+        let worker = Worker::new(store, Arc::clone(&config.policy));
+        let metrics = Arc::new(PipelineMetrics::new(&config));
+        let thread = start(worker, batches_in, committed, metrics).unwrap();
+        assert_eq!([next(), next(), next()], [1, 2, 3]);
+        // No batch is queued.
+        batches.send(batch(4)).unwrap();
+        assert_eq!(next(), 4);
+        drop(batches);
+        thread.join().unwrap().unwrap();
+        let mut store = Embedded::open(&config.store, &config.policy).unwrap();
+        assert_eq!(store.positions().unwrap()[0].next_offset, 4);
     }
 }

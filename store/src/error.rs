@@ -168,6 +168,10 @@ pub enum StoreError {
     )]
     Stopped { reason: String },
 
+    /// Free memory or threads, or see the error before; committed batches are safe, the others are re-read.
+    #[error("the thread that writes to the store {reason}")]
+    Writer { reason: String },
+
     /// The engine failed; committed batches are safe.
     #[error("store engine failed: {0}")]
     Engine(#[from] rocksdb::Error),

@@ -127,11 +127,23 @@ pub trait Ledger: Facts {
     /// A shared store may ignore the progress, because the offsets of Kafka's group hold it.
     /// Returns the events whose decision or fact another worker has changed since their records were read; nothing
     /// is written for these.
+    ///
+    /// Unless the store is shared, the commit may still be in flight afterwards: this ledger reads what it wrote, but
+    /// readers may not see it yet, and a crash may undo it. Commits are written one after the other: the next one
+    /// waits for this one, returns its error, and then writes nothing.
     fn commit(
         &mut self,
         decisions: Vec<DecisionWrite>,
         progress: &Progress,
     ) -> Result<Vec<FactKey>, Self::Error>;
+
+    /// Waits until the last commit is durable and readers see it.
+    ///
+    /// # Errors
+    /// If that commit has failed. All further commits then fail too.
+    fn wait_for_commit(&mut self) -> Result<(), Self::Error> {
+        Ok(())
+    }
 }
 
 /// What a batch that is committed in parts has left to be decided. Everything can be decided again, because a decision

@@ -124,6 +124,14 @@ impl<L: Ledger> Worker<L> {
     /// Makes the decisions for all events that the facts can change, and commits them together with the progress.
     /// Skips facts of unknown apps.
     pub fn process(&mut self, batch: Batch) -> Result<BatchReport, L::Error> {
+        let report = self.process_ahead(batch)?;
+        self.ledger.wait_for_commit()?;
+        Ok(report)
+    }
+
+    /// Like [`Worker::process`], but returns while the last commit may still be in flight, so that the next batch is
+    /// processed meanwhile. [`Ledger::wait_for_commit`] waits for it.
+    pub fn process_ahead(&mut self, batch: Batch) -> Result<BatchReport, L::Error> {
         let mut report = BatchReport::default();
         let mut state = BatchState::new(std::mem::take(&mut self.windows), L::SHARED);
         let mut decisions = Decisions::new(L::SHARED);

@@ -7,6 +7,7 @@ use std::thread::{Builder, JoinHandle};
 
 use anyhow::{Context, anyhow};
 use attribution::facts::event::Fact;
+use attribution::ledger::Ledger;
 use attribution::rules::policy::Policy;
 use attribution::worker::{Batch, Worker};
 use config::Config;
@@ -91,7 +92,7 @@ impl Drop for ReplayRun {
 
 fn work(mut worker: Worker<Embedded>, queue: &Receiver<Vec<Fact>>) -> Result<(), StoreError> {
     for facts in queue {
-        worker.process(Batch { facts, ..Batch::default() })?;
+        worker.process_ahead(Batch { facts, ..Batch::default() })?;
     }
-    Ok(())
+    worker.ledger_mut().wait_for_commit()
 }

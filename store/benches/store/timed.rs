@@ -159,4 +159,8 @@ impl Ledger for TimedLedger {
         self.collect_decisions(&decisions);
         self.writing.time(|| self.store.commit(decisions, progress))
     }
+
+    fn wait_for_commit(&mut self) -> Result<(), StoreError> {
+        self.writing.time(|| self.store.wait_for_commit())
+    }
 }

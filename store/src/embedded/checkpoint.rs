@@ -39,8 +39,8 @@ impl Embedded {
 }
 
 impl Checkpoints {
-    /// Takes a checkpoint with all batches that were committed before the call, and removes the previous one. Returns
-    /// its folder.
+    /// Takes a checkpoint with all batches that were written before the call, and removes the previous one. Returns its
+    /// folder.
     ///
     /// # Errors
     /// [`StoreError::BackupUnderWay`] while the previous checkpoint is [in use](lock).
@@ -48,7 +48,7 @@ impl Checkpoints {
         let store = self.tables.db.path();
         clear(store)?;
         let path = folder(store);
-        // RocksDB flushes the memtables first. Batches that are committed meanwhile are in the copy of the log, which
+        // RocksDB flushes the memtables first. Batches that are written meanwhile are in the copy of the log, which
         // keeps the tables consistent with each other. None of these batches may need a table that is not in the copy.
         let _unchanged = self.tables.touches.lock_changes();
         Checkpoint::new(&*self.tables.db)?.create_checkpoint(&path)?;

@@ -1,8 +1,9 @@
 //! The store of one machine: a RocksDB in the process, with a column family per table.
 //!
 //! Each commit is one RocksDB write batch, positions included, so it is atomic; commits that a crash removes from the
-//! end of the write-ahead log are re-read from Kafka. Recorded facts that are not committed yet are in `pending`, which
-//! every read merges. Start with [`Embedded`].
+//! end of the write-ahead log are re-read from Kafka. A thread writes it while the next batch is processed. Recorded
+//! facts that are not committed yet are in `pending`, and those that are being written in `in_flight`; every read merges
+//! both. Start with [`Embedded`].
 
 pub mod checkpoint;
 pub(crate) mod copy;
@@ -29,7 +30,7 @@ use attribution::ledger::{
 use attribution::rules::expiry::ExpiryFloor;
 use attribution::rules::policy::{HOUR_MS, Policy};
 use attribution::rules::row::{EventType, Status};
-use rocksdb::{WriteBatch, WriteOptions};
+use rocksdb::WriteBatch;
 
 use crate::StoreError;
 use crate::Timing;
@@ -54,6 +55,7 @@ use tables::{Stored, Tables};
 use touches::filters::FilterBuilder;
 use touches::read::Place;
 use touches::write::{TouchBatch, TouchWriter};
+use write::batch_writer::{BatchWriter, write_options};
 pub use write::disk_full::DiskFullGate;
 use write::expiry_floor;
 use write::pending::Pending;
@@ -64,19 +66,25 @@ use write::unfinished;
 
 /// The writing side of an embedded store. A directory can be open for writing once.
 pub struct Embedded {
-    /// Dropped before `tables`.
+    /// Dropped before `tables`, like `filters`.
+    writer: BatchWriter,
     filters: FilterBuilder,
     tables: Tables,
     partitions: u16,
     rows: RowTable,
     pending: Pending,
+    /// The facts of the commit in flight; empty if there is none.
+    in_flight: Pending,
     touches: TouchWriter,
     /// Where touches of the batch are stored, as far as they were looked up.
     stored_touches: FactKeyMap<Option<Place>>,
     /// The hour of the low watermark at which expired tables of touches were last dropped.
     dropped_at: u64,
     received_md5: ReceivedMd5ByApp,
+    /// The expiry of decisions: the low watermark includes the commit in flight.
     expiry: Expiry,
+    /// The expiry of readers and compactions: the low watermark is stored.
+    stored_expiry: Expiry,
     /// What an interrupted batch has left to be decided.
     unfinished: Unfinished,
     /// It has changed since the last commit.
@@ -111,21 +119,24 @@ impl Embedded {
         let meta = Meta::load_or_create(&tables, &settings.path, settings.partitions)?;
         names::check_app_ids(&meta::names(&tables)?, policy)?;
         tables.disk_full_gate = DiskFullGate::new(timing);
-        let Limits { retention, expiry } = limits;
-        expiry_floor::record(&tables, &expiry, meta.consumed_until)?;
-        expiry.until().advance(meta.consumed_until.unwrap_or_default());
+        let Limits { retention, expiry: stored_expiry } = limits;
+        expiry_floor::record(&tables, &stored_expiry, meta.consumed_until)?;
+        stored_expiry.until().advance(meta.consumed_until.unwrap_or_default());
         let rows = RowTable::open(&tables, &meta, settings, policy, retention)?;
         meta::put_names(&tables, policy)?;
         creation.map_or(Ok(()), StoreCreation::finish)?;
         let mut embedded = Self {
+            writer: BatchWriter::start(&tables)?,
             partitions: meta.partitions,
             rows,
             pending: Pending::default(),
+            in_flight: Pending::default(),
             touches: TouchWriter::open(&tables.db, &tables.touches)?,
             stored_touches: FactKeyMap::default(),
             dropped_at: 0,
             received_md5: ReceivedMd5ByApp::load(&tables)?,
-            expiry,
+            expiry: stored_expiry.with_own_until(),
+            stored_expiry,
             unfinished: unfinished::load(&tables)?,
             has_new_unfinished: false,
             filters: FilterBuilder::start(
@@ -145,6 +156,11 @@ impl Embedded {
         self.filters.wait();
     }
 
+    /// From now on a commit is not written before it is waited for, so that tests read while it is in flight.
+    pub fn defer_writes(&mut self) {
+        self.writer.defer();
+    }
+
     /// A reader of this store, for any thread.
     pub fn reader(&self) -> reader::Reader {
         reader::Reader::Embedded(EmbeddedReader {
@@ -152,7 +168,7 @@ impl Embedded {
             partitions: self.partitions,
             apps: self.rows.apps.clone(),
             retention: self.rows.retention.clone(),
-            expiry: self.expiry.clone(),
+            expiry: self.stored_expiry.clone(),
             regions: self.rows.regions.clone(),
         })
     }
@@ -198,7 +214,7 @@ impl Embedded {
             return Ok(());
         }
         self.dropped_at = hour;
-        let expired = self.touches.expired(&self.expiry);
+        let expired = self.touches.expired(&self.stored_expiry);
         if expired.is_empty() {
             return Ok(());
         }
@@ -227,24 +243,71 @@ impl Embedded {
         Ok(())
     }
 
-    /// Returns records even if they have expired, and the places of touches that are not pending.
+    /// Returns records even if they have expired, and the places of touches that are stored.
     fn stored_records(&self, keys: &[FactKey]) -> Result<Vec<Stored>, StoreError> {
-        let pending = keys.iter().map(|fact| self.pending.get(fact.family, &key::record(fact)));
-        let pending: Vec<Option<&[u8]>> = pending.collect();
+        let unstored: Vec<Option<&[u8]>> = keys.iter().map(|fact| self.unstored(fact)).collect();
         let is_missing = |(_, value): &(&FactKey, &Option<&[u8]>)| value.is_none();
-        let missing = keys.iter().zip(&pending).filter(is_missing).map(|(fact, _)| *fact);
+        let missing = keys.iter().zip(&unstored).filter(is_missing).map(|(fact, _)| *fact);
         let mut stored = self.tables.stored(&missing.collect::<Vec<_>>())?.into_iter();
         let record = |(fact, value): (&FactKey, Option<&[u8]>)| match value {
             Some(value) => codec::fact_record::decode(fact.family, fact.pid, value)
                 .map(|record| Stored { record: Some(record), place: None }),
             None => Ok(stored.next().unwrap_or_default()),
         };
-        keys.iter().zip(pending).map(record).collect()
+        keys.iter().zip(unstored).map(record).collect()
     }
 
-    /// True if the record is pending.
-    fn is_pending(&self, fact: &FactKey) -> bool {
-        self.pending.get(fact.family, &key::record(fact)).is_some()
+    /// The value of a record that is pending or in flight.
+    fn unstored(&self, fact: &FactKey) -> Option<&[u8]> {
+        let key = key::record(fact);
+        let pending = self.pending.get(fact.family, &key);
+        pending.or_else(|| self.in_flight.get(fact.family, &key))
+    }
+
+    /// True if the record is pending or in flight.
+    fn is_unstored(&self, fact: &FactKey) -> bool {
+        self.unstored(fact).is_some()
+    }
+
+    /// Returns the write batch of a commit. `until` is its low watermark, if that advances.
+    fn write_batch(
+        &mut self,
+        decisions: Vec<DecisionWrite>,
+        positions: &[Position],
+        until: Option<EventTime>,
+    ) -> Result<WriteBatch, StoreError> {
+        let mut batch = WriteBatch::default();
+        self.rows.sweep(&mut batch, &self.tables, until.or(self.consumed_until()))?;
+        for mut write in decisions {
+            self.rows.put(&mut batch, &self.tables, &mut write)?;
+            self.pending.put_record(&write.key, &write.record);
+        }
+        self.pending.sort();
+        self.put_touches(&mut batch)?;
+        self.pending.put_events(&mut batch, &self.tables);
+        self.received_md5.put_changes(&mut batch, &self.tables);
+        self.received_md5.clear_changes();
+        for position in positions {
+            let next_offset = position.next_offset.to_be_bytes();
+            batch.put_cf(&self.tables.offsets(), key::position(position), next_offset);
+            meta::put_fingerprints(&mut batch, &self.tables, position);
+        }
+        self.rows.finish(&mut batch, &self.tables)?;
+        if let Some(until) = until {
+            meta::put_consumed_until(&mut batch, &self.tables, until);
+        }
+        if std::mem::take(&mut self.has_new_unfinished) {
+            unfinished::put(&mut batch, &self.tables, &self.unfinished);
+        }
+        Ok(batch)
+    }
+}
+
+impl Drop for Embedded {
+    /// Ends the commit in flight.
+    fn drop(&mut self) {
+        // Who needs the commit has waited for it; otherwise, its events are read again.
+        let _ = self.wait_for_commit();
     }
 }
 
@@ -267,7 +330,7 @@ impl Facts for Embedded {
     }
 
     fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
-        index::scan(&self.tables, &self.pending, scans)
+        index::scan(&self.tables, [&self.pending, &self.in_flight], scans)
     }
 
     fn consumed_until(&self) -> Option<EventTime> {
@@ -285,6 +348,7 @@ impl Facts for Embedded {
 
 impl Ledger for Embedded {
     fn positions(&mut self) -> Result<Vec<Position>, StoreError> {
+        self.wait_for_commit()?;
         meta::positions(&self.tables)
     }
 
@@ -292,7 +356,7 @@ impl Ledger for Embedded {
         let mut lookups = Vec::with_capacity(keys.len());
         for (key, Stored { record, place }) in keys.iter().zip(self.stored_records(keys)?) {
             // Nearly all touches are new: remembering this saves another look-up when they are written.
-            if key.family == Family::Touch && !self.is_pending(key) {
+            if key.family == Family::Touch && !self.is_unstored(key) {
                 self.stored_touches.insert(*key, place);
             }
             lookups.push(self.expiry.lookup(key.pid, record));
@@ -335,48 +399,32 @@ impl Ledger for Embedded {
         decisions: Vec<DecisionWrite>,
         progress: &Progress,
     ) -> Result<Vec<FactKey>, StoreError> {
-        let mut batch = WriteBatch::default();
+        self.wait_for_commit()?;
         let until = progress.consumed_until.filter(|until| Some(*until) > self.consumed_until());
-        self.rows.sweep(&mut batch, &self.tables, until.or(self.consumed_until()))?;
-        for mut write in decisions {
-            self.rows.put(&mut batch, &self.tables, &mut write)?;
-            self.pending.put_record(&write.key, &write.record);
-        }
-        self.pending.sort();
-        self.put_touches(&mut batch)?;
-        self.pending.drain_into(&mut batch, &self.tables);
-        self.received_md5.put_changes(&mut batch, &self.tables);
-        for position in &progress.positions {
-            let next_offset = position.next_offset.to_be_bytes();
-            batch.put_cf(&self.tables.offsets(), key::position(position), next_offset);
-            meta::put_fingerprints(&mut batch, &self.tables, position);
-        }
-        self.rows.finish(&mut batch, &self.tables)?;
-        if let Some(until) = until {
-            meta::put_consumed_until(&mut batch, &self.tables, until);
-        }
-        if std::mem::take(&mut self.has_new_unfinished) {
-            unfinished::put(&mut batch, &self.tables, &self.unfinished);
-        }
+        let batch = self.write_batch(decisions, &progress.positions, until)?;
         config::crash_point!("commit-decided");
-        self.tables.write(batch, &write_options())?;
-        self.received_md5.after_write();
-        config::crash_point!("commit-written");
+        self.writer.begin(batch)?;
         if let Some(until) = until {
             self.expiry.until().advance(until);
+        }
+        std::mem::swap(&mut self.pending, &mut self.in_flight);
+        Ok(Vec::new())
+    }
+
+    fn wait_for_commit(&mut self) -> Result<(), StoreError> {
+        if !self.writer.wait()? {
+            return Ok(());
+        }
+        config::crash_point!("commit-written");
+        self.in_flight.clear();
+        if let Some(until) = self.consumed_until() {
+            self.stored_expiry.until().advance(until);
         }
         self.rows.after_commit(&self.tables)?;
         self.drop_expired_touches()?;
         config::crash_point!("commit-ended");
-        Ok(Vec::new())
+        Ok(())
     }
-}
-
-/// The write-ahead log is not synced: a power failure that removes commits from its end removes their positions too.
-fn write_options() -> WriteOptions {
-    let mut options = WriteOptions::default();
-    options.set_memtable_insert_hint_per_batch(true);
-    options
 }
 
 /// Opens a store for reading, beside the process that writes it.
@@ -407,4 +455,41 @@ pub fn open_for_reading(settings: &config::Store) -> Result<reader::Reader, Stor
         expiry,
         regions,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::open::column_families::OFFSETS;
+    use super::*;
+
+    #[test]
+    fn nothing_is_committed_after_a_failed_write() {
+        let dir = tempfile::tempdir().unwrap();
+        let policy = Policy::new(Vec::new(), Vec::new());
+        let settings = config::Store {
+            hbase: None,
+            path: dir.path().join("store"),
+            partitions: 8,
+            retention_ms: None,
+            memory_bytes: 64 << 20,
+            region_bytes_max: 1 << 30,
+            fanout_above: None,
+            apps: BTreeMap::new(),
+        };
+        let mut store = Embedded::open(&settings, &policy).unwrap();
+        store.defer_writes();
+        let topic = "clicks".into();
+        let position = Position { topic, partition: 0, next_offset: 7, known: None, last: None };
+        let progress = Progress { positions: vec![position], consumed_until: None };
+        store.commit(Vec::new(), &progress).unwrap();
+        // RocksDB refuses a batch with a table that does not exist.
+        store.tables.db.drop_cf(OFFSETS).unwrap();
+        let error = store.commit(Vec::new(), &Progress::default()).unwrap_err();
+        assert!(matches!(error, StoreError::Engine(_)), "{error}");
+        assert!(store.wait_for_commit().is_err());
+        assert!(store.commit(Vec::new(), &Progress::default()).is_err());
+        assert!(store.positions().is_err());
+    }
 }

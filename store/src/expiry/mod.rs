@@ -66,6 +66,13 @@ impl Expiry {
         Self { apps: Arc::new(kept.collect()), ..Self::default() }
     }
 
+    /// Returns the same expiry with a low watermark of its own, which begins at the present one.
+    pub fn with_own_until(&self) -> Self {
+        let until = ConsumedUntil::default();
+        until.advance(self.until.get().unwrap_or_default());
+        Self { until, ..self.clone() }
+    }
+
     /// Sets the floors of all apps; only the first call has an effect. Must be called before anything expires by these
     /// settings.
     pub fn set_floors(&self, records: &ExpiryRecords) {

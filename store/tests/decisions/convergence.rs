@@ -46,8 +46,8 @@ fn deliveries(facts: usize) -> impl Strategy<Value = Vec<Delivery>> {
     let restart = select(vec![
         Restart::No,
         Restart::No,
-        Restart::No,
-        Restart::No,
+        Restart::InFlight,
+        Restart::InFlight,
         Restart::BeforeBatch,
         Restart::BeforeCommit,
     ]);
@@ -90,7 +90,7 @@ proptest! {
     ) {
         let mut worker = Worker::new(Memory::default(), Arc::clone(&policy));
         for delivery in &deliveries {
-            if delivery.restart != Restart::No {
+            if matches!(delivery.restart, Restart::BeforeBatch | Restart::BeforeCommit) {
                 // A crash before the commit: the batch leaves no trace and is redelivered.
                 let before = worker.ledger().clone();
                 process(&mut worker, pick(&facts, delivery));

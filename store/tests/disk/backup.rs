@@ -105,7 +105,8 @@ fn advance(store: &mut Embedded, next_offset: i64) {
     let positions = vec![position("clicks", 0, next_offset)];
     store
         .commit(Vec::new(), &Progress { positions, consumed_until: None })
-        .expect("the commit succeeds");
+        .expect("the commit begins");
+    store.wait_for_commit().expect("the commit succeeds");
 }
 
 #[test]

@@ -81,4 +81,8 @@ impl<L: Ledger<Error = StoreError>> Ledger for CrashingOnCommit<'_, L> {
         self.crashes_after = Some(remaining.saturating_sub(decisions.len()));
         self.ledger.commit(decisions, progress)
     }
+
+    fn wait_for_commit(&mut self) -> Result<(), StoreError> {
+        self.ledger.wait_for_commit()
+    }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use adtrail_store::embedded::Embedded;
 use attribution::facts::event::{Fact, Pid};
+use attribution::ledger::Ledger;
 use attribution::rules::policy::{AppPolicy, Campaign, Policy};
 use attribution::worker::{Batch, Worker};
 use tempfile::TempDir;
@@ -32,6 +33,8 @@ pub fn rows_on_disk(policy: &Policy, batches: &[(Restart, Vec<Fact>)]) -> Vec<Ro
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Restart {
     No,
+    /// None, and the commit of the batch before is still in flight.
+    InFlight,
     /// The store is closed and reopened.
     BeforeBatch,
     /// The process crashes before it commits the batch; the batch is redelivered.
@@ -51,7 +54,7 @@ impl Disk {
         let apps = (0..RUNS).flat_map(|run| rules::apps().map(|app| app_in(run, app)));
         let all_apps = Policy::new(apps.collect(), Vec::new());
         let dir = temp_folder();
-        Self { store: Some(open(dir.path(), &all_apps)), all_apps, runs: 0, dir }
+        Self { store: None, all_apps, runs: 0, dir }
     }
 
     fn rows(&mut self, policy: &Policy, batches: &[(Restart, Vec<Fact>)]) -> Vec<RowText> {
@@ -62,6 +65,9 @@ impl Disk {
         self.runs += 1;
         let policy = Arc::new(policy_in(run, policy));
         for (restart, facts) in batches {
+            if *restart == Restart::No {
+                self.store().wait_for_commit().expect("the store works");
+            }
             let facts: Vec<_> = facts.iter().map(|fact| fact_in(run, fact)).collect();
             let batch = || Batch { facts: facts.clone(), ..Batch::default() };
             if *restart == Restart::BeforeCommit {
@@ -69,13 +75,14 @@ impl Disk {
                 let mut worker = Worker::new(ledger, Arc::clone(&policy));
                 worker.process(batch()).expect_err("the process crashes");
             }
-            if *restart != Restart::No {
+            if matches!(restart, Restart::BeforeBatch | Restart::BeforeCommit) {
                 self.store = None;
             }
             let ledger = CrashingOnCommit { ledger: self.store(), crashes_after: None };
             let mut worker = Worker::new(ledger, Arc::clone(&policy));
-            worker.process(batch()).expect("the store works");
+            worker.process_ahead(batch()).expect("the store works");
         }
+        self.store().wait_for_commit().expect("the store works");
         let apps = rules::apps();
         let shown =
             |app: &AppPolicy| rows_of(&self.store().reader(), &app_in(run, app.clone()), app.pid);
@@ -83,7 +90,11 @@ impl Disk {
     }
 
     fn store(&mut self) -> &mut Embedded {
-        self.store.get_or_insert_with(|| open(self.dir.path(), &self.all_apps))
+        self.store.get_or_insert_with(|| {
+            let mut store = open(self.dir.path(), &self.all_apps);
+            store.defer_writes();
+            store
+        })
     }
 }
 

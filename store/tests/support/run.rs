@@ -142,14 +142,15 @@ pub fn rows_in_any_order(policy: &Arc<Policy>, facts: &[Fact]) -> Vec<RowText> {
     let count = if is_on_hbase { testbed::length(2, deliveries.len()) } else { deliveries.len() };
     let rows =
         worker_after(Memory::default(), policy, deliveries[0].1.clone()).ledger().row_texts();
-    for (name, batches) in deliveries.into_iter().take(count) {
+    for (index, (name, batches)) in deliveries.into_iter().take(count).enumerate() {
         if is_on_hbase {
             assert_same_rows(&rows_on_hbase(policy, batches), &rows, &format!("on HBase, {name}"));
             continue;
         }
         let worker = worker_after(Memory::default(), policy, batches.clone());
         assert_same_rows(&worker.ledger().row_texts(), &rows, &format!("in memory, {name}"));
-        let batches: Vec<_> = batches.into_iter().map(|facts| (Restart::No, facts)).collect();
+        let restart = if index < 2 { Restart::No } else { Restart::InFlight };
+        let batches: Vec<_> = batches.into_iter().map(|facts| (restart, facts)).collect();
         assert_same_rows(&rows_on_disk(policy, &batches), &rows, &format!("on disk, {name}"));
     }
     rows

@@ -73,6 +73,7 @@ points! {
     after_a_batch_is_emitted = "batch-emitted";
     before_a_batch_is_decided = "batch-received";
     before_a_batch_is_written = "commit-decided";
+    while_the_next_batch_is_decided = "commit-begun";
     after_a_batch_is_written = "commit-written";
     after_regions_are_adjusted = "commit-ended";
     before_a_batch_is_counted = "batch-committed";

@@ -1,4 +1,4 @@
-//! Scans of index entries, stored and pending.
+//! Scans of index entries: those in RocksDB, and those of batches that may not be there yet.
 
 use attribution::facts::event::Family;
 use attribution::ledger::index::{IndexEntry, Scan};
@@ -7,14 +7,15 @@ use crate::StoreError;
 use crate::embedded::db::RawIterator;
 use crate::embedded::tables::Tables;
 use crate::embedded::touches::read::TouchEntries;
-use crate::embedded::write::pending::Pending;
+use crate::embedded::write::pending::{Merged, Pending};
 use crate::layout::codec;
 use crate::layout::key::{self, FACT_PREFIX_BYTES, Key};
 
-/// Returns a page of each scan, in the order of `scans`.
-pub fn scan(
+/// Returns a page of each scan, in the order of `scans`. `unstored` are the batches that RocksDB may not have yet, newest
+/// first.
+pub fn scan<const N: usize>(
     tables: &Tables,
-    pending: &Pending,
+    unstored: [&Pending; N],
     scans: &[Scan],
 ) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
     let mut pages = vec![Vec::new(); scans.len()];
@@ -25,7 +26,7 @@ pub fn scan(
             _ => StoredEntries::Table(tables.index_iterator(family)),
         };
         for index in indexes {
-            pages[index] = page(&mut entries, pending, &scans[index])?;
+            pages[index] = page(&mut entries, unstored, &scans[index])?;
         }
     }
     Ok(pages)
@@ -74,10 +75,10 @@ impl StoredEntries<'_> {
     }
 }
 
-/// One page of a scan: stored and pending entries, merged in key order.
-fn page(
+/// One page of a scan: stored and unstored entries, merged in key order.
+fn page<const N: usize>(
     entries: &mut StoredEntries<'_>,
-    pending: &Pending,
+    unstored: [&Pending; N],
     scan: &Scan,
 ) -> Result<Vec<IndexEntry>, StoreError> {
     let mut page = Vec::new();
@@ -89,7 +90,7 @@ fn page(
         None => key::index_from(scan.key, scan.pid, scan.newest),
     };
     let prefix = &first[..FACT_PREFIX_BYTES];
-    let mut pending_entries = pending.from(scan.family, &first).iter().peekable();
+    let mut unstored = Merged::new(unstored, scan.family, &first);
     entries.seek(&first, scan)?;
     // The next entry may be in an older table, so it is only looked for once it is needed.
     let mut is_used = false;
@@ -98,15 +99,15 @@ fn page(
             entries.advance()?;
         }
         let stored = entries.item(prefix);
-        let next = pending_entries.peek().filter(|entry| entry.key.starts_with(prefix)).copied();
+        let next = unstored.peek().filter(|(key, _)| key.starts_with(prefix));
         let (key, id) = match (stored, next) {
             (None, None) => break,
-            // A pending entry replaces the stored one with the same key.
-            (stored, Some(next)) if stored.is_none_or(|(key, _)| &next.key[..] <= key) => {
-                pending_entries.next();
-                is_used = stored.is_some_and(|(key, _)| key == &next.key[..]);
-                match pending.value(next) {
-                    Some(id) => (next.key, codec::index_id(id)?),
+            // An unstored entry replaces the stored one with the same key.
+            (stored, Some((next, value))) if stored.is_none_or(|(key, _)| &next[..] <= key) => {
+                unstored.advance();
+                is_used = stored.is_some_and(|(key, _)| key == &next[..]);
+                match value {
+                    Some(value) => (*next, codec::index_id(value)?),
                     None => continue,
                 }
             }

@@ -21,7 +21,6 @@ use crate::apps::record::{App, Apps};
 use crate::embedded::db::{Db, RawIterator};
 use crate::embedded::open::meta;
 use crate::embedded::tables::Tables;
-use crate::embedded::write::pending::Pending;
 use crate::embedded::write::regions::SharedRegions;
 use crate::expiry::Expiry;
 use crate::expiry::retention::Retention;
@@ -267,7 +266,7 @@ impl Facts for EmbeddedReader {
     }
 
     fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
-        index::scan(&self.tables, &Pending::default(), scans)
+        index::scan(&self.tables, [], scans)
     }
 
     fn consumed_until(&self) -> Option<EventTime> {

@@ -1,8 +1,10 @@
-//! The write path: pending facts, rows, aggregates, regions, expiry, and the wait for free disk space.
+//! The write path: pending facts, rows, aggregates, regions, expiry, the thread that writes, and its wait for free disk
+//! space.
 //!
 //! Start with `rows`.
 
 pub(crate) mod aggregates;
+pub(crate) mod batch_writer;
 pub(crate) mod compaction_filter;
 pub(crate) mod disk_full;
 pub(crate) mod expiry_floor;

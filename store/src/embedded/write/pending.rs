@@ -1,5 +1,5 @@
-//! Facts that were recorded and are not committed yet, sorted, so that reads can merge them and the write batch is in
-//! key order.
+//! Facts that were recorded and may not be stored yet, sorted, so that reads can merge them and the write batch is in key
+//! order.
 
 use attribution::facts::event::Family;
 use attribution::facts::keys::{FactKey, FactKeyMap, MatchKey};
@@ -113,8 +113,8 @@ impl Pending {
         Ok(())
     }
 
-    /// Moves everything but the touches into the batch, and forgets the touches.
-    pub fn drain_into(&mut self, batch: &mut WriteBatch, tables: &Tables) {
+    /// Adds everything but the touches to a batch.
+    pub fn put_events(&self, batch: &mut WriteBatch, tables: &Tables) {
         for family in [Family::Activation, Family::Effect] {
             let table = tables.facts(family);
             for entry in &self.tables[family as usize] {
@@ -124,6 +124,9 @@ impl Pending {
                 }
             }
         }
+    }
+
+    pub fn clear(&mut self) {
         for table in &mut self.tables {
             table.clear();
         }
@@ -134,5 +137,80 @@ impl Pending {
     fn push(&mut self, family: Family, key: Key, value: Option<(usize, usize)>) {
         self.writes += 1;
         self.tables[family as usize].push(Entry { key, write: self.writes, value });
+    }
+}
+
+/// The entries of several batches at or after a key, in key order. The batches are in order from the newest to the
+/// oldest, and of entries with one key only the newest counts.
+pub struct Merged<'p, const N: usize>([(&'p Pending, &'p [Entry]); N]);
+
+impl<'p, const N: usize> Merged<'p, N> {
+    pub fn new(newest_first: [&'p Pending; N], family: Family, key: &Key) -> Self {
+        Self(newest_first.map(|pending| (pending, pending.from(family, key))))
+    }
+
+    /// The next key and its value; `None` instead of a value deletes the key.
+    pub fn peek(&self) -> Option<(&'p Key, Option<&'p [u8]>)> {
+        let next = self.0.iter().filter_map(|(pending, rest)| Some((*pending, rest.first()?)));
+        // The first one, if keys are equal.
+        let (pending, entry) = next.min_by_key(|(_, entry)| entry.key)?;
+        Some((&entry.key, pending.value(entry)))
+    }
+
+    /// Moves behind the next key.
+    pub fn advance(&mut self) {
+        let Some((key, _)) = self.peek() else { return };
+        for (_, entries) in &mut self.0 {
+            if let Some((next, rest)) = entries.split_first()
+                && next.key == *key
+            {
+                *entries = rest;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FAMILY: Family = Family::Effect;
+
+    fn key(number: u8) -> Key {
+        let mut key = Key::default();
+        key[0] = number;
+        key
+    }
+
+    /// Puts the keys with this number as their id, and deletes others.
+    fn pending(id: u64, put: &[u8], deleted: &[u8]) -> Pending {
+        let mut pending = Pending::default();
+        put.iter().for_each(|number| pending.put_index(FAMILY, key(*number), id, None));
+        deleted.iter().for_each(|number| pending.delete(FAMILY, key(*number)));
+        pending.sort();
+        pending
+    }
+
+    /// Returns the first byte of each key, and its id; 0 if it is deleted.
+    fn all<const N: usize>(batches: [&Pending; N], from: u8) -> Vec<(u8, u64)> {
+        let mut merged = Merged::new(batches, FAMILY, &key(from));
+        let mut found = Vec::new();
+        while let Some((key, value)) = merged.peek() {
+            found.push((key[0], value.map_or(0, |value| codec::index_id(value).unwrap())));
+            merged.advance();
+        }
+        found
+    }
+
+    #[test]
+    fn newer_entries_hide_older_ones() {
+        let newer = pending(1, &[2, 3], &[5, 6]);
+        let older = pending(2, &[1, 3, 5, 7], &[2, 8]);
+        let expected = [(1, 2), (2, 1), (3, 1), (5, 0), (6, 0), (7, 2), (8, 0)];
+        assert_eq!(all([&newer, &older], 0), expected);
+        assert_eq!(all([&newer, &older], 3), expected[2..]);
+        assert_eq!(all([&newer, &Pending::default()], 0), [(2, 1), (3, 1), (5, 0), (6, 0)]);
+        assert_eq!(all([&Pending::default(), &older], 8), [(8, 0)]);
+        assert!(all([], 0).is_empty());
     }
 }

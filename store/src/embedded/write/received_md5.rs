@@ -65,8 +65,8 @@ impl ReceivedMd5ByApp {
         }
     }
 
-    /// Must be called when the batch has been written.
-    pub fn after_write(&mut self) {
+    /// Must be called once the changed entries are in a batch to write: if that fails, no later batch is written.
+    pub fn clear_changes(&mut self) {
         self.changed.clear();
     }
 }

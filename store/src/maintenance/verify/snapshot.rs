@@ -17,7 +17,6 @@ use crate::StoreError;
 use crate::apps::record::App;
 use crate::embedded::read::index;
 use crate::embedded::tables::Tables;
-use crate::embedded::write::pending::Pending;
 use crate::embedded::write::unfinished;
 use crate::expiry::Expiry;
 use crate::layout::key;
@@ -101,7 +100,7 @@ impl Facts for SnapshotFacts<'_> {
     }
 
     fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
-        index::scan(self.tables, &Pending::default(), scans)
+        index::scan(self.tables, [], scans)
     }
 
     fn consumed_until(&self) -> Option<EventTime> {

@@ -69,6 +69,12 @@ pub fn record_facts(ledger: &mut impl SuiteLedger, writes: impl IntoIterator<Ite
 }
 
 pub fn commit(ledger: &mut impl SuiteLedger) {
+    begin_commit(ledger);
+    ledger.wait_for_commit().expect("the commit succeeds");
+}
+
+/// Commits facts without waiting.
+pub fn begin_commit(ledger: &mut impl SuiteLedger) {
     let conflicts = ledger.commit(Vec::new(), &Progress::default()).expect("facts are committed");
     assert!(conflicts.is_empty(), "conflicts without another writer");
 }
@@ -135,7 +141,8 @@ impl StoreFixture {
         self.consumed_ms += hours * HOUR_MS;
         let consumed_until = Some(EventTime::default().plus(self.consumed_ms));
         let progress = Progress { consumed_until, ..Progress::default() };
-        self.store().commit(Vec::new(), &progress).expect("the commit succeeds");
+        self.store().commit(Vec::new(), &progress).expect("the commit begins");
+        self.store().wait_for_commit().expect("the commit succeeds");
     }
 
     /// Returns the stored row of an event.

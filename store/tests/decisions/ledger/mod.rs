@@ -40,6 +40,7 @@ mod directory;
 mod engine_stats;
 mod facts;
 mod fixtures;
+mod in_flight;
 mod model;
 mod reading;
 mod reclaim_space;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use adtrail_store::memory::Memory;
 use attribution::facts::keys::MatchKey;
 use attribution::ledger::index::{IndexEntry, Scan};
-use attribution::ledger::{FactWrite, Facts};
+use attribution::ledger::{FactWrite, Facts, Ledger};
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
 
@@ -13,20 +13,27 @@ use super::support::facts::millis;
 use super::support::folders::temp_folder;
 use super::support::rules::rules;
 use super::support::run::open;
-use super::{commit, record_facts, scan, touch};
+use super::{begin_commit, record_facts, scan, touch};
 
 #[derive(Debug, Clone)]
 enum Step {
     /// Touches: number, time and keys.
     Record(Vec<(u8, i64, Vec<u64>)>),
+    /// Its write is in flight until the next commit or wait.
     Commit,
+    Wait,
     Reopen,
 }
 
 fn step() -> impl Strategy<Value = Step> {
     let keys = btree_set(0..3u64, 0..3).prop_map(|keys| keys.into_iter().collect());
     let writes = vec((0..12u8, 0..4i64, keys), 1..8);
-    prop_oneof![6 => writes.prop_map(Step::Record), 3 => Just(Step::Commit), 1 => Just(Step::Reopen)]
+    prop_oneof![
+        6 => writes.prop_map(Step::Record),
+        3 => Just(Step::Commit),
+        2 => Just(Step::Wait),
+        1 => Just(Step::Reopen),
+    ]
 }
 
 /// Time and keys of each touch, so that its next write can delete its index entries.
@@ -66,11 +73,16 @@ proptest! {
     #[test]
     fn both_ledgers_return_the_same_results(steps in vec(step(), 1..25)) {
         let dir = temp_folder();
-        let mut embedded = Some(open(dir.path(), &rules()));
+        let open = || {
+            let mut store = open(dir.path(), &rules());
+            store.defer_writes();
+            store
+        };
+        let mut embedded = Some(open());
         let mut memory = Memory::default();
         let mut indexed = Indexed::new();
         for step in steps {
-            let disk = embedded.get_or_insert_with(|| open(dir.path(), &rules()));
+            let disk = embedded.get_or_insert_with(open);
             match step {
                 Step::Record(touches) => {
                     let writes: Vec<_> = touches
@@ -80,13 +92,14 @@ proptest! {
                     record_facts(&mut memory, writes.clone());
                     record_facts(disk, writes);
                 }
-                Step::Commit => commit(disk),
+                Step::Commit => begin_commit(disk),
+                Step::Wait => disk.wait_for_commit().expect("the commit succeeds"),
                 Step::Reopen => {
-                    commit(disk);
+                    begin_commit(disk);
                     embedded = None;
                 }
             }
-            let disk = embedded.get_or_insert_with(|| open(dir.path(), &rules()));
+            let disk = embedded.get_or_insert_with(open);
             for (limit, newest) in [(1, 3), (2, 3), (100, 3), (3, 2)] {
                 prop_assert_eq!(pages(disk, limit, newest), pages(&mut memory, limit, newest));
             }

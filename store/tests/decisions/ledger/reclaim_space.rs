@@ -33,7 +33,8 @@ fn table_file_bytes(path: &Path) -> u64 {
 /// Commits `time` as the low watermark.
 fn consume_until(store: &mut Embedded, time: EventTime) {
     let progress = Progress { consumed_until: Some(time), ..Progress::default() };
-    store.commit(Vec::new(), &progress).expect("the commit succeeds");
+    store.commit(Vec::new(), &progress).expect("the commit begins");
+    store.wait_for_commit().expect("the commit succeeds");
 }
 
 fn time(number: i64) -> EventTime {

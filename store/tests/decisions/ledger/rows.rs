@@ -89,6 +89,7 @@ pub fn commit(
         .commit(decisions.into_iter().collect(), &Progress::default())
         .expect("rows are committed");
     assert!(conflicts.is_empty(), "conflicts without another writer");
+    ledger.wait_for_commit().expect("the commit succeeds");
 }
 
 /// Returns event id, time and campaign of all rows.

@@ -30,7 +30,7 @@ suite! { with_hbase:
 }
 
 /// A time of day `day` of the tests.
-fn at(day: i64, ms: i64) -> i64 {
+pub fn at(day: i64, ms: i64) -> i64 {
     day * DAY + ms
 }
 
@@ -115,7 +115,7 @@ fn column_families(path: &Path) -> Vec<String> {
 }
 
 /// Returns the names of the tables of touches, without those of contents.
-fn tables(path: &Path) -> Vec<String> {
+pub fn tables(path: &Path) -> Vec<String> {
     let names = column_families(path).into_iter();
     names.filter(|name| !name.ends_with("-contents")).collect()
 }
@@ -129,12 +129,13 @@ fn raw(path: &Path) -> DB {
 
 fn advance(store: &mut Embedded, until: i64) {
     let progress = Progress { consumed_until: Some(millis(until)), ..Progress::default() };
-    store.commit(Vec::new(), &progress).expect("the commit succeeds");
+    store.commit(Vec::new(), &progress).expect("the commit begins");
+    store.wait_for_commit().expect("the commit succeeds");
 }
 
 /// Checks the tables themselves. The index keys of these tests are not those of their touches, which `verify` reports.
 #[track_caller]
-fn check_tables(path: &Path) {
+pub fn check_tables(path: &Path) {
     let options = Options { examples_max: 5, have_settings_changed: false };
     let report = verify(&settings(path), &rules(), &options, &mut |_| ());
     let report = report.expect("the store can be verified");
