@@ -264,11 +264,6 @@ impl Embedded {
         pending.or_else(|| self.in_flight.get(fact.family, &key))
     }
 
-    /// True if the record is pending or in flight.
-    fn is_unstored(&self, fact: &FactKey) -> bool {
-        self.unstored(fact).is_some()
-    }
-
     /// Returns the write batch of a commit. `until` is its low watermark, if that advances.
     fn write_batch(
         &mut self,
@@ -355,8 +350,9 @@ impl Ledger for Embedded {
     fn lookup(&mut self, keys: &[FactKey]) -> Result<Vec<Lookup>, StoreError> {
         let mut lookups = Vec::with_capacity(keys.len());
         for (key, Stored { record, place }) in keys.iter().zip(self.stored_records(keys)?) {
-            // Nearly all touches are new: remembering this saves another look-up when they are written.
-            if key.family == Family::Touch && !self.is_unstored(key) {
+            // Nearly all touches are new: remembering this saves another look-up when they are written. A record without
+            // a place is pending or in flight.
+            if key.family == Family::Touch && (place.is_some() || record.is_none()) {
                 self.stored_touches.insert(*key, place);
             }
             lookups.push(self.expiry.lookup(key.pid, record));

@@ -122,7 +122,6 @@ fn ended() -> StoreError {
 
 #[cfg(test)]
 mod tests {
-    use attribution::facts::event::Family;
     use rocksdb::Options;
 
     use super::*;
@@ -136,12 +135,12 @@ mod tests {
 
     fn batch(tables: &Tables, value: &str) -> WriteBatch {
         let mut batch = WriteBatch::default();
-        batch.put_cf(&tables.facts(Family::Effect), "key", value);
+        batch.put_cf(&tables.offsets(), "key", value);
         batch
     }
 
     fn stored(tables: &Tables) -> Option<Vec<u8>> {
-        tables.db.get_cf(&tables.facts(Family::Effect), "key").unwrap()
+        tables.db.get_cf(&tables.offsets(), "key").unwrap()
     }
 
     /// A batch that RocksDB refuses, because its table was dropped.
