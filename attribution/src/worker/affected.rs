@@ -60,7 +60,7 @@ fn add_near<L: Facts>(
     windows: &mut [MatchWindow],
     near: &mut Vec<(IndexEntry, MatchWindow)>,
 ) -> Result<(), L::Error> {
-    windows.sort_unstable_by_key(|window| (window.group(), window.touch_time));
+    windows.sort_unstable_by_key(MatchWindow::order);
     for index in 1..windows.len() {
         let (before, after) = windows.split_at_mut(index);
         if let (Some(older), Some(window)) = (before.last(), after.first_mut())
@@ -87,7 +87,7 @@ fn marked_windows<L: Facts>(
     facts: &mut FactCache<'_, L>,
     probabilistic: &mut [ProbabilisticWindow],
 ) -> Result<Vec<MatchWindow>, L::Error> {
-    probabilistic.sort_unstable_by_key(|it| (it.window.group(), it.window.touch_time));
+    probabilistic.sort_unstable_by_key(|it| it.window.order());
     let mut windows = Vec::new();
     for chunk in probabilistic.chunks(WINDOWS_PER_SCAN) {
         let markers: Vec<MatchWindow> =

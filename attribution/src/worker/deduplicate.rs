@@ -3,25 +3,15 @@
 use super::BatchReport;
 use super::batch_state::BatchState;
 use super::fact_cache::FactCache;
-use super::match_windows::{MatchWindows, add_windows};
-use crate::facts::device_ids::{DeviceIds, IdKindSet};
+use super::index_facts::{Indexed, NewFact, index, index_new_facts};
 use crate::facts::event::{EventTime, Fact, Family};
 use crate::facts::keys::{FactKey, FactKeySet, MatchKey, MatchKeys};
 use crate::facts::{canonical, match_keys};
-use crate::ledger::index::IndexEntry;
 use crate::ledger::record::{ActivationRecord, EffectRecord, FactRecord, Lookup};
 use crate::ledger::{FactWrite, Facts, Ledger};
+use crate::parallelism::Parallelism;
 use crate::rules::classify::InstallChains;
 use crate::rules::policy::{AppPolicy, Policy};
-
-/// What the ids of a fact yield.
-struct Indexed {
-    /// The keys under which other facts find it.
-    keys: MatchKeys,
-    received_md5: IdKindSet,
-    /// The markers of its probabilistic keys.
-    bucket_markers: Vec<(MatchKey, IndexEntry)>,
-}
 
 /// The known fact of an id.
 struct Known {
@@ -35,11 +25,12 @@ struct Known {
 pub fn deduplicate<L: Ledger>(
     facts: &mut FactCache<'_, L>,
     policy: &Policy,
+    parallelism: Parallelism,
     messages: Vec<Fact>,
     state: &mut BatchState,
     report: &mut BatchReport,
 ) -> Result<(), L::Error> {
-    let mut pending = canonical_messages(policy, messages, report);
+    let mut pending = canonical_messages(policy, parallelism, messages, report);
     while !pending.is_empty() {
         let mut keys: Vec<FactKey> = pending.iter().map(|(key, _)| *key).collect();
         let lookups = facts.lookup(&keys)?;
@@ -48,6 +39,7 @@ pub fn deduplicate<L: Ledger>(
         let is_known: Vec<bool> = lookups.iter().map(|found| *found != Lookup::Missing).collect();
         let mut conflicting = Vec::new();
         let mut writes = Vec::with_capacity(keys.len());
+        let mut new = Vec::with_capacity(keys.len());
         for ((key, message), found) in pending.into_iter().zip(lookups) {
             let Some(app) = policy.app(key.pid) else { continue };
             let known = match found {
@@ -58,9 +50,8 @@ pub fn deduplicate<L: Ledger>(
             };
             let Some(mut known) = known else {
                 let arrival_index = state.add_arrival(key, message.time(), false);
-                let indexed =
-                    index(&message, policy, app, &mut state.windows, arrival_index, false);
-                writes.push(fact_write(facts, key, message.into(), indexed, state));
+                new.push(NewFact { write: writes.len(), arrival_index });
+                writes.push(fact_write(facts, key, message.into(), Indexed::default(), state));
                 continue;
             };
             let order = canonical::compare(&message, &known.fact, &app.key);
@@ -74,6 +65,7 @@ pub fn deduplicate<L: Ledger>(
                 state.add_events([key]);
             }
         }
+        index_new_facts(parallelism, policy, &new, &mut writes, &mut state.windows);
         if L::SHARED {
             forget_others(facts, &keys, &writes);
         }
@@ -107,14 +99,15 @@ fn forget_others<L: Ledger>(facts: &mut FactCache<'_, L>, keys: &[FactKey], writ
 /// Returns, of each id, the message that sorts first, in key order; counts the others as redelivered.
 fn canonical_messages(
     policy: &Policy,
-    messages: Vec<Fact>,
+    parallelism: Parallelism,
+    mut messages: Vec<Fact>,
     report: &mut BatchReport,
 ) -> Vec<(FactKey, Fact)> {
+    messages.retain(|fact| policy.app(fact.pid()).is_some());
+    let key = |fact: &Fact| match_keys::fact_key(fact.id_space(), fact.pid(), fact.id());
+    let keys = parallelism.map(&messages, |facts| facts.iter().map(key).collect::<Vec<_>>());
     let mut keyed = Vec::with_capacity(messages.len());
-    let messages = messages.into_iter().filter(|fact| policy.app(fact.pid()).is_some());
-    keyed.extend(
-        messages.map(|fact| (match_keys::fact_key(fact.id_space(), fact.pid(), fact.id()), fact)),
-    );
+    keyed.extend(keys.into_iter().flatten().zip(messages));
     keyed.sort_unstable_by_key(|(key, _)| *key);
     keyed.dedup_by(|(key, fact), (kept_key, kept)| {
         let is_same = key == kept_key;
@@ -146,10 +139,7 @@ fn replace<L: Ledger>(
 ) -> FactWrite {
     let (arrival_index, before) =
         add_redelivered(policy, app, key, message.time(), &mut known, state);
-    let after = index(&message, policy, app, &mut state.windows, arrival_index, false);
     let time = known.fact.time();
-    let is_stale = |key: &MatchKey| time != message.time() || !after.keys.contains(key);
-    let stale = before.into_iter().filter(is_stale).map(|key| (key, time)).collect();
     let superseded = L::SHARED.then(|| known.fact.clone());
     state.add_superseded(key, known.fact);
     let record = match (known.record, message) {
@@ -162,6 +152,9 @@ fn replace<L: Ledger>(
         }
         (_, fact) => FactRecord::from(fact),
     };
+    let after = index(&record, policy, app, &mut state.windows, arrival_index, false);
+    let is_stale = |key: &MatchKey| time != record.time() || !after.keys.contains(key);
+    let stale = before.into_iter().filter(is_stale).map(|key| (key, time)).collect();
     FactWrite { stale, superseded, ..fact_write(facts, key, record, after, state) }
 }
 
@@ -176,11 +169,12 @@ fn add_redelivered(
     state: &mut BatchState,
 ) -> (u32, MatchKeys) {
     let arrival_index = state.add_arrival(key, time, true);
-    for fact in std::mem::take(&mut known.superseded) {
-        index(&fact, policy, app, &mut state.windows, arrival_index, true);
-        state.add_superseded(key, fact);
+    for superseded in std::mem::take(&mut known.superseded) {
+        let superseded = FactRecord::from(superseded);
+        index(&superseded, policy, app, &mut state.windows, arrival_index, true);
+        state.add_superseded(key, superseded.into());
     }
-    let indexed = index(&known.fact, policy, app, &mut state.windows, arrival_index, true);
+    let indexed = index(&known.record, policy, app, &mut state.windows, arrival_index, true);
     (arrival_index, indexed.keys)
 }
 
@@ -206,41 +200,6 @@ fn fact_write<L: Facts>(
         stale: Vec::new(),
         superseded: None,
     }
-}
-
-/// Normalises the ids of a fact, and returns what they yield. For a touch, also adds the match windows of the
-/// activations that it can change; superfluous windows do no harm.
-fn index(
-    fact: &Fact,
-    policy: &Policy,
-    app: &AppPolicy,
-    windows: &mut MatchWindows,
-    arrival_index: u32,
-    is_removed: bool,
-) -> Indexed {
-    let (ids, keys, bucket_markers) = match fact {
-        Fact::Touch(touch) => {
-            let ids = DeviceIds::of_touch(touch.ids());
-            add_windows(windows, touch, &ids, policy, app, arrival_index, is_removed);
-            let keys = match_keys::touch_index(touch, &ids, app.probabilistic);
-            let markers = app.probabilistic.then(|| match_keys::touch_bucket_markers(touch, &ids));
-            (ids, keys, markers)
-        }
-        Fact::Activation(activation) => {
-            let ids = DeviceIds::of_app_event(&activation.ids);
-            let keys = match_keys::activation_index(activation, &ids, app.probabilistic);
-            let markers =
-                app.probabilistic.then(|| match_keys::activation_bucket_markers(activation, &ids));
-            (ids, keys, markers)
-        }
-        Fact::Effect(effect) => {
-            let ids = DeviceIds::of_app_event(&effect.ids);
-            let keys = ids.iter().map(match_keys::by_id).collect();
-            (ids, keys, None)
-        }
-    };
-    let bucket_markers = bucket_markers.unwrap_or_default();
-    Indexed { keys, received_md5: ids.received_md5(), bucket_markers }
 }
 
 impl Known {

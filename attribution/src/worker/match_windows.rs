@@ -44,11 +44,22 @@ impl MatchWindows {
         self.by_key.clear();
         self.by_probabilistic_key.clear();
     }
+
+    pub fn append(&mut self, mut later: Self) {
+        self.by_key.append(&mut later.by_key);
+        self.by_probabilistic_key.append(&mut later.by_probabilistic_key);
+    }
 }
 
 impl MatchWindow {
     pub fn group(&self) -> (MatchKey, Pid, Tier) {
         (self.key, self.pid, self.tier)
+    }
+
+    /// Returns the sort key. Windows of one group and time are in the order of arrival, in whatever order they were
+    /// added.
+    pub fn order(&self) -> ((MatchKey, Pid, Tier), EventTime, u32) {
+        (self.group(), self.touch_time, self.arrival_index)
     }
 }
 

@@ -5,12 +5,13 @@
 //! the set of facts, and if two workers receive two facts of one device at the same time, at least one of them sees
 //! both.
 //!
-//! Each step is a function in its own module: `deduplicate` chooses the message that is the fact, `affected` finds the
-//! events that can change, `classify_batch` classifies activations (it uses `continue_chains` and `device_history`),
-//! `decide_activations` (it uses `pending_decision`, `touch_search` and `prune_touches`) and `decide_effects` make the
-//! decisions, the latter for one page of `effect_pages` at a time, and `change_causes` finds the facts that may have
-//! changed a decision. `interrupted_batch` finishes a batch that was committed in part when the process ended.
-//! `recompute` recomputes the decisions for stored events.
+//! Each step is a function in its own module: `deduplicate` chooses the message that is the fact, and `index_facts`
+//! hashes the ids of the new ones, in several threads; `affected` finds the events that can change, `classify_batch`
+//! classifies activations (it uses `continue_chains` and `device_history`), `decide_activations` (it uses
+//! `pending_decision`, `touch_search` and `prune_touches`) and `decide_effects` make the decisions, the latter for one
+//! page of `effect_pages` at a time, and `change_causes` finds the facts that may have changed a decision.
+//! `interrupted_batch` finishes a batch that was committed in part when the process ended. `recompute` recomputes the
+//! decisions for stored events.
 //!
 //! The steps share three values: `FactCache`, the loaded records; `BatchState`, the events that the batch can change;
 //! and `Decisions`, the rows to write. A signature shows which of them a step changes.
@@ -27,6 +28,7 @@ mod deduplicate;
 mod device_history;
 mod effect_pages;
 pub(crate) mod fact_cache;
+mod index_facts;
 mod interrupted_batch;
 pub mod limits;
 mod match_windows;
@@ -40,6 +42,7 @@ use std::sync::Arc;
 
 use crate::facts::event::{Fact, Family};
 use crate::ledger::{Ledger, Progress};
+use crate::parallelism::Parallelism;
 use crate::rules::policy::Policy;
 use crate::rules::row::Status;
 use affected::{activations_affected_by_touches, effect_searches};
@@ -61,6 +64,7 @@ pub struct Worker<L> {
     ledger: L,
     policy: Arc<Policy>,
     limits: ReadLimits,
+    parallelism: Parallelism,
     /// Buffer for the match windows of a batch (about a megabyte), reused by the next batch.
     windows: MatchWindows,
 }
@@ -110,7 +114,14 @@ impl<L: Ledger> Worker<L> {
 
     /// [`Worker::new`] with other limits.
     pub fn with_limits(ledger: L, policy: Arc<Policy>, limits: ReadLimits) -> Self {
-        Self { ledger, policy, limits, windows: MatchWindows::default() }
+        let (parallelism, windows) = (Parallelism::default(), MatchWindows::default());
+        Self { ledger, policy, limits, parallelism, windows }
+    }
+
+    /// Divides the work on the messages of a batch among threads. Decisions are made one after the other.
+    #[must_use]
+    pub fn with_parallelism(self, parallelism: Parallelism) -> Self {
+        Self { parallelism, ..self }
     }
 
     pub fn ledger(&self) -> &L {
@@ -137,7 +148,7 @@ impl<L: Ledger> Worker<L> {
         let mut decisions = Decisions::new(L::SHARED);
         let facts = &mut FactCache::with_limits(&mut self.ledger, self.limits);
         finish_interrupted_batch(facts, &self.policy, &mut decisions, &mut report)?;
-        deduplicate(facts, &self.policy, batch.facts, &mut state, &mut report)?;
+        deduplicate(facts, &self.policy, self.parallelism, batch.facts, &mut state, &mut report)?;
         // On a shared store other workers may have changed what was read, so the decisions are repeated until nothing
         // is left to write; the progress is committed with the last round.
         loop {

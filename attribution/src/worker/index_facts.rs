@@ -1,0 +1,100 @@
+//! Normalises and hashes the ids of facts: yields the keys under which other facts find them, and match windows.
+
+use super::match_windows::{MatchWindows, add_windows};
+use crate::facts::device_ids::IdKindSet;
+use crate::facts::keys::{MatchKey, MatchKeys};
+use crate::facts::match_keys;
+use crate::ledger::FactWrite;
+use crate::ledger::index::IndexEntry;
+use crate::ledger::record::FactRecord;
+use crate::parallelism::Parallelism;
+use crate::rules::policy::{AppPolicy, Policy};
+
+/// What the ids of a fact yield.
+#[derive(Default)]
+pub struct Indexed {
+    /// The keys under which other facts find it.
+    pub keys: MatchKeys,
+    pub received_md5: IdKindSet,
+    /// The markers of its probabilistic keys.
+    pub bucket_markers: Vec<(MatchKey, IndexEntry)>,
+}
+
+/// A new fact whose ids are not normalised yet.
+pub struct NewFact {
+    /// The index of its write.
+    pub write: usize,
+    /// The index in `BatchState::arrived`.
+    pub arrival_index: u32,
+}
+
+/// The results for some of the new facts, each with the index of its write.
+#[derive(Default)]
+struct IndexedFacts {
+    facts: Vec<(usize, Indexed)>,
+    windows: MatchWindows,
+}
+
+/// Adds what the ids of new facts yield to their writes, and the match windows of the touches among them to `windows`.
+pub fn index_new_facts(
+    parallelism: Parallelism,
+    policy: &Policy,
+    new: &[NewFact],
+    writes: &mut [FactWrite],
+    windows: &mut MatchWindows,
+) {
+    let mut first = IndexedFacts { facts: Vec::new(), windows: std::mem::take(windows) };
+    let unindexed = &*writes;
+    let later = parallelism.fold(new, &mut first, |indexed, new| {
+        indexed.facts.reserve(new.len());
+        for NewFact { write: number, arrival_index } in new {
+            let Some(FactWrite { key, record, .. }) = unindexed.get(*number) else { continue };
+            let Some(app) = policy.app(key.pid) else { continue };
+            let yielded = index(record, policy, app, &mut indexed.windows, *arrival_index, false);
+            indexed.facts.push((*number, yielded));
+        }
+    });
+    *windows = first.windows;
+    set_indexes(writes, first.facts);
+    for IndexedFacts { facts, windows: others } in later {
+        windows.append(others);
+        set_indexes(writes, facts);
+    }
+}
+
+fn set_indexes(writes: &mut [FactWrite], facts: Vec<(usize, Indexed)>) {
+    for (number, Indexed { keys, received_md5, bucket_markers }) in facts {
+        if let Some(write) = writes.get_mut(number) {
+            (write.index, write.received_md5) = (keys, received_md5);
+            write.bucket_markers = bucket_markers;
+        }
+    }
+}
+
+/// Normalises the ids of a fact, and returns what they yield. For a touch, also adds the match windows of the
+/// activations that it can change; superfluous windows do no harm.
+pub fn index(
+    record: &FactRecord,
+    policy: &Policy,
+    app: &AppPolicy,
+    windows: &mut MatchWindows,
+    arrival_index: u32,
+    is_removed: bool,
+) -> Indexed {
+    let ids = record.device_ids();
+    let (keys, bucket_markers) = match record {
+        FactRecord::Touch(touch) => {
+            add_windows(windows, touch, &ids, policy, app, arrival_index, is_removed);
+            let keys = match_keys::touch_index(touch, &ids, app.probabilistic);
+            (keys, app.probabilistic.then(|| match_keys::touch_bucket_markers(touch, &ids)))
+        }
+        FactRecord::Activation(record) => {
+            let keys = match_keys::activation_index(&record.fact, &ids, app.probabilistic);
+            let markers = || match_keys::activation_bucket_markers(&record.fact, &ids);
+            (keys, app.probabilistic.then(markers))
+        }
+        FactRecord::Effect(_) => (ids.iter().map(match_keys::by_id).collect(), None),
+    };
+    let bucket_markers = bucket_markers.unwrap_or_default();
+    Indexed { keys, received_md5: ids.received_md5(), bucket_markers }
+}
