@@ -2,8 +2,8 @@
 //! which credit an effect inherits.
 //!
 //! Everything here is a pure function of facts and settings: no clock, no randomness, no IO, no async. Threads only
-//! share the work on the items of a batch ([`parallelism`]). Every fact carries its time. The [`worker`] accesses a store
-//! through the [`ledger::Ledger`] port, which the `store` crate implements.
+//! share the work on the items of a batch ([`parallelism`]). Every fact carries its time. The [`worker`] accesses a
+//! store through the [`ledger::Ledger`] port, which the `store` crate implements.
 //!
 //! Start with [`facts::event`] (the facts), [`rules::winner`] (how the credited touch is chosen) and [`worker`] (how
 //! a batch of facts becomes decisions). [`explain`] explains a stored decision.

@@ -98,18 +98,7 @@ pub trait Ledger: Facts {
         keys: &[FactKey],
         bytes_max: usize,
     ) -> Result<Vec<Lookup>, Self::Error> {
-        let (mut lookups, mut bytes) = (Vec::with_capacity(keys.len()), 0_usize);
-        for keys in keys.chunks(Self::RECORDS_PER_READ) {
-            for (index, found) in self.lookup(keys)?.into_iter().enumerate() {
-                bytes += found.bytes();
-                if bytes > bytes_max && !lookups.is_empty() {
-                    keys.iter().skip(index).for_each(|key| self.forget(key));
-                    return Ok(lookups);
-                }
-                lookups.push(found);
-            }
-        }
-        Ok(lookups)
+        lookup_in_parts(self, keys, bytes_max)
     }
 
     /// Makes facts readable for this worker and, if the store is shared, for all workers. Returns the facts whose
@@ -144,6 +133,26 @@ pub trait Ledger: Facts {
     fn wait_for_commit(&mut self) -> Result<(), Self::Error> {
         Ok(())
     }
+}
+
+/// [`Ledger::lookup_up_to`] by calls of [`Ledger::lookup`].
+pub fn lookup_in_parts<L: Ledger + ?Sized>(
+    ledger: &mut L,
+    keys: &[FactKey],
+    bytes_max: usize,
+) -> Result<Vec<Lookup>, L::Error> {
+    let (mut lookups, mut bytes) = (Vec::with_capacity(keys.len()), 0_usize);
+    for keys in keys.chunks(L::RECORDS_PER_READ) {
+        for (index, found) in ledger.lookup(keys)?.into_iter().enumerate() {
+            bytes += found.bytes();
+            if bytes > bytes_max && !lookups.is_empty() {
+                keys.iter().skip(index).for_each(|key| ledger.forget(key));
+                return Ok(lookups);
+            }
+            lookups.push(found);
+        }
+    }
+    Ok(lookups)
 }
 
 /// What a batch that is committed in parts has left to be decided. Everything can be decided again, because a decision

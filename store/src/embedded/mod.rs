@@ -25,8 +25,9 @@ use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::received_md5::ReceivedMd5;
 use attribution::ledger::record::{FactRecord, Lookup};
 use attribution::ledger::{
-    DecisionWrite, FactWrite, Facts, Ledger, Position, Progress, Unfinished,
+    self, DecisionWrite, FactWrite, Facts, Ledger, Position, Progress, Unfinished,
 };
+use attribution::parallelism::Parallelism;
 use attribution::rules::expiry::ExpiryFloor;
 use attribution::rules::policy::{HOUR_MS, Policy};
 use attribution::rules::row::{EventType, Status};
@@ -51,7 +52,7 @@ use open::preflight::StoreCreation;
 use read::index;
 use read::snapshot::EmbeddedReader;
 pub use stats::{Engine, EngineStats, TableStats};
-use tables::{Stored, Tables};
+use tables::Tables;
 use touches::filters::FilterBuilder;
 use touches::read::Place;
 use touches::write::{TouchBatch, TouchWriter};
@@ -72,6 +73,8 @@ pub struct Embedded {
     tables: Tables,
     partitions: u16,
     rows: RowTable,
+    /// Among how many threads the facts of a batch are divided.
+    parallelism: Parallelism,
     pending: Pending,
     /// The facts of the commit in flight; empty if there is none.
     in_flight: Pending,
@@ -129,6 +132,7 @@ impl Embedded {
             writer: BatchWriter::start(&tables)?,
             partitions: meta.partitions,
             rows,
+            parallelism: Parallelism::default(),
             pending: Pending::default(),
             in_flight: Pending::default(),
             touches: TouchWriter::open(&tables.db, &tables.touches)?,
@@ -148,6 +152,11 @@ impl Embedded {
         };
         embedded.drop_expired_touches()?;
         Ok(embedded)
+    }
+
+    /// From now on several threads look up and encode the facts of a batch.
+    pub fn set_parallelism(&mut self, parallelism: Parallelism) {
+        self.parallelism = parallelism;
     }
 
     /// Waits until the filters of touches that were stored when the store was opened are complete. Until then,
@@ -243,16 +252,38 @@ impl Embedded {
         Ok(())
     }
 
-    /// Returns records even if they have expired, and the places of touches that are stored.
-    fn stored_records(&self, keys: &[FactKey]) -> Result<Vec<Stored>, StoreError> {
+    /// Looks up where those touches among the facts are stored that are neither pending nor in flight, and remembers it
+    /// until they are written.
+    fn find_touches(&mut self, facts: &[FactKey]) -> Result<(), StoreError> {
+        let Self { pending, in_flight, stored_touches, tables, .. } = &*self;
+        let (db, touch_tables) = (&*tables.db, &*tables.touches);
+        let is_unknown = |fact: &&FactKey| {
+            let is_in = |facts: &Pending| facts.get(fact.family, &key::record(fact)).is_some();
+            fact.family == Family::Touch
+                && !stored_touches.contains_key(*fact)
+                && !is_in(pending)
+                && !is_in(in_flight)
+        };
+        let find = |facts: &[FactKey]| -> Result<Vec<(FactKey, Option<Place>)>, StoreError> {
+            let unknown: Vec<FactKey> = facts.iter().filter(is_unknown).copied().collect();
+            let places = touches::read::places(db, touch_tables, &unknown)?;
+            Ok(unknown.into_iter().zip(places).collect())
+        };
+        for found in self.parallelism.map(facts, find) {
+            self.stored_touches.extend(found?);
+        }
+        Ok(())
+    }
+
+    /// Returns records even if they have expired.
+    fn stored_records(&self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
         let unstored: Vec<Option<&[u8]>> = keys.iter().map(|fact| self.unstored(fact)).collect();
         let is_missing = |(_, value): &(&FactKey, &Option<&[u8]>)| value.is_none();
         let missing = keys.iter().zip(&unstored).filter(is_missing).map(|(fact, _)| *fact);
-        let mut stored = self.tables.stored(&missing.collect::<Vec<_>>())?.into_iter();
+        let mut stored = self.tables.records(&missing.collect::<Vec<_>>())?.into_iter();
         let record = |(fact, value): (&FactKey, Option<&[u8]>)| match value {
-            Some(value) => codec::fact_record::decode(fact.family, fact.pid, value)
-                .map(|record| Stored { record: Some(record), place: None }),
-            None => Ok(stored.next().unwrap_or_default()),
+            Some(value) => codec::fact_record::decode(fact.family, fact.pid, value).map(Some),
+            None => Ok(stored.next().flatten()),
         };
         keys.iter().zip(unstored).map(record).collect()
     }
@@ -316,8 +347,7 @@ impl Facts for Embedded {
     type Error = StoreError;
 
     fn records(&mut self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
-        let stored = self.stored_records(keys)?;
-        let mut records: Vec<_> = stored.into_iter().map(|stored| stored.record).collect();
+        let mut records = self.stored_records(keys)?;
         for (fact, record) in keys.iter().zip(&mut records) {
             record.take_if(|record| self.expiry.has_expired(fact.pid, record));
         }
@@ -348,36 +378,36 @@ impl Ledger for Embedded {
     }
 
     fn lookup(&mut self, keys: &[FactKey]) -> Result<Vec<Lookup>, StoreError> {
-        let mut lookups = Vec::with_capacity(keys.len());
-        for (key, Stored { record, place }) in keys.iter().zip(self.stored_records(keys)?) {
-            // Nearly all touches are new: remembering this saves another look-up when they are written. A record without
-            // a place is pending or in flight.
-            if key.family == Family::Touch && (place.is_some() || record.is_none()) {
-                self.stored_touches.insert(*key, place);
-            }
-            lookups.push(self.expiry.lookup(key.pid, record));
-        }
-        Ok(lookups)
+        self.find_touches(keys)?;
+        // Nearly all touches are new: nothing is stored under their identity, so there is nothing to read.
+        let is_new = |fact: &FactKey| {
+            let is_pending = || self.pending.get(fact.family, &key::record(fact)).is_some();
+            matches!(self.stored_touches.get(fact), Some(None)) && !is_pending()
+        };
+        let known: Vec<FactKey> = keys.iter().filter(|fact| !is_new(fact)).copied().collect();
+        let mut stored = known.iter().zip(self.stored_records(&known)?).peekable();
+        let lookup = |key: &FactKey| match stored.next_if(|(known, _)| *known == key) {
+            Some((_, record)) => self.expiry.lookup(key.pid, record),
+            None => Lookup::Missing,
+        };
+        Ok(keys.iter().map(lookup).collect())
+    }
+
+    fn lookup_up_to(
+        &mut self,
+        keys: &[FactKey],
+        bytes_max: usize,
+    ) -> Result<Vec<Lookup>, StoreError> {
+        // All at once: enough for several threads.
+        self.find_touches(keys)?;
+        ledger::lookup_in_parts(self, keys, bytes_max)
     }
 
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {
         for write in &facts {
-            let family = write.key.family;
-            self.pending.put_record(&write.key, &write.record);
             self.received_md5.add(write.key.pid, &write.record, write.received_md5);
-            for (found_by, time) in &write.stale {
-                self.pending.delete(family, key::index(*found_by, &write.key, *time));
-            }
-            let lookback_ms = write.record.lookback_ms();
-            for found_by in &write.index {
-                let key = key::index(*found_by, &write.key, write.record.time());
-                self.pending.put_index(family, key, write.key.id.0, lookback_ms);
-            }
-            for (found_by, IndexEntry { time, fact }) in &write.bucket_markers {
-                self.pending.put_index(family, key::index(*found_by, fact, *time), fact.id.0, None);
-            }
         }
-        self.pending.sort();
+        self.pending.put_facts(&facts, self.parallelism);
         Ok(Vec::new())
     }
 

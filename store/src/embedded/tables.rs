@@ -21,7 +21,7 @@ use super::open::column_families::{
 use super::open::memory_budget::Budget;
 use super::open::preflight::{failure, refuse_foreign, unwritable};
 use super::open::{layout_version, manifest_check, options};
-use super::touches::read::{self, Place};
+use super::touches::read;
 use super::touches::tables::{self as touch_tables, TouchTables};
 use super::write::disk_full::DiskFullGate;
 use crate::StoreError;
@@ -54,13 +54,6 @@ pub struct Tables {
     /// The options of `db`, which hold its statistics.
     pub options: Arc<Options>,
     pub disk_full_gate: DiskFullGate,
-}
-
-/// A fact that was looked up: its record and, of a touch, where it is stored.
-#[derive(Debug, Default)]
-pub struct Stored {
-    pub record: Option<FactRecord>,
-    pub place: Option<Place>,
 }
 
 impl fmt::Debug for Tables {
@@ -218,20 +211,15 @@ impl Tables {
         self.db.raw_iterator_cf_opt(&self.facts(family), options)
     }
 
-    /// The stored records of facts.
+    /// The stored records of facts. Faster if the keys of a family are sorted.
     pub fn records(&self, facts: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
-        Ok(self.stored(facts)?.into_iter().map(|stored| stored.record).collect())
-    }
-
-    /// The stored facts. Faster if the keys of a family are sorted.
-    pub fn stored(&self, facts: &[FactKey]) -> Result<Vec<Stored>, StoreError> {
-        let mut all: Vec<Stored> = facts.iter().map(|_| Stored::default()).collect();
+        let mut all = vec![None; facts.len()];
         for (family, indexes) in key::by_family(facts.iter().map(|fact| fact.family).enumerate()) {
             if family == Family::Touch {
                 let touches: Vec<_> = indexes.iter().map(|index| facts[*index]).collect();
                 let found = read::touches(&self.db, &self.touches, &touches)?;
-                for (index, (place, record)) in indexes.into_iter().zip(found) {
-                    all[index] = Stored { record, place };
+                for (index, record) in indexes.into_iter().zip(found) {
+                    all[index] = record;
                 }
                 continue;
             }
@@ -245,7 +233,7 @@ impl Tables {
             for (index, value) in indexes.into_iter().zip(values) {
                 if let Some(value) = value? {
                     let pid = facts[index].pid;
-                    all[index].record = Some(codec::fact_record::decode(family, pid, &value)?);
+                    all[index] = Some(codec::fact_record::decode(family, pid, &value)?);
                 }
             }
         }

@@ -1,5 +1,5 @@
-//! The rows are a function of the set of facts; order, batching, redelivery, crashes and the number of workers do not
-//! matter.
+//! The rows are a function of the set of facts; order, batching, redelivery, crashes and the number of workers and of
+//! their threads do not matter.
 
 use std::sync::Arc;
 
@@ -12,13 +12,14 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use proptest::test_runner::{Config, TestRunner};
 use support::cells::Conflicts;
-use support::disk::{Restart, rows_on_disk};
+use support::disk::{Restart, rows_on_disk, rows_on_disk_with};
 use support::race::{Side, race};
 use support::random::{self, Facts, Rules};
 use support::row_text::RowText;
 use support::run::{LedgerUnderTest, assert_same_rows, process, worker_after};
 
 use crate::support;
+use crate::threads::{THREADS, divided_among};
 
 fn config(cases: u32) -> Config {
     // `PROPTEST_CASES` can increase the number.
@@ -115,6 +116,29 @@ proptest! {
             .map(|delivery| (delivery.restart, pick(&facts, delivery)))
             .collect();
         assert_same_rows(&rows_on_disk(&policy, &batches), &expected(&policy, &facts), "on disk");
+    }
+}
+
+proptest! {
+    #![proptest_config(config(testbed::length(3, 20)))]
+
+    #[test]
+    fn on_disk_any_number_of_threads_writes_the_same_rows(
+        Rules(_, policy) in random::policies(),
+        (Facts(facts), deliveries) in facts_and_deliveries(25),
+    ) {
+        let batches: Vec<_> = deliveries
+            .iter()
+            .map(|delivery| (delivery.restart, pick(&facts, delivery)))
+            .collect();
+        let expected = expected(&policy, &facts);
+        for threads in THREADS {
+            let rows = rows_on_disk_with(&policy, &batches, |_| divided_among(threads));
+            assert_same_rows(&rows, &expected, &format!("{threads} threads"));
+        }
+        let changing = |batch: usize| divided_among(THREADS[batch % THREADS.len()]);
+        let rows = rows_on_disk_with(&policy, &batches, changing);
+        assert_same_rows(&rows, &expected, "the number of threads changes");
     }
 }
 

@@ -17,3 +17,4 @@ mod races;
 mod read_limits;
 mod reference;
 mod simulation;
+mod threads;

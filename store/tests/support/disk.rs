@@ -7,6 +7,7 @@ use std::sync::Arc;
 use adtrail_store::embedded::Embedded;
 use attribution::facts::event::{Fact, Pid};
 use attribution::ledger::Ledger;
+use attribution::parallelism::Parallelism;
 use attribution::rules::policy::{AppPolicy, Campaign, Policy};
 use attribution::worker::{Batch, Worker};
 use tempfile::TempDir;
@@ -26,7 +27,16 @@ thread_local! {
 
 /// Processes the batches on a store on disk, with a [`Restart`] before each, and returns the rows.
 pub fn rows_on_disk(policy: &Policy, batches: &[(Restart, Vec<Fact>)]) -> Vec<RowText> {
-    DISK.with_borrow_mut(|disk| disk.rows(policy, batches))
+    rows_on_disk_with(policy, batches, |_| Parallelism::default())
+}
+
+/// [`rows_on_disk`], with each batch divided among threads, depending on its index.
+pub fn rows_on_disk_with(
+    policy: &Policy,
+    batches: &[(Restart, Vec<Fact>)],
+    parallelism: impl Fn(usize) -> Parallelism,
+) -> Vec<RowText> {
+    DISK.with_borrow_mut(|disk| disk.rows(policy, batches, parallelism))
 }
 
 /// What happens to the process before a batch.
@@ -46,6 +56,7 @@ struct Disk {
     /// The apps of all runs.
     all_apps: Policy,
     runs: u32,
+    parallelism: Parallelism,
     dir: TempDir,
 }
 
@@ -54,17 +65,24 @@ impl Disk {
         let apps = (0..RUNS).flat_map(|run| rules::apps().map(|app| app_in(run, app)));
         let all_apps = Policy::new(apps.collect(), Vec::new());
         let dir = temp_folder();
-        Self { store: None, all_apps, runs: 0, dir }
+        Self { store: None, all_apps, runs: 0, parallelism: Parallelism::default(), dir }
     }
 
-    fn rows(&mut self, policy: &Policy, batches: &[(Restart, Vec<Fact>)]) -> Vec<RowText> {
+    fn rows(
+        &mut self,
+        policy: &Policy,
+        batches: &[(Restart, Vec<Fact>)],
+        parallelism: impl Fn(usize) -> Parallelism,
+    ) -> Vec<RowText> {
         if self.runs == RUNS {
             *self = Self::new();
         }
         let run = self.runs;
         self.runs += 1;
         let policy = Arc::new(policy_in(run, policy));
-        for (restart, facts) in batches {
+        for (index, (restart, facts)) in batches.iter().enumerate() {
+            let parallelism = parallelism(index);
+            self.parallelism = parallelism;
             if *restart == Restart::No {
                 self.store().wait_for_commit().expect("the store works");
             }
@@ -72,14 +90,16 @@ impl Disk {
             let batch = || Batch { facts: facts.clone(), ..Batch::default() };
             if *restart == Restart::BeforeCommit {
                 let ledger = CrashingOnCommit { ledger: self.store(), crashes_after: Some(0) };
-                let mut worker = Worker::new(ledger, Arc::clone(&policy));
+                let worker = Worker::new(ledger, Arc::clone(&policy));
+                let mut worker = worker.with_parallelism(parallelism);
                 worker.process(batch()).expect_err("the process crashes");
             }
             if matches!(restart, Restart::BeforeBatch | Restart::BeforeCommit) {
                 self.store = None;
             }
             let ledger = CrashingOnCommit { ledger: self.store(), crashes_after: None };
-            let mut worker = Worker::new(ledger, Arc::clone(&policy));
+            let worker = Worker::new(ledger, Arc::clone(&policy));
+            let mut worker = worker.with_parallelism(parallelism);
             worker.process_ahead(batch()).expect("the store works");
         }
         self.store().wait_for_commit().expect("the store works");
@@ -90,11 +110,13 @@ impl Disk {
     }
 
     fn store(&mut self) -> &mut Embedded {
-        self.store.get_or_insert_with(|| {
+        let store = self.store.get_or_insert_with(|| {
             let mut store = open(self.dir.path(), &self.all_apps);
             store.defer_writes();
             store
-        })
+        });
+        store.set_parallelism(self.parallelism);
+        store
     }
 }
 

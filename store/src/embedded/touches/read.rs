@@ -33,6 +33,9 @@ pub fn places(
     tables: &TouchTables,
     facts: &[FactKey],
 ) -> Result<Vec<Option<Place>>, StoreError> {
+    if facts.is_empty() {
+        return Ok(Vec::new());
+    }
     let keys: Vec<Key> = facts.iter().map(key::record).collect();
     let hashes: Vec<KeyHash> = keys.iter().map(KeyHash::of).collect();
     let mut places = vec![None; facts.len()];
@@ -59,16 +62,13 @@ pub fn places(
     Ok(places)
 }
 
-/// A touch that was looked up. One whose contents have been removed since its expiry may have a place and no record.
-pub type FoundTouch = (Option<Place>, Option<FactRecord>);
-
-/// The touches of these keys.
+/// The touches of these keys. One whose contents have been removed since its expiry may still have a place.
 pub fn touches(
     db: &Db,
     tables: &TouchTables,
     facts: &[FactKey],
-) -> Result<Vec<FoundTouch>, StoreError> {
-    let mut found: Vec<FoundTouch> = vec![(None, None); facts.len()];
+) -> Result<Vec<Option<FactRecord>>, StoreError> {
+    let mut found = vec![None; facts.len()];
     let mut open: Vec<usize> = (0..facts.len()).collect();
     for _ in 0..ATTEMPTS {
         let open_facts: Vec<FactKey> = open.iter().map(|index| facts[*index]).collect();
@@ -82,7 +82,7 @@ pub fn touches(
         }
         // A touch that was replaced after it was placed is placed again.
         open = placed.into_iter().map(|(_, index)| index).collect();
-        open.retain(|index| found[*index].1.is_none());
+        open.retain(|index| found[*index].is_none());
         if open.is_empty() {
             break;
         }
@@ -95,7 +95,7 @@ fn read_contents(
     db: &Db,
     tables: &TouchTables,
     places: &[(Place, usize)],
-    found: &mut [FoundTouch],
+    found: &mut [Option<FactRecord>],
 ) -> Result<(), StoreError> {
     let all = tables.all();
     let number = places.first().map(|(place, _)| place.table);
@@ -104,11 +104,10 @@ fn read_contents(
         return Ok(());
     };
     let keys: Vec<[u8; 8]> = places.iter().map(|(place, _)| place.number.to_be_bytes()).collect();
-    for ((place, index), value) in places.iter().zip(get(db, &contents, &keys)) {
-        found[*index].0 = Some(*place);
+    for ((_, index), value) in places.iter().zip(get(db, &contents, &keys)) {
         if let Some(value) = value? {
             let (pid, record) = split_contents(&value)?;
-            found[*index].1 = Some(fact_record::decode(Family::Touch, pid, record)?);
+            found[*index] = Some(fact_record::decode(Family::Touch, pid, record)?);
         }
     }
     Ok(())

@@ -3,7 +3,10 @@
 
 use attribution::facts::event::Family;
 use attribution::facts::keys::{FactKey, FactKeyMap, MatchKey};
+use attribution::ledger::FactWrite;
+use attribution::ledger::index::IndexEntry;
 use attribution::ledger::record::FactRecord;
+use attribution::parallelism::Parallelism;
 use rocksdb::WriteBatch;
 
 use crate::StoreError;
@@ -33,19 +36,52 @@ pub struct Entry {
 }
 
 impl Pending {
+    /// Adds facts with their entries, and sorts. Threads encode and sort consecutive parts, which are then merged.
+    pub fn put_facts(&mut self, facts: &[FactWrite], parallelism: Parallelism) {
+        let later = parallelism.fold(facts, self, |pending, facts| {
+            facts.iter().for_each(|write| pending.put_fact(write));
+            pending.sort();
+        });
+        if later.is_empty() {
+            return;
+        }
+        later.into_iter().for_each(|later| self.append(later));
+        for table in &mut self.tables {
+            // Unlike an unstable sort, this one recognises the sorted parts and merges them.
+            table.sort();
+            keep_last_writes(table);
+        }
+    }
+
+    fn put_fact(&mut self, write: &FactWrite) {
+        let (fact, record) = (&write.key, &write.record);
+        self.put_record(fact, record);
+        for (found_by, time) in &write.stale {
+            self.delete(fact.family, key::index(*found_by, fact, *time));
+        }
+        for found_by in &write.index {
+            let key = key::index(*found_by, fact, record.time());
+            self.put_index(fact.family, key, fact.id.0, record.lookback_ms());
+        }
+        for (found_by, IndexEntry { time, fact: marker }) in &write.bucket_markers {
+            let key = key::index(*found_by, marker, *time);
+            self.put_index(fact.family, key, marker.id.0, None);
+        }
+    }
+
     pub fn put_record(&mut self, fact: &FactKey, record: &FactRecord) {
         let start = self.values.len();
         codec::fact_record::encode(record, &mut self.values);
         self.push(fact.family, key::record(fact), Some((start, self.values.len() - start)));
     }
 
-    pub fn put_index(&mut self, family: Family, key: Key, id: u64, lookback_ms: Option<u64>) {
+    fn put_index(&mut self, family: Family, key: Key, id: u64, lookback_ms: Option<u64>) {
         let start = self.values.len();
         codec::put_index_value(&mut self.values, id, lookback_ms);
         self.push(family, key, Some((start, self.values.len() - start)));
     }
 
-    pub fn delete(&mut self, family: Family, key: Key) {
+    fn delete(&mut self, family: Family, key: Key) {
         self.push(family, key, None);
     }
 
@@ -53,14 +89,20 @@ impl Pending {
     pub fn sort(&mut self) {
         for table in &mut self.tables {
             table.sort_unstable();
-            // The writes of a key are in order: keep the last.
-            table.dedup_by(|later, earlier| {
-                let is_same = later.key == earlier.key;
-                if is_same {
-                    *earlier = *later;
-                }
-                is_same
-            });
+            keep_last_writes(table);
+        }
+    }
+
+    /// Adds what was written later, at the end.
+    fn append(&mut self, later: Self) {
+        let (written, start) = (self.writes, self.values.len());
+        self.values.extend_from_slice(&later.values);
+        self.writes += later.writes;
+        for (table, entries) in self.tables.iter_mut().zip(later.tables) {
+            table.extend(entries.into_iter().map(|Entry { key, write, value }| {
+                let value = value.map(|(at, len)| (start + at, len));
+                Entry { key, write: written + write, value }
+            }));
         }
     }
 
@@ -140,6 +182,17 @@ impl Pending {
     }
 }
 
+/// Keeps the last write of each key; writes are sorted.
+fn keep_last_writes(table: &mut Vec<Entry>) {
+    table.dedup_by(|later, earlier| {
+        let is_same = later.key == earlier.key;
+        if is_same {
+            *earlier = *later;
+        }
+        is_same
+    });
+}
+
 /// The entries of several batches at or after a key, in key order. The batches are in order from the newest to the
 /// oldest, and of entries with one key only the newest counts.
 pub struct Merged<'p, const N: usize>([(&'p Pending, &'p [Entry]); N]);
@@ -172,6 +225,12 @@ impl<'p, const N: usize> Merged<'p, N> {
 
 #[cfg(test)]
 mod tests {
+    use attribution::facts::device_ids::IdKindSet;
+    use attribution::facts::event::{
+        Device, EventTime, Pid, Purpose, SpreadId, Touch, TouchFields, TouchKind,
+    };
+    use fastrand::Rng;
+
     use super::*;
 
     const FAMILY: Family = Family::Effect;
@@ -212,5 +271,61 @@ mod tests {
         assert_eq!(all([&newer, &Pending::default()], 0), [(2, 1), (3, 1), (5, 0), (6, 0)]);
         assert_eq!(all([&Pending::default(), &older], 8), [(8, 0)]);
         assert!(all([], 0).is_empty());
+    }
+
+    /// Returns touches with few ids, keys and times, so that later ones replace and delete what earlier ones wrote.
+    fn facts() -> Vec<FactWrite> {
+        let mut rng = Rng::with_seed(7);
+        let mut key = |count| MatchKey(rng.u64(0..count));
+        let fact = |id| FactKey { family: Family::Touch, id, pid: Pid(1), tag: 3 };
+        let time = |MatchKey(millis)| EventTime::from_millis(millis as i64).unwrap();
+        let facts = (0..300).map(|number| FactWrite {
+            key: fact(key(40)),
+            record: FactRecord::Touch(touch(number, time(key(3)))),
+            index: [key(9), key(9)].into_iter().collect(),
+            received_md5: IdKindSet::default(),
+            bucket_markers: vec![(key(9), IndexEntry { time: time(key(3)), fact: fact(key(2)) })],
+            stale: vec![(key(9), time(key(3)))],
+            superseded: None,
+        });
+        facts.collect()
+    }
+
+    fn touch(number: u32, time: EventTime) -> Touch {
+        let fields = TouchFields {
+            pid: Pid(1),
+            id: format!("c{number}").into(),
+            click_id: "".into(),
+            kind: TouchKind::Click,
+            purpose: Purpose::Retargeting,
+            spreadid: SpreadId(7),
+            time,
+            lookback_ms: number.is_multiple_of(2).then_some(u64::from(number)),
+            ids: Vec::new(),
+            device: Device::default(),
+            site: "".into(),
+            params: Vec::new(),
+        };
+        fields.into()
+    }
+
+    /// Returns all entries after two batches of facts, with their sequence numbers.
+    fn entries(threads: usize) -> Vec<(Key, u32, Option<Vec<u8>>)> {
+        let (mut pending, facts) = (Pending::default(), facts());
+        for facts in facts.chunks(200) {
+            pending.put_facts(facts, Parallelism::with_chunk_min(threads, 1));
+        }
+        let entry = |entry: &Entry| (entry.key, entry.write, pending.value(entry).map(Vec::from));
+        pending.from(Family::Touch, &Key::default()).iter().map(entry).collect()
+    }
+
+    #[test]
+    fn any_number_of_threads_makes_the_same_entries() {
+        let expected = entries(1);
+        assert!(expected.iter().any(|(.., value)| value.is_none()), "entries that are deleted");
+        assert!(expected.len() < facts().len(), "most entries are replaced");
+        for threads in [2, 3, 8, 200] {
+            assert_eq!(entries(threads), expected, "{threads} threads");
+        }
     }
 }

@@ -16,6 +16,7 @@ use super::scheduler::Scheduler;
 use super::stats::{Stats, Trace};
 use super::world::World;
 use crate::support::cells::ledger;
+use crate::threads::divided_among;
 
 pub fn run(
     plan: &Plan,
@@ -63,7 +64,9 @@ fn run_worker(scheduler: &Scheduler<'_>, plan: &Plan, me: usize) {
         // Every second worker commits its decisions on effects one by one.
         let bytes = if me % 2 == 1 { 1_500 } else { ReadLimits::default().bytes };
         let limits = ReadLimits { bytes, ..ReadLimits::default() };
-        let mut worker = Worker::with_limits(ledger(client), Arc::clone(&plan.policy), limits);
+        let worker = Worker::with_limits(ledger(client), Arc::clone(&plan.policy), limits);
+        // The third worker divides its batches among threads.
+        let mut worker = worker.with_parallelism(divided_among(if me == 2 { 2 } else { 1 }));
         loop {
             let poll = scheduler.turn(me).poll(me);
             let batch = match poll {

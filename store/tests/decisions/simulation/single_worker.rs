@@ -14,6 +14,7 @@ use super::invariants::{self, CheckResult, ReportTotals};
 use super::plan::{Kind, Plan};
 use super::stats::{Stats, Trace};
 use crate::support::traffic;
+use crate::threads::divided_among;
 
 /// The number of commits that a power failure can lose.
 const UNSYNCED: usize = 4;
@@ -125,7 +126,10 @@ impl Machine<'_> {
         // Every second batch commits its decisions on stored effects page by page.
         let bytes = if self.batches.is_multiple_of(2) { 1 } else { ReadLimits::default().bytes };
         let limits = ReadLimits { bytes, ..ReadLimits::default() };
-        let mut worker = Worker::with_limits(ledger, Arc::clone(&self.plan.policy), limits);
+        let worker = Worker::with_limits(ledger, Arc::clone(&self.plan.policy), limits);
+        // Every fourth batch is divided among threads.
+        let threads = if self.batches.is_multiple_of(4) { 3 } else { 1 };
+        let mut worker = worker.with_parallelism(divided_among(threads));
         let positions = batch.progress.positions.clone();
         let outcome = worker.process(batch);
         let CrashingLedger { calls, commits, .. } = *worker.ledger();
