@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use attribution::rules::policy::Policy;
@@ -9,7 +10,7 @@ use jiff::Timestamp;
 
 use crate::parse::section::Section;
 use crate::parse::{address, duration};
-use crate::sections::catalogue;
+use crate::sections::catalogue::{self, WORKERS_MAX};
 use crate::sections::kafka::{self, Kafka};
 use crate::sections::registry::{self, Registry};
 use crate::sections::store::{self, Store};
@@ -35,6 +36,8 @@ pub struct Config {
     /// Maximum time from SIGTERM to the exit of the process; unfinished work is abandoned.
     pub shutdown_deadline: Duration,
     pub policy: Arc<Policy>,
+    /// Number of threads that share the work on a batch of events.
+    pub workers: usize,
     /// The ids of the channels, in the order of the file.
     pub channels: Vec<Box<str>>,
     /// Warnings about valid but probably unintended settings, one line each, with location and key.
@@ -94,9 +97,15 @@ pub(crate) fn read(root: &mut Section<'_>) -> Config {
         admin_listen,
         shutdown_deadline: Duration::from_millis(shutdown_deadline_ms.unwrap_or(30_000)),
         policy: Arc::new(catalogue.policy),
+        workers: catalogue.workers.unwrap_or_else(default_workers),
         channels: catalogue.channels,
         warnings: Vec::new(),
     }
+}
+
+/// Returns one worker per processor that this process may use, except for one, which reads and decodes events.
+fn default_workers() -> usize {
+    available_parallelism().map_or(1, |processors| processors.get() - 1).clamp(1, WORKERS_MAX)
 }
 
 /// Reads the listener's address, the maximum number of downloads per token, and the limits of clients. `is_open` is

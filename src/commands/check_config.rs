@@ -10,11 +10,12 @@ pub fn run(settings: &Settings) -> anyhow::Result<()> {
         tracing::warn!("{problem}");
     }
     let shown = format!(
-        "settings are valid: {}, {}, {}, {}\n",
+        "settings are valid: {}, {}, {}, {}, {}\n",
         counted(config.policy.apps().count(), "app"),
         counted(config.channels.len(), "channel"),
         counted(config.policy.campaigns().count(), "campaign"),
-        counted(config.tokens.len(), "token")
+        counted(config.tokens.len(), "token"),
+        counted(config.workers, "worker")
     );
     print(shown.as_bytes())
 }

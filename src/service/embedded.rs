@@ -5,6 +5,7 @@ use std::sync::mpsc::{channel, sync_channel};
 
 use anyhow::Context;
 use attribution::ledger::{Facts, Ledger, Progress};
+use attribution::parallelism::Parallelism;
 use attribution::worker::Worker;
 use config::Config;
 use export::http::admin::Admin;
@@ -30,12 +31,15 @@ pub fn run(
 ) -> anyhow::Result<()> {
     let runtime = Runtime::new().context("the runtime of the listeners cannot be started")?;
     let listeners = Listeners::bind(&runtime, config, true)?;
-    let embedded = Embedded::open_with_timing(&config.store, &config.policy, timing.store)?;
+    let mut embedded = Embedded::open_with_timing(&config.store, &config.policy, timing.store)?;
+    let parallelism = Parallelism::new(config.workers);
+    embedded.set_parallelism(parallelism);
     log_retained_floors(&config.policy, &embedded.retained_floors(&config.policy));
     let (reader, checkpoints) = (embedded.reader(), embedded.checkpoints());
     let engine = EngineMetrics::new(embedded.engine());
     let disk_gate = embedded.block_when_disk_full();
-    let mut worker = Worker::new(embedded, Arc::clone(&config.policy));
+    let worker = Worker::new(embedded, Arc::clone(&config.policy));
+    let mut worker = worker.with_parallelism(parallelism);
     let positions = worker.ledger_mut().positions()?;
     let progress = Progress { positions, consumed_until: worker.ledger().consumed_until() };
 

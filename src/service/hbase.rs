@@ -6,6 +6,7 @@ use std::sync::mpsc::{channel, sync_channel};
 use std::time::Instant;
 
 use anyhow::Context;
+use attribution::parallelism::Parallelism;
 use attribution::worker::Worker;
 use config::Config;
 use export::http::admin::Admin;
@@ -91,6 +92,7 @@ fn attribute(
     let ledger = store.ledger(&config.policy)?;
     log_retained_floors(&config.policy, &ledger.retained_floors(&config.policy));
     let worker = Worker::new(ledger, Arc::clone(&config.policy));
+    let worker = worker.with_parallelism(Parallelism::new(config.workers));
     let metrics = Arc::new(PipelineMetrics::new(config));
     let (batches, batches_in) = sync_channel(BATCH_QUEUE_LENGTH);
     let (committed, committed_in) = channel();

@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use testbed::adtrail::adtrail;
 use testbed::rows;
 use testbed::site::{ONE_CAMPAIGN, SECOND_APP, Site, Topics};
+use testbed::traffic;
 use testbed::{check_exit, check_refused, eventually, run, run_ok, shell_line};
 
 const CLICK: &str = r#"{"type":"click","app":"app-x","click_id":"c-1","spreadid":7,"time":1741608000000,"ids":{"oaid":"d-1"}}"#;
@@ -100,6 +101,26 @@ fn files_and_standard_input_may_be_mixed_split_and_compressed() {
     // The format is detected by the bytes, not by the file name.
     check_same(&[&site.write("events.txt", gzip(&all_events()))], b"");
     check_same(&["-"], &zstd(&all_events()));
+}
+
+/// Batches of 5,000 events, which are divided among up to eight threads.
+#[test]
+fn any_number_of_workers_writes_the_same_rows() {
+    let records = traffic::redelivered(&traffic::records(33, 6_000), 33);
+    let records: Vec<_> = records.into_iter().filter(|record| !record.is_bad).collect();
+    let events = traffic::file(&records);
+    let rows_of = |workers: &str| {
+        let site = Site::on(Topics::of("replay"), "127.0.0.1:1".into(), traffic::SETTINGS);
+        let site = site.set("attribution.workers", workers);
+        let output = site.run(&["replay", &site.write("events.ndjson", &events)]);
+        check_exit(&output, 0, &[]);
+        output.stdout
+    };
+    let expected = rows_of("1");
+    assert!(rows::parse(&expected).len() > 500);
+    for workers in ["2", "4", "8"] {
+        assert!(rows_of(workers) == expected, "{workers} workers write other rows");
+    }
 }
 
 #[test]

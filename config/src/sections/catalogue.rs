@@ -11,10 +11,14 @@ use super::{attribution_rules, fraud};
 use crate::parse::error::{Location, Problem};
 use crate::parse::section::Section;
 
+/// The greatest value of `attribution.workers`.
+pub(crate) const WORKERS_MAX: usize = 64;
+
 pub(crate) struct Catalogue {
     pub policy: Policy,
     pub channels: Vec<Box<str>>,
     pub stores: BTreeMap<Pid, AppStore>,
+    pub workers: Option<usize>,
     /// False if an invalid app was left out.
     pub has_all_apps: bool,
 }
@@ -22,8 +26,9 @@ pub(crate) struct Catalogue {
 pub(crate) fn read(root: &mut Section<'_>, partitions: u16) -> Catalogue {
     let (ids, channels) = read_channels(root);
     let mut base = AppPolicy::new(Pid(0), "");
-    root.table("attribution", |table| {
-        attribution_rules::read_rules(table, &mut base, Origin::AllApps)
+    let workers = root.table("attribution", |table| {
+        attribution_rules::read_rules(table, &mut base, Origin::AllApps);
+        table.integer("workers", 1..=WORKERS_MAX as u64)
     });
     root.table("fraud", |table| fraud::read_rules(table, &mut base.fraud, &channels));
     let (read, apps) = read_apps(root, &base, partitions, &channels);
@@ -31,7 +36,7 @@ pub(crate) fn read(root: &mut Section<'_>, partitions: u16) -> Catalogue {
     let stores = read.iter().map(|(app, store)| (app.pid, *store)).collect();
     let policies = read.into_iter().map(|(app, _)| app).collect();
     let policy = Policy::new(policies, campaigns);
-    Catalogue { policy, channels: ids, stores, has_all_apps: apps.complete }
+    Catalogue { policy, channels: ids, stores, workers, has_all_apps: apps.complete }
 }
 
 fn read_channels(root: &mut Section<'_>) -> (Vec<Box<str>>, Channels) {

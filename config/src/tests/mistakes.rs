@@ -143,6 +143,9 @@ fn invalid_rules_are_rejected() {
     check_wrong("[attribution]\nprobabilistic = \"yes\"", r#"2: attribution.probabilistic: expected true or false: "yes""#);
     check_wrong("[attribution]\nclock_skew = \"off\"", r#"2: attribution.clock_skew: expected one whole number and a unit of ms, s, m, h, d, w, such as "7d": "off""#);
     check_wrong("[attribution]\nreinstall_effects = \"none\"", r#"2: attribution.reinstall_effects: expected "original" or "organic": "none""#);
+    check_wrong("[attribution]\nworkers = 0", "2: attribution.workers: expected an integer from 1 to 64: 0");
+    check_wrong("[attribution]\nworkers = 65", "2: attribution.workers: expected an integer from 1 to 64: 65");
+    check_wrong("[[apps]]\npid = 1\nkey = \"x\"\n[apps.attribution]\nworkers = 2", "5: apps[0].attribution.workers: unknown key, the nearest known one is: attribution.workers");
     check_wrong("[fraud]\nctit_min = \"10\"", r#"2: fraud.ctit_min: no unit, expected one of ms, s, m, h, d, w as in "7d": "10""#);
     check_wrong("[fraud]\nclicks_per_device_max = 4294967296", "2: fraud.clicks_per_device_max: expected an integer from 0 to 4294967295: 4294967296");
     check_wrong("[fraud]\nblock_ips = [\"10.0.0.0/8\",\n\"10.0.0.0/33\"]", r#"3: fraud.block_ips[1]: expected an IP address or a CIDR range, such as "203.0.113.0/24": "10.0.0.0/33""#);

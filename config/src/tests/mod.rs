@@ -294,6 +294,14 @@ fn apps_override_the_rules_for_all() {
 }
 
 #[test]
+fn without_a_number_of_workers_one_processor_is_left_to_decode_events() {
+    let workers = |text: &str| parse(text).unwrap().workers;
+    assert_eq!(workers("[attribution]\nworkers = 64"), 64);
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    assert_eq!(workers(""), processors.saturating_sub(1).clamp(1, 64));
+}
+
+#[test]
 fn without_a_file_the_defaults_apply() {
     assert!(!Path::new(DEFAULT_FILE).exists());
     let config = load(&Sources::default()).unwrap();

@@ -8,6 +8,7 @@ use std::thread::{Builder, JoinHandle};
 use anyhow::{Context, anyhow};
 use attribution::facts::event::Fact;
 use attribution::ledger::Ledger;
+use attribution::parallelism::Parallelism;
 use attribution::rules::policy::Policy;
 use attribution::worker::{Batch, Worker};
 use config::Config;
@@ -47,9 +48,12 @@ impl ReplayRun {
         let folder = tempfile::tempdir().context("the temporary folder cannot be created")?;
         let temp = TempPath::new(folder.path())?;
         let settings = config.store.keeping_all(folder.path().join("store"));
-        let embedded = Embedded::open(&settings, &config.policy)?;
+        let mut embedded = Embedded::open(&settings, &config.policy)?;
+        let parallelism = Parallelism::new(config.workers);
+        embedded.set_parallelism(parallelism);
         let reader = embedded.reader();
         let worker = Worker::new(embedded, Arc::clone(&config.policy));
+        let worker = worker.with_parallelism(parallelism);
         let (batches, queue) = sync_channel(QUEUED_BATCHES_MAX);
         let thread = Builder::new()
             .name("attribution".into())

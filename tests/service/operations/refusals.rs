@@ -125,6 +125,9 @@ fn invalid_settings_are_reported_with_file_line_and_key() {
     check_exit(&valid, 0, &["WARN", "attribution.click_probabilistic_window"]);
     let shown = String::from_utf8_lossy(&valid.stdout);
     assert!(shown.contains("valid: 1 app, 1 channel, 1 campaign"), "{shown}");
+    let workers = "attribution.workers=3";
+    let valid = run_here(&["check-config", "--config", file, "--set", workers]);
+    assert!(String::from_utf8_lossy(&valid.stdout).ends_with(", 3 workers\n"));
 
     fs::write(file, "[kafka]\nbrokerz = \"a:1\"\n[store]\npartitions = 0\n").unwrap();
     let at = |line: u32| format!("{file}:{line}: ");
