@@ -262,7 +262,7 @@ mod tests {
         let mut store = Embedded::open(&config.store, &config.policy).unwrap();
         store.defer_writes();
         let (batches, batches_in) = sync_channel(3);
-        let (committed, committed_in) = channel();
+        let (committed, committed_in) = channel::<Vec<Position>>();
         let next = || committed_in.recv_timeout(PATIENCE).unwrap()[0].next_offset;
         (1..=3).for_each(|number| batches.send(batch(number)).unwrap());
         let worker = Worker::new(store, Arc::clone(&config.policy));
