@@ -53,6 +53,7 @@ use read::index;
 use read::snapshot::EmbeddedReader;
 pub use stats::{Engine, EngineStats, TableStats};
 use tables::Tables;
+use touches::filter::KeyHash;
 use touches::filters::FilterBuilder;
 use touches::read::Place;
 use touches::write::{TouchBatch, TouchWriter};
@@ -275,6 +276,15 @@ impl Embedded {
         Ok(())
     }
 
+    /// Adds the keys under which an activation is found.
+    fn add_to_filter(&self, FactWrite { key, index, bucket_markers, .. }: &FactWrite) {
+        let markers = bucket_markers.iter().map(|(found_by, _)| found_by);
+        for found_by in index.iter().chain(markers) {
+            let entry = key::index_from(*found_by, key.pid, EventTime::default());
+            self.filters.activations.add(KeyHash::of(&entry));
+        }
+    }
+
     /// Returns records even if they have expired.
     fn stored_records(&self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
         let unstored: Vec<Option<&[u8]>> = keys.iter().map(|fact| self.unstored(fact)).collect();
@@ -355,7 +365,8 @@ impl Facts for Embedded {
     }
 
     fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
-        index::scan(&self.tables, [&self.pending, &self.in_flight], scans)
+        let unstored = [&self.pending, &self.in_flight];
+        index::scan(&self.tables, unstored, &self.filters.activations.view(), scans)
     }
 
     fn consumed_until(&self) -> Option<EventTime> {
@@ -406,6 +417,9 @@ impl Ledger for Embedded {
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {
         for write in &facts {
             self.received_md5.add(write.key.pid, &write.record, write.received_md5);
+            if write.key.family == Family::Activation {
+                self.add_to_filter(write);
+            }
         }
         self.pending.put_facts(&facts, self.parallelism);
         Ok(Vec::new())

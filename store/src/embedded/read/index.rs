@@ -6,20 +6,30 @@ use attribution::ledger::index::{IndexEntry, Scan};
 use crate::StoreError;
 use crate::embedded::db::RawIterator;
 use crate::embedded::tables::Tables;
+use crate::embedded::touches::filter::{FilterView, KeyHash};
 use crate::embedded::touches::read::TouchEntries;
 use crate::embedded::write::pending::{Merged, Pending};
 use crate::layout::codec;
 use crate::layout::key::{self, FACT_PREFIX_BYTES, Key};
 
 /// Returns a page of each scan, in the order of `scans`. `unstored` are the batches that RocksDB may not have yet, newest
-/// first.
+/// first; `activations` is the filter of all stored and unstored activations.
 pub fn scan<const N: usize>(
     tables: &Tables,
     unstored: [&Pending; N],
+    activations: &FilterView,
     scans: &[Scan],
 ) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
     let mut pages = vec![Vec::new(); scans.len()];
     for (family, mut indexes) in key::by_family(scans.iter().map(|scan| scan.family).enumerate()) {
+        if family == Family::Activation {
+            let first = |scan: &Scan| key::index_from(scan.key, scan.pid, scan.newest);
+            let hash = |index: &usize| KeyHash::of(&first(&scans[*index]));
+            indexes.retain(|index| activations.may_contain(hash(index)));
+        }
+        if indexes.is_empty() {
+            continue;
+        }
         indexes.sort_unstable_by_key(|index| scans[*index].key);
         let mut entries = match family {
             Family::Touch => StoredEntries::Touches(TouchEntries::new(&tables.db, &tables.touches)),

@@ -21,6 +21,7 @@ use crate::apps::record::{App, Apps};
 use crate::embedded::db::{Db, RawIterator};
 use crate::embedded::open::meta;
 use crate::embedded::tables::Tables;
+use crate::embedded::touches::filter::FilterView;
 use crate::embedded::write::regions::SharedRegions;
 use crate::expiry::Expiry;
 use crate::expiry::retention::Retention;
@@ -266,7 +267,7 @@ impl Facts for EmbeddedReader {
     }
 
     fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
-        index::scan(&self.tables, [], scans)
+        index::scan(&self.tables, [], &FilterView::default(), scans)
     }
 
     fn consumed_until(&self) -> Option<EventTime> {

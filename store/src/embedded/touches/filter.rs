@@ -87,7 +87,8 @@ pub struct KeyFilter {
     memory: Arc<FilterMemory>,
 }
 
-/// The present filters of a table, for any number of checks.
+/// The present filters of a table, for any number of checks. By default every key may exist.
+#[derive(Default)]
 pub struct FilterView(Option<Layers>);
 
 impl KeyFilter {

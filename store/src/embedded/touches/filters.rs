@@ -1,5 +1,6 @@
 //! Builds the filters of all tables when a store is opened, in a thread of its own. Until the filter of a table is
-//! complete, every search of its days asks the table.
+//! complete, every search of its days asks the table. Activations have a filter too: each touch searches for
+//! activations that it could change, and nearly always there is none.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,9 +8,10 @@ use std::thread::JoinHandle;
 
 use rocksdb::ReadOptions;
 
-use super::filter::KeyHash;
+use super::filter::{KeyFilter, KeyHash};
 use super::tables::{AllTables, TouchTable, TouchTables, estimated_keys};
 use crate::embedded::db::Db;
+use crate::embedded::open::column_families::ACTIVATIONS;
 use crate::layout::key::Key;
 
 /// Keys between two checks whether to stop.
@@ -19,23 +21,26 @@ const READ_AHEAD_BYTES: usize = 1 << 20;
 /// The thread that builds the filters. It ends when this is dropped, which must be before the options of the tables
 /// are: RocksDB refers to them as long as the thread has it open.
 pub struct FilterBuilder {
+    /// The filter of all activations, which are in one table.
+    pub activations: Arc<KeyFilter>,
     is_cancelled: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl FilterBuilder {
-    /// Starts building. Must be called before the first touch is written: keys that are written later are added by the
+    /// Starts building. Must be called before the first fact is written: keys that are written later are added by the
     /// writer. If no thread can be started, the tables remain without filters.
     pub fn start(db: &Arc<Db>, tables: &TouchTables, bytes_max: usize) -> Self {
-        let keys = |table: &TouchTable| estimated_keys(db, &table.index);
-        let all =
-            tables.start_filters(bytes_max, |table| usize::try_from(keys(table)).unwrap_or(0));
+        let keys = |table: &str| usize::try_from(estimated_keys(db, table)).unwrap_or(0);
+        let all = tables.start_filters(bytes_max, |table: &TouchTable| keys(&table.index));
+        let activations = KeyFilter::incomplete(&tables.filter_memory, keys(ACTIVATIONS));
+        let activations = Arc::new(activations);
         let is_cancelled = Arc::new(AtomicBool::new(false));
         let db = Arc::clone(db);
-        let cancelled = Arc::clone(&is_cancelled);
+        let (cancelled, filter) = (Arc::clone(&is_cancelled), Arc::clone(&activations));
         let thread = std::thread::Builder::new().name("adtrail-filters".into());
-        let thread = thread.spawn(move || build_all(&db, &all, &cancelled)).ok();
-        Self { is_cancelled, thread }
+        let thread = thread.spawn(move || build_all(&db, &filter, &all, &cancelled)).ok();
+        Self { activations, is_cancelled, thread }
     }
 
     /// Waits until the filters are built.
@@ -54,18 +59,19 @@ impl Drop for FilterBuilder {
     }
 }
 
-fn build_all(db: &Db, all: &AllTables, is_cancelled: &AtomicBool) {
+fn build_all(db: &Db, activations: &KeyFilter, all: &AllTables, is_cancelled: &AtomicBool) {
+    build(db, ACTIVATIONS, activations, is_cancelled);
     for table in all.iter() {
         if is_cancelled.load(Ordering::Relaxed) {
             return;
         }
-        build(db, table, is_cancelled);
+        build(db, &table.index, &table.filter, is_cancelled);
     }
 }
 
 /// Adds all stored keys of a table. After an error of the engine the filter stays incomplete; searches report it.
-fn build(db: &Db, table: &TouchTable, is_cancelled: &AtomicBool) {
-    let Some(index) = db.cf_handle(&table.index) else { return };
+fn build(db: &Db, table: &str, filter: &KeyFilter, is_cancelled: &AtomicBool) {
+    let Some(index) = db.cf_handle(table) else { return };
     let mut options = ReadOptions::default();
     options.set_total_order_seek(true);
     options.fill_cache(false);
@@ -75,7 +81,7 @@ fn build(db: &Db, table: &TouchTable, is_cancelled: &AtomicBool) {
     let mut count = 0_usize;
     while let Some(key) = entries.key() {
         if let Ok(key) = Key::try_from(key) {
-            table.filter.add(KeyHash::of(&key));
+            filter.add(KeyHash::of(&key));
         }
         count += 1;
         if count.is_multiple_of(KEYS_PER_CHECK) && is_cancelled.load(Ordering::Relaxed) {
@@ -84,6 +90,6 @@ fn build(db: &Db, table: &TouchTable, is_cancelled: &AtomicBool) {
         entries.next();
     }
     if entries.status().is_ok() {
-        table.filter.complete();
+        filter.complete();
     }
 }

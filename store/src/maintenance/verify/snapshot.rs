@@ -17,6 +17,7 @@ use crate::StoreError;
 use crate::apps::record::App;
 use crate::embedded::read::index;
 use crate::embedded::tables::Tables;
+use crate::embedded::touches::filter::FilterView;
 use crate::embedded::write::unfinished;
 use crate::expiry::Expiry;
 use crate::layout::key;
@@ -100,7 +101,7 @@ impl Facts for SnapshotFacts<'_> {
     }
 
     fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
-        index::scan(self.tables, [], scans)
+        index::scan(self.tables, [], &FilterView::default(), scans)
     }
 
     fn consumed_until(&self) -> Option<EventTime> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use adtrail_store::embedded::{Embedded, open_for_reading};
 use adtrail_store::maintenance::verify::{Check, Options, Problem, verify};
+use attribution::facts::event::Family;
 use attribution::facts::keys::MatchKey;
 use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::record::Lookup;
@@ -13,7 +14,7 @@ use attribution::ledger::{FactWrite, Facts, Ledger, Progress};
 use rocksdb::DB;
 use testbed::disk::Disk;
 
-use super::support::facts::{DAY, HOUR, MINUTE, click, millis};
+use super::support::facts::{DAY, HOUR, MINUTE, activation, click, millis};
 use super::support::folders::temp_folder;
 use super::support::rules::{rules, rules_with};
 use super::support::run::{on_disk, open, settings};
@@ -405,6 +406,42 @@ fn no_touch_is_lost_while_filters_are_built_or_afterwards() {
         assert!((0..3_000).all(is_found), "a filter has forgotten a key");
     }
     assert_eq!(times(&mut store, scan(1_000_000, end_of_time(), 0)).len(), 2);
+}
+
+/// Touches search for activations by a filter of all their keys.
+#[test]
+fn no_activation_is_lost_while_their_filter_is_built_or_afterwards() {
+    const MARKERS: u64 = 1_000_000;
+    let marked = |n: u64| {
+        let time = millis(at(100 + n as i64 % 30, 0));
+        let mut write = write(activation(&format!("a{n}"), time), &[n]);
+        write.bucket_markers.push((MatchKey(MARKERS + n), IndexEntry { time, fact: write.key }));
+        write
+    };
+    let is_found = |store: &mut Embedded, n: u64| {
+        [n, MARKERS + n].into_iter().all(|key| {
+            let scan = Scan { family: Family::Activation, ..scan(key, end_of_time(), 0) };
+            times(store, scan).len() == 1
+        })
+    };
+    let (mut store, dir) = on_disk(&rules());
+    store.wait_for_filters();
+    record_facts(&mut store, (0..1_000).map(marked));
+    assert!((0..1_000).all(|n| is_found(&mut store, n)), "not found before the commit");
+    commit(&mut store);
+    for n in [1_000, 1_001] {
+        drop(store);
+        store = open(dir.path(), &rules());
+        if n == 1_001 {
+            store.wait_for_filters();
+        }
+        // Written meanwhile.
+        record_facts(&mut store, [marked(n)]);
+        assert!((0..=n).all(|n| is_found(&mut store, n)));
+        commit(&mut store);
+        store.wait_for_filters();
+        assert!((0..=n).all(|n| is_found(&mut store, n)), "the filter has forgotten a key");
+    }
 }
 
 /// A table has so many keys that its filter grows.
