@@ -107,11 +107,11 @@ fn damage_in_the_store_is_reported() {
         tables.put_cf(table("offsets"), b"clicks", b"1").expect("the write succeeds");
     }
     let mut store = open(dir.path(), &rules());
-    let check_corrupt = |result: Result<(), StoreError>| {
-        let error = result.expect_err("the store is damaged");
+    let check_corrupt = |what: &str, result: Result<(), StoreError>| {
+        let error = result.expect_err(what);
         assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
     };
-    check_corrupt(store.records(&[touch("c", 5, &[]).key]).map(drop));
-    check_corrupt(store.scan(&[scan(1, 9, 0)]).map(drop));
-    check_corrupt(store.positions().map(drop));
+    check_corrupt("records", store.records(&[touch("c", 5, &[]).key]).map(drop));
+    check_corrupt("scan", store.scan(&[scan(1, 9, 0)]).map(drop));
+    check_corrupt("positions", store.positions().map(drop));
 }

@@ -120,7 +120,7 @@ fn positions_and_the_low_watermark_are_those_of_the_commit_in_flight() {
     assert_eq!(reader.consumed_until(), Some(millis(9)));
     // Closing the store ends the commit.
     begin_advance(&mut store, 10);
-    drop(store);
+    drop((store, reader));
     assert_eq!(open(dir.path(), &rules()).consumed_until(), Some(millis(10)));
 }
 
