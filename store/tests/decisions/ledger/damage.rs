@@ -92,6 +92,8 @@ fn damage_in_the_store_is_reported() {
     let mut worker = worker_after(store, &rules(), vec![identified([activation("a", A)])]);
     super::record_facts(worker.ledger_mut(), [touch("c", 5, &[1])]);
     super::commit(worker.ledger_mut());
+    // RocksDB cannot recover a log with merges without their operator.
+    worker.ledger().compact();
     drop(worker);
     {
         let tables =
