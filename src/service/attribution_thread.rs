@@ -237,7 +237,8 @@ mod tests {
     use std::sync::mpsc::{channel, sync_channel};
     use std::time::Duration;
 
-    use attribution::ledger::Progress;
+    use attribution::facts::event::EventTime;
+    use attribution::ledger::{Facts, Progress};
     use ingest::Intake;
 
     use super::*;
@@ -248,7 +249,8 @@ mod tests {
     fn batch(next_offset: i64) -> ingest::Batch {
         let topic = Arc::from("clicks");
         let position = Position { topic, partition: 0, next_offset, known: None, last: None };
-        let progress = Progress { positions: vec![position], consumed_until: None };
+        let consumed_until = EventTime::from_millis(next_offset);
+        let progress = Progress { positions: vec![position], consumed_until };
         let (facts, intake) = (Vec::new(), Intake::default());
         ingest::Batch { facts, progress, intake, values: Default::default() }
     }
@@ -263,7 +265,13 @@ mod tests {
         store.defer_writes();
         let (batches, batches_in) = sync_channel(3);
         let (committed, committed_in) = channel::<Vec<Position>>();
-        let next = || committed_in.recv_timeout(PATIENCE).unwrap()[0].next_offset;
+        let reader = store.reader();
+        let next = || {
+            let next_offset = committed_in.recv_timeout(PATIENCE).unwrap()[0].next_offset;
+            let written = reader.consumed_until().unwrap();
+            assert!(written.millis() >= next_offset as u64, "published before it was written");
+            next_offset
+        };
         (1..=3).for_each(|number| batches.send(batch(number)).unwrap());
         let worker = Worker::new(store, Arc::clone(&config.policy));
         let metrics = Arc::new(PipelineMetrics::new(&config));
@@ -274,6 +282,7 @@ mod tests {
         assert_eq!(next(), 4);
         drop(batches);
         thread.join().unwrap().unwrap();
+        drop(reader);
         let mut store = Embedded::open(&config.store, &config.policy).unwrap();
         assert_eq!(store.positions().unwrap()[0].next_offset, 4);
     }
