@@ -177,10 +177,11 @@ fn a_backup_under_load_is_one_consistent_state() {
     // Without --backup the newest is restored.
     assert_eq!(restore(&site.beside(), &dir, &[])["backup"], second["backup"]);
     assert_eq!(list(&site, "backups"), [1, 2]);
-    // Without a compaction in between, a backup takes hardly any space.
+    // Without a compaction in between, a backup takes hardly any space: that of RocksDB's options of each column family
+    // and of its list of files.
     adtrail.stop();
     let [third, fourth] = [(); 2].map(|()| back_up(&site, "backups"));
-    assert!(number(&fourth, "new_bytes") < number(&fourth, "bytes") / 10, "{third}\n{fourth}");
+    assert!(number(&fourth, "new_bytes") < 200_000, "{third}\n{fourth}");
 }
 
 /// A service resumes from a copy of the directory, whether the store was closed or its process was killed.
