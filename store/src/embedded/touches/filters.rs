@@ -32,9 +32,11 @@ impl FilterBuilder {
     /// writer. If no thread can be started, the tables remain without filters.
     pub fn start(db: &Arc<Db>, tables: &TouchTables, bytes_max: usize) -> Self {
         let keys = |table: &str| usize::try_from(estimated_keys(db, table)).unwrap_or(0);
-        let all = tables.start_filters(bytes_max, |table: &TouchTable| keys(&table.index));
+        tables.filter_memory.set_max(bytes_max);
+        // Each touch searches for activations, so their filter gets its memory first.
         let activations = KeyFilter::incomplete(&tables.filter_memory, keys(ACTIVATIONS));
         let activations = Arc::new(activations);
+        let all = tables.start_filters(|table: &TouchTable| keys(&table.index));
         let is_cancelled = Arc::new(AtomicBool::new(false));
         let db = Arc::clone(db);
         let (cancelled, filter) = (Arc::clone(&is_cancelled), Arc::clone(&activations));
@@ -91,5 +93,27 @@ fn build(db: &Db, table: &str, filter: &KeyFilter, is_cancelled: &AtomicBool) {
     }
     if entries.status().is_ok() {
         filter.complete();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::embedded::open::column_families::Limits;
+    use crate::embedded::tables::Tables;
+    use crate::embedded::touches::record::Day;
+
+    #[test]
+    fn activations_get_memory_before_touches() {
+        let dir = tempfile::tempdir().unwrap();
+        let tables = Tables::open(&dir.path().join("store"), 64 << 20, &Limits::none()).unwrap();
+        tables.touches.create(&tables.db, Day(1)).unwrap();
+        // Enough for one of the smallest filters.
+        let mut filters = FilterBuilder::start(&tables.db, &tables.touches, 100_000);
+        filters.wait();
+        let hash = KeyHash::of(&Key::default());
+        assert!(!filters.activations.view().may_contain(hash), "no memory");
+        let all = tables.touches.all();
+        assert!(all.iter().all(|table| table.filter.view().may_contain(hash)));
     }
 }

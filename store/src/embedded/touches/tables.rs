@@ -239,12 +239,7 @@ impl TouchTables {
     }
 
     /// Gives all tables filters whose keys are added later. Returns them, newest first.
-    pub fn start_filters(
-        &self,
-        bytes_max: usize,
-        keys: impl Fn(&TouchTable) -> usize,
-    ) -> AllTables {
-        self.filter_memory.set_max(bytes_max);
+    pub fn start_filters(&self, keys: impl Fn(&TouchTable) -> usize) -> AllTables {
         self.update(|table| {
             table.filter = Arc::new(KeyFilter::incomplete(&self.filter_memory, keys(table)));
         });
