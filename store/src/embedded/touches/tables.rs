@@ -198,7 +198,7 @@ impl TouchTables {
     pub fn create(&self, db: &Db, day: Day) -> Result<TouchTable, rocksdb::Error> {
         let _changes = self.changes.lock();
         let number = self.last_number.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        let filter = KeyFilter::of_new_table(&self.filter_memory, self.expected_keys(day));
+        let filter = KeyFilter::of_new_table(&self.filter_memory, self.expected_keys());
         let table = TouchTable::new(number, Days::one(day), filter);
         let [index, contents] = &self.options;
         db.create_cf(&table.index, index)?;
@@ -208,11 +208,12 @@ impl TouchTables {
         Ok(table)
     }
 
-    /// About how many keys a table of a day will have: as many as a day of the table before, if it is the newest.
-    fn expected_keys(&self, day: Day) -> usize {
-        let all = self.all();
-        let newest = all.first().filter(|newest| newest.days.last < day);
-        newest.map_or(0, |newest| newest.filter.keys() / newest.days.count() as usize / 4 * 5)
+    /// About how many keys the table of a new day will have: a quarter more than the days of any table have. The newest
+    /// table may have only the touches of clocks that are ahead.
+    fn expected_keys(&self) -> usize {
+        let per_day =
+            |table: &TouchTable| table.filter.keys() / table.days.count() as usize / 4 * 5;
+        self.all().iter().map(per_day).max().unwrap_or(0)
     }
 
     /// Drops tables. Their records must have been deleted, and the deletion synced. A table that cannot be dropped,
@@ -265,6 +266,14 @@ mod tests {
     use super::*;
     use crate::embedded::open::column_families::Limits;
     use crate::embedded::tables::Tables;
+    use crate::embedded::touches::filter::KeyHash;
+    use crate::layout::key::Key;
+
+    fn on_disk() -> (Tables, tempfile::TempDir) {
+        let dir = tempfile::tempdir().unwrap();
+        let tables = Tables::open(&dir.path().join("store"), 64 << 20, &Limits::none()).unwrap();
+        (tables, dir)
+    }
 
     #[test]
     fn names_contain_the_number_of_the_table() {
@@ -282,13 +291,32 @@ mod tests {
 
     #[test]
     fn the_number_of_a_failed_attempt_is_not_used_again() {
-        let dir = tempfile::tempdir().unwrap();
-        let tables = Tables::open(&dir.path().join("store"), 64 << 20, &Limits::none()).unwrap();
+        let (tables, _dir) = on_disk();
         tables.db.create_cf("touches-1", &Options::default()).unwrap();
         let create = || tables.touches.create(&tables.db, Day(1)).map(|table| table.number);
         assert!(create().is_err());
         assert_eq!(create(), Ok(2));
         let numbers: Vec<u32> = tables.touches.all().iter().map(|table| table.number).collect();
         assert_eq!(numbers, [2]);
+    }
+
+    #[test]
+    fn a_new_table_has_room_for_the_keys_of_the_largest_day() {
+        let (tables, _dir) = on_disk();
+        let touches = &tables.touches;
+        touches.filter_memory.set_max(1 << 20);
+        assert_eq!(touches.expected_keys(), 0);
+        let largest = touches.create(&tables.db, Day(20)).unwrap();
+        for number in 0..100_000_u64 {
+            let mut key = Key::default();
+            key[..8].copy_from_slice(&number.to_be_bytes());
+            largest.filter.add(KeyHash::of(&key));
+        }
+        // A day of clocks that are ahead, and one of long ago.
+        for day in [21, 10] {
+            touches.create(&tables.db, Day(day)).unwrap();
+        }
+        let expected = touches.expected_keys();
+        assert!((120_000..=125_000).contains(&expected), "{expected}");
     }
 }
