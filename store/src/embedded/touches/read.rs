@@ -2,6 +2,7 @@
 
 use attribution::facts::event::{EventTime, Family};
 use attribution::facts::keys::FactKey;
+use attribution::facts::match_keys;
 use attribution::ledger::index::Scan;
 use attribution::ledger::record::FactRecord;
 use rocksdb::ReadOptions;
@@ -78,7 +79,7 @@ pub fn touches(
             placed.filter_map(|(index, place)| Some((place?, *index))).collect();
         placed.sort_unstable();
         for of_table in placed.chunk_by(|(a, _), (b, _)| a.table == b.table) {
-            read_contents(db, tables, of_table, &mut found)?;
+            read_contents(db, tables, facts, of_table, &mut found)?;
         }
         // A touch that was replaced after it was placed is placed again.
         open = placed.into_iter().map(|(_, index)| index).collect();
@@ -91,9 +92,14 @@ pub fn touches(
 }
 
 /// Reads the contents at places of one table, in the order of their numbers.
+///
+/// # Errors
+/// [`StoreError::Corrupt`] also if they are those of another touch. No number is used again, so only damage can be the
+/// cause, and a decision must not be made without the touch.
 fn read_contents(
     db: &Db,
     tables: &TouchTables,
+    facts: &[FactKey],
     places: &[(Place, usize)],
     found: &mut [Option<FactRecord>],
 ) -> Result<(), StoreError> {
@@ -107,7 +113,11 @@ fn read_contents(
     for ((_, index), value) in places.iter().zip(get(db, &contents, &keys)) {
         if let Some(value) = value? {
             let (pid, record) = split_contents(&value)?;
-            found[*index] = Some(fact_record::decode(Family::Touch, pid, record)?);
+            let record = fact_record::decode(Family::Touch, pid, record)?;
+            if match_keys::fact_key(record.id_space(), pid, record.id()) != facts[*index] {
+                return Err(StoreError::corrupt("a reference leads to another touch"));
+            }
+            found[*index] = Some(record);
         }
     }
     Ok(())

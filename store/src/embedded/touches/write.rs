@@ -16,12 +16,12 @@ use crate::embedded::db::{Db, Table};
 use crate::embedded::open::column_families::META;
 use crate::embedded::tables::Tables;
 use crate::expiry::Expiry;
-use crate::layout::codec::touch::{TouchRef, put_contents};
+use crate::layout::codec::touch::{self, TouchRef, put_contents};
 use crate::layout::codec::{self, fact};
 use crate::layout::key::{self, FactTableKey, Key};
 
 /// The key in `meta` of a number that is greater than all numbers of contents so far, as u64.
-const TOUCH_NUMBER: &[u8] = b"touch_number";
+pub const TOUCH_NUMBER: &[u8] = b"touch_number";
 /// Numbers between two updates of that entry.
 const RESERVED_NUMBERS: u64 = 1 << 20;
 
@@ -37,6 +37,8 @@ pub struct TouchWriter {
 }
 
 impl TouchWriter {
+    /// # Errors
+    /// [`StoreError::Corrupt`] if a record of a table or a number is damaged.
     pub fn open(db: &Db, tables: &TouchTables) -> Result<Self, StoreError> {
         let reserved = reserved_number(db)?;
         let mut next_number = reserved;
@@ -44,10 +46,7 @@ impl TouchWriter {
             let Some(contents) = db.cf_handle(&table.contents) else { continue };
             if let Some(last) = db.iterator_cf(&contents, IteratorMode::End).next() {
                 let (number, _) = last?;
-                let number = (*number).try_into().map(u64::from_be_bytes);
-                let number =
-                    number.map_err(|_| StoreError::corrupt("the number of a touch's contents"))?;
-                next_number = next_number.max(number.saturating_add(1));
+                next_number = next_number.max(touch::number(&number)? + 1);
             }
         }
         Ok(Self { records: tables::records(db)?, next_number, reserved })
@@ -234,11 +233,13 @@ impl<'a> TouchBatch<'a> {
     }
 }
 
-/// A damaged entry counts as 0: numbers then continue after the stored contents.
-fn reserved_number(db: &Db) -> Result<u64, StoreError> {
+/// The stored [`TOUCH_NUMBER`]; 0 in a store without touches.
+///
+/// # Errors
+/// [`StoreError::Corrupt`] if it is damaged.
+pub fn reserved_number(db: &Db) -> Result<u64, StoreError> {
     let Some(meta) = db.cf_handle(META) else { return Ok(0) };
-    let number = db.get_cf(&meta, TOUCH_NUMBER)?.unwrap_or_default();
-    Ok(number.as_slice().try_into().map(u64::from_be_bytes).unwrap_or(0))
+    db.get_cf(&meta, TOUCH_NUMBER)?.map_or(Ok(0), |number| touch::number(&number))
 }
 
 fn decoded(key: &Key) -> Result<FactTableKey, StoreError> {

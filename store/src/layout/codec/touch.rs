@@ -6,6 +6,16 @@ use attribution::rules::policy::{DAY_MS, LOOKBACK_MAX_MS};
 use super::{Input, event_time};
 use crate::StoreError;
 
+/// The greatest number of contents: greater ones are damage, and counting on from this one never overflows.
+pub const NUMBER_MAX: u64 = 1 << 63;
+
+/// Decodes a number of contents.
+pub fn number(bytes: &[u8]) -> Result<u64, StoreError> {
+    let number = bytes.try_into().ok().map(u64::from_be_bytes);
+    let number = number.filter(|number| *number <= NUMBER_MAX);
+    number.ok_or_else(|| StoreError::corrupt("the number of a touch"))
+}
+
 /// Refers to the contents of a touch in the same table. Stored under the key of the touch's record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TouchRef {
@@ -40,7 +50,7 @@ impl TouchRef {
 
     pub fn decode(value: &[u8]) -> Result<Self, StoreError> {
         let mut input = Input::new(value);
-        let (number, millis) = (input.u64()?, input.u64()?);
+        let (number, millis) = (self::number(&input.bytes::<8>()?)?, input.u64()?);
         let time = event_time(millis).ok_or_else(|| StoreError::corrupt("the time of a touch"))?;
         let lookback_days = if input.rest().is_empty() { None } else { Some(input.byte()?) };
         input.end()?;
@@ -82,7 +92,23 @@ mod tests {
         check(Some(0), Some(0));
         check(Some(DAY_MS + 1), Some(2));
         check(Some(u64::MAX), Some(90));
-        assert!(TouchRef::decode(&[0xff; 16]).is_err(), "a time after the year 9999");
+        let mut value = TouchRef::new(NUMBER_MAX, EventTime::default(), None).encode();
+        assert!(TouchRef::decode(&value).is_ok());
+        value[7] = 1;
+        assert!(TouchRef::decode(&value).is_err(), "a number that is too great");
+        value[..9].fill(0xff);
+        value[0] = 0;
+        assert!(TouchRef::decode(&value).is_err(), "a time after the year 9999");
+    }
+
+    #[test]
+    fn numbers_that_are_too_great_are_damage() {
+        for valid in [0, 7, NUMBER_MAX] {
+            assert_eq!(number(&valid.to_be_bytes()).unwrap(), valid);
+        }
+        for damaged in [&[0xff; 8][..], &(NUMBER_MAX + 1).to_be_bytes(), &[0; 7], &[0; 9]] {
+            assert!(number(damaged).is_err(), "{damaged:?}");
+        }
     }
 
     #[test]

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use adtrail_store::StoreError;
 use adtrail_store::embedded::{Embedded, open_for_reading};
+use adtrail_store::layout::key;
 use adtrail_store::maintenance::verify::{Check, Options, Problem, verify};
 use attribution::facts::event::Family;
 use attribution::facts::keys::MatchKey;
@@ -337,6 +339,27 @@ fn a_reference_without_contents_never_leads_to_another_touch() {
     commit(&mut store);
     assert_eq!(record_of(&mut store, expired.key), None);
     assert_eq!(record_of(&mut store, other.key), Some(other.record));
+}
+
+/// A decision is not made without a touch that is stored.
+#[test]
+fn a_reference_to_another_touch_is_an_error() {
+    let (mut store, dir) = on_disk(&rules());
+    let touches = ["c", "d"].map(|id| touch(id, at(100, 0), &[1]));
+    record_facts(&mut store, touches.clone());
+    commit(&mut store);
+    drop(store);
+    let raw = raw(dir.path());
+    let index = raw.cf_handle("touches-1").expect("the table exists");
+    let [key, other] = touches.each_ref().map(|touch| key::record(&touch.key));
+    let reference = raw.get_cf(index, other).expect("the lookup succeeds").expect("a reference");
+    raw.put_cf(index, key, reference).expect("the write succeeds");
+    drop(raw);
+    let mut store = open(dir.path(), &rules());
+    let [damaged, intact] = touches;
+    let error = store.records(&[intact.key, damaged.key]).expect_err("the touch is another one");
+    assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
+    assert_eq!(record_of(&mut store, intact.key), Some(intact.record));
 }
 
 /// Two tables with one day would return entries out of order.
