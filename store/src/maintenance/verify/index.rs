@@ -15,7 +15,7 @@ use super::findings::Findings;
 use super::report::{Check, Problem, at};
 use super::snapshot::Snapshot;
 use super::table_scan::{Entry, Found, look_up, scan_table};
-use super::touches::{Covered, check_contents, check_references};
+use super::touches::{Covered, UsedNumbers, check_contents, check_references};
 use crate::StoreError;
 use crate::embedded::open::column_families::META;
 use crate::embedded::open::meta::RECEIVED_MD5;
@@ -25,10 +25,11 @@ use crate::layout::codec;
 use crate::layout::key::{self, FactTableKey, Key};
 
 pub fn check_index(snapshot: &Snapshot<'_>, findings: &mut Findings<'_>) -> Result<(), StoreError> {
-    let mut received_md5 = ReceivedMd5ByApp::default();
+    let (mut received_md5, mut numbers) = (ReceivedMd5ByApp::default(), UsedNumbers::default());
     for table in FactTable::of_family(snapshot, Family::Touch) {
-        check_touches(snapshot, &table, &mut received_md5, findings)?;
+        check_touches(snapshot, &table, &mut received_md5, &mut numbers, findings)?;
     }
+    numbers.check(snapshot, findings)?;
     for family in [Family::Activation, Family::Effect] {
         let table = Tables::name_of(family);
         let of_family = FactTable { family, index: table.to_owned(), contents: None };
@@ -55,17 +56,18 @@ fn check_touches(
     snapshot: &Snapshot<'_>,
     table: &FactTable,
     received_md5: &mut ReceivedMd5ByApp,
+    numbers: &mut UsedNumbers,
     findings: &mut Findings<'_>,
 ) -> Result<(), StoreError> {
     let Some((_, contents)) = &table.contents else { return Ok(()) };
     let is_repair = findings.fixes.is_some();
     scan_table(snapshot, findings, Check::Index, &table.index, |findings, chunk| {
-        check_references(snapshot, table, chunk, findings)?;
+        check_references(snapshot, table, chunk, numbers, findings)?;
         if is_repair { Ok(()) } else { check_entries(snapshot, table, chunk, findings) }
     })?;
     let mut covered = Covered::default();
     scan_table(snapshot, findings, Check::Index, contents, |findings, chunk| {
-        let touches = check_contents(snapshot, table, chunk, findings)?;
+        let touches = check_contents(snapshot, table, chunk, numbers, findings)?;
         touches.iter().for_each(|touch| covered.add(touch));
         let facts = touches.into_iter().map(|touch| (touch.fact, touch.record)).collect();
         check_entries_of_facts(snapshot, &table.index, facts, received_md5, findings)

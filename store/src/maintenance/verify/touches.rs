@@ -1,5 +1,5 @@
-//! Checks the tables of touches: references lead to contents and contents have references, and the record of each table
-//! covers its touches.
+//! Checks the tables of touches: references lead to contents and contents have references, the record of each table
+//! covers its touches, and no number will be used twice.
 
 use std::collections::BTreeMap;
 
@@ -18,16 +18,15 @@ use crate::StoreError;
 use crate::embedded::open::column_families::META;
 use crate::embedded::touches::record::{Day, TableRecord};
 use crate::embedded::touches::tables::{self, record_name};
+use crate::embedded::touches::write::{TOUCH_NUMBER, reserved_number};
 use crate::layout::codec::fact_record;
-use crate::layout::codec::touch::{TouchRef, split_contents};
+use crate::layout::codec::touch::{self, TouchRef, split_contents};
 use crate::layout::key::{self, FactTableKey, Key};
-
-/// The key of contents.
-type Number = [u8; 8];
 
 /// A touch as it is stored.
 pub struct StoredTouch {
-    number: Number,
+    /// The key of its contents.
+    number: u64,
     pub fact: FactKey,
     pub record: FactRecord,
 }
@@ -44,28 +43,34 @@ pub fn check_references(
     snapshot: &Snapshot<'_>,
     table: &FactTable,
     chunk: &[Entry],
+    numbers: &mut UsedNumbers,
     findings: &mut Findings<'_>,
 ) -> Result<(), StoreError> {
     let Some((_, contents)) = &table.contents else { return Ok(()) };
     let tables = &snapshot.tables;
-    let mut references: Vec<(&[u8], Number)> = Vec::new();
+    let mut references: Vec<(&[u8], Pid, TouchRef)> = Vec::new();
     for (key, value) in chunk {
         let Some(FactTableKey::FactRecord { pid, .. }) = key::decode_fact(key) else { continue };
         findings.report.add_checked(Check::Index, 1);
         match TouchRef::decode(value) {
-            Ok(touch) if has_expired(snapshot, pid, &touch) => {}
-            Ok(touch) => references.push((key, touch.number.to_be_bytes())),
+            Ok(touch) => references.push((key, pid, touch)),
             Err(_) => {
                 findings.repair_by_delete(Problem::EntryUnreadable, tables, &table.index, key);
             }
         }
     }
-    let numbers = references.iter().map(|(_, number)| *number);
-    let found = look_up(snapshot, contents, numbers, findings)?;
-    for (key, number) in references {
-        let problem = match found.get(&number) {
+    let keys = references.iter().map(|(.., touch)| touch.number.to_be_bytes());
+    let found = look_up(snapshot, contents, keys, findings)?;
+    for (key, pid, touch) in references {
+        let problem = match found.get(&touch.number.to_be_bytes()) {
+            // A compaction has removed the contents.
+            None if has_expired(snapshot, pid, &touch) => {
+                numbers.add(touch.number);
+                continue;
+            }
             None => Problem::EntryToNowhere,
             Some(Found::Unreadable) => {
+                numbers.add(touch.number);
                 findings.report.unchecked += 1;
                 continue;
             }
@@ -91,13 +96,16 @@ pub fn check_contents(
     snapshot: &Snapshot<'_>,
     table: &FactTable,
     chunk: &[Entry],
+    numbers: &mut UsedNumbers,
     findings: &mut Findings<'_>,
 ) -> Result<Vec<StoredTouch>, StoreError> {
     let Some((_, contents)) = &table.contents else { return Ok(Vec::new()) };
     let mut touches: Vec<StoredTouch> = Vec::new();
     for (key, value) in chunk {
         findings.report.add_checked(Check::Facts, 1);
-        match Number::try_from(&**key).ok().zip(decode(value)) {
+        let number = touch::number(key).ok();
+        number.iter().for_each(|number| numbers.add(*number));
+        match number.zip(decode(value)) {
             Some((number, (fact, record))) if !snapshot.expiry.has_expired(fact.pid, &record) => {
                 touches.push(StoredTouch { number, fact, record });
             }
@@ -125,21 +133,20 @@ fn check_reference_of(
     findings: &mut Findings<'_>,
 ) -> Result<bool, StoreError> {
     let StoredTouch { number, fact, record } = touch;
-    let expected =
-        TouchRef::new(u64::from_be_bytes(*number), record.time(), record.lookback_ms()).encode();
+    let expected = TouchRef::new(*number, record.time(), record.lookback_ms()).encode();
     let key = key::record(fact);
     let is_other = match found.get(&key) {
         // Reported with its file.
         Some(Found::Unreadable) => return Ok(true),
         Some(Found::Value(value)) if **value == *expected => return Ok(true),
         Some(Found::Value(value)) => {
-            TouchRef::decode(value).is_ok_and(|other| other.number.to_be_bytes() != *number)
+            TouchRef::decode(value).is_ok_and(|other| other.number != *number)
         }
         None => is_in_another_table(snapshot, table, key, findings)?,
     };
     if is_other {
         let contents = table.contents.as_ref().map_or("", |(_, name)| name.as_str());
-        findings.add(Problem::FactMisplaced, || at(contents, number));
+        findings.add(Problem::FactMisplaced, || at(contents, &number.to_be_bytes()));
         return Ok(false);
     }
     findings.repair(
@@ -166,6 +173,45 @@ fn is_in_another_table(
         }
     }
     Ok(false)
+}
+
+/// The numbers of contents in all tables, and those to which references still lead after a compaction has removed the
+/// contents.
+#[derive(Default)]
+pub struct UsedNumbers {
+    greatest: Option<u64>,
+}
+
+impl UsedNumbers {
+    fn add(&mut self, number: u64) {
+        self.greatest = self.greatest.max(Some(number));
+    }
+
+    /// Checks that the store continues after these numbers.
+    pub fn check(
+        self,
+        snapshot: &Snapshot<'_>,
+        findings: &mut Findings<'_>,
+    ) -> Result<(), StoreError> {
+        let tables = &snapshot.tables;
+        findings.report.add_checked(Check::Index, 1);
+        let unused = self.greatest.map_or(0, |number| number + 1);
+        let is_valid = match reserved_number(&tables.db) {
+            Err(StoreError::Corrupt { .. }) => false,
+            reserved => {
+                let reserved = findings.unless_damaged(tables, reserved)?;
+                reserved.is_none_or(|reserved| reserved >= unused)
+            }
+        };
+        if !is_valid {
+            findings.repair(
+                Problem::TouchNumberWrong,
+                || at(META, TOUCH_NUMBER),
+                |batch| batch.put_cf(&tables.meta(), TOUCH_NUMBER, unused.to_be_bytes()),
+            );
+        }
+        findings.write_fixes(tables)
+    }
 }
 
 /// What the record of a table must cover.

@@ -1,5 +1,7 @@
 //! Damaged derived data in tables: each damage is repaired.
 
+use adtrail_store::StoreError;
+use adtrail_store::embedded::Embedded;
 use adtrail_store::layout::codec::fact_record;
 use adtrail_store::layout::codec::row::{RowView, TextCell};
 use adtrail_store::layout::decimal_sum::Amount;
@@ -11,7 +13,7 @@ use attribution::ledger::record::{ActivationRecord, FactRecord, RowMeta};
 use attribution::rules::row::{EventType, Status};
 
 use super::fixture::{Damage, Entry, Fixture, Raw, check_made_whole, check_repaired};
-use super::support::rules::X;
+use super::support::rules::{X, Y};
 
 /// Returns the newest matching row, whose decision is not final yet.
 fn row(raw: &Raw, is_wanted: impl Fn(&RowView<'_>) -> bool) -> Entry {
@@ -253,6 +255,30 @@ fn reference_of(raw: &Raw, (table, (entry, value)): (String, Entry)) -> (String,
     (table, key, value)
 }
 
+/// Returns the references to touches in a table.
+fn references(raw: &Raw, table: &str) -> Vec<Entry> {
+    let is_reference =
+        |key: &[u8]| matches!(key::decode_fact(key), Some(FactTableKey::FactRecord { .. }));
+    raw.entries(table).into_iter().filter(|(key, _)| is_reference(key)).collect()
+}
+
+/// Returns the reference to the oldest touch of app Y without a lookback of its own, which has expired since the last
+/// compaction: its table, key and value.
+fn expired_reference(raw: &Raw) -> (String, Vec<u8>, Vec<u8>) {
+    let is_wanted = |(key, value): &Entry| key[8..12] == Y.0.to_be_bytes() && value.len() == 16;
+    let mut oldest: Option<(String, Entry)> = None;
+    for table in raw.touch_tables() {
+        for (key, value) in references(raw, &table).into_iter().filter(is_wanted) {
+            // The time follows the number.
+            if oldest.as_ref().is_none_or(|(_, (_, oldest))| value[8..] < oldest[8..]) {
+                oldest = Some((table.clone(), (key, value)));
+            }
+        }
+    }
+    let (table, (key, value)) = oldest.expect("app Y has touches");
+    (table, key.into(), value.into())
+}
+
 /// Returns the record of the newest table of touches: its name in `meta` and its value.
 fn touch_table_record(raw: &Raw) -> Entry {
     let (table, _) = touch_entry(raw);
@@ -289,6 +315,13 @@ const TOUCHES: &[Damage] = &[
         let (table, mut key, value) = reference(raw);
         key[23] ^= 1;
         raw.put(&table, &key, &value);
+    }),
+    ("an expired reference leads to another touch", &[Problem::EntryOfAnother], |raw| {
+        let (table, key, value) = expired_reference(raw);
+        let others = references(raw, &table).into_iter();
+        let (_, other) = others.max_by_key(|(_, other)| other[8..16].to_vec()).expect("a touch");
+        assert!(other[..8] != value[..8], "the table has one touch");
+        raw.put(&table, &key, &[&other[..8], &value[8..]].concat());
     }),
     (
         "the record of a table of touches lacks apps and lookbacks",
@@ -359,6 +392,74 @@ fn damaged_decisions_and_index_entries_are_repaired() {
     check_repaired(DECISIONS);
     check_made_whole(TOUCHES);
     check_made_whole(LOST);
+}
+
+const TOUCH_NUMBERS: &[Damage] = &[
+    ("the number of the next touch is in use", &[Problem::TouchNumberWrong], |raw| {
+        raw.put("meta", b"touch_number", &1_u64.to_be_bytes());
+    }),
+    ("the number of the next touch is too great", &[Problem::TouchNumberWrong], |raw| {
+        raw.put("meta", b"touch_number", &[0xff; 8]);
+    }),
+    ("the number of the next touch is cut", &[Problem::TouchNumberWrong], |raw| {
+        raw.put("meta", b"touch_number", &[0; 7]);
+    }),
+    ("the number of the next touch is deleted", &[Problem::TouchNumberWrong], |raw| {
+        raw.delete("meta", b"touch_number");
+    }),
+];
+
+#[test]
+fn a_damaged_number_of_the_next_touch_is_repaired() {
+    check_repaired(TOUCH_NUMBERS);
+}
+
+/// Counting on from such a number would overflow.
+#[test]
+fn a_number_of_the_next_touch_that_is_too_great_prevents_opening() {
+    let fixture = Fixture::new();
+    fixture.damage(|raw| raw.put("meta", b"touch_number", &[0xff; 8]));
+    let opened = Embedded::open(&fixture.settings, &fixture.policy).map(drop);
+    assert!(opened.is_err_and(|error| matches!(error, StoreError::Corrupt { .. })));
+    assert!(fixture.repair().is_repaired());
+    fixture.check_usable();
+}
+
+/// The contents of an expired touch may be gone, while its reference still leads to their number.
+#[test]
+fn the_number_of_an_expired_reference_is_in_use() {
+    let fixture = Fixture::new();
+    let mut number = 0;
+    fixture.damage(|raw| {
+        let (table, mut key, value) = expired_reference(raw);
+        let reserved = raw.get("meta", b"touch_number").try_into().map(u64::from_be_bytes);
+        number = reserved.expect("eight bytes") + 7;
+        key[23] ^= 1;
+        raw.put(&table, &key, &[&number.to_be_bytes()[..], &value[8..]].concat());
+    });
+    let report = fixture.verify();
+    let found: Vec<_> = report.found.keys().copied().collect();
+    assert_eq!(found, [Problem::TouchNumberWrong], "{:?}", report.examples);
+    assert!(fixture.repair().is_repaired());
+    fixture.check_whole();
+    let reserved = Raw::open(fixture.path()).get("meta", b"touch_number");
+    assert_eq!(reserved, (number + 1).to_be_bytes());
+}
+
+/// A compaction may remove the reference to an expired touch before its contents.
+#[test]
+fn expired_contents_without_a_reference_are_no_damage() {
+    let fixture = Fixture::new();
+    let (mut table, mut key) = (String::new(), Vec::new());
+    fixture.damage(|raw| {
+        (table, key, _) = expired_reference(raw);
+        raw.delete(&table, &key);
+    });
+    fixture.check_whole();
+    let repaired = fixture.repair();
+    assert!(repaired.is_whole(), "{:?}", repaired.examples);
+    let references = references(&Raw::open(fixture.path()), &table);
+    assert!(references.iter().all(|(other, _)| **other != *key), "the touch is found again");
 }
 
 /// The entries lead nowhere until the reference is derived. Deleted probabilistic ones could not be derived.
