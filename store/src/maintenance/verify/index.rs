@@ -15,13 +15,16 @@ use super::findings::Findings;
 use super::report::{Check, Problem, at};
 use super::snapshot::Snapshot;
 use super::table_scan::{Entry, Found, look_up, scan_table};
-use super::touches::{Covered, UsedNumbers, check_contents, check_references};
+use super::touches::{
+    Covered, UsedNumbers, check_contents, check_references, references_elsewhere,
+};
 use crate::StoreError;
 use crate::embedded::open::column_families::META;
 use crate::embedded::open::meta::RECEIVED_MD5;
 use crate::embedded::tables::Tables;
 use crate::embedded::write::received_md5::ReceivedMd5ByApp;
 use crate::layout::codec;
+use crate::layout::codec::touch::TouchRef;
 use crate::layout::key::{self, FactTableKey, Key};
 
 pub fn check_index(snapshot: &Snapshot<'_>, findings: &mut Findings<'_>) -> Result<(), StoreError> {
@@ -241,10 +244,20 @@ fn check_entries(
     }
     let keys = entries_of_facts.iter().map(|(_, _, _, fact)| key::record(fact));
     let records = of_family.records(snapshot, keys, findings)?;
+    let keys = entries_of_facts.iter().map(|(_, _, _, fact)| key::record(fact));
+    let missing: Vec<Key> = keys.filter(|key| !records.contains_key(key)).collect();
+    let elsewhere = references_elsewhere(snapshot, of_family, &missing, findings)?;
     for (key, value, time, fact) in entries_of_facts {
-        let record = match records.get(&key::record(&fact)) {
+        let record_key = key::record(&fact);
+        let record = match records.get(&record_key) {
             None => {
-                findings.repair_by_delete(Problem::EntryToNowhere, tables, table, &key);
+                match elsewhere.get(&record_key) {
+                    Some(Found::Value(value)) if has_other_time(value, time) => {
+                        findings.report.stale += 1;
+                    }
+                    Some(Found::Unreadable) => findings.report.unchecked += 1,
+                    _ => findings.repair_by_delete(Problem::EntryToNowhere, tables, table, &key),
+                }
                 continue;
             }
             Some(Found::Unreadable) => {
@@ -266,6 +279,11 @@ fn check_entries(
         }
     }
     Ok(())
+}
+
+/// True if a reference in another table leads to a touch that has replaced the one of an entry.
+fn has_other_time(reference: &[u8], time: EventTime) -> bool {
+    TouchRef::decode(reference).is_ok_and(|touch| touch.time != time)
 }
 
 enum EntryKind {

@@ -142,7 +142,7 @@ fn check_reference_of(
         Some(Found::Value(value)) => {
             TouchRef::decode(value).is_ok_and(|other| other.number != *number)
         }
-        None => is_in_another_table(snapshot, table, key, findings)?,
+        None => !references_elsewhere(snapshot, table, &[key], findings)?.is_empty(),
     };
     if is_other {
         let contents = table.contents.as_ref().map_or("", |(_, name)| name.as_str());
@@ -159,20 +159,24 @@ fn check_reference_of(
     Ok(true)
 }
 
-fn is_in_another_table(
+/// The references to touches, by the keys of their records, in all other tables of the family; none if the family has
+/// one table.
+pub fn references_elsewhere(
     snapshot: &Snapshot<'_>,
     table: &FactTable,
-    key: Key,
+    keys: &[Key],
     findings: &mut Findings<'_>,
-) -> Result<bool, StoreError> {
-    for other in FactTable::of_family(snapshot, Family::Touch) {
-        if other.index != table.index
-            && !look_up(snapshot, &other.index, [key], findings)?.is_empty()
-        {
-            return Ok(true);
+) -> Result<BTreeMap<Key, Found>, StoreError> {
+    let mut found = BTreeMap::new();
+    if keys.is_empty() {
+        return Ok(found);
+    }
+    for other in FactTable::of_family(snapshot, table.family) {
+        if other.index != table.index {
+            found.extend(look_up(snapshot, &other.index, keys.iter().copied(), findings)?);
         }
     }
-    Ok(false)
+    Ok(found)
 }
 
 /// The numbers of contents in all tables, and those to which references still lead after a compaction has removed the

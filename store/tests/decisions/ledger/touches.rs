@@ -7,7 +7,7 @@ use std::time::Duration;
 use adtrail_store::StoreError;
 use adtrail_store::embedded::{Embedded, open_for_reading};
 use adtrail_store::layout::key;
-use adtrail_store::maintenance::verify::{Check, Options, Problem, verify};
+use adtrail_store::maintenance::verify::{Check, Options, Problem, repair, verify};
 use attribution::facts::event::Family;
 use attribution::facts::keys::MatchKey;
 use attribution::ledger::index::{IndexEntry, Scan};
@@ -16,10 +16,10 @@ use attribution::ledger::{FactWrite, Facts, Ledger, Progress};
 use rocksdb::DB;
 use testbed::disk::Disk;
 
-use super::support::facts::{DAY, HOUR, MINUTE, activation, click, millis};
+use super::support::facts::{DAY, HOUR, MINUTE, activation, click, identified, millis};
 use super::support::folders::temp_folder;
 use super::support::rules::{rules, rules_with};
-use super::support::run::{on_disk, open, settings};
+use super::support::run::{on_disk, open, settings, worker_after};
 use super::{
     SuiteLedger, commit, end_of_time, entries, entry, record_facts, record_of, scan, times, touch,
     write,
@@ -145,6 +145,28 @@ pub fn check_tables(path: &Path) {
     let is_of_tables = |problem: &Problem| [Check::Files, Check::Facts].contains(&problem.check());
     assert!(!report.found.keys().any(is_of_tables), "{:?}", report.examples);
     assert!(!report.found.contains_key(&Problem::TouchTableWrong), "{:?}", report.examples);
+}
+
+/// The touch was recorded with probabilistic entries, which remain when a redelivery moves it to another table while
+/// they are off.
+#[test]
+fn entries_of_a_touch_that_has_moved_to_another_table_are_stale() {
+    let dir = temp_folder();
+    let without_probabilistic = rules_with(|app| app.probabilistic = false);
+    // Day 98 is the first of another week.
+    for (policy, time) in [(rules(), at(98, 0)), (without_probabilistic.clone(), at(97, 0))] {
+        let click = click("c", millis(time)).ip("203.0.113.9").ua("u");
+        worker_after(open(dir.path(), &policy), &policy, vec![identified([click])]);
+    }
+    assert_eq!(tables(dir.path()).len(), 2);
+    let options = Options { examples_max: 5, have_settings_changed: false };
+    let settings = settings(dir.path());
+    for check in [verify, repair, verify] {
+        let report = check(&settings, &without_probabilistic, &options, &mut |_| ());
+        let report = report.expect("the store can be verified");
+        assert!(report.is_whole(), "{:?}", report.examples);
+        assert_eq!(report.stale, 1);
+    }
 }
 
 #[test]
