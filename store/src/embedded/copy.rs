@@ -18,10 +18,17 @@ use super::write::{expiry_floor, rebuild_aggregates, unfinished};
 use super::{Embedded, checkpoint};
 use crate::StoreError;
 use crate::apps::record::App;
+use crate::expiry::Expiry;
 use crate::layout::codec::fact_record;
-use crate::layout::codec::touch::split_contents;
+use crate::layout::codec::touch::{TouchRef, split_contents};
 use crate::layout::key::{self, FactTableKey, Key, RowKey};
 use crate::maintenance::copy_item::{CopyItem, Form, Metadata, StoreSide, Visit};
+
+/// Contents whose references are looked up together.
+const CONTENTS_PER_LOOKUP: usize = 1_000;
+
+/// A number and the contents of a touch.
+type Contents = (Box<[u8]>, Box<[u8]>);
 
 /// A store that is open exclusively for a copy.
 pub struct EmbeddedSide<'s> {
@@ -65,6 +72,9 @@ impl<'s> EmbeddedSide<'s> {
 
     /// Visits the records of touches, and the index entries that lead to them.
     fn each_touch(&self, visit: Visit<'_>) -> Result<(), StoreError> {
+        let until = meta::consumed_until(&self.tables)?;
+        let expiry = Expiry::default();
+        expiry.set_floors(&expiry_floor::floors(&self.tables, until)?);
         for table in self.tables.touches.all().iter() {
             for entry in self.tables.entries(&self.tables.table(&table.index)) {
                 let (key, value) = entry?;
@@ -74,12 +84,42 @@ impl<'s> EmbeddedSide<'s> {
                     visit(CopyItem::Fact(Family::Touch, key, value.into_vec()))?;
                 }
             }
-            for entry in self.tables.entries(&self.tables.table(&table.contents)) {
-                let (_, value) = entry?;
-                let (pid, value) = split_contents(&value)?;
-                let record = fact_record::decode(Family::Touch, pid, value)?;
-                let fact = match_keys::fact_key(record.id_space(), pid, record.id());
-                visit(CopyItem::Fact(Family::Touch, key::record(&fact), value.to_vec()))?;
+            let mut contents = self.tables.entries(&self.tables.table(&table.contents)).peekable();
+            while contents.peek().is_some() {
+                let part: Vec<Contents> =
+                    contents.by_ref().take(CONTENTS_PER_LOOKUP).collect::<Result<_, _>>()?;
+                self.each_of_contents(&table.index, &part, &expiry, &mut *visit)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Visits the records among contents of a table. Contents without a reference are left out: a compaction removes
+    /// the reference to an expired touch before or after its contents. The touch may have arrived again since, and is
+    /// then stored elsewhere too.
+    fn each_of_contents(
+        &self,
+        index: &str,
+        contents: &[Contents],
+        expiry: &Expiry,
+        visit: Visit<'_>,
+    ) -> Result<(), StoreError> {
+        let mut records = Vec::with_capacity(contents.len());
+        for (number, value) in contents {
+            let (pid, value) = split_contents(value)?;
+            let record = fact_record::decode(Family::Touch, pid, value)?;
+            let fact = match_keys::fact_key(record.id_space(), pid, record.id());
+            records.push((number, key::record(&fact), value, expiry.has_expired(pid, &record)));
+        }
+        let keys: Vec<Key> = records.iter().map(|(_, key, ..)| *key).collect();
+        let table = self.tables.table(index);
+        let references = self.tables.db.batched_multi_get_cf(&table, &keys, false);
+        for ((number, key, value, has_expired), reference) in records.into_iter().zip(references) {
+            let reference = reference?.map(|value| TouchRef::decode(&value)).transpose()?;
+            if reference.is_some_and(|touch| touch.number.to_be_bytes() == **number) {
+                visit(CopyItem::Fact(Family::Touch, key, value.to_vec()))?;
+            } else if !has_expired {
+                return Err(StoreError::corrupt("a touch has no reference"));
             }
         }
         Ok(())

@@ -7,6 +7,7 @@ use std::time::Duration;
 use adtrail_store::StoreError;
 use adtrail_store::embedded::{Embedded, open_for_reading};
 use adtrail_store::layout::key;
+use adtrail_store::maintenance::copy_store::{Source, Target};
 use adtrail_store::maintenance::verify::{Check, Options, Problem, repair, verify};
 use attribution::facts::event::Family;
 use attribution::facts::keys::MatchKey;
@@ -361,6 +362,64 @@ fn a_reference_without_contents_never_leads_to_another_touch() {
     commit(&mut store);
     assert_eq!(record_of(&mut store, expired.key), None);
     assert_eq!(record_of(&mut store, other.key), Some(other.record));
+}
+
+/// Removes the reference to a touch, and its entry under key 1.
+fn remove_from_index(path: &Path, touch: &FactWrite) {
+    let raw = raw(path);
+    let index = raw.cf_handle("touches-1").expect("the table exists");
+    let entry = key::index(MatchKey(1), &touch.key, touch.record.time());
+    for key in [key::record(&touch.key), entry] {
+        raw.delete_cf(index, key).expect("the write succeeds");
+    }
+}
+
+/// A compaction has removed the reference to an expired touch, and not yet its contents. The touch has arrived again, for
+/// the same table, for a newer and for an older one.
+#[test]
+fn contents_without_a_reference_are_not_copied() {
+    // Touches are kept for 37 days and ten minutes.
+    let policy = rules_with(|app| app.fraud.clicks_per_device_max = 0);
+    let again = |day: i64| click("c", millis(at(day, 1)));
+    for again in [again(101), again(107), again(91).lookback(60 * DAY)] {
+        let (mut store, dir) = on_disk(&policy);
+        let [expired, kept] = [("c", 98), ("d", 101)].map(|(id, day)| touch(id, at(day, 0), &[1]));
+        record_facts(&mut store, [expired.clone(), kept.clone()]);
+        commit(&mut store);
+        advance(&mut store, at(99, 0) + 37 * DAY + HOUR);
+        drop(store);
+        remove_from_index(dir.path(), &expired);
+        let mut store = open(dir.path(), &policy);
+        let again = write(again, &[1]);
+        record_facts(&mut store, [again.clone()]);
+        commit(&mut store);
+        drop(store);
+        let (from, to) = (settings(dir.path()), settings(&dir.path().join("copy")));
+        let source = Source::open(&from).expect("the source opens");
+        let mut target = Target::open(&to).expect("the target folder is empty");
+        let copied = target.fill(&source, |_| ()).expect("the copy succeeds");
+        assert_eq!(copied["touches"].count, 4, "two records and two entries");
+        target.finish(&[], &policy).expect("the copy is completed");
+        let mut copy = open(&to.path, &policy);
+        assert_eq!(record_of(&mut copy, again.key), Some(again.record));
+        assert_eq!(record_of(&mut copy, kept.key), Some(kept.record));
+    }
+}
+
+/// The copy would lack the touch.
+#[test]
+fn a_touch_without_a_reference_prevents_a_copy() {
+    let (mut store, dir) = on_disk(&rules());
+    let touch = touch("c", at(100, 0), &[1]);
+    record_facts(&mut store, [touch.clone()]);
+    commit(&mut store);
+    drop(store);
+    remove_from_index(dir.path(), &touch);
+    let (from, to) = (settings(dir.path()), settings(&dir.path().join("copy")));
+    let source = Source::open(&from).expect("the source opens");
+    let mut target = Target::open(&to).expect("the target folder is empty");
+    let error = target.fill(&source, |_| ()).expect_err("the touch has no reference");
+    assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
 }
 
 /// A decision is not made without a touch that is stored.

@@ -446,7 +446,8 @@ fn the_number_of_an_expired_reference_is_in_use() {
     assert_eq!(reserved, (number + 1).to_be_bytes());
 }
 
-/// A compaction may remove the reference to an expired touch before its contents.
+/// A compaction may remove the reference to an expired touch before its contents. A reference that is derived again could
+/// hide the touch, if it has arrived again since.
 #[test]
 fn expired_contents_without_a_reference_are_no_damage() {
     let fixture = Fixture::new();
