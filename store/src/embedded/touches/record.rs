@@ -43,6 +43,11 @@ impl Days {
         (self.first..=self.last).contains(&day)
     }
 
+    /// True if a day is in both.
+    pub fn overlap(self, other: Self) -> bool {
+        self.first <= other.last && other.first <= self.last
+    }
+
     pub fn count(&self) -> u32 {
         self.last.0.abs_diff(self.first.0).saturating_add(1)
     }
@@ -209,6 +214,17 @@ mod tests {
         assert!(tables.iter().all(|days| days.first <= days.last), "{tables:?}");
         assert!(tables.windows(2).all(|pair| pair[0].first > pair[1].last), "{tables:?}");
         assert!(tables.len() <= 48, "{}", tables.len());
+    }
+
+    #[test]
+    fn days_overlap_if_they_have_one_in_common() {
+        let days = |first, last| Days { first: Day(first), last: Day(last) };
+        for other in [days(5, 7), days(1, 5), days(7, 9), days(6, 6), days(1, 9)] {
+            assert!(days(5, 7).overlap(other) && other.overlap(days(5, 7)), "{other:?}");
+        }
+        for other in [days(1, 4), days(8, 9)] {
+            assert!(!days(5, 7).overlap(other) && !other.overlap(days(5, 7)), "{other:?}");
+        }
     }
 
     #[test]

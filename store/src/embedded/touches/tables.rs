@@ -97,7 +97,7 @@ pub fn stored_days(db: &Db) -> Result<BTreeMap<u32, Days>, StoreError> {
     }
     let mut in_order: Vec<Days> = days.values().copied().collect();
     in_order.sort_unstable_by_key(|days| days.first);
-    if in_order.windows(2).any(|pair| matches!(pair, [a, b] if a.last >= b.first)) {
+    if in_order.windows(2).any(|pair| matches!(pair, [a, b] if a.overlap(*b))) {
         return Err(StoreError::corrupt("the days of the tables of touches"));
     }
     Ok(days)

@@ -245,17 +245,23 @@ impl Covered {
             return Ok(());
         };
         let union = stored.union(&covered);
-        if union != stored {
-            let name = record_name(*number);
-            findings.repair(
-                Problem::TouchTableWrong,
-                || at(META, &name),
-                |batch| batch.put_cf(&tables.meta(), &name, union.encode()),
-            );
-            findings.write_fixes(tables)?;
-            // Decisions are recomputed from all touches.
-            tables.touches.set_days(*number, union.days);
+        if union == stored {
+            return Ok(());
         }
+        let name = record_name(*number);
+        let named = || at(META, &name);
+        let others = tables.touches.all();
+        if others.iter().any(|other| other.number != *number && other.days.overlap(union.days)) {
+            // A touch is in a table of other days. With such a record the store would not open.
+            findings.add(Problem::TouchTableWrong, named);
+            return Ok(());
+        }
+        findings.repair(Problem::TouchTableWrong, named, |batch| {
+            batch.put_cf(&tables.meta(), &name, union.encode());
+        });
+        findings.write_fixes(tables)?;
+        // Decisions are recomputed from all touches.
+        tables.touches.set_days(*number, union.days);
         Ok(())
     }
 }

@@ -374,8 +374,8 @@ fn remove_from_index(path: &Path, touch: &FactWrite) {
     }
 }
 
-/// A compaction has removed the reference to an expired touch, and not yet its contents. The touch has arrived again, for
-/// the same table, for a newer and for an older one.
+/// A compaction has removed the reference to an expired touch, and not yet its contents. The touch has arrived again:
+/// for the same table, for a newer and for an older one.
 #[test]
 fn contents_without_a_reference_are_not_copied() {
     // Touches are kept for 37 days and ten minutes.

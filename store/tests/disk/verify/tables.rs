@@ -446,8 +446,8 @@ fn the_number_of_an_expired_reference_is_in_use() {
     assert_eq!(reserved, (number + 1).to_be_bytes());
 }
 
-/// A compaction may remove the reference to an expired touch before its contents. A reference that is derived again could
-/// hide the touch, if it has arrived again since.
+/// A compaction may remove the reference to an expired touch before its contents. A reference that is derived again
+/// could hide the touch, if it has arrived again since.
 #[test]
 fn expired_contents_without_a_reference_are_no_damage() {
     let fixture = Fixture::new();
@@ -461,6 +461,29 @@ fn expired_contents_without_a_reference_are_no_damage() {
     assert!(repaired.is_whole(), "{:?}", repaired.examples);
     let references = references(&Raw::open(fixture.path()), &table);
     assert!(references.iter().all(|(other, _)| **other != *key), "the touch is found again");
+}
+
+/// With the days of the touch, the record would overlap with those of other tables, and the store would not open.
+#[test]
+fn a_touch_in_a_table_of_other_days_is_not_covered_by_a_repair() {
+    let fixture = Fixture::new();
+    fixture.damage(|raw| {
+        let (table, key, value) = reference(raw);
+        let [oldest, .., newest] = &raw.touch_tables()[..] else { panic!("a few tables") };
+        assert_eq!(table, *newest);
+        let (from, to) = (format!("{newest}-contents"), format!("{oldest}-contents"));
+        raw.put(&to, &value[..8], &raw.get(&from, &value[..8]));
+        raw.delete(&from, &value[..8]);
+        raw.put(oldest, &key, &value);
+        raw.delete(newest, &key);
+    });
+    assert!(fixture.verify().found.contains_key(&Problem::TouchTableWrong));
+    for _ in 0..2 {
+        let repaired = fixture.repair();
+        let wrong = repaired.found[&Problem::TouchTableWrong];
+        assert_eq!((wrong.found, wrong.repaired), (1, 0), "{:?}", repaired.examples);
+        drop(fixture.open());
+    }
 }
 
 /// The entries lead nowhere until the reference is derived. Deleted probabilistic ones could not be derived.
