@@ -135,10 +135,12 @@ fn get<'d, const LEN: usize>(
     }
 }
 
-/// The entries of one key, newest first, from one table after another.
+/// The entries of one key, newest first, from one table after another, or merged if nothing says which table has which
+/// days.
 pub struct TouchEntries<'d> {
     db: &'d Db,
     tables: AllTables,
+    is_merged: bool,
     /// The filter of each table.
     filters: Vec<FilterView>,
     /// One for each table that has been asked.
@@ -152,18 +154,21 @@ pub struct TouchEntries<'d> {
 
 impl<'d> TouchEntries<'d> {
     pub fn new(db: &'d Db, tables: &TouchTables) -> Self {
-        let tables = tables.all();
+        let (tables, is_merged) = (tables.all(), !tables.are_days_known());
         let filters = tables.iter().map(|table| table.filter.view()).collect();
         let iterators = tables.iter().map(|_| None).collect();
         let current = tables.len();
         let (first, oldest) = (Key::default(), EventTime::default());
-        Self { db, tables, filters, iterators, current, first, oldest }
+        Self { db, tables, is_merged, filters, iterators, current, first, oldest }
     }
 
     /// Moves to the first entry of a scan, at or after the key `first`.
     pub fn seek(&mut self, first: &Key, scan: &Scan) -> Result<(), StoreError> {
         let newest = scan.after.map_or(scan.newest, |after| after.time);
         (self.first, self.oldest) = (*first, scan.oldest);
+        if self.is_merged {
+            return self.seek_in_all();
+        }
         self.current = self.tables.partition_point(|table| table.days.first > Day::of(newest));
         self.seek_in_tables()
     }
@@ -177,6 +182,9 @@ impl<'d> TouchEntries<'d> {
     pub fn advance(&mut self) -> Result<(), StoreError> {
         if let Some(Some(entries)) = self.iterators.get_mut(self.current) {
             entries.next();
+        }
+        if self.is_merged {
+            return self.move_to_least();
         }
         if self.item().is_some() {
             return Ok(());
@@ -209,6 +217,33 @@ impl<'d> TouchEntries<'d> {
             }
             self.current += 1;
         }
+        Ok(())
+    }
+
+    fn seek_in_all(&mut self) -> Result<(), StoreError> {
+        for (table, entries) in self.tables.iter().zip(&mut self.iterators) {
+            if entries.is_none() {
+                *entries = iterator(self.db, &table.index);
+            }
+            entries.iter_mut().for_each(|entries| entries.seek(self.first));
+        }
+        self.move_to_least()
+    }
+
+    /// Moves to the table with the least of all present keys.
+    fn move_to_least(&mut self) -> Result<(), StoreError> {
+        let mut least: Option<(&[u8], usize)> = None;
+        for (index, entries) in self.iterators.iter().enumerate() {
+            let Some(entries) = entries else { continue };
+            match entries.key().filter(|key| self.is_found(key)) {
+                Some(key) if least.is_none_or(|(least, _)| key < least) => {
+                    least = Some((key, index));
+                }
+                Some(_) => {}
+                None => entries.status()?,
+            }
+        }
+        self.current = least.map_or(self.tables.len(), |(_, index)| index);
         Ok(())
     }
 

@@ -39,6 +39,8 @@ pub type TableRecords = BTreeMap<u32, TableRecord>;
 /// The tables of touches of a store.
 pub struct TouchTables {
     all: RwLock<AllTables>,
+    /// False for a store whose records cannot be read: each table may then have any day.
+    are_days_known: bool,
     /// Locked while tables are created or dropped, and while a checkpoint is taken: the log in a checkpoint must not
     /// refer to a table that the checkpoint does not have.
     changes: Mutex<()>,
@@ -136,6 +138,7 @@ impl TouchTables {
     pub fn new(days: impl IntoIterator<Item = (u32, Days)>, options: [Options; 2]) -> Self {
         let tables = Self {
             all: RwLock::default(),
+            are_days_known: true,
             changes: Mutex::new(()),
             last_number: AtomicU32::new(0),
             options,
@@ -151,7 +154,13 @@ impl TouchTables {
         let mut numbers: BTreeSet<u32> = names.iter().filter_map(|name| number(name)).collect();
         numbers.retain(|number| is_open(db, *number));
         let days = Days { first: Day(0), last: Day(u32::MAX) };
-        Self::new(numbers.into_iter().map(|number| (number, days)), options)
+        let tables = Self::new(numbers.into_iter().map(|number| (number, days)), options);
+        Self { are_days_known: false, ..tables }
+    }
+
+    /// True if a scan can go from one table to the next; otherwise it has to search all at once.
+    pub fn are_days_known(&self) -> bool {
+        self.are_days_known
     }
 
     fn unfiltered(&self, number: u32, days: Days) -> TouchTable {

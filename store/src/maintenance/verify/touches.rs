@@ -240,6 +240,10 @@ impl Covered {
         let (Some(covered), Some((number, _))) = (self.0, &table.contents) else { return Ok(()) };
         let tables = &snapshot.tables;
         findings.report.add_checked(Check::Index, 1);
+        if !tables.touches.are_days_known() {
+            // Reported as the reason why the store does not open.
+            return Ok(());
+        }
         let records = findings.unless_damaged(tables, tables::records(&tables.db))?;
         let Some(stored) = records.and_then(|mut records| records.remove(number)) else {
             return Ok(());

@@ -7,7 +7,7 @@ use adtrail_store::layout::codec::row::{RowView, TextCell};
 use adtrail_store::layout::decimal_sum::Amount;
 use adtrail_store::layout::key::{self, FactTableKey, RowKey};
 use adtrail_store::layout::summary_counts::Totals;
-use adtrail_store::maintenance::verify::Problem;
+use adtrail_store::maintenance::verify::{Check, Problem};
 use attribution::facts::event::{Family, Pid, SpreadId};
 use attribution::ledger::record::{ActivationRecord, FactRecord, RowMeta};
 use attribution::rules::row::{EventType, Status};
@@ -461,6 +461,24 @@ fn expired_contents_without_a_reference_are_no_damage() {
     assert!(repaired.is_whole(), "{:?}", repaired.examples);
     let references = references(&Raw::open(fixture.path()), &table);
     assert!(references.iter().all(|(other, _)| **other != *key), "the touch is found again");
+}
+
+/// Then nothing says which table has which days, so decisions are recomputed from the touches of all of them.
+#[test]
+fn an_unreadable_record_of_a_table_of_touches_is_the_only_damage() {
+    let fixture = Fixture::new();
+    fixture.damage(|raw| {
+        let (name, value) = touch_table_record(raw);
+        raw.put("meta", &name, &value[..7]);
+    });
+    let report = fixture.verify();
+    let found: Vec<_> = report.found.keys().copied().collect();
+    assert_eq!(found, [Problem::FileDamaged], "{:?}", report.examples);
+    let named = &report.examples[0].at;
+    assert!(named.contains("the record of a table of touches"), "{named}");
+    assert_eq!(report.unchecked, 0);
+    assert!(report.checked(Check::Decisions) > report.final_decisions + 200);
+    assert!(!fixture.repair().is_repaired());
 }
 
 /// With the days of the touch, the record would overlap with those of other tables, and the store would not open.
