@@ -107,3 +107,39 @@ pub fn remove(path: &Path) -> Result<(), StoreError> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use super::*;
+    use crate::embedded::open::column_families::Limits;
+
+    /// The copied log may have touches for a table that is created meanwhile, and that the checkpoint does not have.
+    #[test]
+    fn no_table_can_be_created_while_a_checkpoint_is_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let tables = Tables::open(&dir.path().join("store"), 64 << 20, &Limits::none()).unwrap();
+        let checkpoints = Checkpoints { tables: tables.clone() };
+        // RocksDB builds a checkpoint here, and then renames the folder.
+        let temporary = folder(tables.db.path()).with_extension("tmp");
+        let is_taking = AtomicBool::new(true);
+        let (taken, was_seen) = thread::scope(|scope| {
+            let watcher = scope.spawn(|| {
+                let mut was_seen = false;
+                while is_taking.load(Ordering::Relaxed) {
+                    let _unchanged = tables.touches.lock_changes();
+                    was_seen |= temporary.exists();
+                }
+                was_seen
+            });
+            let taken: Result<Vec<PathBuf>, StoreError> =
+                (0..20).map(|_| checkpoints.take()).collect();
+            is_taking.store(false, Ordering::Relaxed);
+            (taken, watcher.join().unwrap())
+        });
+        assert_eq!(taken.unwrap().len(), 20);
+        assert!(!was_seen, "a table could be created while a checkpoint was taken");
+    }
+}

@@ -272,6 +272,9 @@ impl TouchTables {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
+
     use super::*;
     use crate::embedded::open::column_families::Limits;
     use crate::embedded::tables::Tables;
@@ -327,5 +330,36 @@ mod tests {
         }
         let expected = touches.expected_keys();
         assert!((120_000..=125_000).contains(&expected), "{expected}");
+    }
+
+    #[test]
+    fn a_table_is_created_or_dropped_as_a_whole_while_changes_are_possible() {
+        let (tables, _dir) = on_disk();
+        let (touches, is_changing) = (&tables.touches, AtomicBool::new(true));
+        // The numbers of tables of which only a part exists, or is listed.
+        let partial = || {
+            let _unchanged = touches.lock_changes();
+            let listed: Vec<u32> = touches.all().iter().map(|table| table.number).collect();
+            let exists = |number: &u32| {
+                names_of(*number).iter().any(|name| tables.db.cf_handle(name).is_some())
+            };
+            (1..=10).filter(|number| exists(number) != listed.contains(number)).collect::<Vec<_>>()
+        };
+        let (changed, found) = thread::scope(|scope| {
+            let watcher = scope.spawn(|| {
+                let mut found = Vec::new();
+                while is_changing.load(Ordering::Relaxed) {
+                    found.extend(partial());
+                }
+                found
+            });
+            let changed: Result<Vec<_>, _> =
+                (1..=10).map(|day| touches.create(&tables.db, Day(day))).collect();
+            touches.drop_tables(&tables.db, &[1, 2, 3, 4, 5]);
+            is_changing.store(false, Ordering::Relaxed);
+            (changed.map(|created| created.len()), watcher.join().unwrap())
+        });
+        assert_eq!(changed, Ok(10));
+        assert_eq!(found, [0; 0]);
     }
 }
