@@ -40,7 +40,7 @@ pub fn at(day: i64, ms: i64) -> i64 {
 }
 
 fn a_scan_continues_in_older_days(ledger: &mut impl SuiteLedger) {
-    // Of four weeks.
+    // Days of four weeks, each with its table.
     let days = [0, 1, 7, 15, 33];
     let of = |ms: i64| days.map(|day| touch(&format!("c{day}-{ms}"), at(day, ms), &[1]));
     record_facts(ledger, of(1));
