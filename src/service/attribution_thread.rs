@@ -20,7 +20,7 @@ use store::embedded::{Embedded, StatusCounts};
 use store::hbase::cluster::Cluster;
 use store::hbase::ledger::SharedLedger;
 use store::layout::region::Regions;
-use tracing::warn;
+use tracing::{error, warn};
 
 use super::region_metrics;
 
@@ -70,7 +70,7 @@ struct Decided {
 
 const UNCOMMITTED: &str = "a batch could not be committed; its events will be read again";
 
-/// While a batch is written, the next one is decided. If there is no next one yet, waits for the write at once.
+/// Processes batches until their sender is dropped. After an error, also waits for the commit in flight.
 fn work<L: Ledger<Error = StoreError> + RowCounting>(
     mut worker: Worker<L>,
     batches: &Receiver<ingest::Batch>,
@@ -78,10 +78,35 @@ fn work<L: Ledger<Error = StoreError> + RowCounting>(
     metrics: &PipelineMetrics,
 ) -> anyhow::Result<()> {
     metrics.set_rows(&worker.ledger().status_counts());
-    let mut in_flight: Option<Decided> = None;
+    let mut in_flight = None;
+    let outcome = process_all(&mut worker, batches, committed, metrics, &mut in_flight);
+    let Err(failure) = outcome else { return Ok(()) };
+    let Some(before) = in_flight else { return Err(failure) };
+    // At once, because the wait can be long: for free space on the disk.
+    error!("{failure:#}; waiting for the commit of the batch before");
+    match worker.ledger_mut().wait_for_commit() {
+        Ok(()) => {
+            publish(before, committed, metrics);
+            Err(failure)
+        }
+        Err(error) => {
+            Err(failure.context(format!("the batch before was not committed either: {error}")))
+        }
+    }
+}
+
+/// While a batch is written, the next one is decided. If there is no next one yet, waits for the write at once.
+/// `in_flight` is the batch whose commit has begun and was not waited for, also after an error.
+fn process_all<L: Ledger<Error = StoreError> + RowCounting>(
+    worker: &mut Worker<L>,
+    batches: &Receiver<ingest::Batch>,
+    committed: &Sender<Vec<Position>>,
+    metrics: &PipelineMetrics,
+    in_flight: &mut Option<Decided>,
+) -> anyhow::Result<()> {
     let mut next = batches.recv().ok();
     while let Some(batch) = next {
-        let decided = decide(&mut worker, batch)?;
+        let decided = decide(worker, batch)?;
         // The commit of this batch has waited for the one before.
         if let Some(before) = in_flight.replace(decided) {
             publish(before, committed, metrics);
@@ -237,14 +262,23 @@ mod tests {
     use std::sync::mpsc::{channel, sync_channel};
     use std::time::Duration;
 
-    use attribution::facts::event::EventTime;
-    use attribution::ledger::{Facts, Progress};
+    use attribution::facts::event::{EventTime, Pid};
+    use attribution::facts::keys::FactKey;
+    use attribution::ledger::index::{IndexEntry, Scan};
+    use attribution::ledger::record::{FactRecord, Lookup};
+    use attribution::ledger::{DecisionWrite, FactWrite, Facts, Progress, Unfinished};
+    use attribution::rules::expiry::ExpiryFloor;
     use ingest::Intake;
+    use store::memory::Memory;
 
     use super::*;
 
     /// Far longer than commits take.
     const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn config() -> config::Config {
+        config::parse("[[apps]]\npid = 1\nkey = \"app-x\"\n").unwrap()
+    }
 
     fn batch(next_offset: i64) -> ingest::Batch {
         let topic = Arc::from("clicks");
@@ -259,31 +293,142 @@ mod tests {
     #[test]
     fn positions_are_sent_in_order_and_do_not_wait_for_further_batches() {
         let dir = tempfile::tempdir().unwrap();
-        let mut config = config::parse("[[apps]]\npid = 1\nkey = \"app-x\"\n").unwrap();
+        let mut config = config();
         config.store.path = dir.path().join("store");
         let mut store = Embedded::open(&config.store, &config.policy).unwrap();
         store.defer_writes();
         let (batches, batches_in) = sync_channel(3);
         let (committed, committed_in) = channel::<Vec<Position>>();
         let reader = store.reader();
-        let next = || {
-            let next_offset = committed_in.recv_timeout(PATIENCE).unwrap()[0].next_offset;
-            let written = reader.consumed_until().unwrap();
-            assert!(written.millis() >= next_offset as u64, "published before it was written");
-            next_offset
+        let next = || committed_in.recv_timeout(PATIENCE).unwrap()[0].next_offset;
+        // The thread cannot count the batch meanwhile, so it does not get further.
+        let check_written = |number: i64| {
+            let start = Instant::now();
+            while reader.consumed_until() != EventTime::from_millis(number) {
+                assert!(start.elapsed() < PATIENCE, "{number} is published before it is written");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            assert!(committed_in.try_recv().is_err(), "{number} is sent before it is counted");
         };
         (1..=3).for_each(|number| batches.send(batch(number)).unwrap());
         let worker = Worker::new(store, Arc::clone(&config.policy));
         let metrics = Arc::new(PipelineMetrics::new(&config));
-        let thread = start(worker, batches_in, committed, metrics).unwrap();
+        let uncounted = metrics.whole_batches.lock();
+        let thread = start(worker, batches_in, committed, Arc::clone(&metrics)).unwrap();
+        check_written(1);
+        drop(uncounted);
         assert_eq!([next(), next(), next()], [1, 2, 3]);
         // No batch is queued.
+        let uncounted = metrics.whole_batches.lock();
         batches.send(batch(4)).unwrap();
+        check_written(4);
+        drop(uncounted);
         assert_eq!(next(), 4);
         drop(batches);
         thread.join().unwrap().unwrap();
         drop(reader);
         let mut store = Embedded::open(&config.store, &config.policy).unwrap();
         assert_eq!(store.positions().unwrap()[0].next_offset, 4);
+    }
+
+    /// Its first commit stays in flight, and the second one fails.
+    struct FailingSecond {
+        memory: Memory,
+        commits: u32,
+        /// The first commit fails too, when it is waited for.
+        fails_first: bool,
+    }
+
+    fn refused(what: &str) -> StoreError {
+        StoreError::Writer { reason: what.into() }
+    }
+
+    impl RowCounting for FailingSecond {
+        fn status_counts(&self) -> StatusCounts {
+            StatusCounts::new()
+        }
+    }
+
+    impl Facts for FailingSecond {
+        type Error = StoreError;
+
+        fn records(&mut self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
+            self.memory.records(keys)
+        }
+
+        fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
+            self.memory.scan(scans)
+        }
+
+        fn consumed_until(&self) -> Option<EventTime> {
+            self.memory.consumed_until()
+        }
+
+        fn expiry_floor(&self, pid: Pid) -> ExpiryFloor {
+            self.memory.expiry_floor(pid)
+        }
+    }
+
+    impl Ledger for FailingSecond {
+        fn positions(&mut self) -> Result<Vec<Position>, StoreError> {
+            self.memory.positions()
+        }
+
+        fn lookup(&mut self, keys: &[FactKey]) -> Result<Vec<Lookup>, StoreError> {
+            self.memory.lookup(keys)
+        }
+
+        fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {
+            self.memory.record(facts)
+        }
+
+        fn unfinished(&self) -> Unfinished {
+            self.memory.unfinished()
+        }
+
+        fn set_unfinished(&mut self, unfinished: Unfinished) {
+            self.memory.set_unfinished(unfinished);
+        }
+
+        fn commit(
+            &mut self,
+            decisions: Vec<DecisionWrite>,
+            progress: &Progress,
+        ) -> Result<Vec<FactKey>, StoreError> {
+            self.commits += 1;
+            match self.commits {
+                1 => self.memory.commit(decisions, progress),
+                _ => Err(refused("cannot write the second one")),
+            }
+        }
+
+        fn wait_for_commit(&mut self) -> Result<(), StoreError> {
+            if self.fails_first { Err(refused("cannot write the first one")) } else { Ok(()) }
+        }
+    }
+
+    /// Returns the offsets that are sent, and the error.
+    fn outcome_of_two_batches(fails_first: bool) -> (Vec<i64>, String) {
+        let config = config();
+        let ledger = FailingSecond { memory: Memory::default(), commits: 0, fails_first };
+        let worker = Worker::new(ledger, Arc::clone(&config.policy));
+        let (batches, batches_in) = sync_channel(2);
+        let (committed, committed_in) = channel::<Vec<Position>>();
+        (1..=2).for_each(|number| batches.send(batch(number)).unwrap());
+        drop(batches);
+        let outcome = work(worker, &batches_in, &committed, &PipelineMetrics::new(&config));
+        drop(committed);
+        let sent = committed_in.iter().map(|positions| positions[0].next_offset).collect();
+        (sent, format!("{:#}", outcome.unwrap_err()))
+    }
+
+    #[test]
+    fn an_error_does_not_hide_the_outcome_of_the_commit_in_flight() {
+        let (sent, error) = outcome_of_two_batches(false);
+        assert_eq!(sent, [1]);
+        assert!(error.contains("the second one") && !error.contains("the first one"), "{error}");
+        let (sent, error) = outcome_of_two_batches(true);
+        assert!(sent.is_empty(), "{sent:?}");
+        assert!(error.contains("the second one") && error.contains("the first one"), "{error}");
     }
 }
