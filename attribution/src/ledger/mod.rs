@@ -120,16 +120,20 @@ pub trait Ledger: Facts {
     /// Unless the store is shared, the commit may still be in flight afterwards: this ledger reads what it wrote, but
     /// readers may not see it yet, and a crash may undo it. Commits are written one after the other: the next one
     /// waits for this one, returns its error, and then writes nothing.
+    ///
+    /// # Errors
+    /// If this commit or the one before has failed. Unless the store is shared, all further commits then fail too.
     fn commit(
         &mut self,
         decisions: Vec<DecisionWrite>,
         progress: &Progress,
     ) -> Result<Vec<FactKey>, Self::Error>;
 
-    /// Waits until the last commit is durable and readers see it.
+    /// Waits until the last commit that has begun is durable and readers see it.
     ///
     /// # Errors
-    /// If that commit has failed. All further commits then fail too.
+    /// If that commit cannot be written; then each further call fails too. Once, if it is durable but what follows it
+    /// has failed. In both cases all further commits fail.
     fn wait_for_commit(&mut self) -> Result<(), Self::Error> {
         Ok(())
     }

@@ -93,6 +93,8 @@ pub struct Embedded {
     unfinished: Unfinished,
     /// It has changed since the last commit.
     has_new_unfinished: bool,
+    /// A commit is being built or concluded, or an error has ended that: some of the state in memory includes it.
+    is_half_changed: bool,
 }
 
 /// Rows by type and status.
@@ -144,6 +146,7 @@ impl Embedded {
             stored_expiry,
             unfinished: unfinished::load(&tables)?,
             has_new_unfinished: false,
+            is_half_changed: false,
             filters: FilterBuilder::start(
                 &tables.db,
                 &tables.touches,
@@ -440,6 +443,10 @@ impl Ledger for Embedded {
         progress: &Progress,
     ) -> Result<Vec<FactKey>, StoreError> {
         self.wait_for_commit()?;
+        if std::mem::replace(&mut self.is_half_changed, true) {
+            let reason = "was stopped by an earlier error".into();
+            return Err(StoreError::Writer { reason });
+        }
         let until = progress.consumed_until.filter(|until| Some(*until) > self.consumed_until());
         let batch = self.write_batch(decisions, &progress.positions, until)?;
         config::crash_point!("commit-decided");
@@ -448,6 +455,7 @@ impl Ledger for Embedded {
             self.expiry.until().advance(until);
         }
         std::mem::swap(&mut self.pending, &mut self.in_flight);
+        self.is_half_changed = false;
         Ok(Vec::new())
     }
 
@@ -456,12 +464,14 @@ impl Ledger for Embedded {
             return Ok(());
         }
         config::crash_point!("commit-written");
+        self.is_half_changed = true;
         self.in_flight.clear();
         if let Some(until) = self.consumed_until() {
             self.stored_expiry.until().advance(until);
         }
         self.rows.after_commit(&self.tables)?;
         self.drop_expired_touches()?;
+        self.is_half_changed = false;
         config::crash_point!("commit-ended");
         Ok(())
     }
@@ -501,11 +511,18 @@ pub fn open_for_reading(settings: &config::Store) -> Result<reader::Reader, Stor
 mod tests {
     use std::collections::BTreeMap;
 
+    use attribution::facts::device_ids::IdKindSet;
+    use attribution::facts::event::{Device, Purpose, SpreadId, TouchFields, TouchKind};
+    use attribution::facts::keys::MatchKeys;
+    use attribution::facts::match_keys::fact_key;
+    use rocksdb::Options;
+    use tempfile::TempDir;
+
     use super::open::column_families::OFFSETS;
     use super::*;
 
-    #[test]
-    fn nothing_is_committed_after_a_failed_write() {
+    /// A store that writes a commit when it is waited for.
+    fn deferring() -> (Embedded, TempDir) {
         let dir = tempfile::tempdir().unwrap();
         let policy = Policy::new(Vec::new(), Vec::new());
         let settings = config::Store {
@@ -520,10 +537,19 @@ mod tests {
         };
         let mut store = Embedded::open(&settings, &policy).unwrap();
         store.defer_writes();
+        (store, dir)
+    }
+
+    fn progress(next_offset: i64) -> Progress {
         let topic = "clicks".into();
-        let position = Position { topic, partition: 0, next_offset: 7, known: None, last: None };
-        let progress = Progress { positions: vec![position], consumed_until: None };
-        store.commit(Vec::new(), &progress).unwrap();
+        let position = Position { topic, partition: 0, next_offset, known: None, last: None };
+        Progress { positions: vec![position], consumed_until: None }
+    }
+
+    #[test]
+    fn nothing_is_committed_after_a_failed_write() {
+        let (mut store, _dir) = deferring();
+        store.commit(Vec::new(), &progress(7)).unwrap();
         // RocksDB refuses a batch with a table that does not exist.
         store.tables.db.drop_cf(OFFSETS).unwrap();
         let error = store.commit(Vec::new(), &Progress::default()).unwrap_err();
@@ -531,5 +557,47 @@ mod tests {
         assert!(store.wait_for_commit().is_err());
         assert!(store.commit(Vec::new(), &Progress::default()).is_err());
         assert!(store.positions().is_err());
+    }
+
+    /// The write of a touch without an index entry.
+    fn touch() -> FactWrite {
+        let fields = TouchFields {
+            pid: Pid(1),
+            id: "c1".into(),
+            click_id: "c1".into(),
+            kind: TouchKind::Click,
+            purpose: Purpose::Ua,
+            spreadid: SpreadId(7),
+            time: EventTime::default(),
+            lookback_ms: None,
+            ids: Vec::new(),
+            device: Device::default(),
+            site: "".into(),
+            params: Vec::new(),
+        };
+        FactWrite {
+            key: fact_key(TouchKind::Click, Pid(1), "c1"),
+            record: FactRecord::Touch(fields.into()),
+            index: MatchKeys::default(),
+            received_md5: IdKindSet::default(),
+            bucket_markers: Vec::new(),
+            stale: Vec::new(),
+            superseded: None,
+        }
+    }
+
+    #[test]
+    fn nothing_is_committed_after_a_commit_that_could_not_be_built() {
+        let (mut store, _dir) = deferring();
+        store.commit(Vec::new(), &progress(7)).unwrap();
+        // RocksDB refuses to create the first table of touches. It would create the next one.
+        store.tables.db.create_cf("touches-1", &Options::default()).unwrap();
+        store.record(vec![touch()]).unwrap();
+        let error = store.commit(Vec::new(), &progress(8)).unwrap_err();
+        assert!(matches!(error, StoreError::Engine(_)), "{error}");
+        assert!(store.commit(Vec::new(), &progress(8)).is_err());
+        // The commit before is durable.
+        store.wait_for_commit().unwrap();
+        assert_eq!(store.positions().unwrap(), progress(7).positions);
     }
 }
