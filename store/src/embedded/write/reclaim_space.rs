@@ -66,8 +66,8 @@ impl SpaceReclaimer {
         if is_little || self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
             return;
         }
-        let (tables, apps, swept) = (tables.clone(), apps.clone(), Arc::clone(&self.swept));
-        let work = move || compact(&tables, &apps, partitions, &swept);
+        let (tables, apps, sum) = (tables.clone(), apps.clone(), Arc::clone(&self.swept));
+        let work = move || compact(&tables, &apps, partitions, &sum, swept);
         let thread = std::thread::Builder::new().name("adtrail-space".into());
         // If no thread can be started, the next batch tries again.
         self.thread = thread.spawn(work).ok();
@@ -85,8 +85,9 @@ impl Drop for SpaceReclaimer {
     }
 }
 
-fn compact(tables: &Tables, apps: &Apps, partitions: u16, swept: &Swept) {
-    let before = swept.bytes.load(Ordering::Relaxed);
+/// Compacts the expired rows away. `reclaimed` are their bytes: at most those that `apps` say have expired, because the
+/// next batch may add bytes before it changes `apps`.
+fn compact(tables: &Tables, apps: &Apps, partitions: u16, swept: &Swept, reclaimed: u64) {
     let expired: Vec<(Key, Key)> = apps
         .all()
         .iter()
@@ -112,7 +113,7 @@ fn compact(tables: &Tables, apps: &Apps, partitions: u16, swept: &Swept) {
         }
     }
     let _update = swept.update.lock();
-    let remaining = swept.bytes.load(Ordering::Relaxed).saturating_sub(before);
+    let remaining = swept.bytes.load(Ordering::Relaxed).saturating_sub(reclaimed);
     swept.bytes.store(remaining, Ordering::Relaxed);
     let mut batch = WriteBatch::default();
     meta::put_swept(&mut batch, tables, remaining);
@@ -139,4 +140,20 @@ fn compaction_ranges(tables: &Tables) -> Result<Vec<KeyRange>, StoreError> {
     let firsts = std::iter::once(None).chain(starts.iter().skip(1).copied().map(Some));
     let lasts = starts.iter().skip(1).map(|next| Some(key::previous(next)));
     Ok(firsts.zip(lasts.chain([None])).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::embedded::open::column_families::Limits;
+
+    #[test]
+    fn bytes_that_are_added_meanwhile_are_left_to_be_reclaimed() {
+        let dir = tempfile::tempdir().unwrap();
+        let tables = Tables::open(&dir.path().join("store"), 64 << 20, &Limits::none()).unwrap();
+        let swept = Swept { bytes: AtomicU64::new(10), ..Swept::default() };
+        compact(&tables, &Apps::default(), 8, &swept, 7);
+        assert_eq!(swept.bytes.load(Ordering::Relaxed), 3);
+        assert_eq!(meta::swept(&tables).unwrap(), 3);
+    }
 }
