@@ -50,6 +50,18 @@ impl Parallelism {
         first: &mut A,
         add: impl Fn(&mut A, &[T]) + Sync,
     ) -> Vec<A> {
+        let thread = || Builder::new().name("adtrail-worker".into());
+        self.fold_on(thread, items, first, add)
+    }
+
+    /// [`Parallelism::fold`] on threads that `thread` describes.
+    fn fold_on<T: Sync, A: Default + Send>(
+        self,
+        thread: impl Fn() -> Builder,
+        items: &[T],
+        first: &mut A,
+        add: impl Fn(&mut A, &[T]) + Sync,
+    ) -> Vec<A> {
         let mut chunks = items.chunks(self.chunk_len(items.len()));
         let own = chunks.next().unwrap_or_default();
         let of_chunk = |chunk: &[T]| {
@@ -60,9 +72,8 @@ impl Parallelism {
         let of_chunk = &of_chunk;
         scope(|scope| {
             let started = chunks.map(|chunk| {
-                let thread = Builder::new().name("adtrail-worker".into());
                 // If the system has no further thread, this one does the work.
-                thread.spawn_scoped(scope, move || of_chunk(chunk)).map_err(|_| chunk)
+                thread().spawn_scoped(scope, move || of_chunk(chunk)).map_err(|_| chunk)
             });
             let started: Vec<Result<ScopedJoinHandle<'_, A>, &[T]>> = started.collect();
             add(first, own);
@@ -83,6 +94,7 @@ impl Parallelism {
 #[cfg(test)]
 mod tests {
     use std::panic::catch_unwind;
+    use std::thread::ThreadId;
 
     use super::*;
 
@@ -123,6 +135,20 @@ mod tests {
         assert_eq!(ids.first(), Some(&std::thread::current().id()), "the caller's");
         ids.dedup();
         assert_eq!(ids.len(), 3);
+    }
+
+    #[test]
+    fn the_caller_does_what_refused_threads_would() {
+        // No system has such a stack.
+        let refused = || Builder::new().stack_size(1 << 60);
+        assert!(refused().spawn(|| ()).is_err());
+        let (items, mut first) = ([1, 2, 3], Vec::<(u32, ThreadId)>::new());
+        let later =
+            Parallelism::with_chunk_min(3, 1).fold_on(refused, &items, &mut first, |all, chunk| {
+                all.extend(chunk.iter().map(|item| (*item, std::thread::current().id())));
+            });
+        let own = std::thread::current().id();
+        assert_eq!((first, later), (vec![(1, own)], vec![vec![(2, own)], vec![(3, own)]]));
     }
 
     #[test]
