@@ -138,6 +138,14 @@ impl Ledger for TimedLedger {
         self.reading.time(|| self.store.lookup(keys))
     }
 
+    fn lookup_up_to(
+        &mut self,
+        keys: &[FactKey],
+        bytes_max: usize,
+    ) -> Result<Vec<Lookup>, StoreError> {
+        self.reading.time(|| self.store.lookup_up_to(keys, bytes_max))
+    }
+
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {
         self.collect_index_entries(&facts);
         self.writing.time(|| self.store.record(facts))

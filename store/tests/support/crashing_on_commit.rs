@@ -55,6 +55,14 @@ impl<L: Ledger<Error = StoreError>> Ledger for CrashingOnCommit<'_, L> {
         self.ledger.lookup(keys)
     }
 
+    fn lookup_up_to(
+        &mut self,
+        keys: &[FactKey],
+        bytes_max: usize,
+    ) -> Result<Vec<Lookup>, StoreError> {
+        self.ledger.lookup_up_to(keys, bytes_max)
+    }
+
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {
         self.ledger.record(facts)
     }
