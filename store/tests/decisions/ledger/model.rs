@@ -3,22 +3,30 @@
 use std::collections::BTreeMap;
 
 use adtrail_store::memory::Memory;
+use attribution::facts::event::Family;
 use attribution::facts::keys::MatchKey;
 use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::{FactWrite, Facts, Ledger};
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
+use proptest::sample::select;
 
-use super::support::facts::millis;
+use super::support::facts::{activation, effect, millis};
 use super::support::folders::temp_folder;
 use super::support::rules::rules;
 use super::support::run::open;
-use super::{begin_commit, record_facts, scan, touch};
+use super::{begin_commit, record_facts, scan, touch, write};
 
+/// Family and number of a fact.
+type Id = (Family, u8);
+
+/// Per family.
+const FACTS: u8 = 6;
+
+/// Facts with a time and keys.
 #[derive(Debug, Clone)]
 enum Step {
-    /// Touches: number, time and keys.
-    Record(Vec<(u8, i64, Vec<u64>)>),
+    Record(Vec<(Id, i64, Vec<u64>)>),
     /// Its write is in flight until the next commit or wait.
     Commit,
     Wait,
@@ -27,7 +35,8 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let keys = btree_set(0..3u64, 0..3).prop_map(|keys| keys.into_iter().collect());
-    let writes = vec((0..12u8, 0..4i64, keys), 1..8);
+    let id = (select(Family::ALL.to_vec()), 0..FACTS);
+    let writes = vec((id, 0..4i64, keys), 1..12);
     prop_oneof![
         6 => writes.prop_map(Step::Record),
         3 => Just(Step::Commit),
@@ -36,11 +45,20 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Time and keys of each touch, so that its next write can delete its index entries.
-type Indexed = BTreeMap<u8, (i64, Vec<u64>)>;
+/// Time and keys of each fact, so that its next write can delete its index entries.
+type Indexed = BTreeMap<Id, (i64, Vec<u64>)>;
 
-fn next_write(indexed: &mut Indexed, id: u8, ms: i64, keys: Vec<u64>) -> FactWrite {
-    let mut write = touch(&format!("c{id}"), ms, &keys);
+fn fact((family, number): Id, ms: i64, keys: &[u64]) -> FactWrite {
+    let (id, time) = (format!("f{number}"), millis(ms));
+    match family {
+        Family::Touch => touch(&id, ms, keys),
+        Family::Activation => write(activation(&id, time), keys),
+        Family::Effect => write(effect(&id, time), keys),
+    }
+}
+
+fn next_write(indexed: &mut Indexed, id: Id, ms: i64, keys: Vec<u64>) -> FactWrite {
+    let mut write = fact(id, ms, &keys);
     if let Some((old_ms, old_keys)) = indexed.insert(id, (ms, keys.clone())) {
         let is_stale = |key: &u64| old_ms != ms || !keys.contains(key);
         let stale = old_keys.into_iter().filter(is_stale);
@@ -50,8 +68,9 @@ fn next_write(indexed: &mut Indexed, id: u8, ms: i64, keys: Vec<u64>) -> FactWri
 }
 
 fn pages(ledger: &mut impl super::SuiteLedger, limit: usize, newest: i64) -> Vec<Vec<IndexEntry>> {
-    let mut scans: Vec<Scan> =
-        (0..3).map(|key| Scan { limit, ..scan(key, newest, newest - 2) }).collect();
+    let of_family =
+        |family| (0..3).map(move |key| Scan { family, limit, ..scan(key, newest, newest - 2) });
+    let mut scans: Vec<Scan> = Family::ALL.into_iter().flat_map(of_family).collect();
     let mut all = Vec::new();
     for _ in 0..6 {
         let found = ledger.scan(&scans).expect("the scans succeed");
@@ -84,8 +103,8 @@ proptest! {
         for step in steps {
             let disk = embedded.get_or_insert_with(open);
             match step {
-                Step::Record(touches) => {
-                    let writes: Vec<_> = touches
+                Step::Record(facts) => {
+                    let writes: Vec<_> = facts
                         .into_iter()
                         .map(|(id, ms, keys)| next_write(&mut indexed, id, ms, keys))
                         .collect();
@@ -103,7 +122,8 @@ proptest! {
             for (limit, newest) in [(1, 3), (2, 3), (100, 3), (3, 2)] {
                 prop_assert_eq!(pages(disk, limit, newest), pages(&mut memory, limit, newest));
             }
-            let keys: Vec<_> = (0..12).map(|id| touch(&format!("c{id}"), 0, &[]).key).collect();
+            let of_family = |family| (0..FACTS).map(move |number| fact((family, number), 0, &[]).key);
+            let keys: Vec<_> = Family::ALL.into_iter().flat_map(of_family).collect();
             prop_assert_eq!(disk.records(&keys).unwrap(), memory.records(&keys).unwrap());
         }
     }
