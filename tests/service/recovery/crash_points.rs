@@ -34,13 +34,37 @@ fn check(point: &str) {
         _ => PASSES,
     };
     let lives = length(2, passes.len());
-    for (life, passes) in passes.into_iter().take(lives).enumerate() {
-        let points = format!("{point}={passes}*off->return");
-        let (status, log) = site.spawn_with(&[("FAILPOINTS", &points)]).wait();
-        assert_eq!(status.signal(), Some(SIGABRT), "{point}, life {life}: {status}: {log}");
+    for passes in passes.into_iter().take(lives) {
+        crash(&site, point, passes);
     }
     WORKLOAD.check_all(&site);
     check_letters(&site);
+}
+
+/// Starts a process that passes the point this often before it crashes there.
+#[track_caller]
+fn crash(site: &Site, point: &str, passes: u32) {
+    let points = format!("{point}={passes}*off->return");
+    let (status, log) = site.spawn_with(&[("FAILPOINTS", &points)]).wait();
+    assert_eq!(status.signal(), Some(SIGABRT), "{point} after {passes}: {status}: {log}");
+}
+
+static LARGE_BATCHES: Workload = Workload::new(|| traffic::records(9, 4 * DIVIDED_BATCH));
+
+/// Threads share a batch of at least 1,024 events.
+const DIVIDED_BATCH: usize = 2_000;
+
+#[test]
+fn batches_that_threads_share_are_committed_once() {
+    let site = traffic::site("crash.divided", 3)
+        .set("ingest.batch_records_max", &DIVIDED_BATCH.to_string())
+        .set("ingest.batch_age_max", "5s")
+        .set("attribution.workers", "4");
+    traffic::produce(&site.topics, LARGE_BATCHES.records());
+    // The first commit may have only start positions.
+    crash(&site, "commit-begun", 2);
+    crash(&site, "commit-written", 0);
+    LARGE_BATCHES.check_all(&site);
 }
 
 /// Checks that every invalid record is among the dead letters, at least once.
