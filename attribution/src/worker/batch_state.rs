@@ -1,10 +1,12 @@
 //! The data that the steps of a batch share.
 
+use std::sync::Arc;
+
 use super::match_windows::MatchWindows;
 use crate::facts::device_ids::DeviceIds;
 use crate::facts::event::{EventTime, Fact, Family};
-use crate::facts::keys::FactKey;
-use crate::ledger::record::Cause;
+use crate::facts::keys::{FactKey, FactKeyMap};
+use crate::ledger::record::{Cause, FactRecord};
 use crate::rules::classify::ActivationKey;
 
 /// The state on which the decisions of a batch depend, after its facts are recorded.
@@ -16,6 +18,8 @@ pub struct BatchState {
     pub activations: Vec<FactKey>,
     /// Effects of the batch, to be decided.
     pub effects: Vec<FactKey>,
+    /// The ids of the batch's new activations. Empty on a shared store, where another worker may replace one meanwhile.
+    pub activation_ids: ActivationIds,
     /// Replaced activations, as they were before.
     pub superseded_activations: Vec<SupersededActivation>,
     /// New or replaced touches and activations, in key order.
@@ -26,6 +30,25 @@ pub struct BatchState {
     /// earlier or later, and it can crash between any two writes. So every decision that the messages can change is
     /// recomputed, whatever is stored.
     pub must_redecide_all: bool,
+}
+
+/// Normalised ids of activations, which several steps need: their many forms take time.
+#[derive(Default)]
+pub struct ActivationIds(FactKeyMap<Arc<DeviceIds>>);
+
+impl ActivationIds {
+    pub fn insert(&mut self, key: FactKey, ids: Arc<DeviceIds>) {
+        self.0.insert(key, ids);
+    }
+
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Returns the ids of a recorded fact.
+    pub fn of(&self, key: &FactKey, record: &FactRecord) -> Arc<DeviceIds> {
+        self.0.get(key).cloned().unwrap_or_else(|| Arc::new(record.device_ids()))
+    }
 }
 
 /// An earlier version of an activation: what decides which other events depended on it.

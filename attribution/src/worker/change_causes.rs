@@ -184,7 +184,7 @@ impl<'a> Links<'a> {
             cause: arrival(state, &key),
         };
         let current = classified.iter().filter_map(|Classified { entry, .. }| {
-            let link = link(entry.key, &entry.activation_key, &entry.ids);
+            let link = link(entry.key, &entry.activation_key, entry.ids.as_ref());
             (link.cause.is_some() || entry.has_new_chains).then_some(link)
         });
         let superseded = state.superseded_activations.iter();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::batch_state::{BatchState, SupersededActivation};
+use super::batch_state::{ActivationIds, BatchState, SupersededActivation};
 use super::continue_chains::PendingActivation;
 use super::device_history::{DeviceHistory, HistoryEntry};
 use super::fact_cache::FactCache;
@@ -28,7 +28,7 @@ pub fn classify<L: Facts>(
 ) -> Result<Vec<Classified>, L::Error> {
     let mut arrived: BTreeSet<FactKey> = state.activations.iter().copied().collect();
     loop {
-        let mut history = DeviceHistory::default();
+        let mut history = DeviceHistory::new(&state.activation_ids);
         history.load(facts, arrived.iter().copied())?;
         let mut keys = arrived.clone();
         if with_later_activations {
@@ -53,7 +53,8 @@ pub fn chain_before_activation<L: Facts>(
     policy: &Policy,
     key: FactKey,
 ) -> Result<Option<InstallChain>, L::Error> {
-    let (mut history, waiting) = (DeviceHistory::default(), FactKeySet::default());
+    let (no_ids, waiting) = (ActivationIds::default(), FactKeySet::default());
+    let mut history = DeviceHistory::new(&no_ids);
     history.load(facts, [key])?;
     history.request_predecessors(&key);
     loop {
@@ -72,7 +73,7 @@ pub fn chain_before_activation<L: Facts>(
 fn followers<L: Facts>(
     facts: &mut FactCache<'_, L>,
     policy: &Policy,
-    history: &mut DeviceHistory,
+    history: &mut DeviceHistory<'_>,
     arrived: &BTreeSet<FactKey>,
     state: &BatchState,
 ) -> Result<Vec<FactKey>, L::Error> {
@@ -89,7 +90,7 @@ fn followers<L: Facts>(
 }
 
 /// Sorts loaded activations, oldest first, and requests the activations before each.
-fn in_order(history: &mut DeviceHistory, keys: &BTreeSet<FactKey>) -> Vec<FactKey> {
+fn in_order(history: &mut DeviceHistory<'_>, keys: &BTreeSet<FactKey>) -> Vec<FactKey> {
     let mut sorted: Vec<&HistoryEntry> = keys.iter().filter_map(|key| history.get(key)).collect();
     sorted.sort_unstable_by(|a, b| a.order().cmp(&b.order()));
     let sorted: Vec<FactKey> = sorted.into_iter().map(|entry| entry.key).collect();
@@ -102,7 +103,7 @@ fn in_order(history: &mut DeviceHistory, keys: &BTreeSet<FactKey>) -> Vec<FactKe
 fn classify_all<L: Facts>(
     facts: &mut FactCache<'_, L>,
     policy: &Policy,
-    history: &mut DeviceHistory,
+    history: &mut DeviceHistory<'_>,
     mut open: Vec<FactKey>,
 ) -> Result<(FactKeyMap<Class>, BTreeSet<FactKey>), L::Error> {
     let mut classes = FactKeyMap::default();

@@ -15,7 +15,7 @@ use crate::rules::policy::{AppPolicy, Policy};
 
 /// An activation that is being classified.
 pub struct PendingActivation<'a> {
-    history: &'a DeviceHistory,
+    history: &'a DeviceHistory<'a>,
     /// Activations that are blocked too.
     waiting: &'a FactKeySet,
     app: &'a AppPolicy,
@@ -39,7 +39,7 @@ impl<'a> PendingActivation<'a> {
     /// Returns `None` if the activation is not loaded or its app is not configured.
     pub fn new(
         policy: &'a Policy,
-        history: &'a DeviceHistory,
+        history: &'a DeviceHistory<'a>,
         waiting: &'a FactKeySet,
         key: FactKey,
     ) -> Option<Self> {

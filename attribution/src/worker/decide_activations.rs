@@ -6,6 +6,8 @@
 //! store that is not shared, the list of all activations to decide becomes durable with the first such commit, and the
 //! next process after a crash decides these and their effects first (`interrupted_batch`).
 
+use std::sync::Arc;
+
 use super::BatchReport;
 use super::affected::superseded_effect_searches;
 use super::batch_state::BatchState;
@@ -185,7 +187,8 @@ impl OpenActivation<'_> {
         };
         let has_new_chains = set_chains(facts, &self.key, &entry.chains);
         if !self.keeps_decision {
-            return PendingDecision::new(facts, policy, self.key, class.clone(), has_new_chains);
+            let (class, ids) = (class.clone(), Arc::clone(&entry.ids));
+            return PendingDecision::with_ids(facts, policy, self.key, class, has_new_chains, ids);
         }
         let decision = decision_on(facts, &self.key)?.clone();
         decisions.decide_activation(facts, self.key, decision, has_new_chains);

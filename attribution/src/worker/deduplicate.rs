@@ -65,8 +65,9 @@ pub fn deduplicate<L: Ledger>(
                 state.add_events([key]);
             }
         }
-        index_new_facts(parallelism, policy, &new, &mut writes, &mut state.windows);
+        index_new_facts(parallelism, policy, &new, &mut writes, state);
         if L::SHARED {
+            state.activation_ids.clear();
             forget_others(facts, &keys, &writes);
         }
         let rejected = facts.ledger().record(writes)?;
@@ -190,7 +191,10 @@ fn fact_write<L: Facts>(
     if key.family != Family::Touch {
         facts.insert(key, record.clone());
     }
-    let Indexed { keys: index, received_md5, bucket_markers } = indexed;
+    let Indexed { keys: index, received_md5, bucket_markers, activation_ids } = indexed;
+    if let Some(ids) = activation_ids {
+        state.activation_ids.insert(key, ids);
+    }
     FactWrite {
         key,
         record,

@@ -4,9 +4,11 @@
 //! classes depend on.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 
+use super::batch_state::ActivationIds;
 use super::fact_cache::{FactCache, NEXT_PAGE, scan};
 use crate::facts::device_ids::{DeviceId, DeviceIds};
 use crate::facts::event::{EventTime, Family, Pid};
@@ -19,10 +21,9 @@ use crate::rules::classify::{ActivationKey, Class, InstallChains};
 use crate::rules::winner::Decision;
 
 /// The lists of activations by device id, as far as they are requested and read.
-#[derive(Default)]
-pub struct DeviceHistory {
+pub struct DeviceHistory<'s> {
     lists: Lists,
-    activations: Activations,
+    activations: Activations<'s>,
 }
 
 type Lists = HashMap<ListKey, List, FixedState>;
@@ -41,17 +42,18 @@ struct List {
 }
 
 /// The activations of all lists.
-#[derive(Default)]
-struct Activations {
+struct Activations<'s> {
     all: Vec<HistoryEntry>,
     positions: FactKeyMap<usize>,
+    /// The ids of some.
+    known_ids: &'s ActivationIds,
 }
 
 /// An activation of a device.
 pub struct HistoryEntry {
     pub key: FactKey,
     pub activation_key: ActivationKey,
-    pub ids: DeviceIds,
+    pub ids: Arc<DeviceIds>,
     /// The stored install chains or, once it is classified, the new ones.
     pub chains: InstallChains,
     pub has_new_chains: bool,
@@ -59,7 +61,13 @@ pub struct HistoryEntry {
     pub decided_class: Option<Class>,
 }
 
-impl DeviceHistory {
+impl<'s> DeviceHistory<'s> {
+    /// An empty history. `known_ids` are the ids of some activations.
+    pub fn new(known_ids: &'s ActivationIds) -> Self {
+        let (all, positions) = (Vec::new(), FactKeyMap::default());
+        Self { lists: Lists::default(), activations: Activations { all, positions, known_ids } }
+    }
+
     /// Loads activations by key.
     pub fn load<L: Facts>(
         &mut self,
@@ -173,7 +181,7 @@ fn request(lists: &mut Lists, pid: Pid, ids: &DeviceIds, newest: EventTime, floo
     }
 }
 
-impl Activations {
+impl Activations<'_> {
     fn load<L: Facts>(
         &mut self,
         facts: &mut FactCache<'_, L>,
@@ -182,9 +190,10 @@ impl Activations {
         let is_missing = |key: &FactKey| !self.positions.contains_key(key);
         let missing: Vec<FactKey> = keys.into_iter().filter(is_missing).collect();
         facts.visit(missing, |_, key, record| {
-            if let Some(record) = record.activation() {
+            if let Some(activation) = record.activation() {
+                let ids = self.known_ids.of(key, record);
                 self.positions.insert(*key, self.all.len());
-                self.all.push(HistoryEntry::new(*key, record));
+                self.all.push(HistoryEntry::new(*key, activation, ids));
             }
         })
     }
@@ -208,11 +217,11 @@ impl Activations {
 }
 
 impl HistoryEntry {
-    fn new(key: FactKey, record: &ActivationRecord) -> Self {
+    fn new(key: FactKey, record: &ActivationRecord, ids: Arc<DeviceIds>) -> Self {
         Self {
             key,
             activation_key: ActivationKey::of(&record.fact),
-            ids: DeviceIds::of_app_event(&record.fact.ids),
+            ids,
             chains: record.chains.clone(),
             has_new_chains: false,
             decided_class: record.decision.as_ref().map(Decision::class),

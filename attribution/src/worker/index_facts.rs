@@ -1,7 +1,10 @@
 //! Normalises and hashes the ids of facts: yields the keys under which other facts find them, and match windows.
 
+use std::sync::Arc;
+
+use super::batch_state::{ActivationIds, BatchState};
 use super::match_windows::{MatchWindows, add_windows};
-use crate::facts::device_ids::IdKindSet;
+use crate::facts::device_ids::{DeviceIds, IdKindSet};
 use crate::facts::keys::{MatchKey, MatchKeys};
 use crate::facts::match_keys;
 use crate::ledger::FactWrite;
@@ -18,6 +21,8 @@ pub struct Indexed {
     pub received_md5: IdKindSet,
     /// The markers of its probabilistic keys.
     pub bucket_markers: Vec<(MatchKey, IndexEntry)>,
+    /// The ids of an activation.
+    pub activation_ids: Option<Arc<DeviceIds>>,
 }
 
 /// A new fact whose ids are not normalised yet.
@@ -35,14 +40,16 @@ struct IndexedFacts {
     windows: MatchWindows,
 }
 
-/// Adds what the ids of new facts yield to their writes, and the match windows of the touches among them to `windows`.
+/// Adds what the ids of new facts yield to their writes and to `state`: the match windows of the touches among them, and
+/// the ids of the activations.
 pub fn index_new_facts(
     parallelism: Parallelism,
     policy: &Policy,
     new: &[NewFact],
     writes: &mut [FactWrite],
-    windows: &mut MatchWindows,
+    state: &mut BatchState,
 ) {
+    let BatchState { windows, activation_ids, .. } = state;
     let mut first = IndexedFacts { facts: Vec::new(), windows: std::mem::take(windows) };
     let unindexed = &*writes;
     let later = parallelism.fold(new, &mut first, |indexed, new| {
@@ -55,18 +62,25 @@ pub fn index_new_facts(
         }
     });
     *windows = first.windows;
-    set_indexes(writes, first.facts);
+    set_indexes(writes, first.facts, activation_ids);
     for IndexedFacts { facts, windows: others } in later {
         windows.append(others);
-        set_indexes(writes, facts);
+        set_indexes(writes, facts, activation_ids);
     }
 }
 
-fn set_indexes(writes: &mut [FactWrite], facts: Vec<(usize, Indexed)>) {
-    for (number, Indexed { keys, received_md5, bucket_markers }) in facts {
+fn set_indexes(
+    writes: &mut [FactWrite],
+    facts: Vec<(usize, Indexed)>,
+    activation_ids: &mut ActivationIds,
+) {
+    for (number, indexed) in facts {
         if let Some(write) = writes.get_mut(number) {
-            (write.index, write.received_md5) = (keys, received_md5);
-            write.bucket_markers = bucket_markers;
+            (write.index, write.received_md5) = (indexed.keys, indexed.received_md5);
+            write.bucket_markers = indexed.bucket_markers;
+            if let Some(ids) = indexed.activation_ids {
+                activation_ids.insert(write.key, ids);
+            }
         }
     }
 }
@@ -95,6 +109,10 @@ pub fn index(
         }
         FactRecord::Effect(_) => (ids.iter().map(match_keys::by_id).collect(), None),
     };
-    let bucket_markers = bucket_markers.unwrap_or_default();
-    Indexed { keys, received_md5: ids.received_md5(), bucket_markers }
+    Indexed {
+        keys,
+        received_md5: ids.received_md5(),
+        bucket_markers: bucket_markers.unwrap_or_default(),
+        activation_ids: record.activation().map(|_| Arc::new(ids)),
+    }
 }

@@ -5,6 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::fact_cache::{FactCache, PAGE};
 use super::touch_search::{
@@ -34,7 +35,7 @@ pub struct PendingDecision<'p> {
     pub key: FactKey,
     pub class: Class,
     pub has_new_chains: bool,
-    pub ids: DeviceIds,
+    pub ids: Arc<DeviceIds>,
     /// The decision, if it does not depend on touches.
     pub without_touches: Option<Decision>,
     searches: Vec<TouchSearch>,
@@ -47,6 +48,7 @@ pub struct PendingDecision<'p> {
 }
 
 impl<'p> PendingDecision<'p> {
+    /// Returns `None` if the activation is not loaded or its app is not configured.
     pub fn new<L: Facts>(
         facts: &FactCache<'_, L>,
         policy: &'p Policy,
@@ -54,8 +56,20 @@ impl<'p> PendingDecision<'p> {
         class: Class,
         has_new_chains: bool,
     ) -> Option<Self> {
+        let ids = DeviceIds::of_app_event(&facts.activation(&key)?.fact.ids);
+        Self::with_ids(facts, policy, key, class, has_new_chains, Arc::new(ids))
+    }
+
+    /// [`PendingDecision::new`] with the normalised ids of the activation.
+    pub fn with_ids<L: Facts>(
+        facts: &FactCache<'_, L>,
+        policy: &'p Policy,
+        key: FactKey,
+        class: Class,
+        has_new_chains: bool,
+        ids: Arc<DeviceIds>,
+    ) -> Option<Self> {
         let (activation, app) = (&facts.activation(&key)?.fact, policy.app(key.pid)?);
-        let ids = DeviceIds::of_app_event(&activation.ids);
         let subject = Subject { policy, app, activation, ids: &ids };
         let without_touches = winner::without_touches(&subject, &class);
         let searches = match without_touches {
