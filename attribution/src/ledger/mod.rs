@@ -98,7 +98,7 @@ pub trait Ledger: Facts {
         keys: &[FactKey],
         bytes_max: usize,
     ) -> Result<Vec<Lookup>, Self::Error> {
-        lookup_in_parts(self, keys, bytes_max)
+        lookup_in_parts(self, keys, bytes_max, Self::lookup)
     }
 
     /// Makes facts readable for this worker and, if the store is shared, for all workers. Returns the facts whose
@@ -139,15 +139,16 @@ pub trait Ledger: Facts {
     }
 }
 
-/// [`Ledger::lookup_up_to`] by calls of [`Ledger::lookup`].
+/// [`Ledger::lookup_up_to`] by calls of `lookup`, which does what [`Ledger::lookup`] does.
 pub fn lookup_in_parts<L: Ledger + ?Sized>(
     ledger: &mut L,
     keys: &[FactKey],
     bytes_max: usize,
+    mut lookup: impl FnMut(&mut L, &[FactKey]) -> Result<Vec<Lookup>, L::Error>,
 ) -> Result<Vec<Lookup>, L::Error> {
     let (mut lookups, mut bytes) = (Vec::with_capacity(keys.len()), 0_usize);
     for keys in keys.chunks(L::RECORDS_PER_READ) {
-        for (index, found) in ledger.lookup(keys)?.into_iter().enumerate() {
+        for (index, found) in lookup(ledger, keys)?.into_iter().enumerate() {
             bytes += found.bytes();
             if bytes > bytes_max && !lookups.is_empty() {
                 keys.iter().skip(index).for_each(|key| ledger.forget(key));

@@ -256,27 +256,45 @@ impl Embedded {
         Ok(())
     }
 
-    /// Looks up where those touches among the facts are stored that are neither pending nor in flight, and remembers it
-    /// until they are written.
+    /// Looks up where those touches among the facts are stored that are not in flight, and remembers it until they are
+    /// written. The filters know the touches in flight, so nearly all that they do not know are new.
     fn find_touches(&mut self, facts: &[FactKey]) -> Result<(), StoreError> {
-        let Self { pending, in_flight, stored_touches, tables, .. } = &*self;
+        let Self { in_flight, stored_touches, tables, .. } = &*self;
         let (db, touch_tables) = (&*tables.db, &*tables.touches);
-        let is_unknown = |fact: &&FactKey| {
-            let is_in = |facts: &Pending| facts.get(fact.family, &key::record(fact)).is_some();
-            fact.family == Family::Touch
-                && !stored_touches.contains_key(*fact)
-                && !is_in(pending)
-                && !is_in(in_flight)
-        };
+        let may_be_written = touches::read::may_be_written(touch_tables);
+        let is_unknown =
+            |fact: &&FactKey| fact.family == Family::Touch && !stored_touches.contains_key(*fact);
+        let is_in_flight =
+            |fact: &FactKey| in_flight.get(fact.family, &key::record(fact)).is_some();
         let find = |facts: &[FactKey]| -> Result<Vec<(FactKey, Option<Place>)>, StoreError> {
-            let unknown: Vec<FactKey> = facts.iter().filter(is_unknown).copied().collect();
-            let places = touches::read::places(db, touch_tables, &unknown)?;
-            Ok(unknown.into_iter().zip(places).collect())
+            let unknown = facts.iter().filter(is_unknown).copied();
+            let (mut written, new): (Vec<FactKey>, Vec<FactKey>) =
+                unknown.partition(&may_be_written);
+            written.retain(|fact| !is_in_flight(fact));
+            let places = touches::read::places(db, touch_tables, &written)?;
+            let new = new.into_iter().map(|fact| (fact, None));
+            Ok(written.into_iter().zip(places).chain(new).collect())
         };
         for found in self.parallelism.map(facts, find) {
             self.stored_touches.extend(found?);
         }
         Ok(())
+    }
+
+    /// [`Ledger::lookup`] after [`Embedded::find_touches`].
+    fn lookup_found(&self, keys: &[FactKey]) -> Result<Vec<Lookup>, StoreError> {
+        // Nearly all touches are new: nothing is stored under their identity, so there is nothing to read.
+        let is_new = |fact: &FactKey| {
+            let is_pending = || self.pending.get(fact.family, &key::record(fact)).is_some();
+            matches!(self.stored_touches.get(fact), Some(None)) && !is_pending()
+        };
+        let known: Vec<FactKey> = keys.iter().filter(|fact| !is_new(fact)).copied().collect();
+        let mut stored = known.iter().zip(self.stored_records(&known)?).peekable();
+        let lookup = |key: &FactKey| match stored.next_if(|(known, _)| *known == key) {
+            Some((_, record)) => self.expiry.lookup(key.pid, record),
+            None => Lookup::Missing,
+        };
+        Ok(keys.iter().map(lookup).collect())
     }
 
     /// Adds the keys under which an activation is found.
@@ -393,18 +411,7 @@ impl Ledger for Embedded {
 
     fn lookup(&mut self, keys: &[FactKey]) -> Result<Vec<Lookup>, StoreError> {
         self.find_touches(keys)?;
-        // Nearly all touches are new: nothing is stored under their identity, so there is nothing to read.
-        let is_new = |fact: &FactKey| {
-            let is_pending = || self.pending.get(fact.family, &key::record(fact)).is_some();
-            matches!(self.stored_touches.get(fact), Some(None)) && !is_pending()
-        };
-        let known: Vec<FactKey> = keys.iter().filter(|fact| !is_new(fact)).copied().collect();
-        let mut stored = known.iter().zip(self.stored_records(&known)?).peekable();
-        let lookup = |key: &FactKey| match stored.next_if(|(known, _)| *known == key) {
-            Some((_, record)) => self.expiry.lookup(key.pid, record),
-            None => Lookup::Missing,
-        };
-        Ok(keys.iter().map(lookup).collect())
+        self.lookup_found(keys)
     }
 
     fn lookup_up_to(
@@ -414,7 +421,7 @@ impl Ledger for Embedded {
     ) -> Result<Vec<Lookup>, StoreError> {
         // All at once: enough for several threads.
         self.find_touches(keys)?;
-        ledger::lookup_in_parts(self, keys, bytes_max)
+        ledger::lookup_in_parts(self, keys, bytes_max, |store, keys| store.lookup_found(keys))
     }
 
     fn record(&mut self, facts: Vec<FactWrite>) -> Result<Vec<FactWrite>, StoreError> {

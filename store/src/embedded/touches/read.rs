@@ -28,6 +28,15 @@ pub struct Place {
 /// Attempts to read the contents of a touch that another thread moves meanwhile.
 const ATTEMPTS: usize = 3;
 
+/// Returns a check by the filters whether a touch may be stored, or be in flight. Nearly no new touch passes it.
+pub fn may_be_written(tables: &TouchTables) -> impl Fn(&FactKey) -> bool + use<> {
+    let filters: Vec<FilterView> = tables.all().iter().map(|table| table.filter.view()).collect();
+    move |fact| {
+        let hash = KeyHash::of(&key::record(fact));
+        filters.iter().any(|filter| filter.may_contain(hash))
+    }
+}
+
 /// Finds the touches of these keys. Nearly always, the filters leave no table or one to ask.
 pub fn places(
     db: &Db,

@@ -42,6 +42,7 @@ fn readers_see_a_commit_once_it_is_written() {
     ];
     let keys = facts.clone().map(|fact| fact.key);
     let records = facts.clone().map(|fact| Some(fact.record));
+    let found = facts.clone().map(|fact| Lookup::Found(fact.record));
     record_facts(&mut store, facts);
     begin_commit(&mut store);
     let mut reader = store.reader();
@@ -49,6 +50,7 @@ fn readers_see_a_commit_once_it_is_written() {
     assert!(reader.scan(&[scan(1, 9, 0)]).expect("the scan succeeds")[0].is_empty());
     for _ in ["in flight", "written"] {
         assert_eq!(store.records(&keys).expect("the lookup succeeds"), records);
+        assert_eq!(store.lookup(&keys).expect("the lookup succeeds"), found);
         assert_eq!(times(&mut store, scan(1, 9, 0)), [5]);
         wait(&mut store);
     }
