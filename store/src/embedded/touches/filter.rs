@@ -5,7 +5,7 @@
 //! before all keys of the table are in it, the filter says of every key that it may exist. It never forgets a key.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
 use xxhash_rust::xxh3::xxh3_64;
@@ -15,18 +15,14 @@ use crate::layout::key::{FACT_PREFIX_BYTES, Key};
 /// About one key in 200 is wrongly said to exist.
 const BITS_PER_KEY: usize = 12;
 const KEYS_MIN: usize = 64 << 10;
-const WORDS: usize = 8;
-const BLOCK_BYTES: usize = WORDS * size_of::<u32>();
-/// Odd constants that choose a bit for each word, those of Parquet's specification.
-const SALT: [u32; WORDS] = [
-    0x47b6_137b,
-    0x4497_4d91,
-    0x8824_ad5b,
-    0xa2b7_289d,
-    0x7054_95c7,
-    0x2df1_424b,
-    0x9efc_4947,
-    0x5c6b_fb31,
+const WORDS: usize = 4;
+const BLOCK_BYTES: usize = WORDS * size_of::<u64>();
+/// Odd constants that choose a bit for each half of a word, those of Parquet's specification.
+const SALT: [[u32; 2]; WORDS] = [
+    [0x47b6_137b, 0x4497_4d91],
+    [0x8824_ad5b, 0xa2b7_289d],
+    [0x7054_95c7, 0x2df1_424b],
+    [0x9efc_4947, 0x5c6b_fb31],
 ];
 
 /// The hash by which filters know a key: of its id or match key, and its app.
@@ -68,7 +64,7 @@ impl FilterMemory {
 
 #[derive(Default)]
 #[repr(align(32))]
-struct Block([AtomicU32; WORDS]);
+struct Block([AtomicU64; WORDS]);
 
 struct Layer {
     blocks: Box<[Block]>,
@@ -171,22 +167,23 @@ impl Layer {
     }
 
     fn add(&self, key: KeyHash) {
-        for (word, bit) in self.bits(key) {
-            word.fetch_or(bit, Ordering::Relaxed);
+        for (word, bits) in self.words(key) {
+            word.fetch_or(bits, Ordering::Relaxed);
         }
     }
 
     /// Most keys are not in most layers, and the first word shows it.
     fn may_contain(&self, key: KeyHash) -> bool {
-        self.bits(key).all(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+        self.words(key).all(|(word, bits)| word.load(Ordering::Relaxed) & bits == bits)
     }
 
-    /// The words of a key's block, and its bit in each.
-    fn bits(&self, KeyHash(hash): KeyHash) -> impl Iterator<Item = (&AtomicU32, u32)> {
+    /// The words of a key's block, and its two bits in each.
+    fn words(&self, KeyHash(hash): KeyHash) -> impl Iterator<Item = (&AtomicU64, u64)> {
         let index = ((hash >> 32) * self.blocks.len() as u64) >> 32;
         let words = self.blocks.get(index as usize).into_iter().flat_map(|block| &block.0);
         let low = hash as u32;
-        words.zip(SALT).map(move |(word, salt)| (word, 1 << (low.wrapping_mul(salt) >> 27)))
+        let bit = move |salt: u32| 1_u64 << (low.wrapping_mul(salt) >> 27);
+        words.zip(SALT).map(move |(word, [first, second])| (word, bit(first) | bit(second) << 32))
     }
 }
 
