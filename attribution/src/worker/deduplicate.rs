@@ -107,9 +107,12 @@ fn canonical_messages(
     messages.retain(|fact| policy.app(fact.pid()).is_some());
     let key = |fact: &Fact| match_keys::fact_key(fact.id_space(), fact.pid(), fact.id());
     let keys = parallelism.map(&messages, |facts| facts.iter().map(key).collect::<Vec<_>>());
-    let mut keyed = Vec::with_capacity(messages.len());
-    keyed.extend(keys.into_iter().flatten().zip(messages));
-    keyed.sort_unstable_by_key(|(key, _)| *key);
+    // Sorts the keys without the messages, which are far larger.
+    let mut order: Vec<(FactKey, usize)> = keys.into_iter().flatten().zip(0..).collect();
+    order.sort_unstable();
+    let mut messages: Vec<Option<Fact>> = messages.into_iter().map(Some).collect();
+    let message = |(key, index): (FactKey, usize)| Some((key, messages.get_mut(index)?.take()?));
+    let mut keyed: Vec<(FactKey, Fact)> = order.into_iter().filter_map(message).collect();
     keyed.dedup_by(|(key, fact), (kept_key, kept)| {
         let is_same = key == kept_key;
         if is_same {
