@@ -92,24 +92,49 @@ pub fn fact_key(space: impl Into<IdSpace>, pid: Pid, id: &str) -> FactKey {
     FactKey { family: space.family(), id: MatchKey(id), pid, tag }
 }
 
+/// A touch with what its keys are derived from.
+pub struct TouchKeys<'t> {
+    pub touch: &'t Touch,
+    pub ids: &'t DeviceIds,
+    /// Its [`probabilistic_keys`], if its app matches by them.
+    pub probabilistic: SmallVec<[MatchKey; 2]>,
+}
+
+impl<'t> TouchKeys<'t> {
+    pub fn new(touch: &'t Touch, ids: &'t DeviceIds, probabilistic: bool) -> Self {
+        let keys = probabilistic.then(|| probabilistic_keys(touch.device()));
+        Self { touch, ids, probabilistic: keys.into_iter().flatten().collect() }
+    }
+
+    /// Returns the keys under which activations find the touch, besides its fact key.
+    pub fn index(&self) -> MatchKeys {
+        let class = self.class();
+        let by_id = self.ids.iter().map(|id| touch_by_id(class.class, id));
+        let by_probabilistic_key =
+            self.probabilistic.iter().map(|key| touch_by_probabilistic_key(class, *key));
+        by_id.chain(by_probabilistic_key).collect()
+    }
+
+    /// Returns the markers of the touch: they record its class under its probabilistic keys, per day.
+    pub fn bucket_markers(&self) -> Vec<(MatchKey, IndexEntry)> {
+        let Touch { pid, time, .. } = *self.touch;
+        let marker = bucket_marker(Family::Touch, pid, time, self.class().bits());
+        self.probabilistic.iter().map(|key| (bucket_markers(*key), marker)).collect()
+    }
+
+    fn class(&self) -> ProbabilisticClass {
+        ProbabilisticClass { class: TouchClass::of(self.touch), kinds: self.ids.kinds() }
+    }
+}
+
 /// Returns the keys under which activations find a touch, besides its fact key.
 pub fn touch_index(touch: &Touch, ids: &DeviceIds, probabilistic: bool) -> MatchKeys {
-    let class = TouchClass::of(touch);
-    let mut keys: MatchKeys = ids.iter().map(|id| touch_by_id(class, id)).collect();
-    if probabilistic {
-        let class = ProbabilisticClass { class, kinds: ids.kinds() };
-        keys.extend(
-            probabilistic_keys(touch.device()).map(|key| touch_by_probabilistic_key(class, key)),
-        );
-    }
-    keys
+    TouchKeys::new(touch, ids, probabilistic).index()
 }
 
 /// Returns the markers of a touch: they record its class under its probabilistic keys, per day.
 pub fn touch_bucket_markers(touch: &Touch, ids: &DeviceIds) -> Vec<(MatchKey, IndexEntry)> {
-    let class = ProbabilisticClass { class: TouchClass::of(touch), kinds: ids.kinds() };
-    let marker = bucket_marker(Family::Touch, touch.pid, touch.time, class.bits());
-    probabilistic_keys(touch.device()).map(|key| (bucket_markers(key), marker)).collect()
+    TouchKeys::new(touch, ids, true).bucket_markers()
 }
 
 fn bucket_marker(family: Family, pid: Pid, time: EventTime, tag: u64) -> IndexEntry {

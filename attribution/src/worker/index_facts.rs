@@ -6,7 +6,7 @@ use super::batch_state::{ActivationIds, BatchState};
 use super::match_windows::{MatchWindows, add_windows};
 use crate::facts::device_ids::{DeviceIds, IdKindSet};
 use crate::facts::keys::{MatchKey, MatchKeys};
-use crate::facts::match_keys;
+use crate::facts::match_keys::{self, TouchKeys};
 use crate::ledger::FactWrite;
 use crate::ledger::index::IndexEntry;
 use crate::ledger::record::FactRecord;
@@ -98,9 +98,9 @@ pub fn index(
     let ids = record.device_ids();
     let (keys, bucket_markers) = match record {
         FactRecord::Touch(touch) => {
-            add_windows(windows, touch, &ids, policy, app, arrival_index, is_removed);
-            let keys = match_keys::touch_index(touch, &ids, app.probabilistic);
-            (keys, app.probabilistic.then(|| match_keys::touch_bucket_markers(touch, &ids)))
+            let keys = TouchKeys::new(touch, &ids, app.probabilistic);
+            add_windows(windows, &keys, policy, app, arrival_index, is_removed);
+            (keys.index(), Some(keys.bucket_markers()))
         }
         FactRecord::Activation(record) => {
             let keys = match_keys::activation_index(&record.fact, &ids, app.probabilistic);

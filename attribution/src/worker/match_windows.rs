@@ -1,9 +1,9 @@
 //! The windows of activations whose decision a touch can change, by index key and by probabilistic key.
 
-use crate::facts::device_ids::{DeviceIds, IdKindSet};
-use crate::facts::event::{EventTime, Pid, Touch};
+use crate::facts::device_ids::IdKindSet;
+use crate::facts::event::{EventTime, Pid};
 use crate::facts::keys::MatchKey;
-use crate::facts::match_keys::{self, BUCKET_MS};
+use crate::facts::match_keys::{self, BUCKET_MS, TouchKeys};
 use crate::rules::candidate::{self, Tier};
 use crate::rules::policy::{AppPolicy, Policy};
 
@@ -75,13 +75,13 @@ impl ProbabilisticWindow {
 /// of the touch in `BatchState::arrived`.
 pub fn add_windows(
     windows: &mut MatchWindows,
-    touch: &Touch,
-    ids: &DeviceIds,
+    keys: &TouchKeys<'_>,
     policy: &Policy,
     app: &AppPolicy,
     arrival_index: u32,
     is_removed: bool,
 ) {
+    let TouchKeys { touch, ids, probabilistic } = keys;
     let window = |key, (candidate_until, newest), is_probabilistic| {
         let tier = Tier::of(touch.kind, is_probabilistic);
         let (pid, touch_time) = (touch.pid, touch.time);
@@ -97,11 +97,8 @@ pub fn add_windows(
     let keys = ids.iter().map(match_keys::by_id);
     windows.by_key.extend(keys.map(|key| window(key, times, false)));
     windows.by_key.push(window(match_keys::by_click_id(touch.id()), times, false));
-    if app.probabilistic {
-        let keys = match_keys::probabilistic_keys(touch.device());
-        windows.by_probabilistic_key.extend(keys.map(|key| ProbabilisticWindow {
-            window: window(key, (probabilistic_end, probabilistic_end), true),
-            kinds: ids.kinds(),
-        }));
-    }
+    windows.by_probabilistic_key.extend(probabilistic.iter().map(|key| ProbabilisticWindow {
+        window: window(*key, (probabilistic_end, probabilistic_end), true),
+        kinds: ids.kinds(),
+    }));
 }
