@@ -1,6 +1,8 @@
 //! Facts that were recorded and may not be stored yet, sorted, so that reads can merge them and the write batch is in key
 //! order.
 
+use std::cmp::Ordering;
+
 use attribution::facts::event::Family;
 use attribution::facts::keys::{FactKey, FactKeyMap, MatchKey};
 use attribution::ledger::FactWrite;
@@ -48,7 +50,7 @@ impl Pending {
         later.into_iter().for_each(|later| self.append(later));
         for table in &mut self.tables {
             // Unlike an unstable sort, this one recognises the sorted parts and merges them.
-            table.sort();
+            table.sort_by(order);
             keep_last_writes(table);
         }
     }
@@ -88,7 +90,7 @@ impl Pending {
     /// Sorts the entries. Must be called after writes and before the next read.
     pub fn sort(&mut self) {
         for table in &mut self.tables {
-            table.sort_unstable();
+            table.sort_unstable_by(order);
             keep_last_writes(table);
         }
     }
@@ -182,6 +184,12 @@ impl Pending {
     }
 }
 
+/// The order of entries. The first words of two keys nearly always differ, and numbers are compared faster than bytes.
+fn order(a: &Entry, b: &Entry) -> Ordering {
+    let first_word = |key: &Key| key.first_chunk::<8>().map(|word| u64::from_be_bytes(*word));
+    first_word(&a.key).cmp(&first_word(&b.key)).then_with(|| a.cmp(b))
+}
+
 /// Keeps the last write of each key; writes are sorted.
 fn keep_last_writes(table: &mut Vec<Entry>) {
     table.dedup_by(|later, earlier| {
@@ -271,6 +279,21 @@ mod tests {
         assert_eq!(all([&newer, &Pending::default()], 0), [(2, 1), (3, 1), (5, 0), (6, 0)]);
         assert_eq!(all([&Pending::default(), &older], 8), [(8, 0)]);
         assert!(all([], 0).is_empty());
+    }
+
+    #[test]
+    fn entries_are_in_the_order_of_their_bytes() {
+        let mut rng = Rng::with_seed(7);
+        let mut entries: Vec<Entry> = Vec::new();
+        for write in 0..1_000 {
+            let mut key = Key::default();
+            key[rng.usize(..key.len())] = rng.u8(..);
+            entries.push(Entry { key, write, value: None });
+        }
+        let mut expected = entries.clone();
+        expected.sort();
+        entries.sort_unstable_by(order);
+        assert_eq!(entries, expected);
     }
 
     /// Returns touches with few ids, keys and times, so that later ones replace and delete what earlier ones wrote.
