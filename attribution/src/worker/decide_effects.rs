@@ -134,6 +134,9 @@ fn read_activations<L: Facts>(
             pending.found.extend(page);
             is_full || is_cut
         });
+        // Nearly all activations are found by several ids.
+        pending.found.sort_unstable_by_key(|entry| (entry.fact, entry.time));
+        pending.found.dedup();
     }
     Ok(())
 }
@@ -143,11 +146,11 @@ fn settle<L: Facts>(
     decisions: &mut Decisions,
     pending_effects: &[PendingEffect<'_>],
 ) -> Result<(), L::Error> {
-    let originals: Vec<FactKey> =
-        pending_effects.iter().filter_map(|pending| pending.original(facts)).collect();
-    facts.load(originals)?;
-    for pending in pending_effects {
-        if let Some(row) = pending.row(facts) {
+    let originals: Vec<Option<FactKey>> =
+        pending_effects.iter().map(|pending| pending.original(facts)).collect();
+    facts.load(originals.iter().flatten().copied())?;
+    for (pending, original) in pending_effects.iter().zip(originals) {
+        if let Some(row) = pending.row(facts, original) {
             decisions.decide_effect(facts, pending.key, row);
         }
     }
@@ -204,8 +207,9 @@ impl<'p> PendingEffect<'p> {
         Some(match_keys::fact_key(EventType::Activation, self.key.pid, id))
     }
 
-    fn row<L: Facts>(&self, facts: &FactCache<'_, L>) -> Option<Row> {
-        let original = self.original(facts).and_then(|key| facts.activation(&key));
+    /// Returns the row; `original` is the key of the loaded original install.
+    fn row<L: Facts>(&self, facts: &FactCache<'_, L>, original: Option<FactKey>) -> Option<Row> {
+        let original = original.and_then(|key| facts.activation(&key));
         let original = original.and_then(|record| record.decision.as_ref());
         let inheritance = inherit::inherit(self.app, self.attribution(facts), original);
         Some(build_row::effect_row(facts.effect(&self.key)?, inheritance))
