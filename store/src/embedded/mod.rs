@@ -333,7 +333,7 @@ impl Embedded {
         positions: &[Position],
         until: Option<EventTime>,
     ) -> Result<WriteBatch, StoreError> {
-        let mut batch = WriteBatch::default();
+        let mut batch = WriteBatch::with_capacity_bytes(self.pending.batch_bytes());
         self.rows.sweep(&mut batch, &self.tables, until.or(self.consumed_until()))?;
         for mut write in decisions {
             self.rows.put(&mut batch, &self.tables, &mut write)?;

@@ -18,6 +18,9 @@ use crate::embedded::touches::write::TouchBatch;
 use crate::layout::codec;
 use crate::layout::key::{self, FactTableKey, Key};
 
+/// What an entry takes in a write batch besides its value: mainly its key, twice for a touch.
+const BATCH_ENTRY_BYTES: usize = 48;
+
 #[derive(Default)]
 pub struct Pending {
     /// Indexed by family.
@@ -135,6 +138,12 @@ impl Pending {
             let FactTableKey::FactRecord { id, pid, tag } = key else { return None };
             Some(FactKey { family: Family::Touch, id: MatchKey(id), pid, tag })
         })
+    }
+
+    /// About the size of a write batch with everything.
+    pub fn batch_bytes(&self) -> usize {
+        let entries: usize = self.tables.iter().map(Vec::len).sum();
+        self.values.len() + entries * BATCH_ENTRY_BYTES
     }
 
     /// Adds all touches and their entries to a batch. `stored` is where the facts of records are stored so far.
