@@ -140,7 +140,7 @@ pub fn effect_searches<L: Facts>(
     let reinstalls = reinstalls(facts, state, classified, changed)?;
     let mut scans = superseded_effect_searches(facts.ledger(), policy, state);
     facts.visit(changed.iter().copied().chain(reinstalls), |ledger, key, record| {
-        let ids = state.activation_ids.of(key, record);
+        let ids = state.event_ids.of(key, record);
         scans.extend(effect_scans(ledger, policy, key.pid, &ids, record.time()));
     })?;
     Ok(merged(scans))

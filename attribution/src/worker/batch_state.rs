@@ -18,8 +18,9 @@ pub struct BatchState {
     pub activations: Vec<FactKey>,
     /// Effects of the batch, to be decided.
     pub effects: Vec<FactKey>,
-    /// The ids of the batch's new activations. Empty on a shared store, where another worker may replace one meanwhile.
-    pub activation_ids: ActivationIds,
+    /// The ids of the batch's activations and effects. Empty on a shared store, where another worker may replace one
+    /// meanwhile.
+    pub event_ids: EventIds,
     /// Replaced activations, as they were before.
     pub superseded_activations: Vec<SupersededActivation>,
     /// New or replaced touches and activations, in key order.
@@ -32,11 +33,11 @@ pub struct BatchState {
     pub must_redecide_all: bool,
 }
 
-/// Normalised ids of activations, which several steps need: their many forms take time.
+/// Normalised ids of activations and effects, which several steps need: their many forms take time.
 #[derive(Default)]
-pub struct ActivationIds(FactKeyMap<Arc<DeviceIds>>);
+pub struct EventIds(FactKeyMap<Arc<DeviceIds>>);
 
-impl ActivationIds {
+impl EventIds {
     pub fn insert(&mut self, key: FactKey, ids: Arc<DeviceIds>) {
         self.0.insert(key, ids);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::batch_state::{ActivationIds, BatchState, SupersededActivation};
+use super::batch_state::{BatchState, EventIds, SupersededActivation};
 use super::continue_chains::PendingActivation;
 use super::device_history::{DeviceHistory, HistoryEntry};
 use super::fact_cache::FactCache;
@@ -28,7 +28,7 @@ pub fn classify<L: Facts>(
 ) -> Result<Vec<Classified>, L::Error> {
     let mut arrived: BTreeSet<FactKey> = state.activations.iter().copied().collect();
     loop {
-        let mut history = DeviceHistory::new(&state.activation_ids);
+        let mut history = DeviceHistory::new(&state.event_ids);
         history.load(facts, arrived.iter().copied())?;
         let mut keys = arrived.clone();
         if with_later_activations {
@@ -53,7 +53,7 @@ pub fn chain_before_activation<L: Facts>(
     policy: &Policy,
     key: FactKey,
 ) -> Result<Option<InstallChain>, L::Error> {
-    let (no_ids, waiting) = (ActivationIds::default(), FactKeySet::default());
+    let (no_ids, waiting) = (EventIds::default(), FactKeySet::default());
     let mut history = DeviceHistory::new(&no_ids);
     history.load(facts, [key])?;
     history.request_predecessors(&key);

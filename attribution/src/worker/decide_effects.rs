@@ -1,5 +1,8 @@
 //! Makes the decisions on effects: finds the activation that each effect inherits from, and its credit.
 
+use std::sync::Arc;
+
+use super::batch_state::EventIds;
 use super::decisions::Decisions;
 use super::fact_cache::{FactCache, NEXT_PAGE, scan};
 use crate::facts::device_ids::DeviceIds;
@@ -23,7 +26,7 @@ const BATCH_PAGES: usize = 2;
 struct PendingEffect<'p> {
     app: &'p AppPolicy,
     key: FactKey,
-    ids: DeviceIds,
+    ids: Arc<DeviceIds>,
     /// Open searches for activations of the device.
     scans: Vec<Scan>,
     found: Vec<IndexEntry>,
@@ -33,12 +36,13 @@ struct PendingEffect<'p> {
 pub fn decide_effects<L: Facts>(
     facts: &mut FactCache<'_, L>,
     policy: &Policy,
+    known_ids: &EventIds,
     decisions: &mut Decisions,
     keys: &[FactKey],
 ) -> Result<(), L::Error> {
     let mut rest = keys;
     while !rest.is_empty() {
-        rest = decide_next(facts, policy, decisions, rest, false)?;
+        rest = decide_next(facts, policy, known_ids, decisions, rest, false)?;
     }
     Ok(())
 }
@@ -51,6 +55,7 @@ pub fn decide_effects<L: Facts>(
 pub fn decide_next<'k, L: Facts>(
     facts: &mut FactCache<'_, L>,
     policy: &Policy,
+    known_ids: &EventIds,
     decisions: &mut Decisions,
     keys: &'k [FactKey],
     must_reread_activations: bool,
@@ -59,7 +64,7 @@ pub fn decide_next<'k, L: Facts>(
     if must_reread_activations {
         facts.retain(|key| key.family == Family::Effect);
     }
-    decide_chunk(facts, policy, decisions, chunk)?;
+    decide_chunk(facts, policy, known_ids, decisions, chunk)?;
     Ok(rest)
 }
 
@@ -77,10 +82,11 @@ fn load_chunk<L: Facts>(facts: &mut FactCache<'_, L>, keys: &[FactKey]) -> Resul
 fn decide_chunk<L: Facts>(
     facts: &mut FactCache<'_, L>,
     policy: &Policy,
+    known_ids: &EventIds,
     decisions: &mut Decisions,
     keys: &[FactKey],
 ) -> Result<(), L::Error> {
-    let pending = keys.iter().filter_map(|key| PendingEffect::new(facts, policy, *key));
+    let pending = keys.iter().filter_map(|key| PendingEffect::new(facts, policy, known_ids, *key));
     let mut open: Vec<_> = pending.collect();
     let mut settled = Vec::with_capacity(open.len());
     for _ in 0..BATCH_PAGES {
@@ -158,9 +164,14 @@ fn settle<L: Facts>(
 }
 
 impl<'p> PendingEffect<'p> {
-    fn new<L: Facts>(facts: &FactCache<'_, L>, policy: &'p Policy, key: FactKey) -> Option<Self> {
+    fn new<L: Facts>(
+        facts: &FactCache<'_, L>,
+        policy: &'p Policy,
+        known_ids: &EventIds,
+        key: FactKey,
+    ) -> Option<Self> {
         let (effect, app) = (facts.effect(&key)?, policy.app(key.pid)?);
-        let ids = DeviceIds::of_app_event(&effect.ids);
+        let ids = known_ids.of(&key, facts.record(&key)?);
         let times = inherit::activation_times(app, effect);
         let search = |id| scan(key.pid, Family::Activation, match_keys::by_id(id), times);
         let received_md5 = facts.received_md5(key.pid).by_activations();

@@ -67,7 +67,7 @@ pub fn deduplicate<L: Ledger>(
         }
         index_new_facts(parallelism, policy, &new, &mut writes, state);
         if L::SHARED {
-            state.activation_ids.clear();
+            state.event_ids.clear();
             forget_others(facts, &keys, &writes);
         }
         let rejected = facts.ledger().record(writes)?;
@@ -194,9 +194,9 @@ fn fact_write<L: Facts>(
     if key.family != Family::Touch {
         facts.insert(key, record.clone());
     }
-    let Indexed { keys: index, received_md5, bucket_markers, activation_ids } = indexed;
-    if let Some(ids) = activation_ids {
-        state.activation_ids.insert(key, ids);
+    let Indexed { keys: index, received_md5, bucket_markers, event_ids } = indexed;
+    if let Some(ids) = event_ids {
+        state.event_ids.insert(key, ids);
     }
     FactWrite {
         key,

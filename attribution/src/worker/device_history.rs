@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 
-use super::batch_state::ActivationIds;
+use super::batch_state::EventIds;
 use super::fact_cache::{FactCache, NEXT_PAGE, scan};
 use crate::facts::device_ids::{DeviceId, DeviceIds};
 use crate::facts::event::{EventTime, Family, Pid};
@@ -46,7 +46,7 @@ struct Activations<'s> {
     all: Vec<HistoryEntry>,
     positions: FactKeyMap<usize>,
     /// The ids of some.
-    known_ids: &'s ActivationIds,
+    known_ids: &'s EventIds,
 }
 
 /// An activation of a device.
@@ -63,7 +63,7 @@ pub struct HistoryEntry {
 
 impl<'s> DeviceHistory<'s> {
     /// An empty history. `known_ids` are the ids of some activations.
-    pub fn new(known_ids: &'s ActivationIds) -> Self {
+    pub fn new(known_ids: &'s EventIds) -> Self {
         let (all, positions) = (Vec::new(), FactKeyMap::default());
         Self { lists: Lists::default(), activations: Activations { all, positions, known_ids } }
     }

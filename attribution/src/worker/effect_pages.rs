@@ -9,6 +9,7 @@
 //! unchanged.
 
 use super::BatchReport;
+use super::batch_state::{BatchState, EventIds};
 use super::decide_effects::decide_next;
 use super::decisions::Decisions;
 use super::fact_cache::{FactCache, NEXT_PAGE, PAGE};
@@ -23,6 +24,8 @@ const SEARCHES_PER_READ: usize = 1_024;
 struct EffectPages<'a, 'l, L> {
     facts: &'a mut FactCache<'l, L>,
     policy: &'a Policy,
+    /// The ids of some effects.
+    known_ids: &'a EventIds,
     decisions: &'a mut Decisions,
     report: &'a mut BatchReport,
     /// Size of the decisions from which on they are committed.
@@ -36,14 +39,16 @@ pub fn decide_affected_effects<L: Ledger>(
     policy: &Policy,
     decisions: &mut Decisions,
     report: &mut BatchReport,
-    mut own: Vec<FactKey>,
+    state: &BatchState,
     searches: Vec<Scan>,
 ) -> Result<(), L::Error> {
+    let mut own = state.effects.clone();
     own.sort_unstable();
     own.dedup();
     let (bytes, large_history) = (facts.limits.bytes, facts.limits.large_history);
     let bytes_max = if L::SHARED { bytes } else { usize::MAX };
-    let mut pages = EffectPages { facts, policy, decisions, report, bytes_max };
+    let known_ids = &state.event_ids;
+    let mut pages = EffectPages { facts, policy, known_ids, decisions, report, bytes_max };
     pages.decide(&own, &[], &searches)?;
     pages.bytes_max = pages.decisions.bytes().saturating_add(bytes);
     let found = pages.decide_found(&own, searches)?;
@@ -93,7 +98,8 @@ impl<L: Ledger> EffectPages<'_, '_, L> {
     ) -> Result<(), L::Error> {
         let mut rest = effects;
         while !rest.is_empty() {
-            rest = decide_next(self.facts, self.policy, self.decisions, rest, L::SHARED)?;
+            let (policy, ids) = (self.policy, self.known_ids);
+            rest = decide_next(self.facts, policy, ids, self.decisions, rest, L::SHARED)?;
             if self.decisions.bytes() >= self.bytes_max && !self.decisions.is_empty() {
                 self.commit(open.iter().chain(later).map(restarted).collect())?;
             }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::batch_state::{ActivationIds, BatchState};
+use super::batch_state::{BatchState, EventIds};
 use super::match_windows::{MatchWindows, add_windows};
 use crate::facts::device_ids::{DeviceIds, IdKindSet};
+use crate::facts::event::Family;
 use crate::facts::keys::{MatchKey, MatchKeys};
 use crate::facts::match_keys::{self, TouchKeys};
 use crate::ledger::FactWrite;
@@ -21,8 +22,8 @@ pub struct Indexed {
     pub received_md5: IdKindSet,
     /// The markers of its probabilistic keys.
     pub bucket_markers: Vec<(MatchKey, IndexEntry)>,
-    /// The ids of an activation.
-    pub activation_ids: Option<Arc<DeviceIds>>,
+    /// The ids of an activation or effect.
+    pub event_ids: Option<Arc<DeviceIds>>,
 }
 
 /// A new fact whose ids are not normalised yet.
@@ -40,8 +41,8 @@ struct IndexedFacts {
     windows: MatchWindows,
 }
 
-/// Adds what the ids of new facts yield to their writes and to `state`: the match windows of the touches among them, and
-/// the ids of the activations.
+/// Adds what the ids of new facts yield to their writes and to `state`: the match windows of the touches among them,
+/// and the ids of the others.
 pub fn index_new_facts(
     parallelism: Parallelism,
     policy: &Policy,
@@ -49,7 +50,7 @@ pub fn index_new_facts(
     writes: &mut [FactWrite],
     state: &mut BatchState,
 ) {
-    let BatchState { windows, activation_ids, .. } = state;
+    let BatchState { windows, event_ids, .. } = state;
     let mut first = IndexedFacts { facts: Vec::new(), windows: std::mem::take(windows) };
     let unindexed = &*writes;
     let later = parallelism.fold(new, &mut first, |indexed, new| {
@@ -62,24 +63,20 @@ pub fn index_new_facts(
         }
     });
     *windows = first.windows;
-    set_indexes(writes, first.facts, activation_ids);
+    set_indexes(writes, first.facts, event_ids);
     for IndexedFacts { facts, windows: others } in later {
         windows.append(others);
-        set_indexes(writes, facts, activation_ids);
+        set_indexes(writes, facts, event_ids);
     }
 }
 
-fn set_indexes(
-    writes: &mut [FactWrite],
-    facts: Vec<(usize, Indexed)>,
-    activation_ids: &mut ActivationIds,
-) {
+fn set_indexes(writes: &mut [FactWrite], facts: Vec<(usize, Indexed)>, event_ids: &mut EventIds) {
     for (number, indexed) in facts {
         if let Some(write) = writes.get_mut(number) {
             (write.index, write.received_md5) = (indexed.keys, indexed.received_md5);
             write.bucket_markers = indexed.bucket_markers;
-            if let Some(ids) = indexed.activation_ids {
-                activation_ids.insert(write.key, ids);
+            if let Some(ids) = indexed.event_ids {
+                event_ids.insert(write.key, ids);
             }
         }
     }
@@ -113,6 +110,6 @@ pub fn index(
         keys,
         received_md5: ids.received_md5(),
         bucket_markers: bucket_markers.unwrap_or_default(),
-        activation_ids: record.activation().map(|_| Arc::new(ids)),
+        event_ids: (record.family() != Family::Touch).then(|| Arc::new(ids)),
     }
 }

@@ -32,7 +32,7 @@ pub fn finish_interrupted_batch<L: Ledger>(
     decisions.changed.extend(state.activations.iter().copied());
     let changed = &decisions.changed;
     searches.extend(effect_searches(facts, policy, &state, &classified, changed)?);
-    decide_affected_effects(facts, policy, decisions, report, state.effects, searches)?;
+    decide_affected_effects(facts, policy, decisions, report, &state, searches)?;
     decisions.commit(facts, &Progress::default(), report)?;
     facts.clear();
     decisions.clear();

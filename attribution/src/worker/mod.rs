@@ -190,7 +190,7 @@ fn decide_all<L: Ledger>(
         return Ok(());
     }
     let searches = effect_searches(facts, policy, state, &classified, &decisions.changed)?;
-    decide_affected_effects(facts, policy, decisions, report, state.effects.clone(), searches)
+    decide_affected_effects(facts, policy, decisions, report, state, searches)
 }
 
 impl BatchReport {

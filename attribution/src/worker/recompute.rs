@@ -95,7 +95,7 @@ fn recompute_events<L: Facts>(
         }
         use_page(take_page(facts, decisions, &mut stored))
     })?;
-    decide_effects(facts, policy, &mut decisions, &state.effects)?;
+    decide_effects(facts, policy, &state.event_ids, &mut decisions, &state.effects)?;
     use_page(take_page(facts, &mut decisions, &mut stored))
 }
 
