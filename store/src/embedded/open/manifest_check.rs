@@ -19,11 +19,13 @@ const HEADER_BYTES: usize = 7;
 /// The types of recycled logs.
 const RECYCLED: [u8; 6] = [5, 6, 7, 8, 11, 131];
 
-/// Truncates logs at such damage, as RocksDB does at any other.
+/// Truncates logs at such damage, as RocksDB does at any other. The first byte of the damaged record stays: a log that
+/// ends with a whole record would count as complete, and RocksDB would continue with the next log, without the commits
+/// in between.
 pub fn truncate_logs(path: &Path) -> Result<(), StoreError> {
     for log in logs(path) {
         if let Some(at) = find_damage(&log).map_err(StoreError::file("read", &log))? {
-            let cut = File::options().write(true).open(&log).and_then(|log| log.set_len(at));
+            let cut = File::options().write(true).open(&log).and_then(|log| log.set_len(at + 1));
             cut.map_err(StoreError::file("written", &log))?;
         }
     }
@@ -88,7 +90,12 @@ fn find_in_block(block: &[u8]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use rocksdb::Options;
+
     use super::*;
+    use crate::embedded::db::Db;
 
     fn record(kind: u8, length: u16) -> Vec<u8> {
         let [low, high] = length.to_le_bytes();
@@ -111,5 +118,40 @@ mod tests {
         check(&[(1, 20), (131, 0), (1, 3)], Some(27));
         // The rest of the block is skipped.
         check(&[(1, 5), (0, 0), (5, 5)], None);
+    }
+
+    #[test]
+    fn no_log_is_read_after_a_truncated_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let [written, killed] = ["written", "killed"].map(|name| dir.path().join(name));
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        let db = Db::open(&options, &written).unwrap();
+        db.create_cf("other", &options).unwrap();
+        let put = |key: &str| db.put_cf(&db.cf_handle("other").unwrap(), key, "value").unwrap();
+        db.put("first", "value").unwrap();
+        put("second");
+        put("damaged");
+        // Another log begins, and this one is still needed.
+        db.flush().unwrap();
+        put("later");
+        fs::create_dir(&killed).unwrap();
+        for file in files(&written) {
+            fs::copy(&file, killed.join(file.file_name().unwrap())).unwrap();
+        }
+        let mut logs: Vec<PathBuf> = logs(&killed).collect();
+        logs.sort();
+        assert_eq!(logs.len(), 2, "{logs:?}");
+        let mut bytes = fs::read(&logs[0]).unwrap();
+        let length = |at: usize| usize::from(u16::from_le_bytes([bytes[at + 4], bytes[at + 5]]));
+        let second = HEADER_BYTES + length(0);
+        let damaged = second + HEADER_BYTES + length(second);
+        bytes[damaged + 6] ^= 4;
+        fs::write(&logs[0], bytes).unwrap();
+        assert_eq!(find_damage(&logs[0]).unwrap(), Some(damaged as u64));
+        truncate_logs(&killed).unwrap();
+        assert_eq!(find_damage(&logs[0]).unwrap(), None);
+        let opened = Db::open_cf(&Options::default(), &killed, ["other"]).map(drop);
+        assert!(opened.is_err(), "the later commit is read without the damaged one");
     }
 }
