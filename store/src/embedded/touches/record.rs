@@ -101,12 +101,14 @@ impl TableRecord {
         union
     }
 
-    /// Checks whether no decision can need a touch of the table any more.
+    /// Checks whether no decision can need a touch of the table any more. A record without apps is damage, and says
+    /// nothing about that.
     pub fn has_expired(&self, expiry: &Expiry) -> bool {
-        self.apps.iter().all(|(pid, app)| {
+        let has_expired = |(pid, app): (&Pid, &AppTouches)| {
             let lookback_ms = u64::from(app.lookback_days) * DAY_MS;
             app.last.end() < expiry.oldest_record(*pid, Family::Touch, Some(lookback_ms))
-        })
+        };
+        !self.apps.is_empty() && self.apps.iter().all(has_expired)
     }
 
     pub fn encode(&self) -> Vec<u8> {
@@ -310,5 +312,6 @@ mod tests {
         expiry.until().advance(last.plus(kept_ms + 23 * DAY_MS + 1));
         assert!(long.has_expired(&expiry));
         assert!(!other.has_expired(&expiry), "touches of unknown apps are kept for ever");
+        assert!(!TableRecord::new(Day(100)).has_expired(&expiry), "the record lacks its apps");
     }
 }
