@@ -47,14 +47,11 @@ impl FilterMemory {
         self.max.store(bytes, Ordering::Relaxed);
     }
 
+    /// A refused reservation takes nothing, not even for a moment, so it cannot be the reason to refuse another one.
     fn reserve(&self, bytes: usize) -> bool {
         let max = self.max.load(Ordering::Relaxed);
-        let used = self.used.fetch_add(bytes, Ordering::Relaxed);
-        if used.saturating_add(bytes) <= max {
-            return true;
-        }
-        self.release(bytes);
-        false
+        let reserved = |used: usize| used.checked_add(bytes).filter(|used| *used <= max);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserved).is_ok()
     }
 
     fn release(&self, bytes: usize) {
@@ -195,6 +192,8 @@ impl Drop for Layer {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
 
     fn memory(bytes: usize) -> Arc<FilterMemory> {
@@ -266,5 +265,30 @@ mod tests {
         (0..2 * KEYS_MIN as u64).for_each(|number| filter.add(hash(number)));
         assert!(filter.view().may_contain(hash(u64::MAX)));
         assert_eq!(little.used.load(Ordering::Relaxed), 0, "its memory is free again");
+    }
+
+    #[test]
+    fn a_refused_reservation_does_not_hinder_others() {
+        let memory = memory(100);
+        let is_done = AtomicBool::new(false);
+        let refused = thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_done.load(Ordering::Relaxed) {
+                    assert!(!memory.reserve(101));
+                }
+            });
+            let is_refused = |_: &u32| {
+                let is_refused = !memory.reserve(1);
+                if !is_refused {
+                    memory.release(1);
+                }
+                is_refused
+            };
+            let refused = (0..1_000_000).filter(is_refused).count();
+            is_done.store(true, Ordering::Relaxed);
+            refused
+        });
+        assert_eq!(refused, 0);
+        assert_eq!(memory.used.load(Ordering::Relaxed), 0);
     }
 }
