@@ -82,13 +82,13 @@ pub struct Embedded {
     touches: TouchWriter,
     /// Where touches of the batch are stored, as far as they were looked up.
     stored_touches: FactKeyMap<Option<Place>>,
-    /// The hour of the low watermark at which expired tables of touches were last dropped.
-    dropped_at: u64,
     received_md5: ReceivedMd5ByApp,
     /// The expiry of decisions: the low watermark includes the commit in flight.
     expiry: Expiry,
-    /// The expiry of readers and compactions: the low watermark is stored.
+    /// The expiry of readers: the low watermark is stored.
     stored_expiry: Expiry,
+    /// The expiry of compactions and of tables of touches: a power failure cannot take back the low watermark.
+    synced_expiry: Expiry,
     /// What an interrupted batch has left to be decided.
     unfinished: Unfinished,
     /// It has changed since the last commit.
@@ -125,9 +125,9 @@ impl Embedded {
         let meta = Meta::load_or_create(&tables, &settings.path, settings.partitions)?;
         names::check_app_ids(&meta::names(&tables)?, policy)?;
         tables.disk_full_gate = DiskFullGate::new(timing);
-        let Limits { retention, expiry: stored_expiry } = limits;
-        expiry_floor::record(&tables, &stored_expiry, meta.consumed_until)?;
-        stored_expiry.until().advance(meta.consumed_until.unwrap_or_default());
+        let Limits { retention, expiry: synced_expiry } = limits;
+        expiry_floor::record(&tables, &synced_expiry, meta.consumed_until)?;
+        synced_expiry.until().advance(meta.consumed_until.unwrap_or_default());
         let rows = RowTable::open(&tables, &meta, settings, policy, retention)?;
         meta::put_names(&tables, policy)?;
         creation.map_or(Ok(()), StoreCreation::finish)?;
@@ -140,10 +140,10 @@ impl Embedded {
             in_flight: Pending::default(),
             touches: TouchWriter::open(&tables.db, &tables.touches)?,
             stored_touches: FactKeyMap::default(),
-            dropped_at: 0,
             received_md5: ReceivedMd5ByApp::load(&tables)?,
-            expiry: stored_expiry.with_own_until(),
-            stored_expiry,
+            expiry: synced_expiry.with_own_until(),
+            stored_expiry: synced_expiry.with_own_until(),
+            synced_expiry,
             unfinished: unfinished::load(&tables)?,
             has_new_unfinished: false,
             is_half_changed: false,
@@ -199,8 +199,14 @@ impl Embedded {
     }
 
     /// Compacts all tables, which removes expired facts and rows past retention from the disk.
-    pub fn compact(&self) {
+    ///
+    /// # Errors
+    /// If the log cannot be synced.
+    pub fn compact(&self) -> Result<(), StoreError> {
+        self.tables.db.flush_wal(true)?;
+        self.synced_expiry.until().advance(self.stored_expiry.until().get().unwrap_or_default());
         self.tables.compact();
+        Ok(())
     }
 
     /// State that expired under shorter, earlier settings and stays expired.
@@ -220,21 +226,21 @@ impl Embedded {
         counts
     }
 
+    /// Whether a low watermark is in a later hour than the one by which facts expire.
+    fn begins_hour(&self, until: Option<EventTime>) -> bool {
+        let hour = |until: Option<EventTime>| until.map_or(0, |until| until.millis() / HOUR_MS);
+        hour(until) > hour(self.synced_expiry.until().get())
+    }
+
     /// Drops the tables of touches that have expired.
     fn drop_expired_touches(&mut self) -> Result<(), StoreError> {
-        let hour = self.consumed_until().map_or(0, |until| until.millis() / HOUR_MS);
-        if hour == self.dropped_at {
-            return Ok(());
-        }
-        self.dropped_at = hour;
-        let expired = self.touches.expired(&self.stored_expiry);
+        let expired = self.touches.expired(&self.synced_expiry);
         if expired.is_empty() {
             return Ok(());
         }
         let mut batch = WriteBatch::default();
         self.touches.delete(&expired, &self.tables.meta(), &mut batch);
-        // Synced, with everything before: a power failure must not take back the low watermark by which they have
-        // expired.
+        // A power failure must not bring back the record of a table that is gone.
         let mut options = write_options();
         options.set_sync(true);
         self.tables.write(batch, &options)?;
@@ -457,7 +463,7 @@ impl Ledger for Embedded {
         let until = progress.consumed_until.filter(|until| Some(*until) > self.consumed_until());
         let batch = self.write_batch(decisions, &progress.positions, until)?;
         config::crash_point!("commit-decided");
-        self.writer.begin(batch)?;
+        self.writer.begin(batch, self.begins_hour(until))?;
         if let Some(until) = until {
             self.expiry.until().advance(until);
         }
@@ -473,11 +479,13 @@ impl Ledger for Embedded {
         config::crash_point!("commit-written");
         self.is_half_changed = true;
         self.in_flight.clear();
-        if let Some(until) = self.consumed_until() {
-            self.stored_expiry.until().advance(until);
-        }
+        let until = self.consumed_until();
+        self.stored_expiry.until().advance(until.unwrap_or_default());
         self.rows.after_commit(&self.tables)?;
-        self.drop_expired_touches()?;
+        if self.begins_hour(until) {
+            self.synced_expiry.until().advance(until.unwrap_or_default());
+            self.drop_expired_touches()?;
+        }
         self.is_half_changed = false;
         config::crash_point!("commit-ended");
         Ok(())
@@ -523,6 +531,7 @@ mod tests {
     use attribution::facts::keys::MatchKeys;
     use attribution::facts::match_keys::fact_key;
     use rocksdb::Options;
+    use rocksdb::statistics::Ticker;
     use tempfile::TempDir;
 
     use super::open::column_families::OFFSETS;
@@ -564,6 +573,31 @@ mod tests {
         assert!(store.wait_for_commit().is_err());
         assert!(store.commit(Vec::new(), &Progress::default()).is_err());
         assert!(store.positions().is_err());
+    }
+
+    #[test]
+    fn facts_expire_only_by_a_low_watermark_that_is_synced() {
+        let (mut store, _dir) = deferring();
+        let mut syncs_until = |minutes: u64| {
+            let until = EventTime::default().plus(minutes * HOUR_MS / 60);
+            let progress = Progress { positions: Vec::new(), consumed_until: Some(until) };
+            store.commit(Vec::new(), &progress).unwrap();
+            store.wait_for_commit().unwrap();
+            assert_eq!(
+                store.stored_expiry.until().get(),
+                Some(until),
+                "readers see what is stored"
+            );
+            let synced =
+                store.synced_expiry.until().get().map(|until| until.millis() * 60 / HOUR_MS);
+            (store.tables.options.get_ticker_count(Ticker::WalFileSynced), synced)
+        };
+        assert_eq!(syncs_until(30), (0, None));
+        assert_eq!(syncs_until(61), (1, Some(61)));
+        assert_eq!(syncs_until(119), (1, Some(61)));
+        assert_eq!(syncs_until(500), (2, Some(500)));
+        store.compact().unwrap();
+        assert_eq!(store.tables.options.get_ticker_count(Ticker::WalFileSynced), 3);
     }
 
     /// The write of a touch without an index entry.

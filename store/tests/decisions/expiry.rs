@@ -95,7 +95,7 @@ fn expired_facts_are_deleted_from_disk() {
     };
     let mut after = |until: EventTime, facts: Vec<Draft>| {
         process_until(&mut worker, facts, until);
-        worker.ledger().compact();
+        worker.ledger().compact().unwrap();
         ["touches", "activations", "effects", "events"].map(|table| entries(dir.path(), table))
     };
     let first = after(a_plus(0), facts());
@@ -121,7 +121,7 @@ fn nothing_expires_without_a_low_watermark_or_a_horizon() {
     process_until(&mut worker, vec![click("c1", A), effect("e", A)], a_plus(DAY));
     process(&mut worker, Vec::new(), None);
     process_until(&mut worker, vec![], a_plus(5_000 * DAY));
-    worker.ledger().compact();
+    worker.ledger().compact().unwrap();
     // A record, and an entry for each form of the id.
     let expected = (1 + 1, 1 + 4);
     assert_eq!((entries(dir.path(), "touches"), entries(dir.path(), "effects")), expected);
@@ -135,10 +135,10 @@ fn without_a_horizon_facts_are_kept_as_long_as_rows() {
     });
     let (mut worker, dir) = with_retention(100, policy);
     process_until(&mut worker, vec![click("c1", A)], a_plus(129 * DAY));
-    worker.ledger().compact();
+    worker.ledger().compact().unwrap();
     assert_eq!(entries(dir.path(), "touches"), 2);
     process_until(&mut worker, vec![], a_plus(131 * DAY));
-    worker.ledger().compact();
+    worker.ledger().compact().unwrap();
     assert_eq!(entries(dir.path(), "touches"), 0);
 }
 
@@ -158,7 +158,7 @@ fn a_redelivered_event_is_recognised_as_long_as_its_row_is_kept() {
     process_until(&mut worker, vec![activation("a", A), effect("e", a_plus(1))], a_plus(1));
     let mut check_redelivered = |after: i64, rows: &[&str]| {
         process_until(&mut worker, vec![], a_plus(after));
-        worker.ledger().compact();
+        worker.ledger().compact().unwrap();
         let again = vec![activation("a", a_plus(after)), effect("e", a_plus(after + 1))];
         let report = process_until(&mut worker, again, a_plus(after));
         let redelivered = (report.activations.redelivered, report.effects.redelivered);
@@ -176,10 +176,10 @@ fn records_of_events_expire_with_their_rows() {
     let (mut worker, dir) = with_retention(600, rules_with(without_click_limit));
     let records = |dir: &Path| ["activations", "effects"].map(|table| entries(dir, table));
     process_until(&mut worker, vec![activation("a", A), effect("e", A)], a_plus(600 * DAY));
-    worker.ledger().compact();
+    worker.ledger().compact().unwrap();
     assert_eq!(records(dir.path()), [1, 1]);
     process_until(&mut worker, vec![], a_plus(600 * DAY + 1));
-    worker.ledger().compact();
+    worker.ledger().compact().unwrap();
     assert_eq!(records(dir.path()), [0, 0]);
 }
 
@@ -220,7 +220,7 @@ fn an_effect_at_the_end_of_its_window_inherits_the_credit_of_the_original_instal
     process_until(&mut worker, vec![activation("b", reinstall)], reinstall);
     let last = a_plus(489 * DAY);
     process_until(&mut worker, vec![], a_plus(496 * DAY));
-    worker.ledger().compact();
+    worker.ledger().compact().unwrap();
     process_until(&mut worker, vec![effect("e", last)], a_plus(496 * DAY));
     check(
         &worker,
@@ -238,7 +238,7 @@ fn the_install_chain_continues_from_the_oldest_kept_activation() {
     let kept = 97 * DAY + 15 * MINUTE;
     process_until(&mut worker, vec![activation("a", A)], a_plus(0));
     process_until(&mut worker, vec![activation("b", a_plus(80 * DAY))], a_plus(kept + 1));
-    worker.ledger().compact();
+    worker.ledger().compact().unwrap();
     assert_eq!(
         entries(dir.path(), "activations"),
         6,
@@ -267,7 +267,7 @@ fn facts_out_of_order_do_not_change_final_decisions() {
     ];
     check(&worker, &rows);
     process_until(&mut worker, vec![], a_plus(40 * DAY));
-    worker.ledger().compact();
+    worker.ledger().compact().unwrap();
     let record = fact_key(TouchKind::Click, X, "c2");
     assert_eq!(worker.ledger_mut().records(&[record]).expect("the lookup succeeds"), [None]);
     process_until(&mut worker, vec![click("c1", a_plus(-2 * HOUR))], a_plus(40 * DAY));
@@ -383,7 +383,7 @@ proptest! {
                 Worker::new(open(dir.path(), &policy), Arc::clone(&policy))
             }
             1..4 => {
-                worker.ledger().compact();
+                worker.ledger().compact().unwrap();
                 worker
             }
             _ => worker,

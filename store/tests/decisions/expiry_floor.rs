@@ -100,7 +100,7 @@ impl Fixture {
 
     fn compact(&self, store: &Embedded) {
         if self.compacts {
-            store.compact();
+            store.compact().unwrap();
         }
     }
 

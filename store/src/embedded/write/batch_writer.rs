@@ -12,14 +12,19 @@ use crate::embedded::tables::Tables;
 /// Writes one batch at a time. The thread ends when this is dropped, which must be before the tables are.
 pub struct BatchWriter {
     /// `None` once the thread is to end.
-    batches: Option<SyncSender<WriteBatch>>,
+    batches: Option<SyncSender<Commit>>,
     outcomes: Receiver<Result<(), StoreError>>,
     /// A batch is being written. Stays true after an error.
     is_in_flight: bool,
     is_deferring: bool,
     /// The batch in flight, if its write is deferred.
-    deferred: Option<WriteBatch>,
+    deferred: Option<Commit>,
     thread: Option<JoinHandle<()>>,
+}
+
+struct Commit {
+    batch: WriteBatch,
+    is_synced: bool,
 }
 
 impl BatchWriter {
@@ -47,17 +52,19 @@ impl BatchWriter {
         self.is_deferring = true;
     }
 
-    /// Starts to write a batch. The one before must have been waited for.
+    /// Starts to write a batch. The one before must have been waited for. If it `is_synced`, no power failure takes it
+    /// or a batch before it back, once it is written.
     ///
     /// # Errors
     /// If a write has failed.
-    pub fn begin(&mut self, batch: WriteBatch) -> Result<(), StoreError> {
+    pub fn begin(&mut self, batch: WriteBatch, is_synced: bool) -> Result<(), StoreError> {
         self.is_in_flight = true;
+        let commit = Commit { batch, is_synced };
         if self.is_deferring {
-            self.deferred = Some(batch);
+            self.deferred = Some(commit);
             return Ok(());
         }
-        self.send(batch)
+        self.send(commit)
     }
 
     /// Waits until the batch in flight is written. Returns false if there is none.
@@ -68,16 +75,16 @@ impl BatchWriter {
         if !self.is_in_flight {
             return Ok(false);
         }
-        if let Some(batch) = self.deferred.take() {
-            self.send(batch)?;
+        if let Some(commit) = self.deferred.take() {
+            self.send(commit)?;
         }
         self.outcomes.recv().map_err(|_| ended())??;
         self.is_in_flight = false;
         Ok(true)
     }
 
-    fn send(&self, batch: WriteBatch) -> Result<(), StoreError> {
-        let is_sent = self.batches.as_ref().is_some_and(|batches| batches.send(batch).is_ok());
+    fn send(&self, commit: Commit) -> Result<(), StoreError> {
+        let is_sent = self.batches.as_ref().is_some_and(|batches| batches.send(commit).is_ok());
         if is_sent { Ok(()) } else { Err(ended()) }
     }
 }
@@ -95,12 +102,14 @@ impl Drop for BatchWriter {
 
 fn write_all(
     tables: &Tables,
-    batches: &Receiver<WriteBatch>,
+    commits: &Receiver<Commit>,
     outcomes: &SyncSender<Result<(), StoreError>>,
 ) {
-    for batch in batches {
+    for Commit { batch, is_synced } in commits {
         config::crash_point!("commit-begun");
-        let outcome = tables.write(batch, &write_options());
+        let mut options = write_options();
+        options.set_sync(is_synced);
+        let outcome = tables.write(batch, &options);
         let has_failed = outcome.is_err();
         // The positions of a later batch would cover one that was not written.
         if outcomes.send(outcome).is_err() || has_failed {
@@ -109,7 +118,7 @@ fn write_all(
     }
 }
 
-/// The write-ahead log is not synced: a power failure that removes commits from its end removes their positions too.
+/// Few commits sync the write-ahead log: a power failure that removes others from its end removes their positions too.
 pub fn write_options() -> WriteOptions {
     let mut options = WriteOptions::default();
     options.set_memtable_insert_hint_per_batch(true);
@@ -158,7 +167,7 @@ mod tests {
         let mut writer = BatchWriter::start(&tables).unwrap();
         assert!(!writer.wait().unwrap(), "nothing is in flight");
         for value in ["1", "2", "3"] {
-            writer.begin(batch(&tables, value)).unwrap();
+            writer.begin(batch(&tables, value), false).unwrap();
             assert!(writer.wait().unwrap());
             assert_eq!(stored(&tables).as_deref(), Some(value.as_bytes()));
             assert!(!writer.wait().unwrap(), "the batch is written");
@@ -170,7 +179,7 @@ mod tests {
         let (tables, _dir) = on_disk();
         let mut writer = BatchWriter::start(&tables).unwrap();
         writer.defer();
-        writer.begin(batch(&tables, "1")).unwrap();
+        writer.begin(batch(&tables, "1"), false).unwrap();
         assert_eq!(stored(&tables), None);
         assert!(writer.wait().unwrap());
         assert_eq!(stored(&tables).as_deref(), Some(&b"1"[..]));
@@ -180,7 +189,7 @@ mod tests {
     fn dropping_the_writer_waits_for_the_batch_in_flight() {
         let (tables, _dir) = on_disk();
         let mut writer = BatchWriter::start(&tables).unwrap();
-        writer.begin(batch(&tables, "1")).unwrap();
+        writer.begin(batch(&tables, "1"), false).unwrap();
         drop(writer);
         assert_eq!(stored(&tables).as_deref(), Some(&b"1"[..]));
     }
@@ -189,12 +198,12 @@ mod tests {
     fn nothing_is_written_after_an_error() {
         let (tables, _dir) = on_disk();
         let mut writer = BatchWriter::start(&tables).unwrap();
-        writer.begin(refused(&tables)).unwrap();
+        writer.begin(refused(&tables), false).unwrap();
         let error = writer.wait().unwrap_err();
         assert!(matches!(error, StoreError::Engine(_)), "{error}");
         assert!(writer.wait().is_err(), "the batch was not written");
         // The thread may not have ended yet.
-        let _ = writer.begin(batch(&tables, "1"));
+        let _ = writer.begin(batch(&tables, "1"), false);
         assert!(writer.wait().is_err());
         drop(writer);
         assert_eq!(stored(&tables), None);

@@ -82,7 +82,7 @@ impl StoreFixture {
                 self.settings.retention_ms = hours.map(|hours| u64::from(hours) * HOUR_MS);
                 self.store();
             }
-            Step::Compact => self.store().compact(),
+            Step::Compact => self.store().compact().unwrap(),
         }
     }
 
@@ -236,7 +236,7 @@ fn with_rows(count: u32) -> StoreFixture {
         decision
     });
     commit(fixture.store(), decisions);
-    fixture.store().compact();
+    fixture.store().compact().unwrap();
     fixture
 }
 

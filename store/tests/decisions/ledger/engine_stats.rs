@@ -70,7 +70,7 @@ fn written_bytes_are_counted_from_the_log_to_the_files() {
     assert_eq!((touches.files, touches.disk_bytes), (0, 0));
     assert!(touches.memtable_bytes > 100_000, "{touches:?}");
 
-    store.compact();
+    store.compact().unwrap();
     let after = stats(&store);
     assert!(after.flush_written_bytes > 10_000, "{after:?}");
     let touches = table(&after, "touches");
@@ -105,7 +105,7 @@ fn late_touches_do_not_rewrite_the_index_of_their_day() {
 #[test]
 fn hits_of_filters_and_cache_are_counted() {
     let (mut store, _dir) = with_effects(1_000);
-    store.compact();
+    store.compact().unwrap();
     let before = stats(&store);
     assert_eq!(found(&mut store, "none"), 0);
     let missed = stats(&store);
@@ -128,7 +128,7 @@ fn hits_of_filters_and_cache_are_counted() {
 #[test]
 fn filter_checks_of_scans_are_counted() {
     let (mut store, _dir) = with_effects(1_000);
-    store.compact();
+    store.compact().unwrap();
     let before = stats(&store);
     let of_effects = |key| Scan { family: Family::Effect, ..scan(key, end_of_time(), 0) };
     for key in 0..500 {

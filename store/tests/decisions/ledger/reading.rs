@@ -89,7 +89,7 @@ fn a_reader_sees_no_gaps_while_the_log_is_flushed() {
                     identified([activation(&format!("a{n}"), millis(n)).without_ids()]),
                 );
                 if n % 4 == 0 {
-                    worker.ledger().compact();
+                    worker.ledger().compact().unwrap();
                 }
                 n += 1;
             }

@@ -71,7 +71,7 @@ fn fill(store: &mut Embedded) {
         commit(store, rows);
     }
     consume_until(store, time(ROWS));
-    store.compact();
+    store.compact().unwrap();
 }
 
 /// Waits until at most `bytes_max` are used.

@@ -76,7 +76,7 @@ impl Fixture {
             Step::Write(events) => self.write(events),
             Step::Advance(hours) => self.advance(u64::from(*hours)),
             Step::Reopen(x, y) => self.open_with([*x, *y]),
-            Step::Compact => self.disk.store().compact(),
+            Step::Compact => self.disk.store().compact().unwrap(),
         }
     }
 
@@ -360,7 +360,7 @@ fn an_app_can_have_its_own_retention() {
     fixture.advance(1_000);
     fixture.rows = kept;
     check(&mut fixture).unwrap();
-    fixture.disk.store().compact();
+    fixture.disk.store().compact().unwrap();
     check(&mut fixture).unwrap();
 }
 

@@ -584,7 +584,7 @@ fn a_miss_asks_no_table() {
     let touches = (0..1_000).map(|n| touch(&format!("c{n}"), at(100 + n % 70, n), &[n as u64]));
     record_facts(&mut store, touches);
     commit(&mut store);
-    store.compact();
+    store.compact().unwrap();
     let before = blocks_read(&store);
     for n in 0..500 {
         assert_eq!(record_of(&mut store, touch(&format!("none{n}"), 1, &[]).key), None);
@@ -610,7 +610,7 @@ fn a_miss_among_activations_asks_no_table() {
         (0..1_000).map(|n| write(activation(&format!("a{n}"), millis(n)), &[n as u64]));
     record_facts(&mut store, activations);
     commit(&mut store);
-    store.compact();
+    store.compact().unwrap();
     let mut found = |key| {
         times(&mut store, Scan { family: Family::Activation, ..scan(key, end_of_time(), 0) }).len()
     };

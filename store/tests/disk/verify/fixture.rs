@@ -222,7 +222,7 @@ fn process_days(settings: &Store, days: Range<i64>, rng: &mut Lcg) {
             worker.process(Batch { facts: facts.to_vec(), progress }).expect("the ledger works");
         }
         if day == DAYS - 3 {
-            worker.ledger().compact();
+            worker.ledger().compact().unwrap();
         }
         if day == DAYS - 1 {
             let until = Progress { consumed_until: Some(end_of_month()), ..Progress::default() };
