@@ -267,19 +267,24 @@ impl Embedded {
     fn find_touches(&mut self, facts: &[FactKey]) -> Result<(), StoreError> {
         let Self { in_flight, stored_touches, tables, .. } = &*self;
         let (db, touch_tables) = (&*tables.db, &*tables.touches);
-        let may_be_written = touches::read::may_be_written(touch_tables);
         let is_unknown =
             |fact: &&FactKey| fact.family == Family::Touch && !stored_touches.contains_key(*fact);
         let is_in_flight =
             |fact: &FactKey| in_flight.get(fact.family, &key::record(fact)).is_some();
         let find = |facts: &[FactKey]| -> Result<Vec<(FactKey, Option<Place>)>, StoreError> {
-            let unknown = facts.iter().filter(is_unknown).copied();
-            let (mut written, new): (Vec<FactKey>, Vec<FactKey>) =
-                unknown.partition(&may_be_written);
-            written.retain(|fact| !is_in_flight(fact));
+            let unknown: Vec<FactKey> = facts.iter().filter(is_unknown).copied().collect();
+            let may_be_written = touches::read::may_be_written(touch_tables, &unknown);
+            let (mut written, mut new) = (Vec::new(), Vec::new());
+            for (fact, may_be_written) in unknown.into_iter().zip(may_be_written) {
+                if !may_be_written {
+                    new.push((fact, None));
+                } else if !is_in_flight(&fact) {
+                    written.push(fact);
+                }
+            }
             let places = touches::read::places(db, touch_tables, &written)?;
-            let new = new.into_iter().map(|fact| (fact, None));
-            Ok(written.into_iter().zip(places).chain(new).collect())
+            new.extend(written.into_iter().zip(places));
+            Ok(new)
         };
         for found in self.parallelism.map(facts, find) {
             self.stored_touches.extend(found?);

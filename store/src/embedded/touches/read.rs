@@ -28,13 +28,18 @@ pub struct Place {
 /// Attempts to read the contents of a touch that another thread moves meanwhile.
 const ATTEMPTS: usize = 3;
 
-/// Returns a check by the filters whether a touch may be stored, or be in flight. Nearly no new touch passes it.
-pub fn may_be_written(tables: &TouchTables) -> impl Fn(&FactKey) -> bool + use<> {
-    let filters: Vec<FilterView> = tables.all().iter().map(|table| table.filter.view()).collect();
-    move |fact| {
-        let hash = KeyHash::of(&key::record(fact));
-        filters.iter().any(|filter| filter.may_contain(hash))
+/// Asks the filters which of these touches may be stored, or be in flight. Nearly no new touch is among them.
+pub fn may_be_written(tables: &TouchTables, facts: &[FactKey]) -> Vec<bool> {
+    let hashes: Vec<KeyHash> = facts.iter().map(|fact| KeyHash::of(&key::record(fact))).collect();
+    let mut may_be_written = vec![false; facts.len()];
+    // Table by table, because processor caches have room for one filter, but not for all.
+    for table in tables.all().iter() {
+        let filter = table.filter.view();
+        for (may_be_written, hash) in may_be_written.iter_mut().zip(&hashes) {
+            *may_be_written |= filter.may_contain(*hash);
+        }
     }
+    may_be_written
 }
 
 /// Finds the touches of these keys. Nearly always, the filters leave no table or one to ask.
