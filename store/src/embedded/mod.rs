@@ -226,7 +226,7 @@ impl Embedded {
         counts
     }
 
-    /// Whether a low watermark is in a later hour than the one by which facts expire.
+    /// Checks whether a low watermark is in a later hour than the one by which facts expire.
     fn begins_hour(&self, until: Option<EventTime>) -> bool {
         let hour = |until: Option<EventTime>| until.map_or(0, |until| until.millis() / HOUR_MS);
         hour(until) > hour(self.synced_expiry.until().get())

@@ -6,6 +6,8 @@ const MIB: u64 = 1 << 20;
 const READING_CACHE_BYTES: u64 = 32 * MIB;
 /// Replaying the log after a crash takes time in proportion to the write buffers.
 const WRITE_BUFFERS_BYTES_MAX: u64 = 256 * MIB;
+/// In larger ones most of a search for a key's place is waiting for memory.
+const TOUCH_INDEX_BUFFER_BYTES_MAX: u64 = 8 * MIB;
 /// The log outgrows the write buffers when a table that is seldom written keeps old log files alive.
 const WAL_BYTES_MAX: u64 = 512 * MIB;
 const FILE_BYTES_MAX: u64 = 64 * MIB;
@@ -25,6 +27,8 @@ pub struct Budget {
     pub write_buffers_bytes: usize,
     /// Size of one buffer. A table has at most two, one of them being flushed.
     pub write_buffer_bytes: usize,
+    /// Size of one buffer of an index of touches, whose keys are anywhere: what processor caches have room for.
+    pub touch_index_buffer_bytes: usize,
     pub wal_bytes_max: u64,
     /// Target size of level 1: that of the four flushes that a compaction merges into it, for low write amplification.
     pub level_bytes: u64,
@@ -47,6 +51,7 @@ impl Budget {
             cache_bytes: size(memory_bytes),
             write_buffers_bytes: size(write_buffers),
             write_buffer_bytes: size(write_buffer),
+            touch_index_buffer_bytes: size(write_buffer.min(TOUCH_INDEX_BUFFER_BYTES_MAX)),
             wal_bytes_max: (write_buffers * 2).min(WAL_BYTES_MAX),
             level_bytes: write_buffer * 4,
             file_bytes: write_buffer.clamp(FILE_BYTES_MIN, FILE_BYTES_MAX),
@@ -79,17 +84,21 @@ mod tests {
 
     #[test]
     fn memory_is_split() {
-        // In MiB: all memory; all write buffers, one of them, the log, level 1, a file.
+        // In MiB: all memory; all write buffers, one of them, one of an index of touches, the log, level 1, a file.
         for (memory, expected) in [
-            (32, [16, 6, 32, 24, 6]),
-            (64, [32, 12, 64, 48, 12]),
-            (448, [224, 84, 448, 336, 64]),
-            (1_024, [256, 96, 512, 384, 64]),
-            (65_536, [256, 96, 512, 384, 64]),
+            (32, [16, 6, 6, 32, 24, 6]),
+            (64, [32, 12, 8, 64, 48, 12]),
+            (448, [224, 84, 8, 448, 336, 64]),
+            (1_024, [256, 96, 8, 512, 384, 64]),
+            (65_536, [256, 96, 8, 512, 384, 64]),
         ] {
             let budget = Budget::writing(memory * MIB, 2);
-            let buffers =
-                [budget.write_buffers_bytes, budget.write_buffer_bytes].map(|of| of as u64);
+            let buffers = [
+                budget.write_buffers_bytes,
+                budget.write_buffer_bytes,
+                budget.touch_index_buffer_bytes,
+            ]
+            .map(|of| of as u64);
             let files = [budget.wal_bytes_max, budget.level_bytes, budget.file_bytes];
             assert_eq!([&buffers[..], &files].concat(), expected.map(|of| of * MIB), "{memory}");
             assert_eq!(budget.cache_bytes as u64, memory * MIB);

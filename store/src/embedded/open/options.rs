@@ -18,6 +18,8 @@ use crate::layout::summary_counts::{self, SummaryKey, Totals};
 
 /// Unit of the write buffers of tables of touches. Late touches fill a small part of many of them.
 const TOUCH_ARENA_BYTES: usize = 64 << 10;
+/// Files of an index of touches that are merged into one.
+const TOUCH_INDEX_RUNS: i32 = 8;
 
 /// Options of the writing engine. Write buffers are charged to the cache.
 pub fn engine(budget: &Budget, cache: &Cache) -> Options {
@@ -69,14 +71,16 @@ pub fn facts(budget: &Budget, cache: &Cache, family: Family, expiry: &Expiry) ->
 /// The index of a table of touches: lookups by whole key or by prefix. The filters of `embedded::touches` replace a
 /// filter of the write buffer, which each of many tables would have at its full size.
 ///
-/// Compactions merge files of similar sizes. By levels, four flushes of a few late touches, whose keys are anywhere,
-/// would rewrite the index of their day.
+/// Compactions merge files of similar sizes, eight at a time, because flushes are small. By levels, a few flushes of a
+/// few late touches, whose keys are anywhere, would rewrite the index of their day.
 pub fn touch_index(budget: &Budget, cache: &Cache, expiry: &Expiry) -> Options {
     let mut blocks = blocks(cache, 8 * 1024);
     // Files stay on level 0 until their table is dropped, so their filters would fill the cache.
     blocks.set_pin_l0_filter_and_index_blocks_in_cache(false);
     let mut options = with_blocks(budget, &blocks);
     options.set_compaction_style(DBCompactionStyle::Universal);
+    options.set_write_buffer_size(budget.touch_index_buffer_bytes);
+    options.set_level_zero_file_num_compaction_trigger(TOUCH_INDEX_RUNS);
     options.set_prefix_extractor(SliceTransform::create_fixed_prefix(FACT_PREFIX_BYTES));
     options.set_arena_block_size(TOUCH_ARENA_BYTES);
     let expiry = expiry.clone();

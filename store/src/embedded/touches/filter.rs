@@ -25,13 +25,18 @@ const SALT: [[u32; 2]; WORDS] = [
     [0x9efc_4947, 0x5c6b_fb31],
 ];
 
-/// The hash by which filters know a key: of its id or match key, and its app.
+/// What filters know of a key: a hash of its id or match key and its app, and its two bits in each word of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KeyHash(u64);
+pub struct KeyHash {
+    hash: u64,
+    bits: [u64; WORDS],
+}
 
 impl KeyHash {
     pub fn of(key: &Key) -> Self {
-        Self(xxh3_64(&key[..FACT_PREFIX_BYTES]))
+        let hash = xxh3_64(&key[..FACT_PREFIX_BYTES]);
+        let bit = |salt: u32| 1_u64 << ((hash as u32).wrapping_mul(salt) >> 27);
+        Self { hash, bits: SALT.map(|[first, second]| bit(first) | bit(second) << 32) }
     }
 }
 
@@ -164,23 +169,21 @@ impl Layer {
     }
 
     fn add(&self, key: KeyHash) {
-        for (word, bits) in self.words(key) {
+        for (word, bits) in self.block(key).0.iter().zip(key.bits) {
             word.fetch_or(bits, Ordering::Relaxed);
         }
     }
 
-    /// Most keys are not in most layers, and the first word shows it.
+    /// Has no branch that depends on the words, so that the processor loads those of the next key meanwhile.
     fn may_contain(&self, key: KeyHash) -> bool {
-        self.words(key).all(|(word, bits)| word.load(Ordering::Relaxed) & bits == bits)
+        let ([a, b, c, d], [e, f, g, h]) = (&self.block(key).0, key.bits);
+        let missing = |word: &AtomicU64, bits: u64| bits & !word.load(Ordering::Relaxed);
+        missing(a, e) | missing(b, f) | missing(c, g) | missing(d, h) == 0
     }
 
-    /// The words of a key's block, and its two bits in each.
-    fn words(&self, KeyHash(hash): KeyHash) -> impl Iterator<Item = (&AtomicU64, u64)> {
-        let index = ((hash >> 32) * self.blocks.len() as u64) >> 32;
-        let words = self.blocks.get(index as usize).into_iter().flat_map(|block| &block.0);
-        let low = hash as u32;
-        let bit = move |salt: u32| 1_u64 << (low.wrapping_mul(salt) >> 27);
-        words.zip(SALT).map(move |(word, [first, second])| (word, bit(first) | bit(second) << 32))
+    fn block(&self, key: KeyHash) -> &Block {
+        let index = ((key.hash >> 32) * self.blocks.len() as u64) >> 32;
+        &self.blocks[index as usize]
     }
 }
 
