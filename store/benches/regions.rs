@@ -51,7 +51,7 @@ fn measure(rows: usize, fanout: u16) {
         true => 1 + (number / 10 % 9) as u32,
         false => 0,
     });
-    store.compact().unwrap();
+    store.compact().expect("the store can be compacted");
     let reader = store.reader();
     let app = config.policy.app_by_key("app-0").expect("the app is configured");
     let (mut best, mut found) = (f64::INFINITY, 0);
