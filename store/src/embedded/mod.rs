@@ -583,7 +583,9 @@ mod tests {
     #[test]
     fn facts_expire_only_by_a_low_watermark_that_is_synced() {
         let (mut store, _dir) = deferring();
-        let mut syncs_until = |minutes: u64| {
+        let syncs = |store: &Embedded| store.tables.options.get_ticker_count(Ticker::WalFileSynced);
+        let opened = syncs(&store);
+        let mut check = |minutes: u64, synced: Option<u64>, count: u64| {
             let until = EventTime::default().plus(minutes * HOUR_MS / 60);
             let progress = Progress { positions: Vec::new(), consumed_until: Some(until) };
             store.commit(Vec::new(), &progress).unwrap();
@@ -593,16 +595,16 @@ mod tests {
                 Some(until),
                 "readers see what is stored"
             );
-            let synced =
-                store.synced_expiry.until().get().map(|until| until.millis() * 60 / HOUR_MS);
-            (store.tables.options.get_ticker_count(Ticker::WalFileSynced), synced)
+            let until = store.synced_expiry.until().get();
+            assert_eq!(until.map(|until| until.millis() * 60 / HOUR_MS), synced);
+            assert_eq!(syncs(&store) - opened, count, "at {minutes} minutes");
         };
-        assert_eq!(syncs_until(30), (0, None));
-        assert_eq!(syncs_until(61), (1, Some(61)));
-        assert_eq!(syncs_until(119), (1, Some(61)));
-        assert_eq!(syncs_until(500), (2, Some(500)));
+        check(30, None, 0);
+        check(61, Some(61), 1);
+        check(119, Some(61), 1);
+        check(500, Some(500), 2);
         store.compact().unwrap();
-        assert_eq!(store.tables.options.get_ticker_count(Ticker::WalFileSynced), 3);
+        assert_eq!(syncs(&store) - opened, 3);
     }
 
     /// The write of a touch without an index entry.
