@@ -35,6 +35,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use config::ExportClients;
+use listener::Clients;
 use tokio::net::TcpListener;
 
 pub use crate::http::state::{CompleteUntil, ExportState};
@@ -51,7 +52,7 @@ pub use http::access::Access;
 use http::hosts::Hosts;
 use http::router::router;
 pub use http::server::CONNECTIONS_MAX;
-use http::server::{self, Clients};
+use http::server::LIMITS;
 pub use metrics::{DURATION, DURATION_BUCKETS_SECONDS};
 pub use query::{Dialect, ExportQuery, Format, Preset};
 
@@ -71,7 +72,7 @@ pub async fn serve(
     };
     let metrics = Arc::clone(&state.metrics);
     let clients = Clients::new(connections_per_client_max, move || metrics.refused("connections"));
-    server::serve(listener, router(state, hosts), clients, shutdown).await;
+    listener::serve(listener, router(state, hosts), clients, LIMITS, shutdown).await;
 }
 
 fn address(listener: &TcpListener) -> IpAddr {

@@ -8,6 +8,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use listener::LongResponse;
 
 use super::audit::ExportRequest;
 use super::registry::ChosenId;
@@ -18,7 +19,6 @@ use crate::http::audit::{AuditedRequest, Route};
 use crate::http::extract::{Segments, next_page, no_parameters, parameters};
 use crate::http::problem::Problem;
 use crate::http::respond;
-use crate::http::server::IsDownload;
 use crate::http::state::ExportState;
 use crate::query::cursor::Cursor;
 use crate::query::parameter::pairs;
@@ -96,7 +96,7 @@ pub(crate) async fn export(
     headers.insert(header::TRAILER, HeaderValue::from_static("adtrail-rows, adtrail-sha256"));
     let Started { next: cursor, body } = stream::start(scan, running).await?;
     headers.extend(next(cursor));
-    Ok((Extension(IsDownload), headers, body).into_response())
+    Ok((Extension(LongResponse), headers, body).into_response())
 }
 
 /// Returns the state of an export.

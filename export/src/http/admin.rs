@@ -9,11 +9,12 @@ use axum::http::{StatusCode, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use listener::Clients;
 use tokio::net::TcpListener;
 
 use super::answers::{self, OfAll};
 use super::hosts::{self, Hosts};
-use super::server::{self, Clients};
+use super::server::LIMITS;
 use super::{problem, respond};
 
 /// Connections of one client, such as Prometheus or a probe.
@@ -45,7 +46,7 @@ pub async fn serve(
     let clients = Clients::new(CONNECTIONS_PER_CLIENT_MAX, || {
         tracing::debug!("closed a connection to the admin listener: its client has too many");
     });
-    server::serve(listener, router(admin, hosts), clients, shutdown).await;
+    listener::serve(listener, router(admin, hosts), clients, LIMITS, shutdown).await;
 }
 
 fn router(admin: Admin, hosts: Hosts) -> Router {

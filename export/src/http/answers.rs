@@ -15,11 +15,11 @@ use axum::middleware::Next;
 use axum::response::Response;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
+use listener::Stopping;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::access::{ANSWERS_PER_TOKEN_MAX, Caller};
 use super::problem::Problem;
-use super::server::Stopping;
 use crate::ExportError;
 
 /// The time that a request waits for earlier ones of its caller.

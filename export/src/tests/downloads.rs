@@ -8,13 +8,13 @@ use axum::body::Body;
 use axum::http::Request;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
+use listener::LongResponse;
 use serde_json::{Value, json};
 
 use super::fixture::{self, Answer, Bed, EVENTS, many_activations};
 use super::{bed, check_headers, check_problem};
 use crate::http::hosts::Hosts;
 use crate::http::router::router;
-use crate::http::server::IsDownload;
 use crate::http::state::SCANS_MAX;
 
 /// Returns what a command writes for this input.
@@ -50,7 +50,7 @@ fn the_server_can_tell_downloads_from_other_answers() {
         let request = Request::get(format!("{path}?{days}")).header("accept-encoding", "gzip");
         let answer = service.call(request.body(Body::empty()).unwrap());
         let answer = bed.runtime.block_on(answer).unwrap();
-        assert_eq!(answer.extensions().get::<IsDownload>().is_some(), expected, "{path}");
+        assert_eq!(answer.extensions().get::<LongResponse>().is_some(), expected, "{path}");
     }
 }
 

@@ -4,6 +4,7 @@ use axum::body;
 use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use listener::is_unfinished;
 use minijinja::context;
 use serde::Serialize;
 
@@ -11,7 +12,6 @@ use crate::http::access::session;
 use crate::http::audit::{AuditedRequest, NONE, Route};
 use crate::http::problem::Problem;
 use crate::http::refusal::Refusal;
-use crate::http::server::is_unfinished;
 use crate::http::state::ExportState;
 use crate::page::layout::Shell;
 use crate::page::templates::render;

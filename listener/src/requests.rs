@@ -14,9 +14,10 @@ pub(super) struct Requests {
     pub ongoing: usize,
     /// Requests without a response yet that were received before the service stopped.
     unanswered: usize,
-    downloads: usize,
-    /// A download is in progress, or the last response was one, of which the connection may have unsent bytes.
-    has_download: bool,
+    long_responses: usize,
+    /// A [`super::LongResponse`] is in progress, or the last response was one, of which the connection may have unsent
+    /// bytes.
+    has_long_response: bool,
     /// Size of the heads of requests without a response yet. Afterwards heads are no longer in memory.
     pub head_bytes: usize,
 }
@@ -24,7 +25,7 @@ pub(super) struct Requests {
 impl Requests {
     /// Checks whether a stop waits for the connection.
     pub fn are_awaited(&self) -> bool {
-        self.unanswered > 0 || self.has_download
+        self.unanswered > 0 || self.has_long_response
     }
 }
 
@@ -32,7 +33,7 @@ impl Requests {
 pub(super) struct Ongoing {
     requests: Arc<watch::Sender<Requests>>,
     is_unanswered: bool,
-    is_download: bool,
+    is_long: bool,
     head_bytes: usize,
 }
 
@@ -48,31 +49,31 @@ impl Ongoing {
             requests.head_bytes += head_bytes;
         });
         let (requests, is_unanswered) = (Arc::clone(requests), !is_stopping);
-        Self { requests, is_unanswered, is_download: false, head_bytes }
+        Self { requests, is_unanswered, is_long: false, head_bytes }
     }
 
     /// The response is ready.
-    pub fn answered(&mut self, is_download: bool) {
+    pub fn answered(&mut self, is_long: bool) {
         let was_unanswered = std::mem::take(&mut self.is_unanswered);
         let head_bytes = std::mem::take(&mut self.head_bytes);
-        self.is_download = is_download;
+        self.is_long = is_long;
         self.requests.send_modify(|requests| {
             requests.unanswered -= usize::from(was_unanswered);
             requests.head_bytes -= head_bytes;
-            requests.downloads += usize::from(is_download);
-            requests.has_download = requests.downloads > 0;
+            requests.long_responses += usize::from(is_long);
+            requests.has_long_response = requests.long_responses > 0;
         });
     }
 }
 
 impl Drop for Ongoing {
     fn drop(&mut self) {
-        let Self { requests, is_unanswered, is_download, head_bytes } = self;
+        let Self { requests, is_unanswered, is_long, head_bytes } = self;
         requests.send_modify(|requests| {
             requests.ongoing -= 1;
             requests.unanswered -= usize::from(*is_unanswered);
             requests.head_bytes -= *head_bytes;
-            requests.downloads -= usize::from(*is_download);
+            requests.long_responses -= usize::from(*is_long);
         });
     }
 }

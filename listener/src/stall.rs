@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 use super::stopped;
 
 /// A client that takes nothing for this long is disconnected.
-pub(crate) const STALLED_MAX: Duration = Duration::from_secs(600);
+pub const STALLED_MAX: Duration = Duration::from_secs(600);
 /// The same while the service stops.
 pub(super) const STALLED_STOPPING_MAX: Duration = Duration::from_secs(5);
 

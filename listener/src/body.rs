@@ -29,7 +29,7 @@ const PIECE_BYTES: usize = 16 << 10;
 struct Unfinished;
 
 /// Checks whether a request body failed because it did not arrive in time.
-pub(crate) fn is_unfinished(error: &(dyn Error + 'static)) -> bool {
+pub fn is_unfinished(error: &(dyn Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
         if error.is::<Unfinished>() {

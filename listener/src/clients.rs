@@ -11,14 +11,14 @@ use parking_lot::Mutex;
 const IPV6_NETWORK_BITS: u32 = 64;
 
 /// The open connections of a listener by client.
-pub(crate) struct Clients {
+pub struct Clients {
     open: Arc<Mutex<HashMap<IpAddr, usize>>>,
     connections_max: usize,
     on_refusal: Box<dyn Fn() + Send + Sync>,
 }
 
 /// A connection that counts until it is dropped.
-pub(crate) struct Admitted {
+pub struct Admitted {
     open: Arc<Mutex<HashMap<IpAddr, usize>>>,
     client: IpAddr,
 }

@@ -238,25 +238,3 @@ async fn a_slow_download_is_not_cut_off() {
     assert_eq!(data(&frames).len(), LARGE_BYTES);
     assert!(codes(&frames, RST_STREAM).is_empty());
 }
-
-/// The names of `:authority` count like those of `Host`.
-#[test]
-fn other_hosts_are_refused() {
-    let bed = Bed::new(vec![]);
-    for (authority, refused) in [("localhost", false), ("evil.example", true)] {
-        let mut stream = TcpStream::connect(bed.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let request = testbed::http2::get(1, "/v1/apps", authority);
-        stream.write_all(&[preface(DEFAULT_WINDOW), request].concat()).unwrap();
-        let (mut received, mut buffer) = (Vec::new(), [0; 1 << 10]);
-        let is_end = |frame: &Frame| frame.kind == DATA && frame.flags & END_STREAM != 0;
-        while !frames(&received).iter().any(is_end) {
-            let bytes = stream.read(&mut buffer).unwrap();
-            assert_ne!(bytes, 0, "{authority}");
-            received.extend_from_slice(&buffer[..bytes]);
-        }
-        let text = String::from_utf8(data(&frames(&received))).unwrap();
-        assert_eq!(text.contains("/problems/host-not-allowed"), refused, "{text}");
-        assert_eq!(text.contains("app-x"), !refused, "{text}");
-    }
-}
