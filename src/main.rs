@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use adtrail::cli::{Cli, Command, HBase};
 use adtrail::commands::maintenance::{backup, copy, restore, verify};
 use adtrail::commands::{
-    check_config, check_events, conformance, download, explain, hbase, peek, regions, replay,
-    replay_dlq, run, token,
+    check_config, check_events, collector, conformance, download, explain, hbase, peek, regions,
+    replay, replay_dlq, run, token,
 };
 use adtrail::{Timing, demo, open_files, telemetry};
 use clap::Parser;
@@ -46,6 +46,7 @@ fn dispatch(command: &Command, timing: Timing) -> anyhow::Result<()> {
         Command::Run(settings) => run::run(settings, timing),
         Command::Attribute(settings) => run::attribute(settings, timing),
         Command::Export(settings) => run::export(settings, timing),
+        Command::Collect(settings) => collector::run(settings, timing),
         Command::HBase(HBase::Init(options)) => hbase::run(options),
         Command::Copy(options) => copy::run(options),
         Command::Demo(options) => demo::run(options, timing),

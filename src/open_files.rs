@@ -21,7 +21,7 @@ pub fn raise_limit() {
 pub(crate) fn check_limit(config: &Config) {
     let tables = config.store.hbase.is_none().then(|| table_files(&config.store.path));
     let limit = getrlimit(Resource::Nofile).current;
-    if let Some((limit, needed)) = shortfall(limit, tables.unwrap_or(0)) {
+    if let Some((limit, needed)) = shortfall(limit, connections(config), tables.unwrap_or(0)) {
         tracing::warn!(
             limit,
             needed,
@@ -38,10 +38,15 @@ fn table_files(store: &Path) -> u64 {
         as u64
 }
 
+/// Returns the connections that the listeners may have.
+fn connections(config: &Config) -> u64 {
+    let collector = config.collect.as_ref().map_or(0, |_| collect::CONNECTIONS_MAX);
+    (2 * CONNECTIONS_MAX + collector) as u64
+}
+
 /// Returns the limit and the needed number, if the limit is too low. Twice the present table files leave room for a
 /// store that grows, and for compactions, which delete files only after they have written others.
-fn shortfall(limit: Option<u64>, tables: u64) -> Option<(u64, u64)> {
-    let connections = 2 * CONNECTIONS_MAX as u64;
+fn shortfall(limit: Option<u64>, connections: u64, tables: u64) -> Option<(u64, u64)> {
     let needed = connections + OTHERS + 2 * tables;
     limit.filter(|limit| *limit < needed).map(|limit| (limit, needed))
 }
@@ -62,14 +67,14 @@ mod tests {
     #[test]
     fn a_limit_is_compared_with_connections_and_table_files() {
         let check = |limit, tables, needed| {
-            let found = shortfall(Some(limit), tables);
+            let found = shortfall(Some(limit), 1_024, tables);
             assert_eq!(found, Option::map(needed, |needed| (limit, needed)), "{limit} {tables}");
         };
         check(2_048, 0, None);
         check(2_047, 0, Some(2_048));
         check(4_048, 1_000, None);
         check(4_047, 1_000, Some(4_048));
-        assert_eq!(shortfall(None, 1_000_000), None);
+        assert_eq!(shortfall(None, 1_024, 1_000_000), None);
     }
 
     #[test]

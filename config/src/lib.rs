@@ -27,6 +27,7 @@ pub use parse::secret::{Secret, TOKEN_PREFIX};
 use parse::section::Section;
 use parse::tree::{self, Table};
 use parse::{error, layers};
+pub use sections::collect::Collect;
 pub use sections::formats::{Format, Formats};
 pub use sections::hbase::HBase;
 pub use sections::kafka::{Kafka, Topics};

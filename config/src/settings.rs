@@ -1,5 +1,6 @@
 //! The validated settings.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -11,6 +12,7 @@ use jiff::Timestamp;
 use crate::parse::section::Section;
 use crate::parse::{address, duration};
 use crate::sections::catalogue::{self, WORKERS_MAX};
+use crate::sections::collect::{self, Collect};
 use crate::sections::kafka::{self, Kafka};
 use crate::sections::registry::{self, Registry};
 use crate::sections::store::{self, Store};
@@ -33,6 +35,10 @@ pub struct Config {
     pub tokens: Vec<Token>,
     /// Address of the admin listener.
     pub admin_listen: SocketAddr,
+    /// `None` if no collector is configured.
+    pub collect: Option<Collect>,
+    /// Tokens with which apps and servers may send events to the collector.
+    pub write_tokens: Vec<Token>,
     /// Maximum time from SIGTERM to the exit of the process; unfinished work is abandoned.
     pub shutdown_deadline: Duration,
     pub policy: Arc<Policy>,
@@ -40,6 +46,8 @@ pub struct Config {
     pub workers: usize,
     /// The ids of the channels, in the order of the file.
     pub channels: Vec<Box<str>>,
+    /// The dialects of the collector that the channels name, by the channel's id.
+    pub dialects: BTreeMap<Box<str>, Box<str>>,
     /// Warnings about valid but probably unintended settings, one line each, with location and key.
     pub warnings: Vec<Box<str>>,
 }
@@ -78,11 +86,14 @@ pub(crate) fn read(root: &mut Section<'_>) -> Config {
     let catalogue = catalogue::read(root, store.partitions);
     store.apps = catalogue.stores;
     let apps = KnownApps { policy: &catalogue.policy, complete: catalogue.has_all_apps };
-    let (tokens, has_all_tokens) = tokens::read(root, &apps, Timestamp::now());
+    let (tokens, has_all_tokens) = tokens::read(root, "tokens", &apps, Timestamp::now());
+    let (write_tokens, _) = tokens::read(root, "write_tokens", &apps, Timestamp::now());
     let is_open = tokens.is_empty() && has_all_tokens;
     let (export_listen, downloads_per_token_max, export_clients) =
         root.table("export", |export| read_export(export, is_open));
     let admin_listen = root.table("admin", |admin| read_admin(admin, export_listen));
+    let others = [("export.listen", export_listen), ("admin.listen", admin_listen)];
+    let collect = root.table("collect", |collect| collect::read(collect, &kafka.formats, others));
     let shutdown_deadline_ms =
         root.table("run", |run| run.text("shutdown_deadline", duration::parse_ms));
     Config {
@@ -95,10 +106,13 @@ pub(crate) fn read(root: &mut Section<'_>) -> Config {
         export_clients,
         tokens,
         admin_listen,
+        collect,
+        write_tokens,
         shutdown_deadline: Duration::from_millis(shutdown_deadline_ms.unwrap_or(30_000)),
         policy: Arc::new(catalogue.policy),
         workers: catalogue.workers.unwrap_or_else(default_workers),
         channels: catalogue.channels,
+        dialects: catalogue.dialects,
         warnings: Vec::new(),
     }
 }

@@ -42,6 +42,11 @@ pub enum Command {
     Attribute(Settings),
     /// Serve CSV from a shared store (store.kind = "hbase"); any number of processes
     Export(Settings),
+    /// Receive reports of ad networks and events of apps over HTTP, and produce them to Kafka; any number of processes
+    ///
+    /// Listens on collect.listen. A request is answered with success once Kafka has acknowledged its events. `adtrail
+    /// run` collects too if collect.listen is set. See docs/collector.md in the source.
+    Collect(Settings),
     /// Manage the tables of a store in HBase
     #[command(subcommand, name = "hbase")]
     HBase(HBase),
@@ -144,7 +149,7 @@ pub struct Settings {
 pub enum Token {
     /// Create a token, and the settings entry that admits it
     ///
-    /// Writes to standard output the token, an empty line, and the entry for `tokens`, with the hash of the token,
+    /// Writes to standard output the token, an empty line, and the entry for `tokens` or `write_tokens`, with the hash of the token,
     /// which does not reveal it. Nothing is stored, and no setting is changed. Add the entry to the settings and
     /// restart the service; give the token to its user, who sends it as Authorization: Bearer TOKEN.
     New(NewToken),
@@ -155,11 +160,15 @@ pub struct NewToken {
     #[command(flatten)]
     pub settings: Settings,
 
-    /// Key of an app that the token can read; repeatable
+    /// A token for sending events to the collector, for `write_tokens`
+    #[arg(long)]
+    pub write: bool,
+
+    /// Key of an app that the token can read, or write with --write; repeatable
     #[arg(long, value_name = "KEY", required_unless_present = "all_apps")]
     pub app: Vec<String>,
 
-    /// The token can read every app, including apps added later
+    /// The token can read, or write, every app, including apps added later
     #[arg(long, conflicts_with = "app")]
     pub all_apps: bool,
 

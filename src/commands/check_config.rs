@@ -1,10 +1,17 @@
 //! `adtrail check-config`.
 
+use collect::Dialects;
+
 use super::{UsageError, counted, load_for_kafka, print, require_apps};
 use crate::cli::Settings;
 
 pub fn run(settings: &Settings) -> anyhow::Result<()> {
     let config = load_for_kafka(settings)?;
+    if let Some(collect) = &config.collect {
+        let dialects = Dialects::load(collect.dialects.as_deref());
+        let checked = dialects.and_then(|dialects| dialects.check(&config));
+        checked.map_err(|error| UsageError(error.to_string()))?;
+    }
     // Settings without apps are valid, but probably a mistake.
     if let Err(UsageError(problem)) = require_apps(&config, settings) {
         tracing::warn!("{problem}");

@@ -2,6 +2,7 @@
 
 pub mod check_config;
 pub mod check_events;
+pub mod collector;
 pub mod conformance;
 pub mod download;
 pub mod explain;

@@ -56,7 +56,8 @@ fn check_settings(options: &NewToken, id: &str) -> Result<(), UsageError> {
             return Ok(());
         }
     };
-    if config.tokens.iter().any(|token| &*token.id == id) {
+    let known = if options.write { &config.write_tokens } else { &config.tokens };
+    if known.iter().any(|token| &*token.id == id) {
         return Err(wrong("--id", "the settings have a token with this id already", id));
     }
     for key in &options.app {
@@ -81,8 +82,9 @@ fn entry(id: &str, token: &str, options: &NewToken) -> String {
         if options.all_apps { vec!["*"] } else { options.app.iter().map(String::as_str).collect() };
     let text = |text: &str| Value::from(text).to_string();
     let apps: Vec<_> = apps.into_iter().map(text).collect();
+    let list = if options.write { "write_tokens" } else { "tokens" };
     let mut entry = format!(
-        "[[tokens]]\nid = {}\nsha256 = {}\napps = [{}]\n",
+        "[[{list}]]\nid = {}\nsha256 = {}\napps = [{}]\n",
         text(id),
         text(&TokenDigest::of(token).to_hex()),
         apps.join(", ")

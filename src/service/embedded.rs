@@ -7,6 +7,7 @@ use anyhow::Context;
 use attribution::ledger::{Facts, Ledger, Progress};
 use attribution::parallelism::Parallelism;
 use attribution::worker::Worker;
+use collect::Collector;
 use config::Config;
 use export::http::admin::Admin;
 use export::{Access, ExportState};
@@ -17,9 +18,11 @@ use store::reader::Reader;
 use tokio::runtime::Runtime;
 
 use super::attribution_thread::{self, PipelineMetrics};
-use super::listeners::Listeners;
+use super::listeners::{Listeners, Served};
 use super::shutdown_deadline::listen_for_signals;
-use super::{BATCH_QUEUE_LENGTH, Running, Threads, control_socket, log_retained_floors, readiness};
+use super::{
+    BATCH_QUEUE_LENGTH, Running, Threads, collector, control_socket, log_retained_floors, readiness,
+};
 use crate::timing::Timing;
 
 /// See [`super::run`].
@@ -30,7 +33,7 @@ pub fn run(
     recorder: PrometheusHandle,
 ) -> anyhow::Result<()> {
     let runtime = Runtime::new().context("the runtime of the listeners cannot be started")?;
-    let listeners = Listeners::bind(&runtime, config, true)?;
+    let listeners = Listeners::bind(&runtime, config, Served { exports: true, collects: true })?;
     let mut embedded = Embedded::open_with_timing(&config.store, &config.policy, timing.store)?;
     let parallelism = Parallelism::new(config.workers);
     embedded.set_parallelism(parallelism);
@@ -43,6 +46,7 @@ pub fn run(
     let positions = worker.ledger_mut().positions()?;
     let progress = Progress { positions, consumed_until: worker.ledger().consumed_until() };
 
+    let collector = collector::start(config)?;
     // Until here a signal ends the process at once, because nothing has been read.
     listen_for_signals(shutdown).context("cannot install signal handlers")?;
     let metrics = Arc::new(PipelineMetrics::new(config));
@@ -59,14 +63,15 @@ pub fn run(
     let intake_state = Arc::clone(&health);
     let complete_until = Arc::new(move || intake_state.complete_until());
     let export = ExportState::new(reader.clone(), config.policy.clone(), access, complete_until);
-    let admin = admin(metrics, recorder, engine, reader, health, disk_gate.clone());
+    let ready = readiness(health.clone(), disk_gate.clone(), collector.clone());
+    let admin = admin(metrics, recorder, engine, reader, health, ready);
     tracing::info!(
         export = %config.export_listen,
         admin = %config.admin_listen,
         store = %config.store.path.display(),
         "adtrail runs"
     );
-    let servers = runtime.spawn(listeners.serve(Some(export), admin, shutdown.clone()));
+    let servers = runtime.spawn(listeners.serve(Some(export), collector, admin, shutdown.clone()));
     let threads = Some(Threads { intake, attribution, others: vec![control] });
     let mut is_full = false;
     let poll = || {
@@ -98,20 +103,31 @@ fn admin(
     engine: EngineMetrics,
     reader: Reader,
     health: Arc<Health>,
-    disk_gate: DiskFullGate,
+    readiness: Readiness,
 ) -> Admin {
-    let observed = Arc::clone(&health);
     let render = move || {
         engine.observe();
-        metrics.scrape(&observed, reader.regions().as_ref(), || recorder.render())
+        metrics.scrape(&health, reader.regions().as_ref(), || recorder.render())
     };
-    let ready = move || {
+    Admin { metrics: Arc::new(render), readiness }
+}
+
+/// Says what is missing, if anything is.
+type Readiness = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+fn readiness(
+    health: Arc<Health>,
+    disk_gate: DiskFullGate,
+    collector: Option<Collector>,
+) -> Readiness {
+    Arc::new(move || {
         if disk_gate.is_blocked() {
-            Err("the disk of store.path is full: commits are blocked until there is free space"
-                .to_owned())
-        } else {
-            readiness::check(&health)
+            return Err(
+                "the disk of store.path is full: commits are blocked until there is free space"
+                    .to_owned(),
+            );
         }
-    };
-    Admin { metrics: Arc::new(render), readiness: Arc::new(ready) }
+        readiness::check(&health)?;
+        collector.as_ref().map_or(Ok(()), collector::readiness)
+    })
 }

@@ -8,6 +8,7 @@ use std::time::Instant;
 use anyhow::Context;
 use attribution::parallelism::Parallelism;
 use attribution::worker::Worker;
+use collect::Collector;
 use config::Config;
 use export::http::admin::Admin;
 use export::{Access, ExportState};
@@ -19,9 +20,11 @@ use tokio::runtime::Runtime;
 
 use super::attribution_thread::{self, PipelineMetrics};
 use super::heartbeat::{self, LastSeen};
-use super::listeners::Listeners;
+use super::listeners::{Listeners, Served};
 use super::shutdown_deadline::listen_for_signals;
-use super::{BATCH_QUEUE_LENGTH, Roles, Running, Threads, log_retained_floors, readiness, regions};
+use super::{
+    BATCH_QUEUE_LENGTH, Roles, Running, Threads, collector, log_retained_floors, readiness, regions,
+};
 use crate::timing::Timing;
 
 pub fn run(
@@ -33,10 +36,13 @@ pub fn run(
     recorder: PrometheusHandle,
 ) -> anyhow::Result<()> {
     let runtime = Runtime::new().context("the runtime of the listeners cannot be started")?;
-    let listeners = Listeners::bind(&runtime, config, roles.exports)?;
+    // A role alone does not collect: `adtrail collect` does.
+    let served = Served { exports: roles.exports, collects: roles == Roles::ALL };
+    let listeners = Listeners::bind(&runtime, config, served)?;
     let store = Arc::new(Shared::open_with_timing(&config.store, hbase, timing.store)?);
     store.reader().require_apps(&config.policy)?;
     check_tables(config, &store, roles)?;
+    let collector = if served.collects { collector::start(config)? } else { None };
     listen_for_signals(shutdown).context("cannot install signal handlers")?;
     let health = Arc::new(Health::default());
     let attribution = match roles.attributes {
@@ -52,9 +58,9 @@ pub fn run(
     }
     let state = roles.exports.then(|| export(config, &store, &seen));
     let (metrics, threads) = attribution.unzip();
-    let admin = admin(metrics, recorder, health, seen);
+    let admin = admin(metrics, recorder, health, seen, collector.clone());
     log_start(config, hbase, roles);
-    let servers = runtime.spawn(listeners.serve(state, admin, shutdown.clone()));
+    let servers = runtime.spawn(listeners.serve(state, collector, admin, shutdown.clone()));
     let give_up = |threads: Option<&Threads>, deadline: Instant| {
         if let Some(threads) = threads {
             threads.wait(deadline.min(Instant::now() + timing.hbase_last_write_timeout));
@@ -115,6 +121,7 @@ fn admin(
     recorder: PrometheusHandle,
     health: Arc<Health>,
     seen: Arc<LastSeen>,
+    collector: Option<Collector>,
 ) -> Admin {
     let (observed, reads_kafka) = (Arc::clone(&health), metrics.is_some());
     let render = move || match &metrics {
@@ -123,7 +130,10 @@ fn admin(
     };
     let ready = move || {
         seen.check()?;
-        if reads_kafka { readiness::check(&health) } else { Ok(()) }
+        if reads_kafka {
+            readiness::check(&health)?;
+        }
+        collector.as_ref().map_or(Ok(()), collector::readiness)
     };
     Admin { metrics: Arc::new(render), readiness: Arc::new(ready) }
 }

@@ -1,6 +1,7 @@
 //! The HTTP listeners.
 
 use anyhow::Context;
+use collect::Collector;
 use config::{Config, ExportClients};
 use export::ExportState;
 use export::http::admin::Admin;
@@ -10,35 +11,70 @@ use tokio::runtime::Runtime;
 
 use super::SUPERVISION_INTERVAL;
 
+/// The listeners of a process, besides the admin listener.
+#[derive(Debug, Clone, Copy)]
+pub struct Served {
+    pub exports: bool,
+    /// Only if `collect.listen` is set.
+    pub collects: bool,
+}
+
 /// The bound listeners. They are bound before anything else starts.
 pub struct Listeners {
     /// `None` in a process that does not export.
     export: Option<TcpListener>,
+    /// `None` in a process that does not collect.
+    collect: Option<TcpListener>,
     admin: TcpListener,
     clients: ExportClients,
 }
 
 impl Listeners {
-    pub fn bind(runtime: &Runtime, config: &Config, exports: bool) -> anyhow::Result<Self> {
+    pub fn bind(runtime: &Runtime, config: &Config, served: Served) -> anyhow::Result<Self> {
         let bind = |setting: &str, address| {
             runtime
                 .block_on(TcpListener::bind(address))
                 .with_context(|| format!("cannot listen on {setting} = \"{address}\""))
         };
+        let Served { exports, collects } = served;
         let export = exports.then(|| bind("export.listen", config.export_listen)).transpose()?;
+        let collect = config.collect.as_ref().filter(|_| collects);
+        let collect = collect.map(|collect| bind("collect.listen", collect.listen)).transpose()?;
         let admin = bind("admin.listen", config.admin_listen)?;
-        Ok(Self { export, admin, clients: config.export_clients.clone() })
+        Ok(Self { export, collect, admin, clients: config.export_clients.clone() })
     }
 
-    /// Serves until shutdown is requested. Without `state`, only the admin listener is served.
-    pub async fn serve(self, state: Option<ExportState>, admin: Admin, shutdown: Shutdown) {
-        let Self { export, admin: listener, clients } = self;
+    /// Serves until shutdown is requested. Without `state` or `collector`, their listeners are not served.
+    ///
+    /// # Errors
+    /// If the collector fails for good.
+    pub async fn serve(
+        self,
+        state: Option<ExportState>,
+        collector: Option<Collector>,
+        admin: Admin,
+        shutdown: Shutdown,
+    ) -> anyhow::Result<()> {
+        let Self { export, collect, admin: listener, clients } = self;
         let hosts = clients.allowed_hosts.clone();
-        let stop = until_shutdown(shutdown.clone());
-        let admin = export::http::admin::serve(listener, admin, &hosts, stop);
-        let Some((listener, state)) = export.zip(state) else { return admin.await };
-        let export = export::serve(listener, state, clients, until_shutdown(shutdown));
-        tokio::join!(export, admin);
+        let stop = || until_shutdown(shutdown.clone());
+        let admin = export::http::admin::serve(listener, admin, &hosts, stop());
+        let export = async {
+            if let Some((listener, state)) = export.zip(state) {
+                export::serve(listener, state, clients, stop()).await;
+            }
+        };
+        let collect = async {
+            let Some((listener, collector)) = collect.zip(collector) else { return Ok(()) };
+            let outcome = collect::serve(listener, collector, stop()).await;
+            if outcome.is_err() {
+                // The other listeners stop too.
+                shutdown.request();
+            }
+            outcome
+        };
+        let ((), collected, ()) = tokio::join!(export, collect, admin);
+        Ok(collected?)
     }
 }
 

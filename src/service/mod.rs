@@ -1,6 +1,7 @@
 //! The service: reads and attributes events, serves exports, or both.
 
 pub(crate) mod attribution_thread;
+pub(crate) mod collector;
 pub(crate) mod control_socket;
 mod embedded;
 mod hbase;
@@ -75,8 +76,8 @@ pub(crate) fn run_roles(
 /// The listeners and threads of a running process.
 struct Running {
     runtime: Runtime,
-    servers: tokio::task::JoinHandle<()>,
-    /// `None` in a process that only exports.
+    servers: tokio::task::JoinHandle<anyhow::Result<()>>,
+    /// `None` in a process that does not read Kafka.
     threads: Option<Threads>,
 }
 
@@ -103,6 +104,7 @@ impl Running {
         // May block if standard error is a pipe that is not read.
         tracing::info!("stopping");
         give_up(threads.as_ref(), deadline);
+        let reads_kafka = threads.is_some();
         let outcome = threads.map_or(Ok(0), |threads| threads.join(deadline));
         let remaining = deadline.saturating_duration_since(Instant::now());
         let served = runtime.block_on(async { tokio::time::timeout(remaining, servers).await });
@@ -110,9 +112,10 @@ impl Running {
         runtime.shutdown_timeout(timing.aborted_download_timeout);
         let uncommitted = outcome?;
         if let Ok(served) = served {
-            served.context("the listeners failed")?;
+            served.context("the listeners failed")??;
         }
         match uncommitted {
+            _ if !reads_kafka => tracing::info!("adtrail has stopped"),
             0 => tracing::info!("adtrail has stopped; everything read is committed"),
             _ => tracing::info!(
                 uncommitted,

@@ -111,5 +111,5 @@ pub(crate) fn is_private(key: &str) -> bool {
         || key.contains("fraud.block_devices")
         || key.starts_with("registry.urls")
         || matches!(key, "registry.password" | "registry.token")
-        || key.starts_with("tokens[") && key.ends_with(".sha256")
+        || (key.starts_with("tokens[") || key.starts_with("write_tokens[")) && key.ends_with(".sha256")
 }

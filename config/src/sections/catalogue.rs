@@ -17,6 +17,8 @@ pub(crate) const WORKERS_MAX: usize = 64;
 pub(crate) struct Catalogue {
     pub policy: Policy,
     pub channels: Vec<Box<str>>,
+    /// The dialects that channels name, by the channel's id.
+    pub dialects: BTreeMap<Box<str>, Box<str>>,
     pub stores: BTreeMap<Pid, AppStore>,
     pub workers: Option<usize>,
     /// False if an invalid app was left out.
@@ -24,7 +26,7 @@ pub(crate) struct Catalogue {
 }
 
 pub(crate) fn read(root: &mut Section<'_>, partitions: u16) -> Catalogue {
-    let (ids, channels) = read_channels(root);
+    let (ids, dialects, channels) = read_channels(root);
     let mut base = AppPolicy::new(Pid(0), "");
     let workers = root.table("attribution", |table| {
         attribution_rules::read_rules(table, &mut base, Origin::AllApps);
@@ -36,21 +38,27 @@ pub(crate) fn read(root: &mut Section<'_>, partitions: u16) -> Catalogue {
     let stores = read.iter().map(|(app, store)| (app.pid, *store)).collect();
     let policies = read.into_iter().map(|(app, _)| app).collect();
     let policy = Policy::new(policies, campaigns);
-    Catalogue { policy, channels: ids, stores, workers, has_all_apps: apps.complete }
+    let has_all_apps = apps.complete;
+    Catalogue { policy, channels: ids, dialects, stores, workers, has_all_apps }
 }
 
-fn read_channels(root: &mut Section<'_>) -> (Vec<Box<str>>, Channels) {
-    let mut taken = BTreeMap::new();
+/// Returns the ids in the order of the file, the dialects that channels name, and the channels.
+fn read_channels(
+    root: &mut Section<'_>,
+) -> (Vec<Box<str>>, BTreeMap<Box<str>, Box<str>>, Channels) {
+    let (mut taken, mut dialects) = (BTreeMap::new(), BTreeMap::new());
     let (channels, complete) = root.tables("channels", |channel| {
         let id = channel.text("id", parse_channel_id);
+        let dialect = channel.text("dialect", parse_dialect);
         let windows = channel.table("attribution", attribution_rules::read_windows);
         channel.require("id", "the channel's id");
         let id = id?;
         channel.require_unique("id", &id, &mut taken);
+        dialects.extend(dialect.map(|dialect| (id.clone(), dialect)));
         Some((id, windows))
     });
     let ids = channels.iter().map(|(id, _)| id.clone()).collect();
-    (ids, Channels { windows: channels.into_iter().collect(), complete })
+    (ids, dialects, Channels { windows: channels.into_iter().collect(), complete })
 }
 
 fn read_apps(
@@ -130,6 +138,16 @@ fn parse_channel_id(text: &str) -> Result<Box<str>, Problem> {
         );
     }
     if text.is_empty() { Err("expected a non-empty id".into()) } else { Ok(text.into()) }
+}
+
+/// Parses the name of a dialect, which is part of a file's name.
+fn parse_dialect(text: &str) -> Result<Box<str>, Problem> {
+    let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    if (1..=40).contains(&text.len()) && text.bytes().all(is_allowed) {
+        Ok(text.into())
+    } else {
+        Err("expected the name of a dialect, 1 to 40 characters of a-z, 0-9 and '_'".into())
+    }
 }
 
 fn parse_name(text: &str) -> Result<Box<str>, Problem> {

@@ -4,6 +4,7 @@
 
 pub(crate) mod attribution_rules;
 pub(crate) mod catalogue;
+pub(crate) mod collect;
 pub(crate) mod formats;
 pub(crate) mod fraud;
 pub(crate) mod hbase;

@@ -145,14 +145,15 @@ pub fn parse_expiry(text: &str) -> Result<Timestamp, Problem> {
     })
 }
 
-/// Reads the tokens. The returned flag is true if all are valid.
+/// Reads the tokens of this list. The returned flag is true if all are valid.
 pub(crate) fn read(
     root: &mut Section<'_>,
+    list: &'static str,
     apps: &KnownApps<'_>,
     now: Timestamp,
 ) -> (Vec<Token>, bool) {
     let mut taken = BTreeMap::new();
-    root.tables("tokens", |token| {
+    root.tables(list, |token| {
         let id = token.text("id", parse_token_id);
         let digest = token.text("sha256", TokenDigest::parse);
         let mut count = 0;

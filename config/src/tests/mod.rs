@@ -1,5 +1,6 @@
 //! Tests of layers, windows, overrides, and the settings files in the repository.
 
+mod collect;
 mod mistakes;
 mod registry;
 mod tokens;
@@ -385,6 +386,10 @@ fn the_example_has_the_default_values() {
         clients.allowed_hosts = Box::default();
         assert_eq!(clients, defaults.export_clients);
         assert_eq!(example.admin_listen, defaults.admin_listen);
+        assert_eq!(defaults.collect, None);
+        for collect in example.collect.iter().cloned() {
+            assert_eq!(Collect { dialects: None, ..collect }, Collect::new(collect.listen));
+        }
         assert_eq!(example.shutdown_deadline, defaults.shutdown_deadline);
         assert_eq!(example.channels, ["toutiao".into()]);
         let default_windows =

@@ -5,6 +5,7 @@
 pub(crate) mod assignment;
 pub(crate) mod clients;
 pub(crate) mod error;
+pub mod event_producer;
 pub mod group_offsets;
 pub mod headers;
 pub(crate) mod offsets;

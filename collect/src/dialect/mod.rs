@@ -1,0 +1,86 @@
+//! What an ad network sends about a click or an impression, and what it means: a file per network.
+//!
+//! A dialect is data, so that a user can add or correct one: `parse` checks a file, `catalogue` has all of them, and
+//! `read` turns a report into a touch. docs/collector.md describes the files.
+
+pub(crate) mod catalogue;
+pub(crate) mod pairs;
+mod parse;
+pub(crate) mod read;
+#[cfg(test)]
+mod tests;
+
+/// The parameters of a network's reports.
+#[derive(Debug)]
+pub(crate) struct Dialect {
+    /// The name of its file, without the extension. It is part of derived click ids.
+    pub name: Box<str>,
+    /// The body of a successful response.
+    pub answer: Box<str>,
+    /// The parameters whose values together identify a click. If this is empty, or the first value is absent, the
+    /// callback token identifies it.
+    pub click_id: Vec<Box<str>>,
+    pub parameters: Vec<Parameter>,
+}
+
+/// A parameter of a report's URL.
+#[derive(Debug)]
+pub(crate) struct Parameter {
+    pub name: Box<str>,
+    /// What the network replaces by the value, or sends unchanged if it does not know the macro.
+    pub placeholder: Placeholder,
+    pub meaning: Meaning,
+}
+
+#[derive(Debug)]
+pub(crate) enum Placeholder {
+    /// The macro, in the reports of clicks and of impressions.
+    Macro { click: Box<str>, impression: Box<str> },
+    /// A text that the network requires in the link.
+    Fixed,
+}
+
+/// The field of an event that a parameter becomes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// None; it can be a part of the click id.
+    Nothing,
+    Time(TimeUnit),
+    /// What the network wants back with a conversion, unchanged.
+    Callback,
+    /// A field of the event that is a text.
+    Text(&'static str),
+    /// 0 is Android, 1 is iOS, everything else is unknown.
+    OsNumber,
+    /// A device id, by its kind.
+    Id(&'static str),
+    /// CAIDs as a JSON array of texts, or of objects with `caid` and `version`.
+    CaidJson,
+    Param(Box<str>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TimeUnit {
+    Seconds,
+    Milliseconds,
+    /// As in an event: milliseconds, or RFC 3339.
+    Event,
+}
+
+impl Parameter {
+    /// Checks whether the network has sent the macro itself.
+    pub fn is_unexpanded(&self, value: &str) -> bool {
+        match &self.placeholder {
+            Placeholder::Macro { click, impression } => value == &**click || value == &**impression,
+            Placeholder::Fixed => false,
+        }
+    }
+}
+
+impl Meaning {
+    /// Checks whether a plus sign in the URL is a space. Tokens and ids have no spaces, but some networks do not encode
+    /// the plus signs of their base64.
+    pub fn has_spaces(&self) -> bool {
+        matches!(self, Self::Text(_) | Self::Param(_) | Self::CaidJson)
+    }
+}

@@ -1,0 +1,203 @@
+//! Turns a report into the JSON of a touch.
+
+use md5::{Digest as _, Md5};
+use serde_json::{Map, Value};
+
+use super::pairs::Pairs;
+use super::{Dialect, Meaning, Parameter, TimeUnit};
+
+/// The name of `params` with the callback token.
+const CALLBACK: &str = "callback";
+/// The name of `params` that says whether the time is that of the report's arrival.
+const TIME_SOURCE: &str = "time_source";
+const ARRIVAL: &str = "arrival";
+
+/// A report of a click or an impression.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Report<'a> {
+    /// `click` or `impression`.
+    pub kind: &'static str,
+    pub app: &'a str,
+    pub pairs: &'a Pairs<'a>,
+    /// When the report arrived.
+    pub arrived_ms: i64,
+}
+
+/// A touch, and what the network did not replace in it.
+#[derive(Debug)]
+pub(crate) struct Touch<'d> {
+    pub event: Map<String, Value>,
+    pub spreadid: u32,
+    /// Parameters with a macro that the network did not replace.
+    pub unexpanded: Vec<&'d str>,
+}
+
+/// A parameter without a usable value. The message does not contain the value.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{parameter}: expected {expected}")]
+pub(crate) struct BadParameter {
+    pub parameter: Box<str>,
+    pub expected: &'static str,
+}
+
+impl BadParameter {
+    fn new(parameter: &str, expected: &'static str) -> Self {
+        Self { parameter: parameter.into(), expected }
+    }
+}
+
+impl Dialect {
+    /// Reads a report. Values that identify nobody are left to the decoder of events, which counts them.
+    ///
+    /// # Errors
+    /// If the campaign is missing, or a number is not one.
+    pub fn read(&self, report: Report<'_>) -> Result<Touch<'_>, BadParameter> {
+        let spreadid = spreadid(report.pairs)?;
+        let mut fields = Fields::default();
+        let mut unexpanded = Vec::new();
+        for parameter in &self.parameters {
+            let value = report.pairs.value(&parameter.name, parameter.meaning.has_spaces());
+            match value {
+                Some(value) if parameter.is_unexpanded(&value) => unexpanded.push(&*parameter.name),
+                Some(value) => fields.set(parameter, value)?,
+                None => {}
+            }
+        }
+        let click_id = self.click_id(report.pairs, fields.callback());
+        let mut event = fields.into_event(report);
+        event.insert("spreadid".to_owned(), spreadid.into());
+        event.extend(click_id.map(|id| ("click_id".to_owned(), Value::from(id))));
+        common(report.pairs, &mut event)?;
+        Ok(Touch { event, spreadid, unexpanded })
+    }
+
+    /// Returns the network's id of the click, or one that is derived from its callback token.
+    fn click_id(&self, pairs: &Pairs<'_>, callback: Option<&str>) -> Option<String> {
+        let mut parts = self.click_id.iter().map(|name| self.id_part(name, pairs));
+        let own = parts.next().flatten().map(|first| {
+            let rest: Vec<String> = parts.flatten().collect();
+            std::iter::once(first).chain(rest).collect::<Vec<_>>().join("-")
+        });
+        own.or_else(|| Some(format!("{}:{}", self.name, md5_hex(callback?))))
+    }
+
+    fn id_part(&self, name: &str, pairs: &Pairs<'_>) -> Option<String> {
+        let parameter = self.parameters.iter().find(|parameter| *parameter.name == *name)?;
+        let value = pairs.value(name, false)?;
+        (value != "0" && !parameter.is_unexpanded(&value)).then_some(value)
+    }
+}
+
+fn spreadid(pairs: &Pairs<'_>) -> Result<u32, BadParameter> {
+    let number = pairs.value("spreadid", false).and_then(|text| text.parse().ok());
+    let expected = "the number of the campaign, 1 to 4294967295, in the link";
+    number.filter(|number| *number > 0).ok_or_else(|| BadParameter::new("spreadid", expected))
+}
+
+/// Reads the parameters that every link may have.
+fn common(pairs: &Pairs<'_>, event: &mut Map<String, Value>) -> Result<(), BadParameter> {
+    if let Some(purpose) = pairs.value("purpose", false) {
+        event.insert("purpose".to_owned(), purpose.into());
+    }
+    if let Some(lookback) = pairs.value("lookback_ms", false) {
+        let bad = |_| BadParameter::new("lookback_ms", "a number of milliseconds");
+        event.insert("lookback_ms".to_owned(), lookback.parse::<u64>().map_err(bad)?.into());
+    }
+    Ok(())
+}
+
+/// The fields that were read so far.
+#[derive(Default)]
+struct Fields {
+    time: Option<Value>,
+    texts: Map<String, Value>,
+    ids: Map<String, Value>,
+    params: Map<String, Value>,
+}
+
+impl Fields {
+    fn set(&mut self, parameter: &Parameter, value: String) -> Result<(), BadParameter> {
+        match &parameter.meaning {
+            Meaning::Nothing => {}
+            Meaning::Time(unit) => {
+                let expected = match unit {
+                    TimeUnit::Seconds => "a time in seconds since 1970",
+                    TimeUnit::Milliseconds => "a time in milliseconds since 1970",
+                    TimeUnit::Event => "a time in milliseconds since 1970, or in RFC 3339",
+                };
+                let time = time(*unit, value);
+                self.time = Some(time.ok_or_else(|| BadParameter::new(&parameter.name, expected))?);
+            }
+            Meaning::Callback => set(&mut self.params, CALLBACK, value),
+            Meaning::Text(field) => set(&mut self.texts, field, value),
+            Meaning::OsNumber => match &*value {
+                "0" => set(&mut self.texts, "os", "android".to_owned()),
+                "1" => set(&mut self.texts, "os", "ios".to_owned()),
+                _ => {}
+            },
+            Meaning::Id(kind) => set(&mut self.ids, kind, value),
+            Meaning::CaidJson => set(&mut self.ids, "caid", caids(&value).unwrap_or(value)),
+            Meaning::Param(name) => set(&mut self.params, name, value),
+        }
+        Ok(())
+    }
+
+    fn callback(&self) -> Option<&str> {
+        self.params.get(CALLBACK).and_then(Value::as_str)
+    }
+
+    fn into_event(self, report: Report<'_>) -> Map<String, Value> {
+        let Self { time, texts: mut event, ids, mut params } = self;
+        let time = time.unwrap_or_else(|| {
+            set(&mut params, TIME_SOURCE, ARRIVAL.to_owned());
+            report.arrived_ms.into()
+        });
+        event.insert("type".to_owned(), report.kind.into());
+        event.insert("app".to_owned(), report.app.into());
+        event.insert("time".to_owned(), time);
+        for (name, members) in [("ids", ids), ("params", params)] {
+            if !members.is_empty() {
+                event.insert(name.to_owned(), members.into());
+            }
+        }
+        event
+    }
+}
+
+fn set(members: &mut Map<String, Value>, name: &str, value: String) {
+    members.insert(name.to_owned(), value.into());
+}
+
+/// Returns the time as an event has it. Its range is checked with the event.
+fn time(unit: TimeUnit, value: String) -> Option<Value> {
+    let number = value.trim().parse::<u64>().ok();
+    match unit {
+        TimeUnit::Seconds => number?.checked_mul(1_000).map(Value::from),
+        TimeUnit::Milliseconds => number.map(Value::from),
+        TimeUnit::Event => Some(number.map_or_else(|| value.into(), Value::from)),
+    }
+}
+
+/// Returns the CAIDs of a JSON array as a comma-separated list; `None` if it is not such an array.
+fn caids(value: &str) -> Option<String> {
+    let Ok(Value::Array(items)) = serde_json::from_str(value) else { return None };
+    let caid = |item: &Value| match item {
+        Value::String(caid) => Some(caid.clone()),
+        Value::Object(fields) => {
+            let caid = fields.get("caid")?.as_str()?;
+            let version = fields.get("version").and_then(|version| match version {
+                Value::String(text) => Some(text.clone()),
+                Value::Number(number) => Some(number.to_string()),
+                _ => None,
+            });
+            Some(version.map_or_else(|| caid.to_owned(), |version| format!("{version}_{caid}")))
+        }
+        _ => None,
+    };
+    let caids: Option<Vec<String>> = items.iter().map(caid).collect();
+    caids.map(|caids| caids.join(","))
+}
+
+fn md5_hex(text: &str) -> String {
+    Md5::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}

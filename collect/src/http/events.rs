@@ -1,0 +1,173 @@
+//! Activations and effects that apps and servers send.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::request::Parts;
+use axum::http::{Request, StatusCode};
+use axum::response::{IntoResponse, Response};
+use ingest::TopicKind;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::problem::{Problem, retry_later};
+use super::{body, tokens};
+use crate::Collector;
+use crate::dialect::pairs::Pairs;
+use crate::event::{Pending, Refusal};
+use crate::metrics::Labels;
+use crate::state::App;
+
+/// Maximum number of events of a request.
+const EVENTS_MAX: usize = 1_000;
+
+/// The field of an activation with the text of Google Play's install referrer.
+const REFERRER: &str = "referrer";
+
+/// The response to a request whose events were read.
+#[derive(Debug, Serialize)]
+struct Answer {
+    accepted: usize,
+    /// One entry for each event, in their order.
+    results: Vec<EventResult>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "status", rename_all = "lowercase")]
+enum EventResult {
+    Accepted,
+    /// Sending it again will not help, unless it is `unavailable`.
+    Rejected(Refusal),
+}
+
+pub(crate) async fn activation(
+    State(collector): State<Collector>,
+    Path(app): Path<String>,
+    request: Request<Body>,
+) -> Result<Response, Problem> {
+    events(&collector, TopicKind::Activations, &app, request).await
+}
+
+pub(crate) async fn effect(
+    State(collector): State<Collector>,
+    Path(app): Path<String>,
+    request: Request<Body>,
+) -> Result<Response, Problem> {
+    events(&collector, TopicKind::Effects, &app, request).await
+}
+
+/// Answers once Kafka has acknowledged all events, or has not in time.
+async fn events(
+    collector: &Collector,
+    topic: TopicKind,
+    app: &str,
+    request: Request<Body>,
+) -> Result<Response, Problem> {
+    let (Parts { headers, .. }, body) = request.into_parts();
+    let app = tokens::writable_app(collector, &headers, app)?;
+    let body = body::read(&headers, body, collector.settings().body_bytes_max).await?;
+    let events = split(&body)?;
+    let kind = if topic == TopicKind::Activations { "activation" } else { "effect" };
+    let labels = Labels { kind, channel: "" };
+    let pending: Vec<_> = events
+        .into_iter()
+        .map(|event| {
+            collector.metrics().received(labels);
+            submit(collector, topic, app, event)
+        })
+        .collect();
+    let mut results = Vec::with_capacity(pending.len());
+    for pending in pending {
+        results.push(match collector.acknowledged(pending, labels).await {
+            Ok(()) => EventResult::Accepted,
+            Err(refusal) => EventResult::Rejected(refusal),
+        });
+    }
+    Ok(answer(results))
+}
+
+/// 200 if any event was accepted and none is to be sent again.
+fn answer(results: Vec<EventResult>) -> Response {
+    let is_temporary = |result: &EventResult| matches!(result, EventResult::Rejected(refusal) if refusal.is_temporary());
+    let has_unavailable = results.iter().any(is_temporary);
+    let accepted = results.iter().filter(|result| matches!(result, EventResult::Accepted)).count();
+    let status = match (has_unavailable, accepted) {
+        (true, _) => StatusCode::SERVICE_UNAVAILABLE,
+        (false, 0) => StatusCode::BAD_REQUEST,
+        (false, _) => StatusCode::OK,
+    };
+    let mut response = (status, Json(Answer { accepted, results })).into_response();
+    if has_unavailable {
+        retry_later(&mut response);
+    }
+    response
+}
+
+/// Splits a body: a JSON object, an array of objects, or objects one after the other, such as lines.
+fn split(body: &[u8]) -> Result<Vec<&RawValue>, Problem> {
+    let is_array = body.trim_ascii_start().first() == Some(&b'[');
+    let events: Result<Vec<&RawValue>, _> = if is_array {
+        serde_json::from_slice(body)
+    } else {
+        serde_json::Deserializer::from_slice(body).into_iter().take(EVENTS_MAX + 1).collect()
+    };
+    // The error has line and column, and no part of the body.
+    let events = events.map_err(|error| Problem::bad_body(format!("not JSON: {error}")))?;
+    match events.len() {
+        0 => Err(Problem::bad_body("expected at least one event")),
+        1..=EVENTS_MAX => Ok(events),
+        _ => Err(Problem::bad_body(format!("expected at most {EVENTS_MAX} events"))),
+    }
+}
+
+fn submit(
+    collector: &Collector,
+    topic: TopicKind,
+    app: &App,
+    event: &RawValue,
+) -> Result<Pending, Refusal> {
+    let event = complete(topic, app, event)?;
+    collector.submit(event.as_bytes(), topic, app)
+}
+
+/// Adds the app, and the click id of an install referrer. All other values keep their text, because the digits of a
+/// number matter.
+fn complete(topic: TopicKind, app: &App, event: &RawValue) -> Result<String, Refusal> {
+    let not_an_object = |_| Refusal {
+        code: "not_an_object",
+        field: None,
+        detail: "expected a JSON object".to_owned(),
+    };
+    let mut fields: BTreeMap<String, &RawValue> =
+        serde_json::from_str(event.get()).map_err(not_an_object)?;
+    if fields.get("app").is_some_and(|named| text(named) != Some((*app.key).to_owned())) {
+        return Err(Refusal::bad_value("app", "app: expected the app of the path, or none"));
+    }
+    fields.insert("app".to_owned(), &app.key_json);
+    let click_id = match topic {
+        TopicKind::Activations => {
+            let referrer = fields.remove(REFERRER).and_then(text);
+            let has_id = fields.get("click_id").and_then(|id| text(id)).is_some();
+            referrer.filter(|_| !has_id).and_then(|referrer| referrer_click_id(&referrer))
+        }
+        TopicKind::Clicks | TopicKind::Effects => None,
+    };
+    let click_id = click_id.and_then(|id| serde_json::value::to_raw_value(&id).ok());
+    if let Some(id) = &click_id {
+        fields.insert("click_id".to_owned(), id);
+    }
+    // Texts and raw JSON can always be written.
+    serde_json::to_string(&fields).map_err(not_an_object)
+}
+
+/// Returns a text that is not empty.
+fn text(value: &RawValue) -> Option<String> {
+    serde_json::from_str::<String>(value.get()).ok().filter(|text| !text.is_empty())
+}
+
+/// Returns the click id that a link of this collector puts into the install referrer.
+fn referrer_click_id(referrer: &str) -> Option<String> {
+    Pairs::parse(referrer, "")?.value("click_id", false)
+}

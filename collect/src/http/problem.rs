@@ -1,0 +1,216 @@
+//! Error responses: `application/problem+json` of RFC 9457. No text contains a part of the request.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use crate::dialect::read::BadParameter;
+use crate::event::Refusal;
+
+/// When a client may repeat a request that Kafka has not acknowledged.
+const RETRY_AFTER_SECONDS: u32 = 10;
+
+/// A problem. `kind` is stable; the texts may change.
+#[derive(Debug, Serialize)]
+pub(crate) struct Problem {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    title: &'static str,
+    #[serde(serialize_with = "serialize_status")]
+    status: StatusCode,
+    detail: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parameter: Option<Box<str>>,
+    /// Set if the request was refused before its events were read.
+    #[serde(skip)]
+    reason: Option<&'static str>,
+}
+
+/// Why a request was refused, in the extensions of its response.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reason(pub &'static str);
+
+impl Problem {
+    /// A request that was refused before its events were read.
+    fn of_request(
+        status: StatusCode,
+        reason: &'static str,
+        kind: &'static str,
+        title: &'static str,
+        detail: impl Into<String>,
+    ) -> Self {
+        let detail = detail.into();
+        Self { kind, title, status, detail, parameter: None, reason: Some(reason) }
+    }
+
+    pub fn url_too_long(bytes_max: usize) -> Self {
+        Self::of_request(
+            StatusCode::URI_TOO_LONG,
+            "url",
+            "/problems/url-too-long",
+            "URL too long",
+            format!("expected a URL of at most {bytes_max} bytes"),
+        )
+    }
+
+    pub fn body_too_large(bytes_max: usize) -> Self {
+        Self::of_request(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "body",
+            "/problems/body-too-large",
+            "Body too large",
+            format!("expected a body of at most {bytes_max} bytes (collect.body_bytes_max)"),
+        )
+    }
+
+    pub fn slow_body() -> Self {
+        Self::of_request(
+            StatusCode::REQUEST_TIMEOUT,
+            "timeout",
+            "/problems/request-timeout",
+            "Request timeout",
+            "the whole body must arrive within 10 seconds; send it again",
+        )
+    }
+
+    pub fn bad_body(detail: impl Into<String>) -> Self {
+        Self::of_request(
+            StatusCode::BAD_REQUEST,
+            "body",
+            "/problems/bad-body",
+            "Unreadable body",
+            detail,
+        )
+    }
+
+    pub fn media_type(expected: &str) -> Self {
+        Self::of_request(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "body",
+            "/problems/media-type",
+            "Media type not supported",
+            format!("Content-Type: expected {expected}"),
+        )
+    }
+
+    pub fn unauthorized() -> Self {
+        Self::of_request(
+            StatusCode::UNAUTHORIZED,
+            "token",
+            "/problems/unauthorized",
+            "Unauthorized",
+            "expected Authorization: Bearer with one of the [[write_tokens]] of the settings",
+        )
+    }
+
+    /// An app that does not exist, or that the token may not write.
+    pub fn unknown_app() -> Self {
+        Self::of_request(
+            StatusCode::NOT_FOUND,
+            "app",
+            "/problems/unknown-app",
+            "Unknown app",
+            "the app is not in the settings, or this token may not write its events",
+        )
+    }
+
+    pub fn unknown_channel() -> Self {
+        Self::of_request(
+            StatusCode::NOT_FOUND,
+            "channel",
+            "/problems/unknown-channel",
+            "Unknown channel",
+            "the channel is not in the settings",
+        )
+    }
+
+    pub fn too_many_parameters() -> Self {
+        Self::of_request(
+            StatusCode::BAD_REQUEST,
+            "url",
+            "/problems/too-many-parameters",
+            "Too many parameters",
+            "expected at most 256 parameters",
+        )
+    }
+
+    pub fn method() -> Self {
+        Self::of_request(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "method",
+            "/problems/method-not-allowed",
+            "Method not allowed",
+            "the header Allow has the methods of this path",
+        )
+    }
+
+    /// A report whose event is not in Kafka.
+    pub fn refused(refusal: &Refusal) -> Self {
+        let (status, kind, title) = if refusal.is_temporary() {
+            (StatusCode::SERVICE_UNAVAILABLE, "/problems/unavailable", "Kafka unavailable")
+        } else {
+            (StatusCode::BAD_REQUEST, "/problems/bad-event", "Invalid event")
+        };
+        let parameter = refusal.field.as_deref().map(Box::from);
+        Self { kind, title, status, detail: refusal.detail.clone(), parameter, reason: None }
+    }
+
+    pub fn bad_parameter(error: &BadParameter) -> Self {
+        Self {
+            kind: "/problems/bad-parameter",
+            title: "Bad parameter",
+            status: StatusCode::BAD_REQUEST,
+            detail: error.to_string(),
+            parameter: Some(error.parameter.clone()),
+            reason: None,
+        }
+    }
+}
+
+/// Answers unknown paths.
+pub(crate) async fn not_found() -> Problem {
+    Problem::of_request(
+        StatusCode::NOT_FOUND,
+        "path",
+        "/problems/not-found",
+        "Not found",
+        "nothing is at this path",
+    )
+}
+
+/// Answers known paths with another method.
+pub(crate) async fn method_not_allowed() -> Problem {
+    Problem::method()
+}
+
+/// Lets a client know when to repeat its request.
+pub(crate) fn retry_later(response: &mut Response) {
+    response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS.into());
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, Json(&self)).into_response();
+        let media_type = HeaderValue::from_static("application/problem+json");
+        response.headers_mut().insert(header::CONTENT_TYPE, media_type);
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            retry_later(&mut response);
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            let bearer = HeaderValue::from_static("Bearer");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
+        }
+        if let Some(reason) = self.reason {
+            response.extensions_mut().insert(Reason(reason));
+        }
+        response
+    }
+}
+
+fn serialize_status<S: serde::Serializer>(
+    status: &StatusCode,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u16(status.as_u16())
+}

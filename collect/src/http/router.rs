@@ -1,0 +1,44 @@
+//! All routes.
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+
+use super::problem::Problem;
+use super::{events, problem, report};
+use crate::Collector;
+
+/// Maximum length of a URL, of which networks allow this much.
+const URL_BYTES_MAX: usize = 10 << 10;
+
+pub(crate) fn router(collector: Collector) -> Router {
+    Router::new()
+        .route("/click/{app}/{channel}", get(report::click).post(report::click))
+        .route("/impression/{app}/{channel}", get(report::impression).post(report::impression))
+        .route("/activation/{app}", post(events::activation))
+        .route("/effect/{app}", post(events::effect))
+        .method_not_allowed_fallback(problem::method_not_allowed)
+        .fallback(problem::not_found)
+        .layer(middleware::from_fn_with_state(collector.clone(), pass))
+        .with_state(collector)
+}
+
+/// Refuses long URLs, counts refused requests, and keeps responses out of caches.
+async fn pass(State(collector): State<Collector>, request: Request, next: Next) -> Response {
+    let length = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
+    let mut response = if length > URL_BYTES_MAX {
+        Problem::url_too_long(URL_BYTES_MAX).into_response()
+    } else {
+        next.run(request).await
+    };
+    if let Some(reason) = response.extensions().get::<problem::Reason>() {
+        collector.metrics().refused_request(reason.0);
+    }
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}

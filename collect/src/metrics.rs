@@ -1,0 +1,62 @@
+//! The metrics of this crate. For every kind, received = produced + refused + those in progress.
+
+use std::time::Duration;
+
+use metrics::{Histogram, counter, histogram};
+
+config::describe_metrics! {
+    /// Events received by the collector, by kind and channel; the channel of activations and effects is empty.
+    describe_counter RECEIVED = "adtrail_collect_received_total";
+    /// Events that Kafka has acknowledged, by kind and channel.
+    describe_counter PRODUCED = "adtrail_collect_produced_total";
+    /// Events that were answered with an error, by kind, channel and reason.
+    describe_counter REFUSED = "adtrail_collect_refused_total";
+    /// Requests that were refused before their events were read, by reason.
+    describe_counter REFUSED_REQUESTS = "adtrail_collect_refused_requests_total";
+    /// Macros that a network did not replace, by channel and parameter of the link.
+    describe_counter UNEXPANDED = "adtrail_collect_unexpanded_macros_total";
+    /// Time until Kafka has acknowledged an event.
+    describe_histogram ACKNOWLEDGEMENT = "adtrail_collect_acknowledgement_seconds";
+}
+
+/// What an event is, in metrics.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Labels<'a> {
+    pub kind: &'static str,
+    /// Empty for activations and effects.
+    pub channel: &'a str,
+}
+
+pub(crate) struct Metrics {
+    acknowledgement: Histogram,
+}
+
+impl Metrics {
+    pub fn new() -> Self {
+        describe();
+        Self { acknowledgement: histogram!(ACKNOWLEDGEMENT) }
+    }
+
+    pub fn received(&self, Labels { kind, channel }: Labels<'_>) {
+        counter!(RECEIVED, "kind" => kind, "channel" => channel.to_owned()).increment(1);
+    }
+
+    pub fn produced(&self, Labels { kind, channel }: Labels<'_>, after: Duration) {
+        self.acknowledgement.record(after);
+        counter!(PRODUCED, "kind" => kind, "channel" => channel.to_owned()).increment(1);
+    }
+
+    pub fn refused(&self, Labels { kind, channel }: Labels<'_>, reason: &'static str) {
+        let channel = channel.to_owned();
+        counter!(REFUSED, "kind" => kind, "channel" => channel, "reason" => reason).increment(1);
+    }
+
+    pub fn refused_request(&self, reason: &'static str) {
+        counter!(REFUSED_REQUESTS, "reason" => reason).increment(1);
+    }
+
+    pub fn unexpanded(&self, channel: &str, parameter: &str) {
+        let (channel, parameter) = (channel.to_owned(), parameter.to_owned());
+        counter!(UNEXPANDED, "channel" => channel, "parameter" => parameter).increment(1);
+    }
+}

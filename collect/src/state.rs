@@ -1,0 +1,164 @@
+//! The state of every handler: settings, dialects, tokens, and the producer.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::{Collect, Config, Token, TokenDigest};
+use ingest::kafka::event_producer::EventProducer;
+use jiff::Timestamp;
+use serde_json::value::RawValue;
+
+use crate::CollectError;
+use crate::dialect::Dialect;
+use crate::dialect::catalogue::Dialects;
+use crate::metrics::Metrics;
+
+/// How long a shutdown waits for events that no request waits for.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A collector that is not serving yet; cheap to clone.
+#[derive(Clone)]
+pub struct Collector(Arc<State>);
+
+struct State {
+    config: Config,
+    settings: Collect,
+    channels: HashMap<Box<str>, Arc<Dialect>>,
+    apps: HashMap<Box<str>, App>,
+    campaigns: HashMap<u32, Campaign>,
+    producer: EventProducer,
+    metrics: Metrics,
+}
+
+/// An app that events may name.
+pub(crate) struct App {
+    pub key: Box<str>,
+    /// The key as JSON.
+    pub key_json: Box<RawValue>,
+    pub correction_horizon_ms: Option<u64>,
+    /// Indexes of the tokens that may write events of the app.
+    writers: Vec<usize>,
+}
+
+/// Where a campaign of the settings belongs.
+struct Campaign {
+    app: Box<str>,
+    channel: Box<str>,
+}
+
+impl Collector {
+    /// Reads the dialects and starts the Kafka client. Registers the metrics with the installed recorder.
+    ///
+    /// # Errors
+    /// If a dialect is invalid or missing, or if librdkafka rejects a setting.
+    pub fn start(config: &Config, settings: &Collect) -> Result<Self, CollectError> {
+        let dialects = Dialects::load(settings.dialects.as_deref())?;
+        let channels = dialects.of_channels(config)?;
+        let producer = EventProducer::start(&config.kafka, settings.acknowledgement_timeout)?;
+        Ok(Self(Arc::new(State {
+            config: config.clone(),
+            settings: settings.clone(),
+            channels,
+            apps: apps(config),
+            campaigns: campaigns(config),
+            producer,
+            metrics: Metrics::new(),
+        })))
+    }
+
+    /// Returns true if Kafka answers, so that requests can succeed.
+    pub fn is_connected(&self) -> bool {
+        self.0.producer.is_connected()
+    }
+
+    pub(crate) fn fatal_error(&self) -> Option<String> {
+        self.0.producer.fatal_error()
+    }
+
+    /// Waits for events that no request waits for any more.
+    pub(crate) async fn flush(&self) {
+        let collector = self.clone();
+        let flush = move || collector.0.producer.flush(FLUSH_TIMEOUT);
+        // Fails only if it panics, which ends the process.
+        let _ = tokio::task::spawn_blocking(flush).await;
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.0.config
+    }
+
+    pub(crate) fn settings(&self) -> &Collect {
+        &self.0.settings
+    }
+
+    pub(crate) fn producer(&self) -> &EventProducer {
+        &self.0.producer
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
+    pub(crate) fn app(&self, key: &str) -> Option<&App> {
+        self.0.apps.get(key)
+    }
+
+    /// Returns the channel's id and its dialect.
+    pub(crate) fn channel(&self, id: &str) -> Option<(&str, &Dialect)> {
+        self.0.channels.get_key_value(id).map(|(id, dialect)| (&**id, &**dialect))
+    }
+
+    /// Returns false if the settings have this campaign for another app or channel. One that is not in the settings is
+    /// allowed: it may be added after its link is in use.
+    pub(crate) fn is_campaign_of(&self, spreadid: u32, app: &App, channel: &str) -> bool {
+        self.0
+            .campaigns
+            .get(&spreadid)
+            .is_none_or(|campaign| campaign.app == app.key && &*campaign.channel == channel)
+    }
+
+    /// Finds the write token that this text is; `None` if it is unknown or has expired.
+    pub(crate) fn writer(&self, token: &str, now: Timestamp) -> Option<usize> {
+        let digest = TokenDigest::of(token);
+        // Every digest is compared, so that the time does not depend on which one is equal.
+        let equal = self.0.config.write_tokens.iter().map(|known| known.digest.matches(&digest));
+        let found = equal.enumerate().fold(None, |found, (index, is_equal)| match is_equal {
+            true => Some(index),
+            false => found,
+        });
+        let is_valid = |token: &Token| token.expires.is_none_or(|expires| expires > now);
+        found.filter(|index| self.0.config.write_tokens.get(*index).is_some_and(is_valid))
+    }
+}
+
+impl App {
+    pub fn may_write(&self, writer: usize) -> bool {
+        self.writers.contains(&writer)
+    }
+}
+
+fn apps(config: &Config) -> HashMap<Box<str>, App> {
+    let apps = config.policy.apps().filter_map(|app| {
+        let tokens = config.write_tokens.iter().enumerate();
+        let writers = tokens.filter(|(_, token)| token.apps.has(app.pid)).map(|(index, _)| index);
+        // A text can always be written as JSON.
+        let key_json = serde_json::value::to_raw_value(&*app.key).ok()?;
+        let value = App {
+            key: app.key.clone(),
+            key_json,
+            correction_horizon_ms: app.correction_horizon_ms,
+            writers: writers.collect(),
+        };
+        Some((app.key.clone(), value))
+    });
+    apps.collect()
+}
+
+fn campaigns(config: &Config) -> HashMap<u32, Campaign> {
+    let campaigns = config.policy.campaigns().filter_map(|campaign| {
+        let app = config.policy.app(campaign.pid)?.key.clone();
+        Some((campaign.spreadid.0, Campaign { app, channel: campaign.channel.clone() }))
+    });
+    campaigns.collect()
+}

@@ -1,0 +1,100 @@
+//! Reads the settings of the collector.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::formats::{Format, Formats};
+use crate::parse::error::Problem;
+use crate::parse::section::Section;
+use crate::parse::{address, duration};
+
+/// Allowed values of `collect.body_bytes_max`.
+const BODY_BYTES_MIN: u64 = 1 << 10;
+const BODY_BYTES_MAX: u64 = 16 << 20;
+/// Allowed values of `collect.acknowledgement_timeout`.
+const TIMEOUT_MIN_MS: u64 = 100;
+const TIMEOUT_MAX_MS: u64 = 60_000;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Collect {
+    /// Address of the collector's listener.
+    pub listen: SocketAddr,
+    /// Maximum number of connections of one client address.
+    pub connections_per_client_max: usize,
+    /// Maximum length of a request body.
+    pub body_bytes_max: usize,
+    /// How long a request waits until Kafka has acknowledged its events.
+    pub acknowledgement_timeout: Duration,
+    /// A directory with dialects, which replace the built-in ones of the same names.
+    pub dialects: Option<PathBuf>,
+}
+
+impl Collect {
+    /// Returns the defaults for this address.
+    pub fn new(listen: SocketAddr) -> Self {
+        Self {
+            listen,
+            connections_per_client_max: 256,
+            body_bytes_max: 256 << 10,
+            acknowledgement_timeout: Duration::from_secs(10),
+            dialects: None,
+        }
+    }
+}
+
+/// Reads the table; `None` if `listen` is not set. `others` are the listeners of other settings.
+pub(crate) fn read(
+    collect: &mut Section<'_>,
+    formats: &Formats,
+    others: [(&str, SocketAddr); 2],
+) -> Option<Collect> {
+    let listen = collect.text("listen", address::parse_listen);
+    let per_client_max = collect.integer("connections_per_client_max", 1..=1_024);
+    let body_bytes_max = collect.integer("body_bytes_max", BODY_BYTES_MIN..=BODY_BYTES_MAX);
+    let timeout_ms = collect.text("acknowledgement_timeout", parse_timeout_ms);
+    let dialects = collect.path("dialects");
+    let listen = listen?;
+    if let Some((other, _)) =
+        others.iter().find(|(_, other)| *other == listen && listen.port() != 0)
+    {
+        let problem = format!("expected another address than {other}");
+        collect.reject("listen", problem, format!("\"{listen}\""));
+    }
+    require_json(collect, formats);
+    let defaults = Collect::new(listen);
+    Some(Collect {
+        listen,
+        connections_per_client_max: per_client_max.unwrap_or(defaults.connections_per_client_max),
+        body_bytes_max: body_bytes_max.unwrap_or(defaults.body_bytes_max),
+        acknowledgement_timeout: timeout_ms
+            .map_or(defaults.acknowledgement_timeout, Duration::from_millis),
+        dialects,
+    })
+}
+
+fn parse_timeout_ms(text: &str) -> Result<u64, Problem> {
+    let ms = duration::parse_ms(text)?;
+    if (TIMEOUT_MIN_MS..=TIMEOUT_MAX_MS).contains(&ms) {
+        Ok(ms)
+    } else {
+        Err(r#"expected a duration from "100ms" to "60s""#.into())
+    }
+}
+
+/// The collector produces JSON, which must be a format of all topics.
+fn require_json(collect: &mut Section<'_>, formats: &Formats) {
+    let topics = [
+        ("clicks", &formats.clicks),
+        ("activations", &formats.activations),
+        ("effects", &formats.effects),
+    ];
+    for (topic, format) in topics {
+        if !matches!(format, Format::Auto | Format::Json) {
+            let problem = format!(
+                "requires kafka.formats.{topic} to be \"auto\" or \"json\", because the collector produces JSON"
+            );
+            collect.contradict("listen", problem);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The collector as a role of its own.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use collect::Collector;
+use config::{Collect, Config};
+use export::http::admin::Admin;
+use ingest::Shutdown;
+use metrics_exporter_prometheus::PrometheusHandle;
+use tokio::runtime::Runtime;
+
+use super::Running;
+use super::listeners::{Listeners, Served};
+use super::shutdown_deadline::listen_for_signals;
+use crate::open_files;
+use crate::timing::Timing;
+
+/// Collects until shutdown is requested, then answers the requests received by then.
+///
+/// # Errors
+/// If the collector cannot start, or its Kafka client fails for good.
+pub fn run(
+    config: &Config,
+    collect: &Collect,
+    timing: Timing,
+    shutdown: &Shutdown,
+    recorder: PrometheusHandle,
+) -> anyhow::Result<()> {
+    open_files::check_limit(config);
+    let runtime = Runtime::new().context("the runtime of the listeners cannot be started")?;
+    let listeners = Listeners::bind(&runtime, config, Served { exports: false, collects: true })?;
+    let collector = Collector::start(config, collect)?;
+    listen_for_signals(shutdown).context("cannot install signal handlers")?;
+    let admin = admin(recorder, collector.clone());
+    tracing::info!(collect = %collect.listen, admin = %config.admin_listen, "adtrail collects");
+    let served = listeners.serve(None, Some(collector), admin, shutdown.clone());
+    let running = Running { servers: runtime.spawn(served), runtime, threads: None };
+    running.supervise(config, timing, shutdown, || (), |_, _| ())
+}
+
+fn admin(recorder: PrometheusHandle, collector: Collector) -> Admin {
+    let ready = move || readiness(&collector);
+    Admin { metrics: Arc::new(move || recorder.render()), readiness: Arc::new(ready) }
+}
+
+/// Returns an error if requests would fail.
+pub fn readiness(collector: &Collector) -> Result<(), String> {
+    match collector.is_connected() {
+        true => Ok(()),
+        false => Err("kafka cannot be reached".to_owned()),
+    }
+}
+
+/// Starts the collector of a process with other roles, if one is configured.
+pub fn start(config: &Config) -> anyhow::Result<Option<Collector>> {
+    let collect = config.collect.as_ref();
+    Ok(collect.map(|collect| Collector::start(config, collect)).transpose()?)
+}

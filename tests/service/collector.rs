@@ -1,0 +1,158 @@
+//! The collector: reports and events over HTTP become rows, and nothing is answered with success that is not in Kafka.
+
+use serde_json::Value;
+use testbed::http::{self, Reply};
+use testbed::kafka::Kafka;
+use testbed::site::{ONE_CAMPAIGN, Site};
+use testbed::{check_refused, eventually, free_port, rows};
+
+/// 2025-03-10T12:00:00Z.
+const NOON_MS: i64 = 1_741_608_000_000;
+
+/// Settings of a collector on this port. Events may be of any time.
+fn settings(port: u16, more: &str) -> String {
+    format!(
+        "[attribution]\ncorrection_horizon = \"off\"\n[collect]\nlisten = \"127.0.0.1:{port}\"\n\
+         acknowledgement_timeout = \"2s\"\nbody_bytes_max = 4096\n{ONE_CAMPAIGN}{more}"
+    )
+}
+
+struct Client {
+    address: String,
+    authorization: String,
+}
+
+impl Client {
+    fn get(&self, path: &str) -> Reply {
+        http::get(&self.address, path).expect("the collector responds")
+    }
+
+    fn post(&self, path: &str, body: &str) -> Reply {
+        let headers = [("Authorization", &*self.authorization)];
+        http::send("POST", &self.address, path, &headers, body.as_bytes())
+            .expect("the collector responds")
+    }
+}
+
+/// A site with a collector, and a client with a token for `app-x`.
+fn site(kafka: &Kafka, name: &str) -> (Site, Client) {
+    let port = free_port();
+    let mut site = Site::new(kafka, name, 2, &settings(port, ""));
+    let (token, entry) = site.new_token(&["--write", "--app", "app-x"]);
+    site.change(&settings(port, &entry));
+    let client =
+        Client { address: format!("127.0.0.1:{port}"), authorization: format!("Bearer {token}") };
+    (site, client)
+}
+
+fn json(reply: &Reply) -> Value {
+    serde_json::from_slice(&reply.body).unwrap_or_else(|_| panic!("{reply:?}"))
+}
+
+#[test]
+fn reports_and_events_become_rows() {
+    let (site, client) = site(Kafka::shared(), "collector.rows");
+    let adtrail = site.start();
+    let click =
+        format!("/click/app-x/toutiao?spreadid=7&click_id=c-1&time={NOON_MS}&oaid={{oaid}}");
+    let reply = client.get(&click);
+    assert_eq!((reply.status, reply.text().as_str()), (200, "ok"));
+    let event = |id: &str, more: &str| {
+        let time = NOON_MS + 60_000;
+        format!(
+            r#"{{"event_id":"{id}","time":{time},"ids":{{"oaid":"1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5"}}{more}}}"#
+        )
+    };
+    let referrer = r#","referrer":"utm_source=x&click_id=c-1""#;
+    let reply = client.post("/activation/app-x", &event("a-1", referrer));
+    assert_eq!((reply.status, &json(&reply)["accepted"]), (200, &Value::from(1)), "{reply:?}");
+    let purchase = event("e-1", r#","name":"purchase","revenue":9.90,"currency":"CNY""#);
+    let reply = client.post("/effect/app-x", &format!("{purchase}\n{}", event("e-2", "")));
+    let results = json(&reply);
+    assert_eq!((reply.status, &results["accepted"]), (200, &Value::from(1)), "{results}");
+    assert_eq!(results["results"][1]["code"], "missing_field", "{results}");
+    adtrail.await_read(3);
+    let rows = rows::parse(&site.download("app-x", "2025-03-10", "2025-03-10", &[]));
+    let rows = rows::by_event_id(rows);
+    for id in ["a-1", "e-1"] {
+        assert_eq!((&*rows[id]["status"], &*rows[id]["click_id"]), ("attributed", "c-1"), "{id}");
+    }
+    assert_eq!(rows["e-1"]["revenue"], "9.90");
+    let of = |name: &str, label: &str| adtrail.metric_of(name, label);
+    assert_eq!(of("adtrail_collect_received_total", "kind=\"effect\""), Some(2.0));
+    assert_eq!(of("adtrail_collect_produced_total", "kind=\"effect\""), Some(1.0));
+    assert_eq!(of("adtrail_collect_refused_total", "kind=\"effect\""), Some(1.0));
+    assert_eq!(of("adtrail_collect_unexpanded_macros_total", "parameter=\"oaid\""), Some(1.0));
+    assert!(!adtrail.log().contains("1fe9a970"), "{}", adtrail.log());
+}
+
+#[test]
+fn a_role_alone_collects_and_refuses_what_it_must() {
+    let (site, client) = site(Kafka::shared(), "collector.role");
+    let collector = site.start_role("collect");
+    let check = |reply: Reply, status: u16, kind: &str| {
+        assert_eq!(
+            (reply.status, &json(&reply)["type"]),
+            (status, &Value::from(kind)),
+            "{reply:?}"
+        );
+    };
+    check(client.get("/click/app-y/toutiao?spreadid=7"), 404, "/problems/unknown-app");
+    check(client.get("/click/app-x/other?spreadid=7"), 404, "/problems/unknown-channel");
+    check(client.get("/click/app-x/toutiao?click_id=c"), 400, "/problems/bad-parameter");
+    check(client.get("/click/app-x/toutiao?spreadid=7"), 400, "/problems/bad-event");
+    check(client.get("/nothing"), 404, "/problems/not-found");
+    check(client.get("/activation/app-x"), 405, "/problems/method-not-allowed");
+    check(client.post("/activation/app-y", "{}"), 404, "/problems/unknown-app");
+    check(client.post("/activation/app-x", "{"), 400, "/problems/bad-body");
+    check(client.post("/activation/app-x", &"1 ".repeat(1_001)), 400, "/problems/bad-body");
+    check(client.post("/activation/app-x", &" ".repeat(5_000)), 413, "/problems/body-too-large");
+    let long = "y".repeat(11_000);
+    let url = format!("/click/app-x/toutiao?spreadid=7&x={long}");
+    check(client.get(&url), 414, "/problems/url-too-long");
+    let stranger = Client { address: client.address.clone(), authorization: "Bearer x".to_owned() };
+    check(stranger.post("/activation/app-x", "{}"), 401, "/problems/unauthorized");
+    let reply =
+        client.get(&format!("/impression/app-x/toutiao?spreadid=7&click_id=c&time={NOON_MS}"));
+    assert_eq!(reply.status, 200, "{reply:?}");
+    let records = Kafka::shared().consume_all(&site.topics.clicks);
+    assert_eq!(records.len(), 1);
+    assert_eq!(records[0].key.as_deref(), Some(&b"app-x"[..]));
+    let touch: Value = serde_json::from_slice(records[0].value.as_deref().unwrap()).unwrap();
+    assert_eq!((&touch["type"], &touch["click_id"]), (&"impression".into(), &"c".into()));
+    assert_eq!(collector.metric("adtrail_collect_produced_total"), Some(1.0));
+    assert_eq!(
+        collector.metric_of("adtrail_collect_refused_requests_total", "reason=\"token\""),
+        Some(1.0)
+    );
+}
+
+/// A broker that does not answer delays a request for `acknowledgement_timeout`, and no longer.
+#[test]
+fn without_kafka_a_report_is_to_be_repeated() {
+    let kafka = Kafka::start_to_hang();
+    let (site, client) = site(&kafka, "collector.hang");
+    let collector = site.start_role("collect");
+    let click = |id: &str| {
+        client.get(&format!("/click/app-x/toutiao?spreadid=7&click_id={id}&time={NOON_MS}"))
+    };
+    assert_eq!(click("c-1").status, 200);
+    kafka.pause();
+    let reply = click("c-2");
+    assert_eq!((reply.status, reply.header("retry-after")), (503, Some("10")), "{reply:?}");
+    collector.await_readiness(503, "kafka cannot be reached");
+    kafka.resume();
+    eventually("a report succeeds again", || match click("c-3") {
+        reply if reply.status == 200 => Ok(()),
+        reply => Err(format!("{reply:?}")),
+    });
+}
+
+#[test]
+fn a_collector_needs_an_address() {
+    let site = Site::new(Kafka::shared(), "collector.address", 1, ONE_CAMPAIGN);
+    check_refused(&site.run(&["collect"]), 2, &["collect.listen"]);
+    let dialect = "[[channels]]\nid = \"c\"\ndialect = \"genric\"\n";
+    let site = Site::on(site.topics.clone(), Kafka::shared().brokers(), &settings(1, dialect));
+    check_refused(&site.run(&["check-config"]), 2, &["the nearest is \"generic\""]);
+}
