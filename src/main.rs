@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use adtrail::cli::{Cli, Command, HBase};
 use adtrail::commands::maintenance::{backup, copy, restore, verify};
 use adtrail::commands::{
-    check_config, check_events, collector, conformance, download, explain, hbase, peek, regions,
-    replay, replay_dlq, run, token,
+    check_config, check_events, collector, conformance, download, explain, hbase, link, peek,
+    regions, replay, replay_dlq, run, token,
 };
 use adtrail::{Timing, demo, open_files, telemetry};
 use clap::Parser;
@@ -47,6 +47,7 @@ fn dispatch(command: &Command, timing: Timing) -> anyhow::Result<()> {
         Command::Attribute(settings) => run::attribute(settings, timing),
         Command::Export(settings) => run::export(settings, timing),
         Command::Collect(settings) => collector::run(settings, timing),
+        Command::Link(options) => link::run(options),
         Command::HBase(HBase::Init(options)) => hbase::run(options),
         Command::Copy(options) => copy::run(options),
         Command::Demo(options) => demo::run(options, timing),

@@ -23,6 +23,7 @@ use listener::{Clients, Limits};
 use tokio::net::TcpListener;
 
 pub use dialect::catalogue::Dialects;
+pub use dialect::link::{Link, LinkKind, LinkTarget};
 pub use error::CollectError;
 pub use state::Collector;
 

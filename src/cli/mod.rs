@@ -47,6 +47,11 @@ pub enum Command {
     /// Listens on collect.listen. A request is answered with success once Kafka has acknowledged its events. `adtrail
     /// run` collects too if collect.listen is set. See docs/collector.md in the source.
     Collect(Settings),
+    /// Print the link to paste into the console of an ad network
+    ///
+    /// The network replaces the macros in the link and calls it for each click, or impression. The link begins with
+    /// collect.public_url. See docs/collector.md in the source.
+    Link(Link),
     /// Manage the tables of a store in HBase
     #[command(subcommand, name = "hbase")]
     HBase(HBase),
@@ -143,6 +148,34 @@ pub struct Settings {
     /// Set one setting, overriding file and environment; repeatable
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
     pub set: Vec<(String, String)>,
+}
+
+#[derive(Debug, Args)]
+pub struct Link {
+    #[command(flatten)]
+    pub settings: Settings,
+
+    /// Key of the app
+    #[arg(long, value_name = "KEY")]
+    pub app: String,
+
+    /// Id of the channel
+    #[arg(long, value_name = "ID")]
+    pub channel: String,
+
+    /// spreadid of the campaign, which must belong to this app and channel
+    #[arg(long, value_name = "SPREADID")]
+    pub campaign: u32,
+
+    /// What the network reports with this link
+    #[arg(long, value_name = "click|impression", value_enum, default_value_t = LinkKind::Click)]
+    pub kind: LinkKind,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub enum LinkKind {
+    Click,
+    Impression,
 }
 
 #[derive(Debug, Subcommand)]

@@ -7,6 +7,7 @@ pub mod conformance;
 pub mod download;
 pub mod explain;
 pub mod hbase;
+pub mod link;
 pub mod maintenance;
 pub mod peek;
 pub mod regions;

@@ -3,8 +3,8 @@
 use serde_json::Value;
 use testbed::http::{self, Reply};
 use testbed::kafka::Kafka;
-use testbed::site::{ONE_CAMPAIGN, Site};
-use testbed::{check_refused, eventually, free_port, rows};
+use testbed::site::{ONE_CAMPAIGN, Site, Topics};
+use testbed::{check_exit, check_refused, eventually, free_port, rows};
 
 /// 2025-03-10T12:00:00Z.
 const NOON_MS: i64 = 1_741_608_000_000;
@@ -146,6 +146,30 @@ fn without_kafka_a_report_is_to_be_repeated() {
         reply if reply.status == 200 => Ok(()),
         reply => Err(format!("{reply:?}")),
     });
+}
+
+#[test]
+fn a_link_reports_what_it_was_written_for() {
+    let url = "[collect]\nlisten = \"127.0.0.1:1\"\npublic_url = \"https://click.example.com/\"\n";
+    let settings = format!("{url}{ONE_CAMPAIGN}");
+    let site = Site::on(Topics::of("collector.link"), "127.0.0.1:1".to_owned(), &settings);
+    let link = |options: &[&str]| {
+        let command = ["link", "--app", "app-x", "--channel", "toutiao", "--campaign"];
+        site.run(&[&command[..], options].concat())
+    };
+    let click = link(&["7"]);
+    let stderr = check_exit(&click, 0, &[]);
+    assert_eq!(stderr, "");
+    let shown = String::from_utf8(click.stdout).unwrap();
+    let expected =
+        "https://click.example.com/click/app-x/toutiao?spreadid=7&click_id={click_id}&time={time}&";
+    assert!(shown.starts_with(expected) && shown.ends_with("&callback={callback}\n"), "{shown}");
+    let impression = String::from_utf8(link(&["7", "--kind", "impression"]).stdout).unwrap();
+    assert_eq!(impression, shown.replace("/click/", "/impression/"));
+    check_refused(&link(&["8"]), 2, &["--campaign", "no such campaign"]);
+    let site = Site::on(Topics::of("collector.link"), "127.0.0.1:1".to_owned(), ONE_CAMPAIGN);
+    let command = ["link", "--app", "app-x", "--channel", "toutiao", "--campaign", "7"];
+    check_refused(&site.run(&command), 2, &["collect.public_url"]);
 }
 
 #[test]

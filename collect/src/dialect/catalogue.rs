@@ -69,7 +69,11 @@ impl Dialects {
         channels.map(|channel| Ok((channel.clone(), self.of_channel(config, channel)?))).collect()
     }
 
-    fn of_channel(&self, config: &Config, channel: &str) -> Result<Arc<Dialect>, CollectError> {
+    pub(super) fn of_channel(
+        &self,
+        config: &Config,
+        channel: &str,
+    ) -> Result<Arc<Dialect>, CollectError> {
         let (name, dialect) = match config.dialects.get(channel) {
             Some(name) => (&**name, self.0.get(name)),
             None => (GENERIC, self.0.get(channel).or_else(|| self.0.get(GENERIC))),

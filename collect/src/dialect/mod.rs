@@ -4,6 +4,7 @@
 //! `read` turns a report into a touch. docs/collector.md describes the files.
 
 pub(crate) mod catalogue;
+pub(crate) mod link;
 pub(crate) mod pairs;
 mod parse;
 pub(crate) mod read;
@@ -15,6 +16,8 @@ mod tests;
 pub(crate) struct Dialect {
     /// The name of its file, without the extension. It is part of derived click ids.
     pub name: Box<str>,
+    /// True if its facts come from an official document, or agree in two independent programs.
+    pub is_verified: bool,
     /// The body of a successful response.
     pub answer: Box<str>,
     /// The parameters whose values together identify a click. If this is empty, or the first value is absent, the
@@ -37,7 +40,7 @@ pub(crate) enum Placeholder {
     /// The macro, in the reports of clicks and of impressions.
     Macro { click: Box<str>, impression: Box<str> },
     /// A text that the network requires in the link.
-    Fixed,
+    Fixed(Box<str>),
 }
 
 /// The field of an event that a parameter becomes.
@@ -54,6 +57,10 @@ pub(crate) enum Meaning {
     OsNumber,
     /// A device id, by its kind.
     Id(&'static str),
+    /// The MD5 of an IMEI, or on iOS of an IDFA.
+    Muid,
+    /// A GAID, or on iOS an IDFA.
+    Ifa,
     /// CAIDs as a JSON array of texts, or of objects with `caid` and `version`.
     CaidJson,
     Param(Box<str>),
@@ -72,7 +79,7 @@ impl Parameter {
     pub fn is_unexpanded(&self, value: &str) -> bool {
         match &self.placeholder {
             Placeholder::Macro { click, impression } => value == &**click || value == &**impression,
-            Placeholder::Fixed => false,
+            Placeholder::Fixed(_) => false,
         }
     }
 }

@@ -25,8 +25,11 @@ const IDS: [&str; 16] = [
 ];
 /// Fields of a touch that are texts.
 const TEXTS: [&str; 6] = ["ip", "ua", "device_model", "os", "os_version", "site"];
-const FIELDS: &str =
-    "expected time, callback, ip, ua, device_model, os, os_version, site, ids.KIND or params.NAME";
+const FIELDS: &str = "expected time, callback, ip, ua, device_model, os, os_version, site, muid, ifa, \
+                      ids.KIND or params.NAME";
+
+const FORMS: &str =
+    "form: expected \"os_number\" with field = \"os\", or \"caid_json\" with field = \"ids.caid\"";
 
 /// Parameters that every link has.
 pub(super) const COMMON: [&str; 3] = ["spreadid", "purpose", "lookback_ms"];
@@ -38,6 +41,8 @@ const TEXT_BYTES_MAX: usize = 1_000;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
+    #[serde(default)]
+    verified: bool,
     #[serde(default = "default_answer")]
     answer: String,
     #[serde(default)]
@@ -92,7 +97,13 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Dialect, String> {
         return Err("parameters: expected at most one time and one callback".to_owned());
     }
     let click_id = file.click_id.into_iter().map(String::into_boxed_str).collect();
-    Ok(Dialect { name: name.into(), answer: file.answer.into(), click_id, parameters })
+    Ok(Dialect {
+        name: name.into(),
+        is_verified: file.verified,
+        answer: file.answer.into(),
+        click_id,
+        parameters,
+    })
 }
 
 fn parameter(raw: FileParameter) -> Result<Parameter, String> {
@@ -104,8 +115,7 @@ fn parameter(raw: FileParameter) -> Result<Parameter, String> {
             Placeholder::Macro { click: link_text(click)?, impression: link_text(impression)? }
         }
         (None, None, Some(value)) if meaning == Meaning::Nothing => {
-            link_text(value)?;
-            Placeholder::Fixed
+            Placeholder::Fixed(link_text(value)?)
         }
         _ => return Err("expected a macro, or a value without field".to_owned()),
     };
@@ -143,10 +153,12 @@ fn meaning(field: Option<&str>, unit: Option<&str>, form: Option<&str>) -> Resul
         (Some("os"), None, Some("os_number")) => return Ok(Meaning::OsNumber),
         (Some("ids.caid"), None, Some("caid_json")) => return Ok(Meaning::CaidJson),
         (_, None, Some(_)) => {
-            return Err("form: expected \"os_number\" with field = \"os\", or \"caid_json\" with field = \"ids.caid\"".to_owned());
+            return Err(FORMS.to_owned());
         }
         (None, None, None) => Meaning::Nothing,
         (Some("callback"), None, None) => Meaning::Callback,
+        (Some("muid"), None, None) => Meaning::Muid,
+        (Some("ifa"), None, None) => Meaning::Ifa,
         (Some(field), None, None) => text_field(field).ok_or_else(|| format!("field: {FIELDS}"))?,
     };
     Ok(meaning)
@@ -189,7 +201,8 @@ mod tests {
     fn a_file_names_parameters_and_fields() {
         let text = "click_id = [\"c\"]\nparameters = [\n\
                     { name = \"c\", macro = \"__C__\" },\n\
-                    { name = \"t\", macro = \"__T__\", impression_macro = \"__V__\", field = \"time\", unit = \"s\" },\n\
+                    { name = \"t\", macro = \"__T__\", impression_macro = \"__V__\", \
+                    field = \"time\", unit = \"s\" },\n\
                     { name = \"z\", value = \"1\" },\n]";
         let dialect = parse("x", text).unwrap();
         assert_eq!((&*dialect.name, &*dialect.answer), ("x", "ok"));
@@ -241,7 +254,8 @@ mod tests {
             "name = \"a\", macro = \"A\", field = \"ip\", form = \"os_number\"",
             "form: expected",
         );
-        let two = "parameters = [{ name = \"a\", macro = \"A\", field = \"time\" }, { name = \"b\", macro = \"B\", field = \"time\" }]";
+        let two = "parameters = [{ name = \"a\", macro = \"A\", field = \"time\" }, \
+                   { name = \"b\", macro = \"B\", field = \"time\" }]";
         check_wrong(two, "at most one time");
     }
 }

@@ -89,7 +89,7 @@ impl Dialect {
 }
 
 fn spreadid(pairs: &Pairs<'_>) -> Result<u32, BadParameter> {
-    let number = pairs.value("spreadid", false).and_then(|text| text.parse().ok());
+    let number = pairs.value("spreadid", false).and_then(|text| text.parse::<u32>().ok());
     let expected = "the number of the campaign, 1 to 4294967295, in the link";
     number.filter(|number| *number > 0).ok_or_else(|| BadParameter::new("spreadid", expected))
 }
@@ -113,6 +113,9 @@ struct Fields {
     texts: Map<String, Value>,
     ids: Map<String, Value>,
     params: Map<String, Value>,
+    /// Ids whose kind depends on the operating system.
+    muid: Option<String>,
+    ifa: Option<String>,
 }
 
 impl Fields {
@@ -136,6 +139,8 @@ impl Fields {
                 _ => {}
             },
             Meaning::Id(kind) => set(&mut self.ids, kind, value),
+            Meaning::Muid => self.muid = Some(value),
+            Meaning::Ifa => self.ifa = Some(value),
             Meaning::CaidJson => set(&mut self.ids, "caid", caids(&value).unwrap_or(value)),
             Meaning::Param(name) => set(&mut self.params, name, value),
         }
@@ -147,7 +152,15 @@ impl Fields {
     }
 
     fn into_event(self, report: Report<'_>) -> Map<String, Value> {
-        let Self { time, texts: mut event, ids, mut params } = self;
+        let Self { time, texts: mut event, mut ids, mut params, muid, ifa } = self;
+        let os = event.get("os").and_then(Value::as_str).and_then(Os::of);
+        if let Some(muid) = muid {
+            let kind = if os == Some(Os::Ios) { "idfa_md5" } else { "imei_md5" };
+            set(&mut ids, kind, muid);
+        }
+        if let Some(ifa) = ifa {
+            set(&mut ids, ifa_kind(os, &ifa), ifa);
+        }
         let time = time.unwrap_or_else(|| {
             set(&mut params, TIME_SOURCE, ARRIVAL.to_owned());
             report.arrived_ms.into()
@@ -162,6 +175,35 @@ impl Fields {
         }
         event
     }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Os {
+    Android,
+    Ios,
+}
+
+impl Os {
+    fn of(text: &str) -> Option<Self> {
+        let text = text.to_ascii_lowercase();
+        if text.contains("android") {
+            Some(Self::Android)
+        } else if ["ios", "iphone", "ipad"].iter().any(|name| text.contains(name)) {
+            Some(Self::Ios)
+        } else {
+            None
+        }
+    }
+}
+
+/// Where the system is unknown, the case of an advertising id shows it: iOS writes it in upper case, Android in lower
+/// case.
+fn ifa_kind(os: Option<Os>, ifa: &str) -> &'static str {
+    let is_ios = match os {
+        Some(os) => os == Os::Ios,
+        None => ifa.bytes().any(|byte| byte.is_ascii_uppercase()),
+    };
+    if is_ios { "idfa" } else { "gaid" }
 }
 
 fn set(members: &mut Map<String, Value>, name: &str, value: String) {

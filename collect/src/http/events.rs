@@ -42,6 +42,12 @@ enum EventResult {
     Rejected(Refusal),
 }
 
+impl EventResult {
+    fn is_temporary(&self) -> bool {
+        matches!(self, Self::Rejected(refusal) if refusal.is_temporary())
+    }
+}
+
 pub(crate) async fn activation(
     State(collector): State<Collector>,
     Path(app): Path<String>,
@@ -90,8 +96,7 @@ async fn events(
 
 /// 200 if any event was accepted and none is to be sent again.
 fn answer(results: Vec<EventResult>) -> Response {
-    let is_temporary = |result: &EventResult| matches!(result, EventResult::Rejected(refusal) if refusal.is_temporary());
-    let has_unavailable = results.iter().any(is_temporary);
+    let has_unavailable = results.iter().any(EventResult::is_temporary);
     let accepted = results.iter().filter(|result| matches!(result, EventResult::Accepted)).count();
     let status = match (has_unavailable, accepted) {
         (true, _) => StatusCode::SERVICE_UNAVAILABLE,

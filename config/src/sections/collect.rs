@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use url::Url;
+
 use super::formats::{Format, Formats};
 use crate::parse::error::Problem;
 use crate::parse::section::Section;
@@ -26,6 +28,8 @@ pub struct Collect {
     pub body_bytes_max: usize,
     /// How long a request waits until Kafka has acknowledged its events.
     pub acknowledgement_timeout: Duration,
+    /// The URL by which networks reach the collector, without a slash at its end.
+    pub public_url: Option<Box<str>>,
     /// A directory with dialects, which replace the built-in ones of the same names.
     pub dialects: Option<PathBuf>,
 }
@@ -38,6 +42,7 @@ impl Collect {
             connections_per_client_max: 256,
             body_bytes_max: 256 << 10,
             acknowledgement_timeout: Duration::from_secs(10),
+            public_url: None,
             dialects: None,
         }
     }
@@ -53,6 +58,7 @@ pub(crate) fn read(
     let per_client_max = collect.integer("connections_per_client_max", 1..=1_024);
     let body_bytes_max = collect.integer("body_bytes_max", BODY_BYTES_MIN..=BODY_BYTES_MAX);
     let timeout_ms = collect.text("acknowledgement_timeout", parse_timeout_ms);
+    let public_url = collect.text("public_url", parse_public_url);
     let dialects = collect.path("dialects");
     let listen = listen?;
     if let Some((other, _)) =
@@ -69,8 +75,21 @@ pub(crate) fn read(
         body_bytes_max: body_bytes_max.unwrap_or(defaults.body_bytes_max),
         acknowledgement_timeout: timeout_ms
             .map_or(defaults.acknowledgement_timeout, Duration::from_millis),
+        public_url,
         dialects,
     })
+}
+
+fn parse_public_url(text: &str) -> Result<Box<str>, Problem> {
+    let expected =
+        r#"expected an http or https URL without query, such as "https://click.example.com""#;
+    let url = Url::parse(text).map_err(|_| expected)?;
+    let is_plain = matches!(url.scheme(), "http" | "https")
+        && url.query().is_none()
+        && url.fragment().is_none()
+        && url.username().is_empty()
+        && url.password().is_none();
+    if is_plain { Ok(url.as_str().trim_end_matches('/').into()) } else { Err(expected.into()) }
 }
 
 fn parse_timeout_ms(text: &str) -> Result<u64, Problem> {

@@ -17,12 +17,13 @@ fn without_an_address_there_is_no_collector() {
 #[test]
 fn all_settings_of_the_collector_are_read() {
     let text = "[collect]\nlisten = \"0.0.0.0:80\"\nconnections_per_client_max = 1024\nbody_bytes_max = 1024\n\
-                acknowledgement_timeout = \"60s\"\ndialects = \"d\"\n";
+                acknowledgement_timeout = \"60s\"\npublic_url = \"https://click.example.com/x/\"\ndialects = \"d\"\n";
     let expected = Collect {
         listen: "0.0.0.0:80".parse().unwrap(),
         connections_per_client_max: 1_024,
         body_bytes_max: 1_024,
         acknowledgement_timeout: Duration::from_secs(60),
+        public_url: Some("https://click.example.com/x".into()),
         dialects: Some(Path::new("d").to_owned()),
     };
     assert_eq!(parse(text).unwrap().collect, Some(expected));
@@ -52,6 +53,10 @@ fn invalid_settings_of_the_collector_are_rejected() {
     check("body_bytes_max = 1023", "3: collect.body_bytes_max: expected an integer from 1024 to 16777216: 1023");
     check("acknowledgement_timeout = \"99ms\"", r#"3: collect.acknowledgement_timeout: expected a duration from "100ms" to "60s": "99ms""#);
     check("acknowledgement_timeout = \"61s\"", r#"3: collect.acknowledgement_timeout: expected a duration from "100ms" to "60s": "61s""#);
+    let url = r#"expected an http or https URL without query, such as "https://click.example.com""#;
+    for wrong in ["ftp://a", "https://a/?b", "https://a/#b", "https://u:p@a", "a.example", ""] {
+        check(&format!("public_url = \"{wrong}\""), &format!("3: collect.public_url: {url}: \"{wrong}\""));
+    }
     check("dialects = \"\"", r#"3: collect.dialects: expected a path: """#);
     check("[kafka.formats]\nclicks = \"avro:a.avsc\"", r#"2: collect.listen: requires kafka.formats.clicks to be "auto" or "json", because the collector produces JSON"#);
     check_wrong("[collect]\nlisten = \"127.0.0.1:8080\"", r#"2: collect.listen: expected another address than export.listen: "127.0.0.1:8080""#);

@@ -73,7 +73,7 @@ impl EventProducer {
             ("acks", "all"),
             ("enable.idempotence", "true"),
             ("message.max.bytes", RECORD_BYTES_MAX),
-            // As the Java client: all events of an app are on one partition, whoever produces them.
+            // As the Java client, so that all producers put the events of an app on one partition.
             ("partitioner", "murmur2_random"),
             ("linger.ms", "5"),
             ("queue.buffering.max.messages", QUEUED_EVENTS_MAX),
