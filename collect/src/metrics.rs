@@ -15,6 +15,8 @@ config::describe_metrics! {
     describe_counter REFUSED_REQUESTS = "adtrail_collect_refused_requests_total";
     /// Macros that a network did not replace, by channel and parameter of the link.
     describe_counter UNEXPANDED = "adtrail_collect_unexpanded_macros_total";
+    /// Persons who were redirected by a link before Kafka had acknowledged their click.
+    describe_counter UNACKNOWLEDGED_REDIRECTS = "adtrail_collect_unacknowledged_redirects_total";
     /// Time until Kafka has acknowledged an event.
     describe_histogram ACKNOWLEDGEMENT = "adtrail_collect_acknowledgement_seconds";
 }
@@ -53,6 +55,10 @@ impl Metrics {
 
     pub fn refused_request(&self, reason: &'static str) {
         counter!(REFUSED_REQUESTS, "reason" => reason).increment(1);
+    }
+
+    pub fn redirected_unacknowledged(&self) {
+        counter!(UNACKNOWLEDGED_REDIRECTS).increment(1);
     }
 
     pub fn unexpanded(&self, channel: &str, parameter: &str) {

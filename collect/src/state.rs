@@ -1,10 +1,11 @@
 //! The state of every handler: settings, dialects, tokens, and the producer.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::{Collect, Config, Token, TokenDigest};
+use config::{Collect, Config, Link, Token, TokenDigest};
 use ingest::kafka::event_producer::EventProducer;
 use jiff::Timestamp;
 use serde_json::value::RawValue;
@@ -27,6 +28,7 @@ struct State {
     channels: HashMap<Box<str>, Arc<Dialect>>,
     apps: HashMap<Box<str>, App>,
     campaigns: HashMap<u32, Campaign>,
+    links: HashMap<Box<str>, Link>,
     producer: EventProducer,
     metrics: Metrics,
 }
@@ -62,6 +64,7 @@ impl Collector {
             channels,
             apps: apps(config),
             campaigns: campaigns(config),
+            links: config.links.iter().map(|link| (link.id.clone(), link.clone())).collect(),
             producer,
             metrics: Metrics::new(),
         })))
@@ -107,6 +110,14 @@ impl Collector {
     /// Returns the channel's id and its dialect.
     pub(crate) fn channel(&self, id: &str) -> Option<(&str, &Dialect)> {
         self.0.channels.get_key_value(id).map(|(id, dialect)| (&**id, &**dialect))
+    }
+
+    pub(crate) fn link(&self, id: &str) -> Option<&Link> {
+        self.0.links.get(id)
+    }
+
+    pub(crate) fn is_trusted_proxy(&self, address: IpAddr) -> bool {
+        self.0.settings.trusted_proxies.iter().any(|network| network.contains(address))
     }
 
     /// Returns false if the settings have this campaign for another app or channel. One that is not in the settings is

@@ -32,6 +32,7 @@ pub use sections::formats::{Format, Formats};
 pub use sections::hbase::HBase;
 pub use sections::kafka::{Kafka, Topics};
 pub use sections::librdkafka::ClientSetting;
+pub use sections::links::{Link, LinkTarget};
 pub use sections::registry::{Login, Registry};
 pub use sections::store::{AppStore, Store};
 pub use sections::tls::{Identity, Tls};

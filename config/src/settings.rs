@@ -14,6 +14,7 @@ use crate::parse::{address, duration};
 use crate::sections::catalogue::{self, WORKERS_MAX};
 use crate::sections::collect::{self, Collect};
 use crate::sections::kafka::{self, Kafka};
+use crate::sections::links::{self, KnownCampaigns, Link};
 use crate::sections::registry::{self, Registry};
 use crate::sections::store::{self, Store};
 use crate::sections::tokens::{self, KnownApps, Token};
@@ -37,6 +38,8 @@ pub struct Config {
     pub admin_listen: SocketAddr,
     /// `None` if no collector is configured.
     pub collect: Option<Collect>,
+    /// The tracking links of the collector.
+    pub links: Vec<Link>,
     /// Tokens with which apps and servers may send events to the collector.
     pub write_tokens: Vec<Token>,
     /// Maximum time from SIGTERM to the exit of the process; unfinished work is abandoned.
@@ -92,6 +95,9 @@ pub(crate) fn read(root: &mut Section<'_>) -> Config {
     let (export_listen, downloads_per_token_max, export_clients) =
         root.table("export", |export| read_export(export, is_open));
     let admin_listen = root.table("admin", |admin| read_admin(admin, export_listen));
+    let campaigns =
+        KnownCampaigns { policy: &catalogue.policy, complete: catalogue.has_all_campaigns };
+    let links = links::read(root, &campaigns);
     let others = [("export.listen", export_listen), ("admin.listen", admin_listen)];
     let collect = root.table("collect", |collect| collect::read(collect, &kafka.formats, others));
     let shutdown_deadline_ms =
@@ -107,6 +113,7 @@ pub(crate) fn read(root: &mut Section<'_>) -> Config {
         tokens,
         admin_listen,
         collect,
+        links,
         write_tokens,
         shutdown_deadline: Duration::from_millis(shutdown_deadline_ms.unwrap_or(30_000)),
         policy: Arc::new(catalogue.policy),

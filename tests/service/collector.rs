@@ -1,5 +1,7 @@
 //! The collector: reports and events over HTTP become rows, and nothing is answered with success that is not in Kafka.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use serde_json::Value;
 use testbed::http::{self, Reply};
 use testbed::kafka::Kafka;
@@ -84,6 +86,40 @@ fn reports_and_events_become_rows() {
     assert_eq!(of("adtrail_collect_refused_total", "kind=\"effect\""), Some(1.0));
     assert_eq!(of("adtrail_collect_unexpanded_macros_total", "parameter=\"oaid\""), Some(1.0));
     assert!(!adtrail.log().contains("1fe9a970"), "{}", adtrail.log());
+}
+
+/// From a click on a link to the attributed row, with what Google Play hands to the app.
+#[test]
+fn a_tracking_link_leads_to_the_store_and_to_a_row() {
+    let port = free_port();
+    let link = "[[links]]\nid = \"poster\"\nspreadid = 7\n\
+                android = \"https://play.google.com/store/apps/details?id=x\"\n\
+                fallback = \"https://example.com/\"\n";
+    let mut site = Site::new(Kafka::shared(), "collector.go", 2, &settings(port, link));
+    let (token, entry) = site.new_token(&["--write", "--all-apps"]);
+    site.change(&settings(port, &format!("{link}{entry}")));
+    let client =
+        Client { address: format!("127.0.0.1:{port}"), authorization: format!("Bearer {token}") };
+    let adtrail = site.start();
+    let go = |method: &str, path: &str| {
+        let android = [("User-Agent", "Mozilla/5.0 (Linux; Android 14; Pixel 8)")];
+        http::request(method, &client.address, path, &android).expect("the collector responds")
+    };
+    let reply = go("GET", "/go/poster?sub1=a&android=https%3A%2F%2Fevil.example");
+    let location = reply.header("location").expect("a redirect").to_owned();
+    let play = "https://play.google.com/store/apps/details?id=x&referrer=";
+    let referrer = location.strip_prefix(play).expect("the store").replace("%3D", "=");
+    assert_eq!(reply.status, 302, "{reply:?}");
+    assert_eq!(go("HEAD", "/go/poster").status, 302);
+    assert_eq!(go("GET", "/go/nothing").status, 404);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis();
+    let event = format!(r#"{{"event_id":"a-1","time":{},"referrer":"{referrer}"}}"#, now + 60_000);
+    assert_eq!(client.post("/activation/app-x", &event).status, 200);
+    adtrail.await_read(2);
+    let rows = rows::parse(&site.download("app-x", "2025-01-01", "2100-01-01", &[]));
+    let row = &rows::by_event_id(rows)["a-1"];
+    assert_eq!((&*row["status"], &*row["match_type"]), ("attributed", "click_id"), "{row:?}");
+    assert_eq!(format!("click_id={}", row["click_id"]), referrer);
 }
 
 #[test]

@@ -1,7 +1,9 @@
-//! HTTP: the routes of networks and of apps. Start with `router`.
+//! HTTP: the routes of networks, persons and apps. Start with `router`.
 
 mod body;
+mod client;
 mod events;
+mod go;
 mod problem;
 mod report;
 pub(crate) mod router;

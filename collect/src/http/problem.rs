@@ -125,6 +125,27 @@ impl Problem {
         )
     }
 
+    pub fn unknown_link() -> Self {
+        Self::of_request(
+            StatusCode::NOT_FOUND,
+            "link",
+            "/problems/unknown-link",
+            "Unknown link",
+            "the link is not in the settings",
+        )
+    }
+
+    /// Without a random number, a click has no id.
+    pub fn no_random() -> Self {
+        Self::of_request(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "random",
+            "/problems/random",
+            "No random numbers",
+            "the system's random number generator failed",
+        )
+    }
+
     pub fn too_many_parameters() -> Self {
         Self::of_request(
             StatusCode::BAD_REQUEST,

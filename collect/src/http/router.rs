@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
 use super::problem::Problem;
-use super::{events, problem, report};
+use super::{events, go, problem, report};
 use crate::Collector;
 
 /// Maximum length of a URL, of which networks allow this much.
@@ -18,6 +18,7 @@ pub(crate) fn router(collector: Collector) -> Router {
     Router::new()
         .route("/click/{app}/{channel}", get(report::click).post(report::click))
         .route("/impression/{app}/{channel}", get(report::impression).post(report::impression))
+        .route("/go/{link}", get(go::go))
         .route("/activation/{app}", post(events::activation))
         .route("/effect/{app}", post(events::effect))
         .method_not_allowed_fallback(problem::method_not_allowed)

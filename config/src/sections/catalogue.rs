@@ -23,6 +23,8 @@ pub(crate) struct Catalogue {
     pub workers: Option<usize>,
     /// False if an invalid app was left out.
     pub has_all_apps: bool,
+    /// False if an invalid campaign was left out.
+    pub has_all_campaigns: bool,
 }
 
 pub(crate) fn read(root: &mut Section<'_>, partitions: u16) -> Catalogue {
@@ -34,12 +36,19 @@ pub(crate) fn read(root: &mut Section<'_>, partitions: u16) -> Catalogue {
     });
     root.table("fraud", |table| fraud::read_rules(table, &mut base.fraud, &channels));
     let (read, apps) = read_apps(root, &base, partitions, &channels);
-    let campaigns = read_campaigns(root, &apps, &channels);
+    let (campaigns, has_all_campaigns) = read_campaigns(root, &apps, &channels);
     let stores = read.iter().map(|(app, store)| (app.pid, *store)).collect();
     let policies = read.into_iter().map(|(app, _)| app).collect();
     let policy = Policy::new(policies, campaigns);
-    let has_all_apps = apps.complete;
-    Catalogue { policy, channels: ids, dialects, stores, workers, has_all_apps }
+    Catalogue {
+        policy,
+        channels: ids,
+        dialects,
+        stores,
+        workers,
+        has_all_apps: apps.complete,
+        has_all_campaigns,
+    }
 }
 
 /// Returns the ids in the order of the file, the dialects that channels name, and the channels.
@@ -102,9 +111,14 @@ fn read_app(
     Some((AppPolicy { pid, key, previous_key, name, ..policy }, stored))
 }
 
-fn read_campaigns(root: &mut Section<'_>, apps: &Apps, channels: &Channels) -> Vec<Campaign> {
+/// Reads the campaigns. The returned flag is true if all are valid.
+fn read_campaigns(
+    root: &mut Section<'_>,
+    apps: &Apps,
+    channels: &Channels,
+) -> (Vec<Campaign>, bool) {
     let mut taken = BTreeMap::new();
-    let (campaigns, _) = root.tables("campaigns", |campaign| {
+    root.tables("campaigns", |campaign| {
         let spreadid = campaign.integer("spreadid", 1..=u64::from(u32::MAX));
         let pid = campaign.integer("pid", 0..=u64::from(u32::MAX)).map(Pid);
         let channel = campaign.text("channel", |id| channels.parse(id));
@@ -123,8 +137,7 @@ fn read_campaigns(root: &mut Section<'_>, apps: &Apps, channels: &Channels) -> V
         let windows = channel_windows.apply_to(*app_windows?, Origin::Channel);
         let windows = overrides.apply_to(windows, Origin::Campaign);
         Some(Campaign { spreadid, pid, channel, name: name.unwrap_or_default(), windows })
-    });
-    campaigns
+    })
 }
 
 /// The channel that exports show for campaigns that are not in the catalogue.

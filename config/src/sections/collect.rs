@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use attribution::rules::policy::IpRange;
 use url::Url;
 
 use super::formats::{Format, Formats};
@@ -28,6 +29,8 @@ pub struct Collect {
     pub body_bytes_max: usize,
     /// How long a request waits until Kafka has acknowledged its events.
     pub acknowledgement_timeout: Duration,
+    /// Networks of proxies whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Box<[IpRange]>,
     /// The URL by which networks reach the collector, without a slash at its end.
     pub public_url: Option<Box<str>>,
     /// A directory with dialects, which replace the built-in ones of the same names.
@@ -42,6 +45,7 @@ impl Collect {
             connections_per_client_max: 256,
             body_bytes_max: 256 << 10,
             acknowledgement_timeout: Duration::from_secs(10),
+            trusted_proxies: Box::default(),
             public_url: None,
             dialects: None,
         }
@@ -58,6 +62,7 @@ pub(crate) fn read(
     let per_client_max = collect.integer("connections_per_client_max", 1..=1_024);
     let body_bytes_max = collect.integer("body_bytes_max", BODY_BYTES_MIN..=BODY_BYTES_MAX);
     let timeout_ms = collect.text("acknowledgement_timeout", parse_timeout_ms);
+    let trusted_proxies = collect.texts("trusted_proxies", address::parse_range);
     let public_url = collect.text("public_url", parse_public_url);
     let dialects = collect.path("dialects");
     let listen = listen?;
@@ -75,6 +80,7 @@ pub(crate) fn read(
         body_bytes_max: body_bytes_max.unwrap_or(defaults.body_bytes_max),
         acknowledgement_timeout: timeout_ms
             .map_or(defaults.acknowledgement_timeout, Duration::from_millis),
+        trusted_proxies: trusted_proxies.unwrap_or_default().into(),
         public_url,
         dialects,
     })

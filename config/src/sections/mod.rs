@@ -11,6 +11,7 @@ pub(crate) mod hbase;
 pub(crate) mod kafka;
 pub(crate) mod known_ids;
 pub(crate) mod librdkafka;
+pub(crate) mod links;
 pub(crate) mod registry;
 pub(crate) mod store;
 pub(crate) mod tls;

@@ -3,8 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
+use attribution::facts::event::SpreadId;
+use attribution::rules::policy::IpRange;
+
 use super::mistakes::check_wrong;
 use super::{CATALOGUE, Collect, parse, whole_example};
+use crate::{Link, LinkTarget};
 
 #[test]
 fn without_an_address_there_is_no_collector() {
@@ -17,12 +21,14 @@ fn without_an_address_there_is_no_collector() {
 #[test]
 fn all_settings_of_the_collector_are_read() {
     let text = "[collect]\nlisten = \"0.0.0.0:80\"\nconnections_per_client_max = 1024\nbody_bytes_max = 1024\n\
-                acknowledgement_timeout = \"60s\"\npublic_url = \"https://click.example.com/x/\"\ndialects = \"d\"\n";
+                acknowledgement_timeout = \"60s\"\ntrusted_proxies = [\"10.0.0.0/8\"]\n\
+                public_url = \"https://click.example.com/x/\"\ndialects = \"d\"\n";
     let expected = Collect {
         listen: "0.0.0.0:80".parse().unwrap(),
         connections_per_client_max: 1_024,
         body_bytes_max: 1_024,
         acknowledgement_timeout: Duration::from_secs(60),
+        trusted_proxies: [IpRange { network: [10, 0, 0, 0].into(), prefix_bits: 8 }].into(),
         public_url: Some("https://click.example.com/x".into()),
         dialects: Some(Path::new("d").to_owned()),
     };
@@ -34,6 +40,51 @@ fn a_channel_may_name_its_dialect() {
     let config = parse(&format!("{CATALOGUE}dialect = \"oceanengine\"\n")).unwrap();
     assert_eq!(config.dialects.get("toutiao").map(|name| &**name), Some("oceanengine"));
     assert!(parse(CATALOGUE).unwrap().dialects.is_empty());
+}
+
+/// The catalogue with a campaign, 11 lines, and a link that begins on line 12.
+fn with_link(link: &str) -> String {
+    format!(
+        "{CATALOGUE}[[campaigns]]\nspreadid = 7\npid = 1\nchannel = \"toutiao\"\n\n[[links]]\n{link}"
+    )
+}
+
+#[test]
+fn a_link_leads_to_a_store_or_page_per_system() {
+    let play = "https://play.google.com/store/apps/details?id=x";
+    let text = format!(
+        "id = \"a-1\"\nspreadid = 7\npurpose = \"retargeting\"\nandroid = \"{play}\"\nios = \"https://a.example\"\n\
+         fallback = \"market://details?id=x\"\nclick_id_parameter = \"cid\"\n"
+    );
+    let target = |url: &str, is_google_play| LinkTarget { url: url.into(), is_google_play };
+    let expected = Link {
+        id: "a-1".into(),
+        spreadid: SpreadId(7),
+        app: "app-x".into(),
+        channel: "toutiao".into(),
+        is_retargeting: true,
+        android: Some(target(play, true)),
+        ios: Some(target("https://a.example/", false)),
+        fallback: target("market://details?id=x", true),
+        click_id_parameter: Some("cid".into()),
+    };
+    assert_eq!(parse(&with_link(&text)).unwrap().links, [expected]);
+}
+
+#[test]
+#[rustfmt::skip]
+fn invalid_links_are_rejected() {
+    let check = |line: &str, expected: &str| check_wrong(&with_link(&format!("id = \"a\"\nspreadid = 7\nfallback = \"https://a\"\n{line}")), expected);
+    let target = "expected an http, https or market URL without fragment, such as \"https://apps.apple.com/app/id1\"";
+    for wrong in ["a", "javascript:alert(1)", "//a", "https://a/#b", "https://u:p@a", "ftp://a"] {
+        check(&format!("ios = \"{wrong}\""), &format!("16: links[0].ios: {target}: \"{wrong}\""));
+    }
+    check("android = \"https://play.google.com/?id=x&referrer=y\"", "16: links[0].android: expected a URL without referrer: the collector adds it, with the click id: \"https://play.google.com/?id=x&referrer=y\"");
+    check("purpose = \"x\"", "16: links[0].purpose: expected \"ua\" or \"retargeting\": \"x\"");
+    check("click_id_parameter = \"a b\"", "16: links[0].click_id_parameter: expected a parameter of 1 to 40 characters of a-z, A-Z, 0-9, '_' and '-': \"a b\"");
+    check("[[links]]\nid = \"a\"\nspreadid = 7\nfallback = \"https://a\"", "17: links[1].id: expected a unique value, 13 has the same: \"a\"");
+    check_wrong(&with_link("id = \"a/b\"\nspreadid = 8\nfallback = \"https://a\""), "13: links[0].id: expected an id of 1 to 64 characters of a-z, A-Z, 0-9, '_' and '-': \"a/b\"\n14: links[0].spreadid: expected the spreadid of one of the [[campaigns]]: 8");
+    check_wrong(&with_link(""), "12: links[0].id: missing, expected the last part of the link's path\n12: links[0].spreadid: missing, expected the spreadid of one of the [[campaigns]]\n12: links[0].fallback: missing, expected the URL for systems without one of their own");
 }
 
 #[test]

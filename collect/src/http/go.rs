@@ -1,0 +1,291 @@
+//! Tracking links that persons click: the click becomes an event, and the person goes on to the store or page.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use config::{Link, LinkTarget};
+use ingest::TopicKind;
+use jiff::Timestamp;
+use listener::ClientAddress;
+use serde_json::{Map, Value, json};
+
+use super::client::client_address;
+use super::problem::Problem;
+use crate::Collector;
+use crate::dialect::pairs::Pairs;
+use crate::metrics::Labels;
+
+/// How long a person waits for Kafka. The click is still produced afterwards.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+/// The part of a user agent that is kept.
+const UA_BYTES_MAX: usize = 2_048;
+/// Parameters of the link that are kept in `params`.
+const KEPT: [&str; 5] = ["sub1", "sub2", "sub3", "sub4", "sub5"];
+
+/// Parts of the user agents, in lower case, of programs that follow links by themselves.
+const CRAWLERS: [&str; 22] = [
+    "adsbot",
+    "ahrefsbot",
+    "applebot",
+    "baiduspider",
+    "bingbot",
+    "bytespider",
+    "curl/",
+    "discordbot",
+    "facebookexternalhit",
+    "go-http-client",
+    "googlebot",
+    "headlesschrome",
+    "linkedinbot",
+    "petalbot",
+    "python-requests",
+    "semrushbot",
+    "slackbot",
+    "telegrambot",
+    "twitterbot",
+    "wget/",
+    "whatsapp/",
+    "yandexbot",
+];
+/// Headers by which browsers mark requests that no person has made.
+const PURPOSES: [&str; 4] = ["purpose", "sec-purpose", "x-purpose", "x-moz"];
+
+/// Redirects to the target of the link. A `HEAD` request is not a click.
+pub(crate) async fn go(
+    State(collector): State<Collector>,
+    Path(id): Path<String>,
+    Extension(ClientAddress(peer)): Extension<ClientAddress>,
+    request: Request<Body>,
+) -> Result<Response, Problem> {
+    let link = collector.link(&id).ok_or_else(Problem::unknown_link)?;
+    let Parts { method, uri, headers, .. } = request.into_parts().0;
+    let ua = user_agent(&headers);
+    let system = System::of(&ua);
+    let target = system.target(link);
+    let id = click_id().ok_or_else(Problem::no_random)?;
+    let location = location(target, link, &id);
+    if method != Method::HEAD {
+        let click = Click {
+            id: &id,
+            ip: client_address(peer, &headers, |address| collector.is_trusted_proxy(address)),
+            ua: &ua,
+            system,
+            bot: bot(&headers, &ua),
+            query: uri.query().unwrap_or_default(),
+        };
+        produce(&collector, link, click.event(link)).await;
+    }
+    // A URL of the settings is ASCII, and so is the click id.
+    let location = HeaderValue::try_from(location).map_err(|_| Problem::unknown_link())?;
+    Ok((StatusCode::FOUND, [(header::LOCATION, location)]).into_response())
+}
+
+/// Produces the click, and waits a little for its acknowledgement. The person goes on in any case.
+async fn produce(collector: &Collector, link: &Link, event: Value) {
+    let channel = link.channel.clone();
+    collector.metrics().received(Labels { kind: "click", channel: &channel });
+    let Some(app) = collector.app(&link.app) else { return };
+    let pending = collector.submit(event.to_string().as_bytes(), TopicKind::Clicks, app);
+    let counting = collector.clone();
+    let acknowledged = tokio::spawn(async move {
+        let labels = Labels { kind: "click", channel: &channel };
+        counting.acknowledged(pending, labels).await
+    });
+    let outcome = tokio::time::timeout(WAIT_MAX, acknowledged).await;
+    if !matches!(outcome, Ok(Ok(Ok(())))) {
+        collector.metrics().redirected_unacknowledged();
+    }
+}
+
+/// A click on a link.
+struct Click<'a> {
+    id: &'a str,
+    ip: IpAddr,
+    ua: &'a str,
+    system: System,
+    bot: Option<&'static str>,
+    query: &'a str,
+}
+
+impl Click<'_> {
+    fn event(&self, link: &Link) -> Value {
+        let mut params = Map::new();
+        params.insert("link".to_owned(), Value::from(&*link.id));
+        params.extend(self.bot.map(|bot| ("bot".to_owned(), bot.into())));
+        if let Some(pairs) = Pairs::parse(self.query, "") {
+            let kept = KEPT.into_iter().filter_map(|name| Some((name, pairs.value(name, true)?)));
+            params.extend(kept.map(|(name, value)| (name.to_owned(), value.into())));
+        }
+        json!({
+            "type": "click",
+            "app": &*link.app,
+            "spreadid": link.spreadid.0,
+            "time": Timestamp::now().as_millisecond(),
+            "click_id": self.id,
+            "purpose": if link.is_retargeting { "retargeting" } else { "ua" },
+            "ip": self.ip.to_string(),
+            "ua": self.ua,
+            "os": self.system.name(),
+            "params": params,
+        })
+    }
+}
+
+/// The operating system of a person, by the user agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum System {
+    Android,
+    Ios,
+    Other,
+}
+
+impl System {
+    fn of(ua: &str) -> Self {
+        if ua.contains("Android") {
+            Self::Android
+        } else if ["iPhone", "iPad", "iPod"].iter().any(|name| ua.contains(name)) {
+            Self::Ios
+        } else {
+            Self::Other
+        }
+    }
+
+    /// Returns the name of the event's field `os`; empty if it is not known.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Android => "android",
+            Self::Ios => "ios",
+            Self::Other => "",
+        }
+    }
+
+    fn target(self, link: &Link) -> &LinkTarget {
+        let own = match self {
+            Self::Android => link.android.as_ref(),
+            Self::Ios => link.ios.as_ref(),
+            Self::Other => None,
+        };
+        own.unwrap_or(&link.fallback)
+    }
+}
+
+fn user_agent(headers: &HeaderMap) -> String {
+    let value = headers.get(header::USER_AGENT).map_or(&b""[..], HeaderValue::as_bytes);
+    let text = String::from_utf8_lossy(value);
+    let mut end = text.len().min(UA_BYTES_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or_default().to_owned()
+}
+
+/// Returns what else than a person has probably made the request.
+fn bot(headers: &HeaderMap, ua: &str) -> Option<&'static str> {
+    let mut purposes = PURPOSES.iter().filter_map(|name| headers.get(*name)?.to_str().ok());
+    let is_prefetch = |purpose: &str| {
+        let purpose = purpose.to_ascii_lowercase();
+        ["prefetch", "prerender", "preview"].iter().any(|word| purpose.contains(word))
+    };
+    let ua = ua.to_ascii_lowercase();
+    if purposes.any(is_prefetch) {
+        Some("prefetch")
+    } else if CRAWLERS.iter().any(|name| ua.contains(name)) {
+        Some("crawler")
+    } else {
+        None
+    }
+}
+
+/// Returns a random id of 128 bits; `None` if the system has no random numbers.
+fn click_id() -> Option<String> {
+    let mut bytes = [0_u8; 16];
+    getrandom::fill(&mut bytes).ok()?;
+    Some(format!("go-{:032x}", u128::from_be_bytes(bytes)))
+}
+
+/// Returns the URL of the target with the click id.
+fn location(target: &LinkTarget, link: &Link, click_id: &str) -> String {
+    let separator = if target.url.contains('?') { '&' } else { '?' };
+    let url = &target.url;
+    match (target.is_google_play, &link.click_id_parameter) {
+        (true, _) => format!("{url}{separator}referrer=click_id%3D{click_id}"),
+        (false, Some(name)) => format!("{url}{separator}{name}={click_id}"),
+        (false, None) => url.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ANDROID: &str = "Mozilla/5.0 (Linux; Android 14; Pixel 8) AppleWebKit/537.36";
+    const IPHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_4 like Mac OS X)";
+
+    fn link() -> Link {
+        let text = "[[apps]]\npid = 1\nkey = \"app-x\"\n[[channels]]\nid = \"c\"\n\
+                    [[campaigns]]\nspreadid = 7\npid = 1\nchannel = \"c\"\n\
+                    [[links]]\nid = \"l\"\nspreadid = 7\nclick_id_parameter = \"cid\"\n\
+                    android = \"https://play.google.com/store/apps/details?id=x\"\n\
+                    fallback = \"https://a.example/b\"\n";
+        config::parse(text).unwrap().links.remove(0)
+    }
+
+    #[track_caller]
+    fn check(ua: &str, expected: &str) {
+        let link = link();
+        assert_eq!(location(System::of(ua).target(&link), &link, "go-1"), expected, "{ua}");
+    }
+
+    #[test]
+    fn the_system_determines_the_target() {
+        let play = "https://play.google.com/store/apps/details?id=x&referrer=click_id%3Dgo-1";
+        check(ANDROID, play);
+        check(IPHONE, "https://a.example/b?cid=go-1");
+        check("", "https://a.example/b?cid=go-1");
+    }
+
+    #[test]
+    fn the_event_has_what_the_request_shows() {
+        let link = link();
+        let ip = "203.0.113.9".parse().unwrap();
+        let (system, bot) = (System::of(ANDROID), Some("crawler"));
+        let click =
+            Click { id: "go-1", ip, ua: ANDROID, system, bot, query: "sub1=a+b&spreadid=9&sub9=c" };
+        let mut event = click.event(&link);
+        assert!(event["time"].take().as_i64().is_some());
+        let expected = json!({
+            "type": "click", "app": "app-x", "spreadid": 7, "time": null, "click_id": "go-1", "purpose": "ua",
+            "ip": "203.0.113.9", "ua": ANDROID, "os": "android",
+            "params": {"link": "l", "bot": "crawler", "sub1": "a b"},
+        });
+        assert_eq!(event, expected);
+    }
+
+    #[test]
+    fn requests_of_programs_are_flagged() {
+        let check = |name: &'static str, value: &'static str, ua: &str, expected: Option<&str>| {
+            let headers: HeaderMap =
+                [(header::HeaderName::from_static(name), HeaderValue::from_static(value))]
+                    .into_iter()
+                    .collect();
+            assert_eq!(bot(&headers, ua), expected, "{name}: {value}, {ua}");
+        };
+        check("accept", "*/*", ANDROID, None);
+        check("accept", "*/*", "Mozilla/5.0 (Linux; Android 13; CUBOT X70)", None);
+        check("accept", "*/*", "Mozilla/5.0 (compatible; Googlebot/2.1)", Some("crawler"));
+        check("sec-purpose", "prefetch;prerender", ANDROID, Some("prefetch"));
+        check("x-purpose", "preview", IPHONE, Some("prefetch"));
+    }
+
+    #[test]
+    fn click_ids_are_unique() {
+        let (one, other) = (click_id().unwrap(), click_id().unwrap());
+        assert!(one != other && one.len() == 35 && one.starts_with("go-"), "{one} {other}");
+    }
+}
