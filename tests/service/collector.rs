@@ -123,6 +123,36 @@ fn a_tracking_link_leads_to_the_store_and_to_a_row() {
 }
 
 #[test]
+fn a_client_of_appsflyer_only_needs_another_host() {
+    let (site, client) = site(Kafka::shared(), "collector.appsflyer");
+    let adtrail = site.start();
+    let device = "6d92078a-8246-4ba4-ae5b-76104861e7dc";
+    let click = format!(
+        "/v1.0/s2s/click/app/android/app-x?af_media_source=toutiao&af_campaign_id=7&af_click_id=c-1&\
+         af_device_id_type=advertising_id&af_device_id_value={device}"
+    );
+    assert_eq!(client.get(&click).text(), "ok");
+    let other = client.get("/v1.0/s2s/click/app/android/app-x?af_media_source=x&af_campaign_id=7");
+    assert_eq!((other.status, &json(&other)["parameter"]), (400, &"af_media_source".into()));
+    let value = r#"{\"af_revenue\":9.90}"#;
+    let event = format!(
+        r#"{{"appsflyer_id":"1-2","eventName":"af_purchase","eventValue":"{value}","advertising_id":"{device}"}}"#
+    );
+    let send = |key: &str| {
+        let headers = [("authentication", key)];
+        http::send("POST", &client.address, "/inappevent/app-x", &headers, event.as_bytes())
+            .expect("the collector responds")
+    };
+    assert_eq!(send("x").status, 401);
+    let reply = send(client.authorization.trim_start_matches("Bearer "));
+    assert_eq!((reply.status, reply.text().as_str()), (200, "ok"), "{reply:?}");
+    adtrail.await_read(2);
+    let rows = rows::parse(&site.download("app-x", "2025-01-01", "2100-01-01", &[]));
+    let row = rows.iter().find(|row| row["event_name"] == "af_purchase").expect("a row");
+    assert_eq!((&*row["gaid"], &*row["revenue"]), (device, "9.90"), "{row:?}");
+}
+
+#[test]
 fn a_role_alone_collects_and_refuses_what_it_must() {
     let (site, client) = site(Kafka::shared(), "collector.role");
     let collector = site.start_role("collect");

@@ -1,5 +1,6 @@
 //! HTTP: the routes of networks, persons and apps. Start with `router`.
 
+mod appsflyer;
 mod body;
 mod client;
 mod events;

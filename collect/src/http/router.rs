@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
 use super::problem::Problem;
-use super::{events, go, problem, report};
+use super::{appsflyer, events, go, problem, report};
 use crate::Collector;
 
 /// Maximum length of a URL, of which networks allow this much.
@@ -21,6 +21,12 @@ pub(crate) fn router(collector: Collector) -> Router {
         .route("/go/{link}", get(go::go))
         .route("/activation/{app}", post(events::activation))
         .route("/effect/{app}", post(events::effect))
+        .route("/v1.0/s2s/click/app/{platform}/{app}", get(appsflyer::click).post(appsflyer::click))
+        .route(
+            "/v1.0/s2s/impression/app/{platform}/{app}",
+            get(appsflyer::impression).post(appsflyer::impression),
+        )
+        .route("/inappevent/{app}", post(appsflyer::in_app_event))
         .method_not_allowed_fallback(problem::method_not_allowed)
         .fallback(problem::not_found)
         .layer(middleware::from_fn_with_state(collector.clone(), pass))

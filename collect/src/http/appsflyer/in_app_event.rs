@@ -1,0 +1,174 @@
+//! In-app events in AppsFlyer's JSON.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::event::Refusal;
+
+/// The member of `eventValue` with the revenue.
+const REVENUE: &str = "af_revenue";
+
+/// The fields that are used; AppsFlyer's own names.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct InAppEvent<'a> {
+    event_name: Option<String>,
+    /// JSON in a string, or empty.
+    event_value: Option<String>,
+    event_time: Option<String>,
+    event_currency: Option<String>,
+    #[serde(rename = "appsflyer_id")]
+    appsflyer_id: Option<String>,
+    #[serde(rename = "customer_user_id")]
+    customer_user_id: Option<String>,
+    bundle_identifier: Option<String>,
+    #[serde(rename = "app_store")]
+    app_store: Option<String>,
+    #[serde(rename = "advertising_id", borrow)]
+    gaid: Option<&'a RawValue>,
+    #[serde(borrow)]
+    idfa: Option<&'a RawValue>,
+    #[serde(borrow)]
+    idfv: Option<&'a RawValue>,
+    #[serde(borrow)]
+    oaid: Option<&'a RawValue>,
+    #[serde(borrow)]
+    imei: Option<&'a RawValue>,
+    ip: Option<String>,
+    ua: Option<String>,
+    /// The version of the operating system.
+    os: Option<String>,
+}
+
+/// Returns the event as the effects topic has it.
+pub(super) fn event(body: &[u8], app: &str, arrived_ms: i64) -> Result<String, Refusal> {
+    let source: InAppEvent<'_> = serde_json::from_slice(body).map_err(|error| Refusal {
+        code: "not_json",
+        field: None,
+        detail: format!(
+            "expected a JSON object as AppsFlyer's: line {}, column {}",
+            error.line(),
+            error.column()
+        ),
+    })?;
+    let (mut props, revenue) = values(source.event_value.as_deref().unwrap_or_default());
+    let ids = [
+        ("gaid", source.gaid),
+        ("idfa", source.idfa),
+        ("idfv", source.idfv),
+        ("oaid", source.oaid),
+        ("imei", source.imei),
+    ];
+    let ids = ids.into_iter().filter_map(|(kind, id)| Some((kind.to_owned(), text(id?))));
+    let ids: Map<String, Value> = ids.map(|(kind, id)| (kind, id.into())).collect();
+    let more = [
+        ("appsflyer_id", source.appsflyer_id),
+        ("customer_user_id", source.customer_user_id),
+        ("bundle_identifier", source.bundle_identifier),
+        ("app_store", source.app_store),
+    ];
+    props.extend(present(more));
+    let time = source.event_time.filter(|time| !time.is_empty()).map_or(arrived_ms.into(), utc);
+    let mut event: Map<String, Value> = present([
+        ("name", source.event_name),
+        ("currency", source.event_currency),
+        ("revenue", revenue),
+        ("ip", source.ip),
+        ("ua", source.ua),
+        ("os_version", source.os),
+    ])
+    .collect();
+    for (name, value) in [("time", time), ("ids", ids.into()), ("props", props.into())] {
+        event.insert(name.to_owned(), value);
+    }
+    event.insert("type".to_owned(), "effect".into());
+    event.insert("app".to_owned(), app.into());
+    Ok(Value::Object(event).to_string())
+}
+
+fn present<const N: usize>(
+    texts: [(&'static str, Option<String>); N],
+) -> impl Iterator<Item = (String, Value)> {
+    texts.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?.into())))
+}
+
+/// AppsFlyer's times are in UTC, without a zone.
+fn utc(time: String) -> Value {
+    match time.contains(['Z', '+']) {
+        true => time.into(),
+        false => format!("{time}Z").into(),
+    }
+}
+
+/// Returns the properties of an event's value, and its revenue. The digits of numbers stay as they are.
+fn values(value: &str) -> (Map<String, Value>, Option<String>) {
+    let Ok(members) = serde_json::from_str::<BTreeMap<String, &RawValue>>(value) else {
+        let whole = (!value.is_empty()).then(|| ("value".to_owned(), Value::from(value)));
+        return (whole.into_iter().collect(), None);
+    };
+    let revenue = members.get(REVENUE).map(|revenue| text(revenue));
+    let props = members.into_iter().map(|(name, value)| (name, Value::from(text(value))));
+    (props.collect(), revenue)
+}
+
+/// Returns a string without its quotes, and everything else as JSON.
+fn text(value: &RawValue) -> String {
+    serde_json::from_str(value.get()).unwrap_or_else(|_| value.get().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(body: Value, expected: Value) {
+        let event = event(body.to_string().as_bytes(), "x", 1_773_144_000_000).unwrap();
+        assert_eq!(serde_json::from_str::<Value>(&event).unwrap(), expected);
+    }
+
+    #[test]
+    fn an_event_of_appsflyer_becomes_an_effect() {
+        check(
+            json!({
+                "appsflyer_id": "1-2", "eventName": "af_purchase", "eventTime": "2026-03-10 12:00:00.000",
+                "eventValue": "{\"af_revenue\":9.90,\"af_content_id\":\"c\",\"af_quantity\":1}", "eventCurrency": "CNY",
+                "advertising_id": "6d92078a-8246-4ba4-ae5b-76104861e7dc", "ip": "203.0.113.9", "os": "14", "other": 1,
+                "bundleIdentifier": "com.x",
+            }),
+            json!({
+                "type": "effect", "app": "x", "name": "af_purchase", "time": "2026-03-10 12:00:00.000Z",
+                "revenue": "9.90", "currency": "CNY", "ids": {"gaid": "6d92078a-8246-4ba4-ae5b-76104861e7dc"},
+                "ip": "203.0.113.9", "os_version": "14",
+                "props": {
+                    "af_revenue": "9.90", "af_content_id": "c", "af_quantity": "1", "appsflyer_id": "1-2",
+                    "bundle_identifier": "com.x",
+                },
+            }),
+        );
+    }
+
+    #[test]
+    fn an_event_without_time_and_value_has_that_of_its_arrival() {
+        let expected = |props: Value| {
+            let time = 1_773_144_000_000_i64;
+            json!({"type": "effect", "app": "x", "name": "open", "time": time, "ids": {}, "props": props})
+        };
+        check(json!({"eventName": "open", "eventValue": ""}), expected(json!({})));
+        check(
+            json!({"eventName": "open", "eventValue": "text"}),
+            expected(json!({"value": "text"})),
+        );
+    }
+
+    #[test]
+    fn an_unreadable_event_is_refused_without_its_content() {
+        let refusal = event(b"{\"eventName\": secret}", "x", 0).unwrap_err();
+        assert_eq!(refusal.code, "not_json");
+        assert!(!refusal.detail.contains("secret"), "{refusal:?}");
+    }
+}

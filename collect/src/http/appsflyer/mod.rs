@@ -1,0 +1,117 @@
+//! The server-to-server intake of AppsFlyer, so that a server which reports to it only needs another host.
+//!
+//! The parameters are those of AppsFlyer's OpenAPI documents. `af_campaign_id` is the campaign's number,
+//! `af_media_source` the channel's id, and AppsFlyer's app id the app's key.
+
+mod engagement;
+mod in_app_event;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method, Request};
+use ingest::TopicKind;
+use jiff::Timestamp;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Map, Value};
+
+use super::problem::Problem;
+use super::{body, tokens};
+use crate::Collector;
+use crate::dialect::pairs::Pairs;
+use crate::metrics::Labels;
+
+/// The body of a successful response.
+const ANSWER: &str = "ok";
+
+pub(crate) async fn click(
+    State(collector): State<Collector>,
+    Path(path): Path<(String, String)>,
+    request: Request<Body>,
+) -> Result<&'static str, Problem> {
+    engagement(&collector, "click", path, request).await
+}
+
+pub(crate) async fn impression(
+    State(collector): State<Collector>,
+    Path(path): Path<(String, String)>,
+    request: Request<Body>,
+) -> Result<&'static str, Problem> {
+    engagement(&collector, "impression", path, request).await
+}
+
+async fn engagement(
+    collector: &Collector,
+    kind: &'static str,
+    (platform, app): (String, String),
+    request: Request<Body>,
+) -> Result<&'static str, Problem> {
+    let (Parts { method, uri, headers, .. }, body) = request.into_parts();
+    if method == Method::HEAD {
+        return Err(Problem::method());
+    }
+    let app = collector.app(&app).ok_or_else(Problem::unknown_app)?;
+    let form = form(&method, &headers, body, collector).await?;
+    let query = uri.query().unwrap_or_default();
+    let pairs = Pairs::parse(query, &form).ok_or_else(Problem::too_many_parameters)?;
+    let channel = pairs.value("af_media_source", true);
+    let channel = channel.as_deref().and_then(|id| collector.channel(id)).map(|(id, _)| id);
+
+    let labels = Labels { kind, channel: channel.unwrap_or_default() };
+    collector.metrics().received(labels);
+    let arrived_ms = Timestamp::now().as_millisecond();
+    let pending = engagement::event(kind, &platform, &pairs, arrived_ms).and_then(|touch| {
+        let is_of_channel = |channel| collector.is_campaign_of(touch.spreadid, app, channel);
+        if !channel.is_some_and(is_of_channel) {
+            return Err(engagement::unknown_campaign());
+        }
+        let event = engagement::with_app(touch, &app.key);
+        collector.submit(event.as_bytes(), TopicKind::Clicks, app)
+    });
+    let acknowledged = collector.acknowledged(pending, labels).await;
+    acknowledged.map_err(|refusal| Problem::refused(&refusal))?;
+    Ok(ANSWER)
+}
+
+/// Returns the parameters in the body of a POST request, a form or a JSON object, in the form of a query.
+async fn form(
+    method: &Method,
+    headers: &HeaderMap,
+    body: Body,
+    collector: &Collector,
+) -> Result<String, Problem> {
+    if method != Method::POST {
+        return Ok(String::new());
+    }
+    let body = body::read(headers, body, collector.settings().body_bytes_max).await?;
+    if body::media_type(headers) != "application/json" {
+        let form = String::from_utf8(body.to_vec());
+        return form.map_err(|_| Problem::bad_body("expected UTF-8"));
+    }
+    let fields: Map<String, Value> = serde_json::from_slice(&body)
+        .map_err(|error| Problem::bad_body(format!("not a JSON object: {error}")))?;
+    let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+    let pairs = fields.iter().map(|(name, value)| match value {
+        Value::String(text) => format!("{name}={}", encode(text)),
+        other => format!("{name}={}", encode(&other.to_string())),
+    });
+    Ok(pairs.collect::<Vec<_>>().join("&"))
+}
+
+pub(crate) async fn in_app_event(
+    State(collector): State<Collector>,
+    Path(app): Path<String>,
+    request: Request<Body>,
+) -> Result<&'static str, Problem> {
+    let (Parts { headers, .. }, body) = request.into_parts();
+    let app = tokens::writable_app(&collector, &headers, &app)?;
+    let body: Bytes = body::read(&headers, body, collector.settings().body_bytes_max).await?;
+    let labels = Labels { kind: "effect", channel: "" };
+    collector.metrics().received(labels);
+    let arrived_ms = Timestamp::now().as_millisecond();
+    let pending = in_app_event::event(&body, &app.key, arrived_ms)
+        .and_then(|event| collector.submit(event.as_bytes(), TopicKind::Effects, app));
+    let acknowledged = collector.acknowledged(pending, labels).await;
+    acknowledged.map_err(|refusal| Problem::refused(&refusal))?;
+    Ok(ANSWER)
+}
