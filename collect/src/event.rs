@@ -9,7 +9,7 @@ use ingest::kafka::event_producer::{Delivery, ProduceError};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::metrics::Labels;
+use crate::metrics::{Labels, Metrics};
 use crate::state::{App, Collector};
 
 /// Why an event is not in Kafka. The texts contain no value of the event.
@@ -88,12 +88,23 @@ impl Collector {
         Ok(Pending { delivery, since: Instant::now() })
     }
 
-    /// Waits until Kafka has acknowledged an event, and counts it.
-    pub(crate) async fn acknowledged(
-        &self,
-        pending: Result<Pending, Refusal>,
-        labels: Labels<'_>,
-    ) -> Result<(), Refusal> {
+    /// Counts an event that was received.
+    pub(crate) fn receive<'a>(&'a self, labels: Labels<'a>) -> Received<'a> {
+        self.metrics().received(labels);
+        Received { metrics: self.metrics(), labels, is_counted: false }
+    }
+}
+
+/// An event that was received and is not yet counted as produced or refused.
+pub(crate) struct Received<'a> {
+    metrics: &'a Metrics,
+    labels: Labels<'a>,
+    is_counted: bool,
+}
+
+impl Received<'_> {
+    /// Waits until Kafka has acknowledged the event, and counts it.
+    pub async fn acknowledged(mut self, pending: Result<Pending, Refusal>) -> Result<(), Refusal> {
         let outcome = match pending {
             Ok(Pending { delivery, since }) => {
                 let delivered = delivery.acknowledged().await;
@@ -103,13 +114,29 @@ impl Collector {
         };
         match outcome {
             Ok(after) => {
-                self.metrics().produced(labels, after);
+                self.is_counted = true;
+                self.metrics.produced(self.labels, after);
                 Ok(())
             }
             Err(refusal) => {
-                self.metrics().refused(labels, refusal.code);
+                self.refused(refusal.code);
                 Err(refusal)
             }
+        }
+    }
+
+    /// Counts the event as refused.
+    pub fn refused(mut self, reason: &'static str) {
+        self.is_counted = true;
+        self.metrics.refused(self.labels, reason);
+    }
+}
+
+impl Drop for Received<'_> {
+    /// The client has disconnected before it was answered. The event may be in Kafka nevertheless.
+    fn drop(&mut self) {
+        if !self.is_counted {
+            self.metrics.refused(self.labels, "disconnected");
         }
     }
 }

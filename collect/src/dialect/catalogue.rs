@@ -99,12 +99,12 @@ impl Dialects {
     }
 
     #[cfg(test)]
-    pub fn get(&self, name: &str) -> Option<&Dialect> {
+    pub(super) fn get(&self, name: &str) -> Option<&Dialect> {
         self.0.get(name).map(|dialect| &**dialect)
     }
 
     #[cfg(test)]
-    pub fn names(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(|name| &**name)
     }
 }

@@ -41,7 +41,7 @@ impl Dialects {
     /// Writes the link of a campaign. `base` is the URL of the collector, without a slash at its end.
     ///
     /// # Errors
-    /// If the settings have no such channel, or its dialect does not exist.
+    /// If the channel names a dialect that does not exist.
     pub fn link(
         &self,
         config: &Config,

@@ -80,13 +80,13 @@ async fn events(
     let pending: Vec<_> = events
         .into_iter()
         .map(|event| {
-            collector.metrics().received(labels);
-            submit(collector, topic, app, event)
+            let received = collector.receive(labels);
+            (received, submit(collector, topic, app, event))
         })
         .collect();
     let mut results = Vec::with_capacity(pending.len());
-    for pending in pending {
-        results.push(match collector.acknowledged(pending, labels).await {
+    for (received, pending) in pending {
+        results.push(match received.acknowledged(pending).await {
             Ok(()) => EventResult::Accepted,
             Err(refusal) => EventResult::Rejected(refusal),
         });

@@ -89,13 +89,12 @@ pub(crate) async fn go(
 /// Produces the click, and waits a little for its acknowledgement. The person goes on in any case.
 async fn produce(collector: &Collector, link: &Link, event: Value) {
     let channel = link.channel.clone();
-    collector.metrics().received(Labels { kind: "click", channel: &channel });
     let Some(app) = collector.app(&link.app) else { return };
     let pending = collector.submit(event.to_string().as_bytes(), TopicKind::Clicks, app);
     let counting = collector.clone();
     let acknowledged = tokio::spawn(async move {
-        let labels = Labels { kind: "click", channel: &channel };
-        counting.acknowledged(pending, labels).await
+        let received = counting.receive(Labels { kind: "click", channel: &channel });
+        received.acknowledged(pending).await
     });
     let outcome = tokio::time::timeout(WAIT_MAX, acknowledged).await;
     if !matches!(outcome, Ok(Ok(Ok(())))) {

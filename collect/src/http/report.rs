@@ -55,18 +55,18 @@ async fn report(
     let pairs = Pairs::parse(query, form).ok_or_else(Problem::too_many_parameters)?;
 
     let labels = Labels { kind, channel };
-    collector.metrics().received(labels);
+    let received = collector.receive(labels);
     let arrived_ms = Timestamp::now().as_millisecond();
     let report = Report { kind, app: &app.key, pairs: &pairs, arrived_ms };
     let pending = match submit(collector, dialect, channel, app, report) {
         Err(Unread::Parameter(problem)) => {
-            collector.metrics().refused(labels, "bad_parameter");
+            received.refused("bad_parameter");
             return Err(problem);
         }
         Err(Unread::Event(refusal)) => Err(refusal),
         Ok(pending) => Ok(pending),
     };
-    let acknowledged = collector.acknowledged(pending, labels).await;
+    let acknowledged = received.acknowledged(pending).await;
     acknowledged.map_err(|refusal| Problem::refused(&refusal))?;
     let content_type = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
     Ok((content_type, dialect.answer.to_string()).into_response())

@@ -7,6 +7,7 @@ use config::Kafka;
 use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::KafkaError;
+use rdkafka::message::Message;
 use rdkafka::producer::{BaseRecord, DeliveryResult, Producer, ProducerContext, ThreadedProducer};
 use rdkafka::types::RDKafkaErrorCode;
 use tokio::sync::oneshot;
@@ -143,6 +144,7 @@ impl EventProducer {
 struct Reporter {
     is_connected: AtomicBool,
     errors: Throttle,
+    failures: Throttle,
 }
 
 impl ClientContext for Reporter {
@@ -170,7 +172,13 @@ impl ProducerContext for Reporter {
     fn delivery(&self, result: &DeliveryResult<'_>, report: Self::DeliveryOpaque) {
         let outcome = match result {
             Ok(_) => Ok(()),
-            Err((error, _)) => Err(ProduceError::new(error.clone())),
+            Err((error, record)) => {
+                self.failures.warn(|| {
+                    let topic = record.topic();
+                    tracing::warn!(topic, %error, "kafka does not acknowledge events of the collector");
+                });
+                Err(ProduceError::new(error.clone()))
+            }
         };
         // The receiver is gone if its client has disconnected.
         let _ = report.send(outcome);

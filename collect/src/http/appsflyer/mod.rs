@@ -58,7 +58,7 @@ async fn engagement(
     let channel = channel.as_deref().and_then(|id| collector.channel(id)).map(|(id, _)| id);
 
     let labels = Labels { kind, channel: channel.unwrap_or_default() };
-    collector.metrics().received(labels);
+    let received = collector.receive(labels);
     let arrived_ms = Timestamp::now().as_millisecond();
     let pending = engagement::event(kind, &platform, &pairs, arrived_ms).and_then(|touch| {
         let is_of_channel = |channel| collector.is_campaign_of(touch.spreadid, app, channel);
@@ -68,7 +68,7 @@ async fn engagement(
         let event = engagement::with_app(touch, &app.key);
         collector.submit(event.as_bytes(), TopicKind::Clicks, app)
     });
-    let acknowledged = collector.acknowledged(pending, labels).await;
+    let acknowledged = received.acknowledged(pending).await;
     acknowledged.map_err(|refusal| Problem::refused(&refusal))?;
     Ok(ANSWER)
 }
@@ -88,8 +88,8 @@ async fn form(
         let form = String::from_utf8(body.to_vec());
         return form.map_err(|_| Problem::bad_body("expected UTF-8"));
     }
-    let fields: Map<String, Value> = serde_json::from_slice(&body)
-        .map_err(|error| Problem::bad_body(format!("not a JSON object: {error}")))?;
+    let not_an_object = |_| Problem::bad_body("expected a JSON object");
+    let fields: Map<String, Value> = serde_json::from_slice(&body).map_err(not_an_object)?;
     let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
     let pairs = fields.iter().map(|(name, value)| match value {
         Value::String(text) => format!("{name}={}", encode(text)),
@@ -107,11 +107,11 @@ pub(crate) async fn in_app_event(
     let app = tokens::writable_app(&collector, &headers, &app)?;
     let body: Bytes = body::read(&headers, body, collector.settings().body_bytes_max).await?;
     let labels = Labels { kind: "effect", channel: "" };
-    collector.metrics().received(labels);
+    let received = collector.receive(labels);
     let arrived_ms = Timestamp::now().as_millisecond();
     let pending = in_app_event::event(&body, &app.key, arrived_ms)
         .and_then(|event| collector.submit(event.as_bytes(), TopicKind::Effects, app));
-    let acknowledged = collector.acknowledged(pending, labels).await;
+    let acknowledged = received.acknowledged(pending).await;
     acknowledged.map_err(|refusal| Problem::refused(&refusal))?;
     Ok(ANSWER)
 }
