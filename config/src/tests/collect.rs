@@ -28,7 +28,7 @@ fn all_settings_of_the_collector_are_read() {
         connections_per_client_max: 1_024,
         body_bytes_max: 1_024,
         acknowledgement_timeout: Duration::from_secs(60),
-        trusted_proxies: [IpRange { network: [10, 0, 0, 0].into(), prefix_bits: 8 }].into(),
+        trusted_proxies: [IpRange { network: "10.0.0.0".parse().unwrap(), prefix_bits: 8 }].into(),
         public_url: Some("https://click.example.com/x".into()),
         dialects: Some(Path::new("d").to_owned()),
     };
