@@ -3,8 +3,7 @@
 use std::time::Instant;
 
 use ingest::TopicKind;
-use ingest::decode::lateness::{self, Received};
-use ingest::decode::{DecodeError, decode};
+use ingest::decode::{DecodeError, decode, lateness};
 use ingest::kafka::event_producer::{Delivery, ProduceError};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -82,8 +81,8 @@ impl Collector {
             return Err(Refusal::too_large(bytes_max));
         }
         let fact = decode(event, Some(topic), &config.policy)?;
-        let received = Received::Arrival(Timestamp::now().as_millisecond());
-        lateness::check(fact.time(), received, app.correction_horizon_ms)?;
+        let arrival = lateness::Received::Arrival(Timestamp::now().as_millisecond());
+        lateness::check(fact.time(), arrival, app.correction_horizon_ms)?;
         let delivery = self.producer().produce(topic, &app.key, event)?;
         Ok(Pending { delivery, since: Instant::now() })
     }

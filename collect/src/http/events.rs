@@ -116,7 +116,8 @@ fn split(body: &[u8]) -> Result<Vec<&RawValue>, Problem> {
     let events: Result<Vec<&RawValue>, _> = if is_array {
         serde_json::from_slice(body)
     } else {
-        serde_json::Deserializer::from_slice(body).into_iter().take(EVENTS_MAX + 1).collect()
+        let events = serde_json::Deserializer::from_slice(body).into_iter::<&RawValue>();
+        events.take(EVENTS_MAX + 1).collect()
     };
     // The error has line and column, and no part of the body.
     let events = events.map_err(|error| Problem::bad_body(format!("not JSON: {error}")))?;
@@ -147,7 +148,7 @@ fn complete(topic: TopicKind, app: &App, event: &RawValue) -> Result<String, Ref
     };
     let mut fields: BTreeMap<String, &RawValue> =
         serde_json::from_str(event.get()).map_err(not_an_object)?;
-    if fields.get("app").is_some_and(|named| text(named) != Some((*app.key).to_owned())) {
+    if fields.get("app").is_some_and(|named| text(named).as_deref() != Some(&*app.key)) {
         return Err(Refusal::bad_value("app", "app: expected the app of the path, or none"));
     }
     fields.insert("app".to_owned(), &app.key_json);

@@ -127,11 +127,6 @@ impl EventProducer {
         self.producer.client().fatal_error().map(|(_, reason)| reason)
     }
 
-    /// Returns the number of events that wait for an acknowledgement.
-    pub fn pending(&self) -> usize {
-        usize::try_from(self.producer.in_flight_count()).unwrap_or(0)
-    }
-
     /// Waits until nothing is pending, at most this long.
     pub fn flush(&self, timeout: Duration) {
         if let Err(error) = self.producer.flush(timeout) {
