@@ -169,6 +169,9 @@ fn a_role_alone_collects_and_refuses_what_it_must() {
     check(client.get("/click/app-x/toutiao?spreadid=7"), 400, "/problems/bad-event");
     check(client.get("/nothing"), 404, "/problems/not-found");
     check(client.get("/activation/app-x"), 405, "/problems/method-not-allowed");
+    let head = http::request("HEAD", &client.address, "/click/app-x/toutiao?spreadid=7", &[]);
+    let head = head.expect("the collector responds");
+    assert_eq!((head.status, head.header("allow")), (405, Some("GET, POST")));
     check(client.post("/activation/app-y", "{}"), 404, "/problems/unknown-app");
     check(client.post("/activation/app-x", "{"), 400, "/problems/bad-body");
     check(client.post("/activation/app-x", &"1 ".repeat(1_001)), 400, "/problems/bad-body");

@@ -205,6 +205,13 @@ pub(crate) async fn method_not_allowed() -> Problem {
     Problem::method()
 }
 
+/// Answers `HEAD` where a request reports an event, which `HEAD` must not.
+pub(crate) async fn no_head() -> Response {
+    let mut response = Problem::method().into_response();
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, POST"));
+    response
+}
+
 /// Lets a client know when to repeat its request.
 pub(crate) fn retry_later(response: &mut Response) {
     response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS.into());

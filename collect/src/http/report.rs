@@ -44,9 +44,6 @@ async fn report(
     request: Request<Body>,
 ) -> Result<Response, Problem> {
     let (Parts { method, uri, headers, .. }, body) = request.into_parts();
-    if method == Method::HEAD {
-        return Err(Problem::method());
-    }
     let app = collector.app(&app).ok_or_else(Problem::unknown_app)?;
     let (channel, dialect) = collector.channel(&channel).ok_or_else(Problem::unknown_channel)?;
     let form = form(&method, &headers, body, collector).await?;

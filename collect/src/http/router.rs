@@ -5,7 +5,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 
 use super::problem::Problem;
 use super::{appsflyer, events, go, problem, report};
@@ -16,21 +16,32 @@ const URL_BYTES_MAX: usize = 10 << 10;
 
 pub(crate) fn router(collector: Collector) -> Router {
     Router::new()
-        .route("/click/{app}/{channel}", get(report::click).post(report::click))
-        .route("/impression/{app}/{channel}", get(report::impression).post(report::impression))
+        .route("/click/{app}/{channel}", reports().get(report::click).post(report::click))
+        .route(
+            "/impression/{app}/{channel}",
+            reports().get(report::impression).post(report::impression),
+        )
         .route("/go/{link}", get(go::go))
         .route("/activation/{app}", post(events::activation))
         .route("/effect/{app}", post(events::effect))
-        .route("/v1.0/s2s/click/app/{platform}/{app}", get(appsflyer::click).post(appsflyer::click))
+        .route(
+            "/v1.0/s2s/click/app/{platform}/{app}",
+            reports().get(appsflyer::click).post(appsflyer::click),
+        )
         .route(
             "/v1.0/s2s/impression/app/{platform}/{app}",
-            get(appsflyer::impression).post(appsflyer::impression),
+            reports().get(appsflyer::impression).post(appsflyer::impression),
         )
         .route("/inappevent/{app}", post(appsflyer::in_app_event))
         .method_not_allowed_fallback(problem::method_not_allowed)
         .fallback(problem::not_found)
         .layer(middleware::from_fn_with_state(collector.clone(), pass))
         .with_state(collector)
+}
+
+/// Returns a router for reports, without handlers yet. With `get` alone, `HEAD` would report, too.
+fn reports() -> MethodRouter<Collector> {
+    MethodRouter::new().head(problem::no_head)
 }
 
 /// Refuses long URLs, counts refused requests, and keeps responses out of caches.

@@ -47,9 +47,6 @@ async fn engagement(
     request: Request<Body>,
 ) -> Result<&'static str, Problem> {
     let (Parts { method, uri, headers, .. }, body) = request.into_parts();
-    if method == Method::HEAD {
-        return Err(Problem::method());
-    }
     let app = collector.app(&app).ok_or_else(Problem::unknown_app)?;
     let form = form(&method, &headers, body, collector).await?;
     let query = uri.query().unwrap_or_default();
