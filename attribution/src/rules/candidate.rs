@@ -6,12 +6,16 @@ use super::policy::{AppPolicy, LOOKBACK_MAX_MS, Origin, PROBABILISTIC_MAX_MS, Po
 use super::row::{InstallType, MatchType, RejectReason};
 use crate::facts::addresses::parse_address;
 use crate::facts::device_ids::DeviceIds;
-use crate::facts::event::{Activation, EventTime, Purpose, SpreadId, Touch, TouchKind};
+use crate::facts::event::{Activation, EventTime, Purpose, SpreadId, Touch, TouchKind, value};
 use crate::facts::matches::{self, Matches};
 use crate::facts::placeholders::without_macro;
 
 /// Period before a click in which other clicks of the same device count against it.
 pub const CLICK_COUNT_MS: u64 = super::policy::DAY_MS;
+
+/// The name of `params` in which the collector writes how a signature was, and the value of a good one.
+const SIGNATURE: &str = "signature";
+const VALID: &str = "valid";
 
 /// A touch that matches an activation within its window; fraud rules may still reject it.
 #[derive(Debug, Clone)]
@@ -106,6 +110,9 @@ impl<'a> Subject<'a> {
         if is_blocked(self.app, touch) {
             return Some(RejectReason::Blocked);
         }
+        if self.is_of_signed_channel(touch) && bad_signature(touch).is_some() {
+            return Some(RejectReason::BadSignature);
+        }
         if self.activation.install_begin_time.is_some_and(|begin| touch.time > begin) {
             return Some(RejectReason::ClickInjection);
         }
@@ -118,6 +125,10 @@ impl<'a> Subject<'a> {
             && clicks.up_to(self.channel(touch.spreadid), touch.time)
                 > self.app.fraud.clicks_per_device_max as usize;
         has_too_many.then_some(RejectReason::TooManyClicks)
+    }
+
+    fn is_of_signed_channel(&self, touch: &Touch) -> bool {
+        self.channel(touch.spreadid).is_some_and(|channel| self.policy.is_signed_channel(channel))
     }
 
     /// Checks whether the touch is allow-listed, so that no rule rejects it.
@@ -251,6 +262,11 @@ pub fn click_cap_horizon_ms(policy: &Policy, app: &AppPolicy) -> u64 {
 /// Checks whether the activation itself is block-listed.
 pub fn is_activation_blocked(app: &AppPolicy, activation: &Activation, ids: &DeviceIds) -> bool {
     is_ip_blocked(app, &activation.device.ip) || is_device_blocked(app, ids)
+}
+
+/// Returns what is wrong with the signature of a touch; `None` if it is good or was not checked.
+pub fn bad_signature(touch: &Touch) -> Option<&str> {
+    Some(value(touch.params(), SIGNATURE)).filter(|outcome| !matches!(*outcome, "" | VALID))
 }
 
 fn is_blocked(app: &AppPolicy, touch: &Touch) -> bool {

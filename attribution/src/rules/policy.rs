@@ -3,7 +3,7 @@
 //! `config` builds a [`Policy`]; nothing here reads a file. Windows are resolved per campaign, so that a decision
 //! looks up one struct instead of a chain of overrides.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 
@@ -28,6 +28,8 @@ pub struct Policy {
     campaigns: HashMap<SpreadId, Campaign, FixedState>,
     /// Per app, the longest of each window over the app and its campaigns.
     widest: HashMap<Pid, Windows, FixedState>,
+    /// The channels whose touches are rejected if their signature is bad.
+    signed_channels: BTreeSet<Box<str>>,
 }
 
 /// The rules of one app.
@@ -189,7 +191,18 @@ impl Policy {
                 .into_iter()
                 .map(|campaign| (campaign.spreadid, campaign))
                 .collect(),
+            signed_channels: BTreeSet::new(),
         }
+    }
+
+    /// Rejects the touches of these channels whose signature is bad.
+    #[must_use]
+    pub fn with_signed_channels(self, channels: impl IntoIterator<Item = Box<str>>) -> Self {
+        Self { signed_channels: channels.into_iter().collect(), ..self }
+    }
+
+    pub fn is_signed_channel(&self, channel: &str) -> bool {
+        self.signed_channels.contains(channel)
     }
 
     #[inline]
@@ -239,6 +252,8 @@ impl Policy {
         for Campaign { spreadid, pid, channel, windows, name: _ } in campaigns {
             (spreadid, pid, channel, windows.lengths()).hash(&mut hasher);
         }
+        // Settings without such channels have the version that they had before this rule existed.
+        self.signed_channels.iter().for_each(|channel| channel.hash(&mut hasher));
         hasher.finish()
     }
 
@@ -300,6 +315,17 @@ mod tests {
         };
         assert_eq!(version(&["a", "b"]), version(&["b", "a", "b"]));
         assert_ne!(version(&["a", "b"]), version(&["a"]));
+    }
+
+    #[test]
+    fn the_version_depends_on_signed_channels() {
+        let version = |channels: &[&str]| {
+            let channels = channels.iter().map(|channel| Box::from(*channel));
+            Policy::default().with_signed_channels(channels).version()
+        };
+        assert_eq!(version(&["a", "b"]), version(&["b", "a", "b"]));
+        assert_ne!(version(&["a", "b"]), version(&["a"]));
+        assert_eq!(version(&[]), Policy::default().version());
     }
 
     #[test]

@@ -95,6 +95,7 @@ crate::named! {
         ClickInjection = "click_injection",
         CtitTooShort = "ctit_too_short",
         TooManyClicks = "too_many_clicks",
+        BadSignature = "bad_signature",
     }
 }
 
@@ -275,7 +276,10 @@ mod tests {
             ["click_id", "oaid", "gaid", "idfa", "caid", "idfv", "imei", "android_id", "mac"];
         assert_eq!(keys, [&by_id[..], &["ip_device", "ip_ua"]].concat()[..]);
         let reasons = RejectReason::ALL.map(RejectReason::name);
-        assert_eq!(reasons, ["blocked", "click_injection", "ctit_too_short", "too_many_clicks"]);
+        assert_eq!(
+            reasons,
+            ["blocked", "click_injection", "ctit_too_short", "too_many_clicks", "bad_signature"]
+        );
     }
 
     /// The second id of each pair was constructed to have the same xxh3 as the first one.

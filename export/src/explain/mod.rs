@@ -13,7 +13,7 @@ use attribution::explain::explanation::Ineligible;
 use attribution::explain::explanation::{Evaluated, Explanation, Match, Verdict};
 use attribution::facts::event::{EventTime, Pid, SpreadId};
 use attribution::facts::ignored_values::{self, IgnoredValue};
-use attribution::rules::candidate::Tier;
+use attribution::rules::candidate::{Tier, bad_signature};
 use attribution::rules::classify::ActivationKey;
 use attribution::rules::policy::{Campaign, Origin, Policy};
 use attribution::rules::row::RejectReason;
@@ -105,6 +105,7 @@ impl<'a> Catalogue<'a> {
             "tier": found.map(tier_number),
             "window_ms": window.map(|window| window.ms),
             "window_from": window.map(|window| origin_name(window.origin)),
+            "bad_signature": bad_signature(touch),
             "ignored_values": ignored(&ignored_values::of_touch(touch)),
         })
     }

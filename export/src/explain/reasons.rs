@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use attribution::explain::explanation::{self, Evaluated, Explanation, Verdict};
 use attribution::facts::printable::printable;
+use attribution::rules::candidate::bad_signature;
 use attribution::rules::policy::AppPolicy;
 use attribution::rules::row::{InstallType, RejectReason, Status};
 use attribution::rules::winner::Decision;
@@ -65,8 +66,15 @@ impl Renderer<'_> {
                  (section 4)",
                 fraud.clicks_per_device_max
             ),
+            Verdict::Rejected(RejectReason::BadSignature) => format!(
+                "bad_signature: its signature is {} (section 4)",
+                printable(bad_signature(&one.touch).unwrap_or_default())
+            ),
             Verdict::Ineligible(reason) => ineligible_text(reason).into(),
-            Verdict::Won | Verdict::Contributor | Verdict::Accepted => return None,
+            Verdict::Won | Verdict::Contributor | Verdict::Accepted => {
+                let outcome = printable(bad_signature(&one.touch)?);
+                format!("its signature is {outcome}, for which no rule rejects it (section 4)")
+            }
         })
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use attribution::explain::collect;
 use attribution::explain::explanation::ChangeCause;
-use attribution::facts::event::{Fact, Family, Pid};
+use attribution::facts::event::{Fact, Family, Pid, TouchFields};
 use attribution::rules::policy::{AppPolicy, DAY_MS, IpRange, Policy};
 
 use super::{json, text};
@@ -113,6 +113,26 @@ fn causes_of_a_change_are_named_even_if_they_are_no_longer_kept() {
          with an earlier time or other content; and more"
     );
     check(vec![gone(Family::Touch), known], true, &expected);
+}
+
+#[test]
+fn a_bad_signature_is_shown_where_no_rule_rejects_it() {
+    let explained_with = |outcome: &str| {
+        let Fact::Touch(touch) = click(7, "c", "d", DAY) else { panic!("a click is a touch") };
+        let params = vec![("signature".into(), outcome.into())];
+        let touch = TouchFields { params, ..TouchFields::from(&touch) };
+        let activation = activation("a", "d", DAY + MINUTE);
+        let facts = vec![Fact::Touch(touch.into()), Fact::Activation(activation)];
+        explained(facts, |_| {}, |_| {})
+    };
+    let (text, json) = explained_with("expired");
+    let expected = "its signature is expired, for which no rule rejects it (section 4)";
+    assert!(text.contains(expected), "{text}");
+    let touch = &json["touches"][0];
+    assert_eq!((&touch["verdict"], &touch["bad_signature"]), (&"won".into(), &"expired".into()));
+    let (text, json) = explained_with("valid");
+    assert!(!text.contains("signature"), "{text}");
+    assert!(json["touches"][0]["bad_signature"].is_null(), "{json}");
 }
 
 #[test]

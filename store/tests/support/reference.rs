@@ -226,6 +226,11 @@ impl<'a> AppFacts<'a> {
         if self.blocks(touch.fact.device().ip, &touch.ids) || is_site_of(&fraud.block_sites) {
             return false;
         }
+        let mut params = touch.fact.params();
+        let signature = params.find(|(name, _)| *name == "signature").map_or("", |(_, how)| how);
+        if self.policy.is_signed_channel(channel) && !["", "valid"].contains(&signature) {
+            return false;
+        }
         let (time, of_activation) = (touch.fact.time, activation.fact.time);
         if activation.fact.install_begin_time.is_some_and(|begin| time > begin) {
             return false;
