@@ -14,6 +14,7 @@ mod error;
 mod event;
 mod http;
 mod metrics;
+mod signature;
 mod state;
 
 use std::future::Future;

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use metrics::{Histogram, counter, histogram};
 
+use crate::signature::Outcome;
+
 config::describe_metrics! {
     /// Events received by the collector, by kind and channel; the channel of activations and effects is empty.
     describe_counter RECEIVED = "adtrail_collect_received_total";
@@ -15,6 +17,8 @@ config::describe_metrics! {
     describe_counter REFUSED_REQUESTS = "adtrail_collect_refused_requests_total";
     /// Macros that a network did not replace, by channel and parameter of the link.
     describe_counter UNEXPANDED = "adtrail_collect_unexpanded_macros_total";
+    /// Clicks and impressions whose signature was checked, by channel and outcome.
+    describe_counter SIGNATURES = "adtrail_collect_signatures_total";
     /// Persons who were redirected by a link before Kafka had acknowledged their click.
     describe_counter UNACKNOWLEDGED_REDIRECTS = "adtrail_collect_unacknowledged_redirects_total";
     /// Time until Kafka has acknowledged an event.
@@ -55,6 +59,11 @@ impl Metrics {
 
     pub fn refused_request(&self, reason: &'static str) {
         counter!(REFUSED_REQUESTS, "reason" => reason).increment(1);
+    }
+
+    pub fn checked_signature(&self, channel: &str, outcome: Outcome) {
+        let channel = channel.to_owned();
+        counter!(SIGNATURES, "channel" => channel, "outcome" => outcome.name()).increment(1);
     }
 
     pub fn redirected_unacknowledged(&self) {

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::Uri;
 use config::{Collect, Config, Link, Token, TokenDigest};
 use ingest::kafka::event_producer::EventProducer;
 use jiff::Timestamp;
@@ -14,6 +15,7 @@ use crate::CollectError;
 use crate::dialect::Dialect;
 use crate::dialect::catalogue::Dialects;
 use crate::metrics::Metrics;
+use crate::signature::{self, Outcome, Signed};
 
 /// How long a shutdown waits for events that no request waits for.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
@@ -127,6 +129,24 @@ impl Collector {
             .campaigns
             .get(&spreadid)
             .is_none_or(|campaign| campaign.app == app.key && &*campaign.channel == channel)
+    }
+
+    /// Checks the signature of a request that reports a touch of this channel; `None` if the settings do not want it.
+    pub(crate) fn check_signature(
+        &self,
+        channel: &str,
+        uri: &Uri,
+        has_body: bool,
+    ) -> Option<Outcome> {
+        let settings = self.0.config.signatures.get(channel).filter(|of| of.is_checked())?;
+        let signed = Signed {
+            public_url: self.0.settings.public_url.as_deref().unwrap_or_default(),
+            path_and_query: uri.path_and_query().map_or("", |target| target.as_str()),
+            has_body,
+        };
+        let outcome = signature::check(settings, signed, Timestamp::now());
+        self.metrics().checked_signature(channel, outcome);
+        Some(outcome)
     }
 
     /// Finds the write token that this text is; `None` if it is unknown or has expired.

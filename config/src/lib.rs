@@ -34,6 +34,7 @@ pub use sections::kafka::{Kafka, Topics};
 pub use sections::librdkafka::ClientSetting;
 pub use sections::links::{Link, LinkTarget};
 pub use sections::registry::{Login, Registry};
+pub use sections::signatures::{Signature, SignatureKey, SignatureMode, SignatureScheme};
 pub use sections::store::{AppStore, Store};
 pub use sections::tls::{Identity, Tls};
 pub use sections::tokens::{

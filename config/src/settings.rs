@@ -16,6 +16,7 @@ use crate::sections::collect::{self, Collect};
 use crate::sections::kafka::{self, Kafka};
 use crate::sections::links::{self, KnownCampaigns, Link};
 use crate::sections::registry::{self, Registry};
+use crate::sections::signatures::Signature;
 use crate::sections::store::{self, Store};
 use crate::sections::tokens::{self, KnownApps, Token};
 
@@ -51,6 +52,8 @@ pub struct Config {
     pub channels: Vec<Box<str>>,
     /// The dialects of the collector that the channels name, by the channel's id.
     pub dialects: BTreeMap<Box<str>, Box<str>>,
+    /// How the collector checks signatures, by the channel's id.
+    pub signatures: BTreeMap<Box<str>, Signature>,
     /// Warnings about valid but probably unintended settings, one line each, with location and key.
     pub warnings: Vec<Box<str>>,
 }
@@ -99,7 +102,10 @@ pub(crate) fn read(root: &mut Section<'_>) -> Config {
         KnownCampaigns { policy: &catalogue.policy, complete: catalogue.has_all_campaigns };
     let links = links::read(root, &campaigns);
     let others = [("export.listen", export_listen), ("admin.listen", admin_listen)];
-    let collect = root.table("collect", |collect| collect::read(collect, &kafka.formats, others));
+    let mut signatures = catalogue.signatures.values();
+    let signs_urls = signatures.any(|of| of.is_checked() && of.scheme.signs_url());
+    let collect =
+        root.table("collect", |collect| collect::read(collect, &kafka.formats, others, signs_urls));
     let shutdown_deadline_ms =
         root.table("run", |run| run.text("shutdown_deadline", duration::parse_ms));
     Config {
@@ -120,6 +126,7 @@ pub(crate) fn read(root: &mut Section<'_>) -> Config {
         workers: catalogue.workers.unwrap_or_else(default_workers),
         channels: catalogue.channels,
         dialects: catalogue.dialects,
+        signatures: catalogue.signatures,
         warnings: Vec::new(),
     }
 }

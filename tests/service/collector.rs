@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 use testbed::http::{self, Reply};
-use testbed::kafka::Kafka;
+use testbed::kafka::{Kafka, Message};
 use testbed::site::{ONE_CAMPAIGN, Site, Topics};
 use testbed::{check_exit, check_refused, eventually, free_port, rows};
 
@@ -150,6 +150,54 @@ fn a_client_of_appsflyer_only_needs_another_host() {
     let rows = rows::parse(&site.download("app-x", "2025-01-01", "2100-01-01", &[]));
     let row = rows.iter().find(|row| row["event_name"] == "af_purchase").expect("a row");
     assert_eq!((&*row["gaid"], &*row["revenue"]), (device, "9.90"), "{row:?}");
+}
+
+/// The signature is that of `printf %s URL | openssl dgst -sha256 -hmac key-1`.
+#[test]
+fn touches_with_a_bad_signature_are_rejected() {
+    let port = free_port();
+    let signature = "[channels.signature]\nscheme = \"hmac_sha256\"\nmode = \"enforce\"\n\
+                     keys = [{ secret = \"key-1\" }]\n";
+    let site = Site::new(Kafka::shared(), "collector.signature", 1, &settings(port, signature))
+        .set("collect.public_url", "https://click.example.com");
+    let address = format!("127.0.0.1:{port}");
+    let adtrail = site.start();
+    let signed = |device: &str| {
+        format!("/click/app-x/toutiao?spreadid=7&click_id=c-{device}&time={NOON_MS}&oaid={device}")
+    };
+    let good = format!(
+        "{}&signature=599cea1df1906edf4b947af737389e247287dcbf83f94b1ec51f092c1b1cb15a",
+        signed("device-1")
+    );
+    for url in [good, format!("{}&signature=0", signed("device-2")), signed("device-3")] {
+        let reply = http::get(&address, &url).expect("the collector responds");
+        assert_eq!(reply.status, 200, "{reply:?}");
+    }
+    let activations = [1, 2, 3].map(|number| {
+        let time = NOON_MS + 60_000;
+        let value = format!(
+            r#"{{"app":"app-x","event_id":"a-{number}","time":{time},"ids":{{"oaid":"device-{number}"}}}}"#
+        );
+        Message::new("app-x", value)
+    });
+    Kafka::shared().produce(&site.topics.activations, activations);
+    adtrail.await_read(6);
+    let rows = rows::parse(&site.download("app-x", "2025-03-10", "2025-03-10", &[]));
+    let rows = rows::by_event_id(rows);
+    let statuses = ["a-1", "a-2", "a-3"].map(|id| &*rows[id]["status"]);
+    assert_eq!(statuses, ["attributed", "organic", "organic"]);
+    for outcome in ["valid", "invalid", "missing"] {
+        let label = format!("outcome=\"{outcome}\"");
+        let counted = adtrail.metric_of("adtrail_collect_signatures_total", &label);
+        assert_eq!(counted, Some(1.0), "{outcome}");
+    }
+    let explain = ["explain", "--app", "app-x", "--activation"];
+    for (id, expected) in [("a-2", "its signature is invalid"), ("a-3", "its signature is missing")]
+    {
+        let explained = site.run(&[&explain[..], &[id]].concat());
+        let text = String::from_utf8(explained.stdout).unwrap();
+        assert!(text.contains(&format!("bad_signature: {expected}")), "{text}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use super::{Dialect, Meaning, Parameter, Placeholder, TimeUnit};
+use crate::signature;
 
 /// Kinds of device ids, each also with `_md5`.
 const IDS: [&str; 16] = [
@@ -178,7 +179,9 @@ fn text_field(field: &str) -> Option<Meaning> {
         return IDS.into_iter().find(|known| *known == kind).map(Meaning::Id);
     }
     if let Some(name) = field.strip_prefix("params.") {
-        return check_name(name).is_ok().then(|| Meaning::Param(name.into()));
+        // A report must not say how its signature is.
+        let is_allowed = check_name(name).is_ok() && name != signature::PARAM;
+        return is_allowed.then(|| Meaning::Param(name.into()));
     }
     TEXTS.into_iter().find(|known| *known == field).map(Meaning::Text)
 }
@@ -240,6 +243,10 @@ mod tests {
         check_wrong_parameter("name = \"a\", macro = \"A&b\"", "expected visible ASCII characters");
         check_wrong_parameter(
             "name = \"a\", macro = \"A\", field = \"ids.odid\"",
+            "field: expected time",
+        );
+        check_wrong_parameter(
+            "name = \"a\", macro = \"A\", field = \"params.signature\"",
             "field: expected time",
         );
         check_wrong_parameter(

@@ -20,6 +20,7 @@ use super::problem::Problem;
 use crate::Collector;
 use crate::dialect::pairs::Pairs;
 use crate::metrics::Labels;
+use crate::signature::{self, Outcome};
 
 /// How long a person waits for Kafka. The click is still produced afterwards.
 const WAIT_MAX: Duration = Duration::from_secs(1);
@@ -78,6 +79,7 @@ pub(crate) async fn go(
             system,
             bot: bot(&headers, &ua),
             query: uri.query().unwrap_or_default(),
+            signature: collector.check_signature(&link.channel, &uri, false),
         };
         produce(&collector, link, click.event(link)).await;
     }
@@ -110,6 +112,7 @@ struct Click<'a> {
     system: System,
     bot: Option<&'static str>,
     query: &'a str,
+    signature: Option<Outcome>,
 }
 
 impl Click<'_> {
@@ -117,6 +120,9 @@ impl Click<'_> {
         let mut params = Map::new();
         params.insert("link".to_owned(), Value::from(&*link.id));
         params.extend(self.bot.map(|bot| ("bot".to_owned(), bot.into())));
+        if let Some(outcome) = self.signature {
+            params.insert(signature::PARAM.to_owned(), outcome.name().into());
+        }
         if let Some(pairs) = Pairs::parse(self.query, "") {
             let kept = KEPT.into_iter().filter_map(|name| Some((name, pairs.value(name, true)?)));
             params.extend(kept.map(|(name, value)| (name.to_owned(), value.into())));
@@ -253,15 +259,21 @@ mod tests {
     fn the_event_has_what_the_request_shows() {
         let link = link();
         let ip = "203.0.113.9".parse().unwrap();
-        let (system, bot) = (System::of(ANDROID), Some("crawler"));
-        let click =
-            Click { id: "go-1", ip, ua: ANDROID, system, bot, query: "sub1=a+b&spreadid=9&sub9=c" };
+        let click = Click {
+            id: "go-1",
+            ip,
+            ua: ANDROID,
+            system: System::of(ANDROID),
+            bot: Some("crawler"),
+            query: "sub1=a+b&spreadid=9&sub9=c",
+            signature: Some(Outcome::Missing),
+        };
         let mut event = click.event(&link);
         assert!(event["time"].take().as_i64().is_some());
         let expected = json!({
             "type": "click", "app": "app-x", "spreadid": 7, "time": null, "click_id": "go-1", "purpose": "ua",
             "ip": "203.0.113.9", "ua": ANDROID, "os": "android",
-            "params": {"link": "l", "bot": "crawler", "sub1": "a b"},
+            "params": {"link": "l", "bot": "crawler", "signature": "missing", "sub1": "a b"},
         });
         assert_eq!(event, expected);
     }

@@ -16,6 +16,7 @@ use crate::dialect::pairs::Pairs;
 use crate::dialect::read::Report;
 use crate::event::{Pending, Refusal};
 use crate::metrics::Labels;
+use crate::signature::Outcome;
 use crate::state::App;
 
 const FORM: &str = "application/x-www-form-urlencoded";
@@ -53,9 +54,10 @@ async fn report(
 
     let labels = Labels { kind, channel };
     let received = collector.receive(labels);
+    let signature = collector.check_signature(channel, &uri, !form.is_empty());
     let arrived_ms = Timestamp::now().as_millisecond();
     let report = Report { kind, app: &app.key, pairs: &pairs, arrived_ms };
-    let pending = match submit(collector, dialect, channel, app, report) {
+    let pending = match submit(collector, dialect, channel, app, report, signature) {
         Err(Unread::Parameter(problem)) => {
             received.refused("bad_parameter");
             return Err(problem);
@@ -81,8 +83,9 @@ fn submit(
     channel: &str,
     app: &App,
     report: Report<'_>,
+    signature: Option<Outcome>,
 ) -> Result<Pending, Unread> {
-    let touch =
+    let mut touch =
         dialect.read(report).map_err(|bad| Unread::Parameter(Problem::bad_parameter(&bad)))?;
     for parameter in &touch.unexpanded {
         collector.metrics().unexpanded(channel, parameter);
@@ -90,6 +93,9 @@ fn submit(
     if !collector.is_campaign_of(touch.spreadid, app, channel) {
         let detail = "spreadid: expected a campaign of this app and channel; the settings have it for another one";
         return Err(Unread::Event(Refusal::bad_value("spreadid", detail)));
+    }
+    if let Some(outcome) = signature {
+        outcome.add_to(&mut touch.event);
     }
     let event = serde_json::Value::Object(touch.event).to_string();
     collector.submit(event.as_bytes(), TopicKind::Clicks, app).map_err(Unread::Event)

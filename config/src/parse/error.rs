@@ -110,6 +110,7 @@ pub(crate) fn is_private(key: &str) -> bool {
         // Device ids, and URLs that can contain a password.
         || key.contains("fraud.block_devices")
         || key.starts_with("registry.urls")
+        || (key.contains(".signature.keys") && ![".not_before", ".expires"].iter().any(|end| key.ends_with(end)))
         || matches!(key, "registry.password" | "registry.token")
         || (key.starts_with("tokens[") || key.starts_with("write_tokens[")) && key.ends_with(".sha256")
 }

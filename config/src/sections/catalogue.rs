@@ -6,6 +6,7 @@ use attribution::facts::event::{Pid, SpreadId};
 use attribution::rules::policy::{AppPolicy, Campaign, Origin, Policy};
 
 use super::known_ids::{Apps, Channels};
+use super::signatures::{self, Signature, SignatureMode};
 use super::store::{self, AppStore};
 use super::{attribution_rules, fraud};
 use crate::parse::error::{Location, Problem};
@@ -19,6 +20,8 @@ pub(crate) struct Catalogue {
     pub channels: Vec<Box<str>>,
     /// The dialects that channels name, by the channel's id.
     pub dialects: BTreeMap<Box<str>, Box<str>>,
+    /// How signatures are checked, by the channel's id.
+    pub signatures: BTreeMap<Box<str>, Signature>,
     pub stores: BTreeMap<Pid, AppStore>,
     pub workers: Option<usize>,
     /// False if an invalid app was left out.
@@ -28,7 +31,7 @@ pub(crate) struct Catalogue {
 }
 
 pub(crate) fn read(root: &mut Section<'_>, partitions: u16) -> Catalogue {
-    let (ids, dialects, channels) = read_channels(root);
+    let ReadChannels { ids, dialects, signatures, channels } = read_channels(root);
     let mut base = AppPolicy::new(Pid(0), "");
     let workers = root.table("attribution", |table| {
         attribution_rules::read_rules(table, &mut base, Origin::AllApps);
@@ -39,11 +42,14 @@ pub(crate) fn read(root: &mut Section<'_>, partitions: u16) -> Catalogue {
     let (campaigns, has_all_campaigns) = read_campaigns(root, &apps, &channels);
     let stores = read.iter().map(|(app, store)| (app.pid, *store)).collect();
     let policies = read.into_iter().map(|(app, _)| app).collect();
-    let policy = Policy::new(policies, campaigns);
+    let signed = signatures.iter().filter(|(_, of)| of.mode == SignatureMode::Enforce);
+    let signed = signed.map(|(channel, _)| channel.clone());
+    let policy = Policy::new(policies, campaigns).with_signed_channels(signed);
     Catalogue {
         policy,
         channels: ids,
         dialects,
+        signatures,
         stores,
         workers,
         has_all_apps: apps.complete,
@@ -51,23 +57,33 @@ pub(crate) fn read(root: &mut Section<'_>, partitions: u16) -> Catalogue {
     }
 }
 
-/// Returns the ids in the order of the file, the dialects that channels name, and the channels.
-fn read_channels(
-    root: &mut Section<'_>,
-) -> (Vec<Box<str>>, BTreeMap<Box<str>, Box<str>>, Channels) {
+/// The channels, each part by their ids.
+struct ReadChannels {
+    /// In the order of the file.
+    ids: Vec<Box<str>>,
+    dialects: BTreeMap<Box<str>, Box<str>>,
+    signatures: BTreeMap<Box<str>, Signature>,
+    channels: Channels,
+}
+
+fn read_channels(root: &mut Section<'_>) -> ReadChannels {
     let (mut taken, mut dialects) = (BTreeMap::new(), BTreeMap::new());
+    let mut by_id = BTreeMap::new();
     let (channels, complete) = root.tables("channels", |channel| {
         let id = channel.text("id", parse_channel_id);
         let dialect = channel.text("dialect", parse_dialect);
+        let signature = channel.table("signature", signatures::read);
         let windows = channel.table("attribution", attribution_rules::read_windows);
         channel.require("id", "the channel's id");
         let id = id?;
         channel.require_unique("id", &id, &mut taken);
         dialects.extend(dialect.map(|dialect| (id.clone(), dialect)));
+        by_id.extend(signature.map(|signature| (id.clone(), signature)));
         Some((id, windows))
     });
     let ids = channels.iter().map(|(id, _)| id.clone()).collect();
-    (ids, dialects, Channels { windows: channels.into_iter().collect(), complete })
+    let channels = Channels { windows: channels.into_iter().collect(), complete };
+    ReadChannels { ids, dialects, signatures: by_id, channels }
 }
 
 fn read_apps(

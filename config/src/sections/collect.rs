@@ -52,11 +52,13 @@ impl Collect {
     }
 }
 
-/// Reads the table; `None` if `listen` is not set. `others` are the listeners of other settings.
+/// Reads the table; `None` if `listen` is not set. `others` are the listeners of other settings; `signs_urls` is true if
+/// a channel signs whole URLs.
 pub(crate) fn read(
     collect: &mut Section<'_>,
     formats: &Formats,
     others: [(&str, SocketAddr); 2],
+    signs_urls: bool,
 ) -> Option<Collect> {
     let listen = collect.text("listen", address::parse_listen);
     let per_client_max = collect.integer("connections_per_client_max", 1..=1_024);
@@ -73,6 +75,10 @@ pub(crate) fn read(
         collect.reject("listen", problem, format!("\"{listen}\""));
     }
     require_json(collect, formats);
+    if signs_urls && !collect.is_set("public_url") {
+        let problem = "requires collect.public_url, because [channels.signature] of a channel is of whole URLs";
+        collect.contradict("listen", problem.to_owned());
+    }
     let defaults = Collect::new(listen);
     Some(Collect {
         listen,

@@ -13,6 +13,7 @@ pub(crate) mod known_ids;
 pub(crate) mod librdkafka;
 pub(crate) mod links;
 pub(crate) mod registry;
+pub(crate) mod signatures;
 pub(crate) mod store;
 pub(crate) mod tls;
 pub(crate) mod tokens;

@@ -8,7 +8,7 @@ use attribution::rules::policy::IpRange;
 
 use super::mistakes::check_wrong;
 use super::{CATALOGUE, Collect, parse, whole_example};
-use crate::{Link, LinkTarget};
+use crate::{Link, LinkTarget, SignatureMode, SignatureScheme};
 
 #[test]
 fn without_an_address_there_is_no_collector() {
@@ -40,6 +40,51 @@ fn a_channel_may_name_its_dialect() {
     let config = parse(&format!("{CATALOGUE}dialect = \"oceanengine\"\n")).unwrap();
     assert_eq!(config.dialects.get("toutiao").map(|name| &**name), Some("oceanengine"));
     assert!(parse(CATALOGUE).unwrap().dialects.is_empty());
+}
+
+const SIGNATURE: &str = "[channels.signature]\nscheme = \"baidu\"\nmode = \"enforce\"\n";
+
+#[test]
+fn a_channel_may_have_a_signature() {
+    let keys = "keys = [{ secret = \"a\", expires = \"2099-12-31\" }, \
+                { secret = \"b\", not_before = \"2099-12-31T12:00:00Z\" }]\n";
+    let config = parse(&format!("{CATALOGUE}{SIGNATURE}{keys}")).unwrap();
+    assert!(config.policy.is_signed_channel("toutiao"));
+    let signature = &config.signatures["toutiao"];
+    let found = (signature.scheme, signature.mode, signature.keys.len());
+    assert_eq!(found, (SignatureScheme::Baidu, SignatureMode::Enforce, 2));
+    let secrets: Vec<_> = signature.keys.iter().map(|key| key.secret.expose()).collect();
+    assert_eq!(secrets, ["a", "b"]);
+    let check = |time: &str, expected: [bool; 2]| {
+        let valid = |index: usize| signature.keys[index].is_valid_at(time.parse().unwrap());
+        assert_eq!([valid(0), valid(1)], expected, "{time}");
+    };
+    check("2026-03-10T12:00:00Z", [true, false]);
+    check("2099-12-31T12:00:00Z", [true, true]);
+    check("2100-01-01T00:00:00Z", [false, true]);
+    let report = format!("{CATALOGUE}{SIGNATURE}{keys}").replace("enforce", "report");
+    let config = parse(&report).unwrap();
+    assert!(config.signatures["toutiao"].is_checked());
+    assert!(!config.policy.is_signed_channel("toutiao"));
+    assert!(parse(CATALOGUE).unwrap().signatures.is_empty());
+}
+
+/// The table begins on line 7.
+#[test]
+#[rustfmt::skip]
+fn invalid_signatures_are_rejected() {
+    let check = |line: &str, expected: &str| check_wrong(&format!("{CATALOGUE}{SIGNATURE}{line}"), expected);
+    check("", "7: channels[0].signature.keys: missing, expected one or two keys");
+    check("keys = []", "10: channels[0].signature.keys: expected one or two keys, found 0");
+    check("keys = [{ secret = \"a\" }, { secret = \"b\" }, { secret = \"c\" }]", "10: channels[0].signature.keys: expected one or two keys, found 3");
+    check("keys = [\"hunter2\"]", "10: channels[0].signature.keys[0]: expected a table: (not shown)");
+    check("keys = \"hunter2\"", "10: channels[0].signature.keys: expected tables [[keys]], which are allowed only in the file: (not shown)");
+    check("keys = [{ secret = 7 }]", r#"10: channels[0].signature.keys[0].secret: expected a non-empty string, or a file as in { file = "/run/secrets/name" }: (not shown)"#);
+    check("keys = [{ expires = \"2099-12-31\" }]", "10: channels[0].signature.keys[0].secret: missing, expected the key that signs");
+    check("keys = [{ secret = \"a\", not_before = \"2099-12-31\" }]", r#"10: channels[0].signature.keys[0].not_before: expected an RFC 3339 instant such as "2027-01-31T18:00:00+08:00": "2099-12-31""#);
+    check("keys = [{ secret = \"a\", not_before = \"2099-12-31T00:00:00Z\", expires = \"2099-12-30\" }]", r#"10: channels[0].signature.keys[0].expires: expected a time after not_before: "2099-12-31T00:00:00Z""#);
+    check_wrong(&format!("{CATALOGUE}[channels.signature]\nscheme = \"md5\"\nmode = \"on\"\nkeys = [{{ secret = \"a\" }}]"), "8: channels[0].signature.scheme: expected \"appsflyer_v1\", \"hmac_sha256\", \"baidu\" or \"xiaomi\": \"md5\"\n9: channels[0].signature.mode: expected \"off\", \"report\" or \"enforce\": \"on\"");
+    check("keys = [{ secret = \"a\" }]\n[collect]\nlisten = \"127.0.0.1:8082\"", "12: collect.listen: requires collect.public_url, because [channels.signature] of a channel is of whole URLs");
 }
 
 /// The catalogue with a campaign, 11 lines, and a link that begins on line 12.

@@ -56,11 +56,16 @@ async fn engagement(
 
     let labels = Labels { kind, channel: channel.unwrap_or_default() };
     let received = collector.receive(labels);
+    let signature =
+        channel.and_then(|channel| collector.check_signature(channel, &uri, !form.is_empty()));
     let arrived_ms = Timestamp::now().as_millisecond();
-    let pending = engagement::event(kind, &platform, &pairs, arrived_ms).and_then(|touch| {
+    let pending = engagement::event(kind, &platform, &pairs, arrived_ms).and_then(|mut touch| {
         let is_of_channel = |channel| collector.is_campaign_of(touch.spreadid, app, channel);
         if !channel.is_some_and(is_of_channel) {
             return Err(engagement::unknown_campaign());
+        }
+        if let Some(outcome) = signature {
+            outcome.add_to(&mut touch.event);
         }
         let event = engagement::with_app(touch, &app.key);
         collector.submit(event.as_bytes(), TopicKind::Clicks, app)
