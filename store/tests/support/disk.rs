@@ -132,7 +132,10 @@ pub fn policy_in(run: u32, policy: &Policy) -> Policy {
     let campaigns = policy
         .campaigns()
         .map(|campaign| Campaign { pid: pid_in(run, campaign.pid), ..campaign.clone() });
-    Policy::new(policy.apps().map(|app| app_in(run, app.clone())).collect(), campaigns.collect())
+    let channels = policy.campaigns().map(|campaign| campaign.channel.clone());
+    let signed = channels.filter(|channel| policy.is_signed_channel(channel));
+    let apps = policy.apps().map(|app| app_in(run, app.clone()));
+    Policy::new(apps.collect(), campaigns.collect()).with_signed_channels(signed)
 }
 
 pub fn fact_in(run: u32, fact: &Fact) -> Fact {

@@ -69,7 +69,11 @@ pub fn floods() -> impl Strategy<Value = Facts> {
                     18 => click(&id, time).lookback(lookback * DAY),
                     _ => impression(&id, time),
                 };
-                on_flooded_device(draft, ids).campaign(campaign).site(site)
+                let draft = on_flooded_device(draft, ids).campaign(campaign).site(site);
+                match ["", "valid", "invalid", "missing"][usize::from(share % 4)] {
+                    "" => draft,
+                    signature => draft.prop("signature", signature),
+                }
             });
             let drafts = spread.chain(activations).chain(few);
             Facts(identified(drafts.collect::<Vec<_>>()))

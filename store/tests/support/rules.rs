@@ -11,7 +11,7 @@ pub const Y: Pid = Pid(2);
 pub const NARROW: u32 = 30;
 /// A campaign with wider windows than its app: 30 days for clicks by id, 48 h for everything else.
 pub const WIDE: u32 = 31;
-/// A campaign of app X on a different channel from campaigns 1 to 9.
+/// A campaign of app X on a different channel from campaigns 1 to 9, which enforces signatures.
 pub const OTHER_CHANNEL: u32 = 32;
 
 pub fn app_key(pid: Pid) -> &'static str {
@@ -40,7 +40,7 @@ pub fn rules_with(change: impl FnOnce(&mut AppPolicy)) -> Arc<Policy> {
     campaigns.push(campaign(NARROW, "ads", windows(2, 1)));
     campaigns.push(campaign(WIDE, "ads", windows(30 * 24, 48)));
     campaigns.push(campaign(OTHER_CHANNEL, "other", x.windows));
-    Arc::new(Policy::new(vec![x, y], campaigns))
+    Arc::new(Policy::new(vec![x, y], campaigns).with_signed_channels(["other".into()]))
 }
 
 fn campaign(spreadid: u32, channel: &str, windows: Windows) -> Campaign {
