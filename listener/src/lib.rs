@@ -1,10 +1,10 @@
 //! Serves connections, each on its own, with limits on what a client may send before it gets a response and on how
 //! long it may take.
 //!
-//! `axum::serve` has no such limits and would wait forever for a request that does not come. This crate knows nothing of
-//! adtrail: routes, authentication and metrics are the callers'. Start with [`serve`]; `clients` counts connections per
-//! client, `requests` the requests of a connection, `stall` finds clients that take nothing, `socket` and `body` observe
-//! the bytes.
+//! `axum::serve` has no such limits and would wait forever for a request that does not come. This crate knows nothing
+//! of adtrail: routes, authentication and metrics are the callers'. Start with [`serve`]; `clients` counts connections
+//! per client, `requests` the requests of a connection, `stall` finds clients that take nothing, `socket` and `body`
+//! observe the bytes.
 
 mod body;
 mod clients;
@@ -208,8 +208,8 @@ fn paced(response: Response, version: Version, ongoing: Ongoing) -> Response<Res
 /// Limits the memory that a client can take with requests that do not end: with HTTP/1 the head, with HTTP/2 one
 /// unfinished header block and the window. h2 stops storing the fields of a block at `max_header_list_size`. It closes
 /// the connection at four times that, or if the block has more CONTINUATION frames than that size needs and a quarter
-/// more, for example 6 at 80 KiB. Its defaults limit resets (20 requests that were not yet accepted, 1,024 errors of the
-/// client) and small DATA frames.
+/// more, for example 6 at 80 KiB. Its defaults limit resets (20 requests that were not yet accepted, 1,024 errors of
+/// the client) and small DATA frames.
 fn builder(streams: StreamTasks, limits: Limits) -> Builder<StreamTasks> {
     let mut builder = Builder::new(streams);
     let list_bytes_max = u32::try_from(limits.head_bytes_max).unwrap_or(u32::MAX);

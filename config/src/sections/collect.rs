@@ -52,8 +52,8 @@ impl Collect {
     }
 }
 
-/// Reads the table; `None` if `listen` is not set. `others` are the listeners of other settings; `signs_urls` is true if
-/// a channel signs whole URLs.
+/// Reads the table; `None` if `listen` is not set. `others` are the listeners of other settings; `signs_urls` is true
+/// if a channel signs whole URLs.
 pub(crate) fn read(
     collect: &mut Section<'_>,
     formats: &Formats,
