@@ -38,13 +38,18 @@ impl ProduceError {
     fn new(error: KafkaError) -> Self {
         match error.rdkafka_error_code() {
             Some(RDKafkaErrorCode::QueueFull) => Self::QueueFull,
-            Some(RDKafkaErrorCode::MessageSizeTooLarge) => Self::TooLarge,
+            Some(
+                RDKafkaErrorCode::MessageSizeTooLarge
+                | RDKafkaErrorCode::InvalidMessageSize
+                | RDKafkaErrorCode::MessageBatchTooLarge,
+            ) => Self::TooLarge,
             _ => Self::Unacknowledged(error),
         }
     }
 }
 
-type Outcome = Result<(), ProduceError>;
+/// What became of an event.
+pub type Outcome = Result<(), ProduceError>;
 
 /// A producer with a bounded queue, for any number of callers.
 pub struct EventProducer {
@@ -61,6 +66,11 @@ impl Delivery {
     pub async fn acknowledged(self) -> Outcome {
         // The report is missing only if the producer was dropped.
         self.0.await.unwrap_or(Err(ProduceError::Unacknowledged(KafkaError::Canceled)))
+    }
+
+    /// Like [`Self::acknowledged`], on a thread without async tasks.
+    pub fn wait(self) -> Outcome {
+        self.0.blocking_recv().unwrap_or(Err(ProduceError::Unacknowledged(KafkaError::Canceled)))
     }
 }
 
