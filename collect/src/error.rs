@@ -16,6 +16,12 @@ pub enum CollectError {
     #[error("channels: channel {channel:?}: no such dialect, {nearest}: {name:?}")]
     UnknownDialect { channel: Box<str>, name: Box<str>, nearest: String },
 
+    #[error("collect.spool: the directory cannot be used, {error}: {path:?}")]
+    Spool { path: PathBuf, error: std::io::Error },
+
+    #[error("collect.spool: another process uses the directory: {path:?}")]
+    SpoolInUse { path: PathBuf },
+
     #[error(transparent)]
     Kafka(#[from] IngestError),
 

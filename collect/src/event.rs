@@ -8,10 +8,11 @@ use ingest::kafka::event_producer::{Delivery, ProduceError};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::metrics::{Labels, Metrics};
+use crate::metrics::{self, Labels, UNAVAILABLE};
+use crate::spool::{Event, Spool, SpoolError, Writing};
 use crate::state::{App, Collector};
 
-/// Why an event is not in Kafka. The texts contain no value of the event.
+/// Why an event is neither in Kafka nor in the spool. The texts contain no value of the event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Refusal {
     /// As in dead letters, or `unavailable`.
@@ -20,9 +21,6 @@ pub(crate) struct Refusal {
     pub field: Option<String>,
     pub detail: String,
 }
-
-/// The code of an event that can be sent again.
-pub(crate) const UNAVAILABLE: &str = "unavailable";
 
 impl Refusal {
     /// Returns true if the same event may succeed later.
@@ -61,9 +59,19 @@ impl From<ProduceError> for Refusal {
     }
 }
 
+impl From<SpoolError> for Refusal {
+    fn from(error: SpoolError) -> Self {
+        let detail = format!("kafka has not acknowledged the event, and {error}; send it again");
+        Self { code: UNAVAILABLE, field: None, detail }
+    }
+}
+
 /// An event that waits for its acknowledgement.
 pub(crate) struct Pending {
-    delivery: Delivery,
+    /// `None` if the event goes to the spool at once.
+    delivery: Option<Delivery>,
+    /// The event, if there is a spool.
+    event: Option<Event>,
     since: Instant,
 }
 
@@ -71,7 +79,7 @@ impl Collector {
     /// Checks an event and queues it for Kafka.
     pub(crate) fn submit(
         &self,
-        event: &[u8],
+        event: String,
         topic: TopicKind,
         app: &App,
     ) -> Result<Pending, Refusal> {
@@ -80,62 +88,107 @@ impl Collector {
         if event.len() > bytes_max {
             return Err(Refusal::too_large(bytes_max));
         }
-        let fact = decode(event, Some(topic), &config.policy)?;
+        let fact = decode(event.as_bytes(), Some(topic), &config.policy)?;
         let arrival = lateness::Received::Arrival(Timestamp::now().as_millisecond());
         lateness::check(fact.time(), arrival, app.correction_horizon_ms)?;
-        let delivery = self.producer().produce(topic, &app.key, event)?;
-        Ok(Pending { delivery, since: Instant::now() })
+        let since = Instant::now();
+        let Some(spool) = self.spool() else {
+            let delivery = self.producer().produce(topic, &app.key, event.as_bytes())?;
+            return Ok(Pending { delivery: Some(delivery), event: None, since });
+        };
+        let event = Event { topic, key: app.key.clone(), value: event.into_bytes() };
+        let delivery = if spool.is_kafka_failing() || !self.is_connected() {
+            None
+        } else {
+            match self.producer().produce(topic, &event.key, &event.value) {
+                Ok(delivery) => Some(delivery),
+                Err(ProduceError::TooLarge) => return Err(ProduceError::TooLarge.into()),
+                Err(ProduceError::QueueFull | ProduceError::Unacknowledged(_)) => None,
+            }
+        };
+        Ok(Pending { delivery, event: Some(event), since })
     }
 
     /// Counts an event that was received.
     pub(crate) fn receive<'a>(&'a self, labels: Labels<'a>) -> Received<'a> {
         self.metrics().received(labels);
-        Received { metrics: self.metrics(), labels, is_counted: false }
+        Received { collector: self, labels, is_counted: false }
     }
 }
 
-/// An event that was received and is not yet counted as produced or refused.
+/// An event that was received and is not yet counted as produced, spooled or refused.
 pub(crate) struct Received<'a> {
-    metrics: &'a Metrics,
+    collector: &'a Collector,
     labels: Labels<'a>,
     is_counted: bool,
 }
 
 impl Received<'_> {
-    /// Waits until Kafka has acknowledged the event, and counts it.
-    pub async fn acknowledged(mut self, pending: Result<Pending, Refusal>) -> Result<(), Refusal> {
-        let outcome = match pending {
-            Ok(Pending { delivery, since }) => {
-                let delivered = delivery.acknowledged().await;
-                delivered.map(|()| since.elapsed()).map_err(Refusal::from)
-            }
-            Err(refusal) => Err(refusal),
+    /// Waits until the event is in Kafka or in the spool, and counts it.
+    pub async fn acknowledged(self, pending: Result<Pending, Refusal>) -> Result<(), Refusal> {
+        self.delivered(pending).await.stored().await
+    }
+
+    /// Waits until Kafka has acknowledged the event, or has not. Then the event is queued for the spool, so that the
+    /// events of a request are written together.
+    pub async fn delivered(mut self, pending: Result<Pending, Refusal>) -> Delivered {
+        let Pending { delivery, event, since } = match pending {
+            Ok(pending) => pending,
+            Err(refusal) => return self.refuse(refusal),
         };
-        match outcome {
-            Ok(after) => {
-                self.is_counted = true;
-                self.metrics.produced(self.labels, after);
-                Ok(())
-            }
-            Err(refusal) => {
-                self.refused(refusal.code);
-                Err(refusal)
+        if let Some(delivery) = delivery {
+            match delivery.acknowledged().await {
+                Ok(()) => {
+                    self.is_counted = true;
+                    self.collector.metrics().produced(self.labels, since.elapsed());
+                    return Delivered::Ended(Ok(()));
+                }
+                Err(ProduceError::TooLarge) => return self.refuse(ProduceError::TooLarge.into()),
+                Err(error) if event.is_none() => return self.refuse(error.into()),
+                Err(_) => self.collector.spool().into_iter().for_each(Spool::note_failure),
             }
         }
+        let Some((spool, event)) = self.collector.spool().zip(event) else {
+            return self.refuse(ProduceError::QueueFull.into());
+        };
+        let writing = spool.append(event, self.labels).await;
+        self.is_counted = true;
+        Delivered::Writing(writing)
+    }
+
+    fn refuse(self, refusal: Refusal) -> Delivered {
+        self.refused(refusal.code);
+        Delivered::Ended(Err(refusal))
     }
 
     /// Counts the event as refused.
     pub fn refused(mut self, reason: &'static str) {
         self.is_counted = true;
-        self.metrics.refused(self.labels, reason);
+        metrics::refused(self.labels, reason);
+    }
+}
+
+/// An event of which Kafka has said what becomes of it.
+pub(crate) enum Delivered {
+    Ended(Result<(), Refusal>),
+    Writing(Writing),
+}
+
+impl Delivered {
+    /// Waits until the event is in the spool, if Kafka has not acknowledged it.
+    pub async fn stored(self) -> Result<(), Refusal> {
+        match self {
+            Self::Ended(outcome) => outcome,
+            Self::Writing(writing) => writing.written().await.map_err(Refusal::from),
+        }
     }
 }
 
 impl Drop for Received<'_> {
-    /// The client has disconnected before it was answered. The event may be in Kafka nevertheless.
+    /// The client has disconnected before Kafka has answered. The event may be in Kafka nevertheless.
     fn drop(&mut self) {
         if !self.is_counted {
-            self.metrics.refused(self.labels, "disconnected");
+            metrics::refused(self.labels, "disconnected");
         }
     }
 }

@@ -2,12 +2,13 @@
 //!
 //! A network's report is read by the [`dialect`](Dialects) of its channel into the JSON of a touch. Every event is
 //! checked with the decoder of `ingest`, so that what is produced is accepted later, and is answered with success only
-//! once Kafka has acknowledged it. Nothing is kept in this process: a request that Kafka does not acknowledge is
+//! once Kafka has acknowledged it, or once it is in the spool on disk, if one is configured. Otherwise a request is
 //! answered with 503, and its sender repeats it.
 //!
 //! This crate makes no attribution decision and knows no store.
 //!
-//! Start with `http::router`. `dialect` has the parameters of each network, in `collect/dialects/`.
+//! Start with `http::router`. `dialect` has the parameters of each network, in `collect/dialects/`; `event` passes
+//! events to Kafka or to the `spool`.
 
 mod dialect;
 mod error;
@@ -15,6 +16,7 @@ mod event;
 mod http;
 mod metrics;
 mod signature;
+mod spool;
 mod state;
 
 use std::future::Future;

@@ -16,6 +16,7 @@ use crate::dialect::Dialect;
 use crate::dialect::catalogue::Dialects;
 use crate::metrics::Metrics;
 use crate::signature::{self, Outcome, Signed};
+use crate::spool::{Spool, Timing};
 
 /// How long a shutdown waits for events that no request waits for.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
@@ -31,7 +32,9 @@ struct State {
     apps: HashMap<Box<str>, App>,
     campaigns: HashMap<u32, Campaign>,
     links: HashMap<Box<str>, Link>,
-    producer: EventProducer,
+    producer: Arc<EventProducer>,
+    /// `None` if none is configured.
+    spool: Option<Spool>,
     metrics: Metrics,
 }
 
@@ -52,14 +55,21 @@ struct Campaign {
 }
 
 impl Collector {
-    /// Reads the dialects and starts the Kafka client. Registers the metrics with the installed recorder.
+    /// Reads the dialects, starts the Kafka client and opens the spool. Registers the metrics with the installed
+    /// recorder.
     ///
     /// # Errors
-    /// If a dialect is invalid or missing, or if librdkafka rejects a setting.
+    /// If a dialect is invalid or missing, if librdkafka rejects a setting, or if the spool cannot be used.
     pub fn start(config: &Config, settings: &Collect) -> Result<Self, CollectError> {
         let dialects = Dialects::load(settings.dialects.as_deref())?;
         let channels = dialects.of_channels(config)?;
         let producer = EventProducer::start(&config.kafka, settings.acknowledgement_timeout)?;
+        let producer = Arc::new(producer);
+        let metrics = Metrics::new();
+        let spool = settings.spool.as_ref().map(|path| {
+            let destination = Arc::clone(&producer);
+            Spool::start(path, settings.spool_bytes_max, destination, Timing::default())
+        });
         Ok(Self(Arc::new(State {
             config: config.clone(),
             settings: settings.clone(),
@@ -68,12 +78,26 @@ impl Collector {
             campaigns: campaigns(config),
             links: config.links.iter().map(|link| (link.id.clone(), link.clone())).collect(),
             producer,
-            metrics: Metrics::new(),
+            spool: spool.transpose()?,
+            metrics,
         })))
     }
 
-    /// Returns true if Kafka answers, so that requests can succeed.
-    pub fn is_connected(&self) -> bool {
+    /// Checks whether requests can succeed: whether Kafka answers, or there is room in a spool.
+    ///
+    /// # Errors
+    /// Says what is missing.
+    pub fn readiness(&self) -> Result<(), &'static str> {
+        match self.spool() {
+            _ if self.is_connected() => Ok(()),
+            Some(spool) if spool.has_room() => Ok(()),
+            Some(_) => Err("kafka cannot be reached, and the spool has no room"),
+            None => Err("kafka cannot be reached"),
+        }
+    }
+
+    /// Returns true if Kafka answers.
+    pub(crate) fn is_connected(&self) -> bool {
         self.0.producer.is_connected()
     }
 
@@ -81,10 +105,15 @@ impl Collector {
         self.0.producer.fatal_error()
     }
 
-    /// Waits for events that no request waits for any more.
+    /// Stops draining the spool, and waits for events that no request waits for any more.
     pub(crate) async fn flush(&self) {
         let collector = self.clone();
-        let flush = move || collector.0.producer.flush(FLUSH_TIMEOUT);
+        let flush = move || {
+            if let Some(spool) = collector.spool() {
+                spool.stop_draining(FLUSH_TIMEOUT);
+            }
+            collector.producer().flush(FLUSH_TIMEOUT);
+        };
         // Fails only if it panics, which ends the process.
         let _ = tokio::task::spawn_blocking(flush).await;
     }
@@ -99,6 +128,10 @@ impl Collector {
 
     pub(crate) fn producer(&self) -> &EventProducer {
         &self.0.producer
+    }
+
+    pub(crate) fn spool(&self) -> Option<&Spool> {
+        self.0.spool.as_ref()
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {

@@ -44,8 +44,9 @@ pub enum Command {
     Export(Settings),
     /// Receive reports of ad networks and events of apps over HTTP, and produce them to Kafka; any number of processes
     ///
-    /// Listens on collect.listen. A request is answered with success once Kafka has acknowledged its events. `adtrail
-    /// run` collects too if collect.listen is set. See docs/collector.md in the source.
+    /// Listens on collect.listen. A request is answered with success once Kafka has acknowledged its events, or once
+    /// they are on disk in collect.spool. `adtrail run` collects too if collect.listen is set. See docs/collector.md in
+    /// the source.
     Collect(Settings),
     /// Print the link to paste into the console of an ad network
     ///

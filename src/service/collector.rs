@@ -46,10 +46,7 @@ fn admin(recorder: PrometheusHandle, collector: Collector) -> Admin {
 
 /// Returns an error if requests would fail.
 pub fn readiness(collector: &Collector) -> Result<(), String> {
-    match collector.is_connected() {
-        true => Ok(()),
-        false => Err("kafka cannot be reached".to_owned()),
-    }
+    collector.readiness().map_err(str::to_owned)
 }
 
 /// Starts the collector of a process with other roles, if one is configured.

@@ -9,10 +9,10 @@ use testbed::site::{ONE_CAMPAIGN, Site, Topics};
 use testbed::{check_exit, check_refused, eventually, free_port, rows};
 
 /// 2025-03-10T12:00:00Z.
-const NOON_MS: i64 = 1_741_608_000_000;
+pub(super) const NOON_MS: i64 = 1_741_608_000_000;
 
 /// Settings of a collector on this port. Events may be of any time.
-fn settings(port: u16, more: &str) -> String {
+pub(super) fn settings(port: u16, more: &str) -> String {
     format!(
         "[attribution]\ncorrection_horizon = \"off\"\n[collect]\nlisten = \"127.0.0.1:{port}\"\n\
          acknowledgement_timeout = \"2s\"\nbody_bytes_max = 4096\n{ONE_CAMPAIGN}{more}"

@@ -9,4 +9,5 @@ mod downloads;
 mod kafka;
 mod operations;
 mod recovery;
+mod spool;
 mod talkingdata;

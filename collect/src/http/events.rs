@@ -64,7 +64,7 @@ pub(crate) async fn effect(
     events(&collector, TopicKind::Effects, &app, request).await
 }
 
-/// Answers once Kafka has acknowledged all events, or has not in time.
+/// Answers once all events are in Kafka or in the spool, or are not in time.
 async fn events(
     collector: &Collector,
     topic: TopicKind,
@@ -84,9 +84,13 @@ async fn events(
             (received, submit(collector, topic, app, event))
         })
         .collect();
-    let mut results = Vec::with_capacity(pending.len());
+    let mut delivered = Vec::with_capacity(pending.len());
     for (received, pending) in pending {
-        results.push(match received.acknowledged(pending).await {
+        delivered.push(received.delivered(pending).await);
+    }
+    let mut results = Vec::with_capacity(delivered.len());
+    for delivered in delivered {
+        results.push(match delivered.stored().await {
             Ok(()) => EventResult::Accepted,
             Err(refusal) => EventResult::Rejected(refusal),
         });
@@ -135,7 +139,7 @@ fn submit(
     event: &RawValue,
 ) -> Result<Pending, Refusal> {
     let event = complete(topic, app, event)?;
-    collector.submit(event.as_bytes(), topic, app)
+    collector.submit(event, topic, app)
 }
 
 /// Adds the app, and the click id of an install referrer. All other values keep their text, because the digits of a

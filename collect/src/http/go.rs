@@ -22,7 +22,7 @@ use crate::dialect::pairs::Pairs;
 use crate::metrics::Labels;
 use crate::signature::{self, Outcome};
 
-/// How long a person waits for Kafka. The click is still produced afterwards.
+/// How long a person waits for Kafka. The click is still produced or spooled afterwards.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 /// The part of a user agent that is kept.
 const UA_BYTES_MAX: usize = 2_048;
@@ -92,7 +92,7 @@ pub(crate) async fn go(
 async fn produce(collector: &Collector, link: &Link, event: Value) {
     let channel = link.channel.clone();
     let Some(app) = collector.app(&link.app) else { return };
-    let pending = collector.submit(event.to_string().as_bytes(), TopicKind::Clicks, app);
+    let pending = collector.submit(event.to_string(), TopicKind::Clicks, app);
     let counting = collector.clone();
     let acknowledged = tokio::spawn(async move {
         let received = counting.receive(Labels { kind: "click", channel: &channel });

@@ -98,7 +98,7 @@ fn submit(
         outcome.add_to(&mut touch.event);
     }
     let event = serde_json::Value::Object(touch.event).to_string();
-    collector.submit(event.as_bytes(), TopicKind::Clicks, app).map_err(Unread::Event)
+    collector.submit(event, TopicKind::Clicks, app).map_err(Unread::Event)
 }
 
 /// Returns the body of a POST request, which has parameters like the URL; it may be empty.

@@ -10,7 +10,7 @@ use url::Url;
 use super::formats::{Format, Formats};
 use crate::parse::error::Problem;
 use crate::parse::section::Section;
-use crate::parse::{address, duration};
+use crate::parse::{address, duration, size};
 
 /// Allowed values of `collect.body_bytes_max`.
 const BODY_BYTES_MIN: u64 = 1 << 10;
@@ -18,6 +18,10 @@ const BODY_BYTES_MAX: u64 = 16 << 20;
 /// Allowed values of `collect.acknowledgement_timeout`.
 const TIMEOUT_MIN_MS: u64 = 100;
 const TIMEOUT_MAX_MS: u64 = 60_000;
+
+/// Allowed values of `collect.spool_bytes_max`.
+const SPOOL_BYTES_MIN: u64 = 16 << 20;
+const SPOOL_BYTES_MAX: u64 = 64 << 30;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Collect {
@@ -35,6 +39,10 @@ pub struct Collect {
     pub public_url: Option<Box<str>>,
     /// A directory with dialects, which replace the built-in ones of the same names.
     pub dialects: Option<PathBuf>,
+    /// The directory for events that Kafka has not acknowledged; `None` if requests fail instead.
+    pub spool: Option<PathBuf>,
+    /// Maximum size of the spool's files.
+    pub spool_bytes_max: u64,
 }
 
 impl Collect {
@@ -48,6 +56,8 @@ impl Collect {
             trusted_proxies: Box::default(),
             public_url: None,
             dialects: None,
+            spool: None,
+            spool_bytes_max: 1 << 30,
         }
     }
 }
@@ -67,6 +77,11 @@ pub(crate) fn read(
     let trusted_proxies = collect.texts("trusted_proxies", address::parse_range);
     let public_url = collect.text("public_url", parse_public_url);
     let dialects = collect.path("dialects");
+    let spool = collect.path("spool");
+    let spool_bytes_max = collect.text("spool_bytes_max", parse_spool_bytes);
+    if collect.is_set("spool_bytes_max") && !collect.is_set("spool") {
+        collect.contradict("spool_bytes_max", "requires collect.spool".to_owned());
+    }
     let listen = listen?;
     if let Some((other, _)) =
         others.iter().find(|(_, other)| *other == listen && listen.port() != 0)
@@ -89,6 +104,8 @@ pub(crate) fn read(
         trusted_proxies: trusted_proxies.unwrap_or_default().into(),
         public_url,
         dialects,
+        spool,
+        spool_bytes_max: spool_bytes_max.unwrap_or(defaults.spool_bytes_max),
     })
 }
 
@@ -110,6 +127,13 @@ fn parse_timeout_ms(text: &str) -> Result<u64, Problem> {
         Ok(ms)
     } else {
         Err(r#"expected a duration from "100ms" to "60s""#.into())
+    }
+}
+
+fn parse_spool_bytes(text: &str) -> Result<u64, Problem> {
+    match size::parse_bytes(text)? {
+        bytes @ SPOOL_BYTES_MIN..=SPOOL_BYTES_MAX => Ok(bytes),
+        _ => Err(r#"expected a size from "16MiB" to "64GiB""#.into()),
     }
 }
 

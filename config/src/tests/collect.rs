@@ -22,7 +22,8 @@ fn without_an_address_there_is_no_collector() {
 fn all_settings_of_the_collector_are_read() {
     let text = "[collect]\nlisten = \"0.0.0.0:80\"\nconnections_per_client_max = 1024\nbody_bytes_max = 1024\n\
                 acknowledgement_timeout = \"60s\"\ntrusted_proxies = [\"10.0.0.0/8\"]\n\
-                public_url = \"https://click.example.com/x/\"\ndialects = \"d\"\n";
+                public_url = \"https://click.example.com/x/\"\ndialects = \"d\"\n\
+                spool = \"s\"\nspool_bytes_max = \"16MiB\"\n";
     let expected = Collect {
         listen: "0.0.0.0:80".parse().unwrap(),
         connections_per_client_max: 1_024,
@@ -31,6 +32,8 @@ fn all_settings_of_the_collector_are_read() {
         trusted_proxies: [IpRange { network: "10.0.0.0".parse().unwrap(), prefix_bits: 8 }].into(),
         public_url: Some("https://click.example.com/x".into()),
         dialects: Some(Path::new("d").to_owned()),
+        spool: Some(Path::new("s").to_owned()),
+        spool_bytes_max: 16 << 20,
     };
     assert_eq!(parse(text).unwrap().collect, Some(expected));
 }
@@ -154,6 +157,10 @@ fn invalid_settings_of_the_collector_are_rejected() {
         check(&format!("public_url = \"{wrong}\""), &format!("3: collect.public_url: {url}: \"{wrong}\""));
     }
     check("dialects = \"\"", r#"3: collect.dialects: expected a path: """#);
+    check("spool = \"\"", r#"3: collect.spool: expected a path: """#);
+    check("spool = \"s\"\nspool_bytes_max = \"65GiB\"", r#"4: collect.spool_bytes_max: expected a size from "16MiB" to "64GiB": "65GiB""#);
+    check("spool = \"s\"\nspool_bytes_max = \"15MiB\"", r#"4: collect.spool_bytes_max: expected a size from "16MiB" to "64GiB": "15MiB""#);
+    check("spool_bytes_max = \"1GiB\"", "3: collect.spool_bytes_max: requires collect.spool");
     check("[kafka.formats]\nclicks = \"avro:a.avsc\"", r#"2: collect.listen: requires kafka.formats.clicks to be "auto" or "json", because the collector produces JSON"#);
     check_wrong("[collect]\nlisten = \"127.0.0.1:8080\"", r#"2: collect.listen: expected another address than export.listen: "127.0.0.1:8080""#);
     check_wrong("[collect]\nlisten = \"127.0.0.1:8081\"", r#"2: collect.listen: expected another address than admin.listen: "127.0.0.1:8081""#);

@@ -389,7 +389,7 @@ fn the_example_has_the_default_values() {
         assert_eq!(defaults.collect, None);
         if let Some(collect) = example.collect.clone() {
             let listen = collect.listen;
-            let shown = Collect { dialects: None, public_url: None, ..collect };
+            let shown = Collect { dialects: None, public_url: None, spool: None, ..collect };
             assert_eq!(shown, Collect::new(listen));
         }
         assert_eq!(example.shutdown_deadline, defaults.shutdown_deadline);

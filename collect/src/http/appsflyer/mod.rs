@@ -68,7 +68,7 @@ async fn engagement(
             outcome.add_to(&mut touch.event);
         }
         let event = engagement::with_app(touch, &app.key);
-        collector.submit(event.as_bytes(), TopicKind::Clicks, app)
+        collector.submit(event, TopicKind::Clicks, app)
     });
     let acknowledged = received.acknowledged(pending).await;
     acknowledged.map_err(|refusal| Problem::refused(&refusal))?;
@@ -112,7 +112,7 @@ pub(crate) async fn in_app_event(
     let received = collector.receive(labels);
     let arrived_ms = Timestamp::now().as_millisecond();
     let pending = in_app_event::event(&body, &app.key, arrived_ms)
-        .and_then(|event| collector.submit(event.as_bytes(), TopicKind::Effects, app));
+        .and_then(|event| collector.submit(event, TopicKind::Effects, app));
     let acknowledged = received.acknowledged(pending).await;
     acknowledged.map_err(|refusal| Problem::refused(&refusal))?;
     Ok(ANSWER)
