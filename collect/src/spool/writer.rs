@@ -58,9 +58,9 @@ pub(super) struct Segment {
 pub(super) struct Outcome {
     /// How many Kafka has acknowledged.
     pub acknowledged: u64,
-    /// Those that Kafka will never accept.
+    /// The events that Kafka will never accept.
     pub rejected: Vec<Event>,
-    /// The others.
+    /// The other events.
     pub remaining: Vec<Event>,
     /// More is damaged than was known.
     pub is_damaged: bool,
@@ -77,7 +77,7 @@ pub(super) struct Writer {
     next_number: u64,
     /// The size of all files in the directory.
     bytes: u64,
-    /// Whether the last write failed.
+    /// The last write failed.
     is_failing: bool,
 }
 
