@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use axum::http::StatusCode;
 use ingest::TopicKind;
 use ingest::decode::{DecodeError, decode, lateness};
 use ingest::kafka::event_producer::{Delivery, ProduceError};
@@ -15,17 +16,29 @@ use crate::state::{App, Collector};
 /// Why an event is neither in Kafka nor in the spool. The texts contain no value of the event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Refusal {
-    /// As in dead letters, or `unavailable`.
+    /// As in dead letters, `unavailable` or `rate_limited`.
     pub code: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
     pub detail: String,
 }
 
+/// The code of an event beyond the rate of its app, which can be sent again.
+const RATE_LIMITED: &str = "rate_limited";
+
 impl Refusal {
-    /// Returns true if the same event may succeed later.
-    pub fn is_temporary(&self) -> bool {
-        self.code == UNAVAILABLE
+    /// Returns the status of a response that consists of this refusal.
+    pub fn status(&self) -> StatusCode {
+        match self.code {
+            UNAVAILABLE => StatusCode::SERVICE_UNAVAILABLE,
+            RATE_LIMITED => StatusCode::TOO_MANY_REQUESTS,
+            _ => StatusCode::BAD_REQUEST,
+        }
+    }
+
+    fn rate_limited() -> Self {
+        let detail = "too many events of this app in a second; send it again".to_owned();
+        Self { code: RATE_LIMITED, field: None, detail }
     }
 
     pub fn bad_value(field: &str, detail: impl Into<String>) -> Self {
@@ -76,13 +89,16 @@ pub(crate) struct Pending {
 }
 
 impl Collector {
-    /// Checks an event and queues it for Kafka.
+    /// Checks an event and queues it for Kafka, unless it goes to the spool at once.
     pub(crate) fn submit(
         &self,
         event: String,
         topic: TopicKind,
         app: &App,
     ) -> Result<Pending, Refusal> {
+        if !app.admits() {
+            return Err(Refusal::rate_limited());
+        }
         let config = self.config();
         let bytes_max = config.ingest.event_bytes_max;
         if event.len() > bytes_max {

@@ -14,6 +14,7 @@ mod dialect;
 mod error;
 mod event;
 mod http;
+mod limits;
 mod metrics;
 mod signature;
 mod spool;

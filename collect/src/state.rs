@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use axum::http::Uri;
 use config::{Collect, Config, Link, Token, TokenDigest};
+use governor::clock::DefaultClock;
 use ingest::kafka::event_producer::EventProducer;
 use jiff::Timestamp;
 use serde_json::value::RawValue;
@@ -14,6 +15,7 @@ use serde_json::value::RawValue;
 use crate::CollectError;
 use crate::dialect::Dialect;
 use crate::dialect::catalogue::Dialects;
+use crate::limits::{AddressLimit, AppLimit};
 use crate::metrics::Metrics;
 use crate::signature::{self, Outcome, Signed};
 use crate::spool::{Spool, Timing};
@@ -33,6 +35,8 @@ struct State {
     campaigns: HashMap<u32, Campaign>,
     links: HashMap<Box<str>, Link>,
     producer: Arc<EventProducer>,
+    /// `None` if there is no limit.
+    addresses: Option<AddressLimit>,
     /// `None` if none is configured.
     spool: Option<Spool>,
     metrics: Metrics,
@@ -46,6 +50,8 @@ pub(crate) struct App {
     pub correction_horizon_ms: Option<u64>,
     /// Indexes of the tokens that may write events of the app.
     writers: Vec<usize>,
+    /// `None` if there is no limit.
+    limit: Option<AppLimit>,
 }
 
 /// Where a campaign of the settings belongs.
@@ -74,10 +80,13 @@ impl Collector {
             config: config.clone(),
             settings: settings.clone(),
             channels,
-            apps: apps(config),
+            apps: apps(config, settings),
             campaigns: campaigns(config),
             links: config.links.iter().map(|link| (link.id.clone(), link.clone())).collect(),
             producer,
+            addresses: settings
+                .requests_per_address_max
+                .map(|per_second_max| AddressLimit::new(per_second_max, DefaultClock::default())),
             spool: spool.transpose()?,
             metrics,
         })))
@@ -155,6 +164,11 @@ impl Collector {
         self.0.settings.trusted_proxies.iter().any(|network| network.contains(address))
     }
 
+    /// Counts a request of this address, unless there are too many.
+    pub(crate) fn admits(&self, address: IpAddr) -> bool {
+        self.0.addresses.as_ref().is_none_or(|addresses| addresses.admits(address))
+    }
+
     /// Returns false if the settings have this campaign for another app or channel. One that is not in the settings is
     /// allowed: it may be added after its link is in use.
     pub(crate) fn is_campaign_of(&self, spreadid: u32, app: &App, channel: &str) -> bool {
@@ -200,9 +214,14 @@ impl App {
     pub fn may_write(&self, writer: usize) -> bool {
         self.writers.contains(&writer)
     }
+
+    /// Counts an event, unless there are too many.
+    pub fn admits(&self) -> bool {
+        self.limit.as_ref().is_none_or(AppLimit::admits)
+    }
 }
 
-fn apps(config: &Config) -> HashMap<Box<str>, App> {
+fn apps(config: &Config, settings: &Collect) -> HashMap<Box<str>, App> {
     let apps = config.policy.apps().filter_map(|app| {
         let tokens = config.write_tokens.iter().enumerate();
         let writers = tokens.filter(|(_, token)| token.apps.has(app.pid)).map(|(index, _)| index);
@@ -213,6 +232,7 @@ fn apps(config: &Config) -> HashMap<Box<str>, App> {
             key_json,
             correction_horizon_ms: app.correction_horizon_ms,
             writers: writers.collect(),
+            limit: settings.events_per_app_max.map(AppLimit::new),
         };
         Some((app.key.clone(), value))
     });

@@ -31,7 +31,7 @@ impl Clients {
 
     /// Counts a connection from this address, unless the client has too many.
     pub fn admit(&self, address: IpAddr) -> Option<Admitted> {
-        let client = client(address);
+        let client = client_network(address);
         let mut open = self.open.lock();
         let connections = open.entry(client).or_default();
         if *connections >= self.connections_max {
@@ -55,7 +55,8 @@ impl Drop for Admitted {
     }
 }
 
-fn client(address: IpAddr) -> IpAddr {
+/// Returns the address that stands for a client in limits: its IPv4 address, or its IPv6 network.
+pub fn client_network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             let network = address.to_bits() & (u128::MAX << (128 - IPV6_NETWORK_BITS));
@@ -90,7 +91,10 @@ mod tests {
     #[test]
     fn an_ipv6_network_is_one_client() {
         let check = |address: &str, expected: &str| {
-            assert_eq!(client(address.parse().unwrap()), expected.parse::<IpAddr>().unwrap());
+            assert_eq!(
+                client_network(address.parse().unwrap()),
+                expected.parse::<IpAddr>().unwrap()
+            );
         };
         check("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::");
         check("2001:db8:1:2::", "2001:db8:1:2::");

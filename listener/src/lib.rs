@@ -34,7 +34,7 @@ use tokio::sync::{Semaphore, watch};
 
 pub use body::is_unfinished;
 use body::{RequestBody, ResponseBody};
-pub use clients::Clients;
+pub use clients::{Clients, client_network};
 use requests::{Ongoing, Requests, head_bytes};
 use socket::Socket;
 pub use stall::STALLED_MAX;

@@ -244,6 +244,39 @@ fn a_role_alone_collects_and_refuses_what_it_must() {
     );
 }
 
+#[test]
+fn requests_beyond_a_rate_are_to_be_repeated() {
+    let (site, client) = site(Kafka::shared(), "collector.rates");
+    let site =
+        site.set("collect.events_per_app_max", "1").set("collect.requests_per_address_max", "1");
+    let collector = site.start_role("collect");
+    // The first event of a second is accepted, and the others are not.
+    let event = |id: usize| format!(r#"{{"event_id":"a-{id}","time":{NOON_MS}}}"#);
+    let events = (0..20).map(event).collect::<Vec<_>>().join("\n");
+    let reply = eventually("the address has a request again", || {
+        match client.post("/activation/app-x", &events) {
+            reply if json(&reply)["results"].is_array() => Ok(reply),
+            reply => Err(format!("{reply:?}")),
+        }
+    });
+    let results = json(&reply);
+    assert_eq!((reply.status, reply.header("retry-after")), (429, Some("1")), "{results}");
+    let results = results["results"].as_array().unwrap();
+    assert!(results.iter().any(|result| result["code"] == "rate_limited"), "{results:?}");
+    let reply = eventually("a request is beyond the rate", || {
+        let reply = client.get("/nothing");
+        if reply.status == 429 { Ok(reply) } else { Err(reply.status) }
+    });
+    let kind = json(&reply)["type"].clone();
+    assert_eq!(
+        (kind, reply.header("retry-after")),
+        ("/problems/too-many-requests".into(), Some("1"))
+    );
+    let refused = |name: &str, label: &str| collector.metric_of(name, label).unwrap_or(0.0);
+    assert!(refused("adtrail_collect_refused_requests_total", "reason=\"rate\"") >= 1.0);
+    assert!(refused("adtrail_collect_refused_total", "reason=\"rate_limited\"") >= 1.0);
+}
+
 /// A broker that does not answer delays a request for `acknowledgement_timeout`, and no longer.
 #[test]
 fn without_kafka_a_report_is_to_be_repeated() {

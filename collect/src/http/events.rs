@@ -38,13 +38,16 @@ struct Answer {
 #[serde(tag = "status", rename_all = "lowercase")]
 enum EventResult {
     Accepted,
-    /// Sending it again will not help, unless it is `unavailable`.
+    /// Sending it again will not help, unless it is `unavailable` or `rate_limited`.
     Rejected(Refusal),
 }
 
 impl EventResult {
-    fn is_temporary(&self) -> bool {
-        matches!(self, Self::Rejected(refusal) if refusal.is_temporary())
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Accepted => StatusCode::OK,
+            Self::Rejected(refusal) => refusal.status(),
+        }
     }
 }
 
@@ -100,17 +103,13 @@ async fn events(
 
 /// 200 if any event was accepted and none is to be sent again.
 fn answer(results: Vec<EventResult>) -> Response {
-    let has_unavailable = results.iter().any(EventResult::is_temporary);
     let accepted = results.iter().filter(|result| matches!(result, EventResult::Accepted)).count();
-    let status = match (has_unavailable, accepted) {
-        (true, _) => StatusCode::SERVICE_UNAVAILABLE,
-        (false, 0) => StatusCode::BAD_REQUEST,
-        (false, _) => StatusCode::OK,
-    };
+    let statuses = [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS, StatusCode::OK];
+    let first =
+        statuses.into_iter().find(|status| results.iter().any(|result| result.status() == *status));
+    let status = first.unwrap_or(StatusCode::BAD_REQUEST);
     let mut response = (status, Json(Answer { accepted, results })).into_response();
-    if has_unavailable {
-        retry_later(&mut response);
-    }
+    retry_later(&mut response);
     response
 }
 

@@ -9,7 +9,11 @@ use crate::dialect::read::BadParameter;
 use crate::event::Refusal;
 
 /// When a client may repeat a request that Kafka has not acknowledged.
-const RETRY_AFTER_SECONDS: u32 = 10;
+const UNAVAILABLE_RETRY_AFTER_SECONDS: u32 = 10;
+/// The same for one beyond a limit, which is of a second.
+const RATE_RETRY_AFTER_SECONDS: u32 = 1;
+
+const TOO_MANY_REQUESTS: (&str, &str) = ("/problems/too-many-requests", "Too many requests");
 
 /// A problem. `kind` is stable; the texts may change.
 #[derive(Debug, Serialize)]
@@ -51,6 +55,17 @@ impl Problem {
             "/problems/url-too-long",
             "URL too long",
             format!("expected a URL of at most {bytes_max} bytes"),
+        )
+    }
+
+    pub fn too_many_requests() -> Self {
+        let (kind, title) = TOO_MANY_REQUESTS;
+        Self::of_request(
+            StatusCode::TOO_MANY_REQUESTS,
+            "rate",
+            kind,
+            title,
+            "too many requests of this address in a second (collect.requests_per_address_max); send it again",
         )
     }
 
@@ -166,12 +181,13 @@ impl Problem {
         )
     }
 
-    /// A report whose event is not in Kafka.
+    /// A report whose event is neither in Kafka nor in the spool.
     pub fn refused(refusal: &Refusal) -> Self {
-        let (status, kind, title) = if refusal.is_temporary() {
-            (StatusCode::SERVICE_UNAVAILABLE, "/problems/unavailable", "Kafka unavailable")
-        } else {
-            (StatusCode::BAD_REQUEST, "/problems/bad-event", "Invalid event")
+        let status = refusal.status();
+        let (kind, title) = match status {
+            StatusCode::SERVICE_UNAVAILABLE => ("/problems/unavailable", "Kafka unavailable"),
+            StatusCode::TOO_MANY_REQUESTS => TOO_MANY_REQUESTS,
+            _ => ("/problems/bad-event", "Invalid event"),
         };
         let parameter = refusal.field.as_deref().map(Box::from);
         Self { kind, title, status, detail: refusal.detail.clone(), parameter, reason: None }
@@ -212,9 +228,14 @@ pub(crate) async fn no_head() -> Response {
     response
 }
 
-/// Lets a client know when to repeat its request.
+/// Lets a client know when to repeat a request, if it may succeed then.
 pub(crate) fn retry_later(response: &mut Response) {
-    response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS.into());
+    let seconds = match response.status() {
+        StatusCode::SERVICE_UNAVAILABLE => UNAVAILABLE_RETRY_AFTER_SECONDS,
+        StatusCode::TOO_MANY_REQUESTS => RATE_RETRY_AFTER_SECONDS,
+        _ => return,
+    };
+    response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
 }
 
 impl IntoResponse for Problem {
@@ -222,9 +243,7 @@ impl IntoResponse for Problem {
         let mut response = (self.status, Json(&self)).into_response();
         let media_type = HeaderValue::from_static("application/problem+json");
         response.headers_mut().insert(header::CONTENT_TYPE, media_type);
-        if self.status == StatusCode::SERVICE_UNAVAILABLE {
-            retry_later(&mut response);
-        }
+        retry_later(&mut response);
         if self.status == StatusCode::UNAUTHORIZED {
             let bearer = HeaderValue::from_static("Bearer");
             response.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);

@@ -7,6 +7,9 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 
+use listener::ClientAddress;
+
+use super::client::client_address;
 use super::problem::Problem;
 use super::{appsflyer, events, go, problem, report};
 use crate::Collector;
@@ -44,11 +47,13 @@ fn reports() -> MethodRouter<Collector> {
     MethodRouter::new().head(problem::no_head)
 }
 
-/// Refuses long URLs, counts refused requests, and keeps responses out of caches.
+/// Refuses long URLs and too many requests of an address, counts refused requests, and keeps responses out of caches.
 async fn pass(State(collector): State<Collector>, request: Request, next: Next) -> Response {
     let length = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
     let mut response = if length > URL_BYTES_MAX {
         Problem::url_too_long(URL_BYTES_MAX).into_response()
+    } else if !is_admitted(&collector, &request) {
+        Problem::too_many_requests().into_response()
     } else {
         next.run(request).await
     };
@@ -59,4 +64,12 @@ async fn pass(State(collector): State<Collector>, request: Request, next: Next) 
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
+}
+
+fn is_admitted(collector: &Collector, request: &Request) -> bool {
+    // Every request has an address.
+    request.extensions().get::<ClientAddress>().is_none_or(|ClientAddress(peer)| {
+        let is_trusted = |address| collector.is_trusted_proxy(address);
+        collector.admits(client_address(*peer, request.headers(), is_trusted))
+    })
 }

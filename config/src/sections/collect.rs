@@ -1,6 +1,7 @@
 //! Reads the settings of the collector.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -29,6 +30,10 @@ pub struct Collect {
     pub listen: SocketAddr,
     /// Maximum number of connections of one client address.
     pub connections_per_client_max: usize,
+    /// Maximum number of requests of one client address in a second.
+    pub requests_per_address_max: Option<NonZeroU32>,
+    /// Maximum number of events of one app in a second.
+    pub events_per_app_max: Option<NonZeroU32>,
     /// Maximum length of a request body.
     pub body_bytes_max: usize,
     /// How long a request waits until Kafka has acknowledged its events.
@@ -51,6 +56,8 @@ impl Collect {
         Self {
             listen,
             connections_per_client_max: 256,
+            requests_per_address_max: NonZeroU32::new(10_000),
+            events_per_app_max: NonZeroU32::new(50_000),
             body_bytes_max: 256 << 10,
             acknowledgement_timeout: Duration::from_secs(10),
             trusted_proxies: Box::default(),
@@ -72,6 +79,8 @@ pub(crate) fn read(
 ) -> Option<Collect> {
     let listen = collect.text("listen", address::parse_listen);
     let per_client_max = collect.integer("connections_per_client_max", 1..=1_024);
+    let requests_per_address_max = read_rate(collect, "requests_per_address_max");
+    let events_per_app_max = read_rate(collect, "events_per_app_max");
     let body_bytes_max = collect.integer("body_bytes_max", BODY_BYTES_MIN..=BODY_BYTES_MAX);
     let timeout_ms = collect.text("acknowledgement_timeout", parse_timeout_ms);
     let trusted_proxies = collect.texts("trusted_proxies", address::parse_range);
@@ -98,6 +107,9 @@ pub(crate) fn read(
     Some(Collect {
         listen,
         connections_per_client_max: per_client_max.unwrap_or(defaults.connections_per_client_max),
+        requests_per_address_max: requests_per_address_max
+            .unwrap_or(defaults.requests_per_address_max),
+        events_per_app_max: events_per_app_max.unwrap_or(defaults.events_per_app_max),
         body_bytes_max: body_bytes_max.unwrap_or(defaults.body_bytes_max),
         acknowledgement_timeout: timeout_ms
             .map_or(defaults.acknowledgement_timeout, Duration::from_millis),
@@ -107,6 +119,11 @@ pub(crate) fn read(
         spool,
         spool_bytes_max: spool_bytes_max.unwrap_or(defaults.spool_bytes_max),
     })
+}
+
+/// Reads a number per second; 0 removes the limit.
+fn read_rate(collect: &mut Section<'_>, key: &'static str) -> Option<Option<NonZeroU32>> {
+    collect.integer(key, 0..=1_000_000).map(NonZeroU32::new)
 }
 
 fn parse_public_url(text: &str) -> Result<Box<str>, Problem> {

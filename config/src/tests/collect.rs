@@ -1,5 +1,6 @@
 //! Tests of the collector's settings, with every error.
 
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::time::Duration;
 
@@ -21,12 +22,15 @@ fn without_an_address_there_is_no_collector() {
 #[test]
 fn all_settings_of_the_collector_are_read() {
     let text = "[collect]\nlisten = \"0.0.0.0:80\"\nconnections_per_client_max = 1024\nbody_bytes_max = 1024\n\
+                requests_per_address_max = 1\nevents_per_app_max = 0\n\
                 acknowledgement_timeout = \"60s\"\ntrusted_proxies = [\"10.0.0.0/8\"]\n\
                 public_url = \"https://click.example.com/x/\"\ndialects = \"d\"\n\
                 spool = \"s\"\nspool_bytes_max = \"16MiB\"\n";
     let expected = Collect {
         listen: "0.0.0.0:80".parse().unwrap(),
         connections_per_client_max: 1_024,
+        requests_per_address_max: NonZeroU32::new(1),
+        events_per_app_max: None,
         body_bytes_max: 1_024,
         acknowledgement_timeout: Duration::from_secs(60),
         trusted_proxies: [IpRange { network: "10.0.0.0".parse().unwrap(), prefix_bits: 8 }].into(),
@@ -149,6 +153,8 @@ fn write_tokens_are_separate_from_tokens() {
 fn invalid_settings_of_the_collector_are_rejected() {
     let check = |line: &str, expected: &str| check_wrong(&format!("[collect]\nlisten = \"127.0.0.1:8082\"\n{line}"), expected);
     check("connections_per_client_max = 0", "3: collect.connections_per_client_max: expected an integer from 1 to 1024: 0");
+    check("requests_per_address_max = 1000001", "3: collect.requests_per_address_max: expected an integer from 0 to 1000000: 1000001");
+    check("events_per_app_max = -1", "3: collect.events_per_app_max: expected an integer from 0 to 1000000: -1");
     check("body_bytes_max = 1023", "3: collect.body_bytes_max: expected an integer from 1024 to 16777216: 1023");
     check("acknowledgement_timeout = \"99ms\"", r#"3: collect.acknowledgement_timeout: expected a duration from "100ms" to "60s": "99ms""#);
     check("acknowledgement_timeout = \"61s\"", r#"3: collect.acknowledgement_timeout: expected a duration from "100ms" to "60s": "61s""#);
