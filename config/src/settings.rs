@@ -104,8 +104,9 @@ pub(crate) fn read(root: &mut Section<'_>) -> Config {
     let others = [("export.listen", export_listen), ("admin.listen", admin_listen)];
     let mut signatures = catalogue.signatures.values();
     let signs_urls = signatures.any(|of| of.is_checked() && of.scheme.signs_url());
-    let collect =
-        root.table("collect", |collect| collect::read(collect, &kafka.formats, others, signs_urls));
+    let collect = root.table("collect", |collect| {
+        collect::read(collect, &kafka.formats, others, &store.path, signs_urls)
+    });
     let shutdown_deadline_ms =
         root.table("run", |run| run.text("shutdown_deadline", duration::parse_ms));
     Config {

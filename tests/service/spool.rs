@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use serde_json::Value;
 use testbed::adtrail::Adtrail;
@@ -141,6 +142,37 @@ fn what_was_acknowledged_survives_kills_of_the_collector_and_of_kafka() {
     let (acknowledged, found) = (acknowledged.into_inner().unwrap(), ids(&kafka, &site));
     let lost: Vec<_> = acknowledged.difference(&found).collect();
     assert!(lost.is_empty(), "{} of {} clicks: {lost:?}", lost.len(), acknowledged.len());
+}
+
+/// Some events are acknowledged while the broker runs, others time out, and some do both. Takes the time of several
+/// stalls.
+#[test]
+fn what_was_acknowledged_while_the_broker_stalls_is_in_kafka() {
+    let kafka = Kafka::start_to_hang();
+    let (site, address) = site(&kafka, "spool.slow");
+    let collector = site.start_role("collect");
+    // Longer than `acknowledgement_timeout`.
+    let slow = kafka.slow(Duration::from_secs(3), Duration::from_millis(500));
+    let send = |client: usize| {
+        for number in 0..25 {
+            let reply = click(&address, &format!("c-{client}-{number}"));
+            assert_eq!(reply.status, 200, "{reply:?}");
+            // Over several stalls.
+            thread::sleep(Duration::from_millis(300));
+        }
+    };
+    thread::scope(|scope| {
+        for client in 0..4 {
+            scope.spawn(move || send(client));
+        }
+    });
+    drop(slow);
+    await_drained(&collector);
+    check_conservation(&collector);
+    let all = (0..4).flat_map(|client| (0..25).map(move |number| format!("c-{client}-{number}")));
+    assert_eq!(ids(&kafka, &site), all.collect::<BTreeSet<_>>());
+    let spooled = collector.metric("adtrail_collect_spooled_total");
+    assert!(spooled.is_some_and(|spooled| spooled > 0.0), "{spooled:?}");
 }
 
 /// There is no Kafka, and the disk of the spool is full for a while.

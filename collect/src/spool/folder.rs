@@ -100,7 +100,7 @@ impl Folder {
 
     /// Starts a segment. Its name survives a power failure.
     pub fn create(&self, number: u64) -> io::Result<(Name, File)> {
-        let mut marker = [0; 8];
+        let mut marker = [0_u8; 8];
         getrandom::fill(&mut marker)
             .map_err(|_| io::Error::other("the system has no random numbers"))?;
         let name = Name { number, marker: u64::from_le_bytes(marker) };
@@ -149,10 +149,8 @@ impl Folder {
         let mut options = OpenOptions::new();
         let mut file = private_files::open(&path, options.append(true).create(true).mode(MODE))?;
         // A line break in JSON is white space.
-        let is_break = |byte: &u8| matches!(*byte, b'\n' | b'\r');
-        let mut line: Vec<u8> =
-            event.value.iter().filter(|byte| !is_break(byte)).copied().collect();
-        line.push(b'\n');
+        let text = event.value.iter().copied().filter(|byte| !matches!(byte, b'\n' | b'\r'));
+        let line: Vec<u8> = text.chain([b'\n']).collect();
         let before = file.metadata()?.len();
         if let Err(error) = file.write_all(&line).and_then(|()| file.sync_data()) {
             // The event stays in its segment.

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use attribution::rules::policy::IpRange;
@@ -69,12 +69,13 @@ impl Collect {
     }
 }
 
-/// Reads the table; `None` if `listen` is not set. `others` are the listeners of other settings; `signs_urls` is true
-/// if a channel signs whole URLs.
+/// Reads the table; `None` if `listen` is not set. `others` are the listeners of other settings, `store` is the
+/// directory of the store; `signs_urls` is true if a channel signs whole URLs.
 pub(crate) fn read(
     collect: &mut Section<'_>,
     formats: &Formats,
     others: [(&str, SocketAddr); 2],
+    store: &Path,
     signs_urls: bool,
 ) -> Option<Collect> {
     let listen = collect.text("listen", address::parse_listen);
@@ -87,6 +88,10 @@ pub(crate) fn read(
     let public_url = collect.text("public_url", parse_public_url);
     let dialects = collect.path("dialects");
     let spool = collect.path("spool");
+    if spool.as_deref() == Some(store) {
+        let problem = "expected another directory than store.path";
+        collect.reject("spool", problem, format!("{store:?}"));
+    }
     let spool_bytes_max = collect.text("spool_bytes_max", parse_spool_bytes);
     if collect.is_set("spool_bytes_max") && !collect.is_set("spool") {
         collect.contradict("spool_bytes_max", "requires collect.spool".to_owned());

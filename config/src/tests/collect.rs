@@ -166,6 +166,7 @@ fn invalid_settings_of_the_collector_are_rejected() {
     check("spool = \"\"", r#"3: collect.spool: expected a path: """#);
     check("spool = \"s\"\nspool_bytes_max = \"65GiB\"", r#"4: collect.spool_bytes_max: expected a size from "16MiB" to "64GiB": "65GiB""#);
     check("spool = \"s\"\nspool_bytes_max = \"15MiB\"", r#"4: collect.spool_bytes_max: expected a size from "16MiB" to "64GiB": "15MiB""#);
+    check("spool = \"adtrail-data\"", r#"3: collect.spool: expected another directory than store.path: "adtrail-data""#);
     check("spool_bytes_max = \"1GiB\"", "3: collect.spool_bytes_max: requires collect.spool");
     check("[kafka.formats]\nclicks = \"avro:a.avsc\"", r#"2: collect.listen: requires kafka.formats.clicks to be "auto" or "json", because the collector produces JSON"#);
     check_wrong("[collect]\nlisten = \"127.0.0.1:8080\"", r#"2: collect.listen: expected another address than export.listen: "127.0.0.1:8080""#);
