@@ -77,6 +77,7 @@ fn purchase(index: u64, pid: Pid) -> DecisionWrite {
             lookback_ms: 604_800_000,
             site: "site-1".into(),
             subs: Default::default(),
+            ad: None,
         }),
     };
     let contributor = Contributor {
@@ -84,6 +85,7 @@ fn purchase(index: u64, pid: Pid) -> DecisionWrite {
         kind: TouchKind::Impression,
         time: time(index),
         match_type: MatchType::IpUa,
+        ad: None,
     };
     let credit = Credit {
         status: Status::Attributed,

@@ -176,14 +176,14 @@ fn differing_tables_are_reported_with_a_remedy() {
 #[test]
 fn a_store_with_another_layout_version_is_refused() {
     let site = hbase::with_tables("hbase-layout", 1, traffic::SETTINGS);
-    for (layout, advice) in [(4, "start with an empty store"), (6, "use that version")] {
+    for (layout, advice) in [(5, "start with an empty store"), (7, "use that version")] {
         with_client(async |client| {
             let table = client.table("hbase-layout_meta").expect("the name is valid");
             let put = Put::new("store").cell("d", "v", vec![0, 0, 0, layout, 0, 8]);
             table.mutate(put).await.expect("the row is written");
         });
         let versions = format!(
-            "the tables hbase-layout_… has layout version {layout}, this adtrail reads version 5: "
+            "the tables hbase-layout_… has layout version {layout}, this adtrail reads version 6: "
         );
         for args in [&["hbase", "init"][..], &["attribute"], &["regions"], &DOWNLOAD] {
             check_refused(&site.run(args), 1, &[&versions, advice]);

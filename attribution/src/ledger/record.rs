@@ -105,6 +105,15 @@ impl Lookup {
     }
 }
 
+impl ActivationRecord {
+    /// Returns the approximate size in memory.
+    pub fn bytes(&self) -> usize {
+        let decisions = self.decision.iter().chain(&self.previous);
+        let decisions = decisions.map(Decision::text_bytes).sum::<usize>();
+        size_of::<Self>() + self.fact.bytes() + self.chains.bytes() + decisions
+    }
+}
+
 impl FactRecord {
     pub fn family(&self) -> Family {
         match self {
@@ -118,9 +127,7 @@ impl FactRecord {
     pub fn bytes(&self) -> usize {
         match self {
             Self::Touch(touch) => touch.bytes(),
-            Self::Activation(record) => {
-                size_of::<ActivationRecord>() + record.fact.bytes() + record.chains.bytes()
-            }
+            Self::Activation(record) => record.bytes(),
             Self::Effect(record) => size_of::<EffectRecord>() + record.fact.bytes(),
         }
     }

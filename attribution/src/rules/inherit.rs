@@ -71,9 +71,9 @@ pub fn inherit<'a>(
         }
         (Status::Unattributed, ReinstallEffects::Original) => {
             credit_of = original.and(decision.original.as_deref());
-            original.unwrap_or(decision).credit.clone()
+            original.unwrap_or(decision).credit.of_effects()
         }
-        _ => decision.credit.clone(),
+        _ => decision.credit.of_effects(),
     };
     Inheritance { activation: Some((activation, decision.install_type)), credit, credit_of }
 }

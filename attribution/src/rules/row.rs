@@ -125,11 +125,66 @@ pub struct TouchDetails {
     pub site: Box<str>,
     /// The params `sub1` to `sub5`.
     pub subs: [Box<str>; SUBS],
+    pub ad: Option<Box<AdDetails>>,
 }
 
 /// The params of a touch that rows contain.
 pub const SUB_PARAMS: [&str; SUBS] = ["sub1", "sub2", "sub3", "sub4", "sub5"];
 const SUBS: usize = 5;
+
+/// What a touch says about its ad. Decisions keep it, because touches expire long before the last callback to the ad
+/// network.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct AdDetails {
+    /// The param [`CALLBACK_PARAM`].
+    pub callback: Box<str>,
+    /// The params [`AD_PARAMS`].
+    pub params: [Box<str>; AD_PARAMS.len()],
+}
+
+/// The param with the token by which the ad network recognises the touch. Who knows it can report events to the
+/// network, so it is in no log and no explanation.
+pub const CALLBACK_PARAM: &str = "callback";
+
+/// The params that name an ad, in the order of their bytes. The collector writes them.
+pub const AD_PARAMS: [&str; 9] = [
+    "ad_id",
+    "ad_name",
+    "adset_id",
+    "adset_name",
+    "campaign_id",
+    "campaign_name",
+    "channel",
+    "creative_id",
+    "creative_name",
+];
+
+impl AdDetails {
+    /// Returns `None` if all texts are empty, so that equal details are equal values.
+    pub fn non_empty(callback: Box<str>, params: [Box<str>; AD_PARAMS.len()]) -> Option<Box<Self>> {
+        let is_empty = callback.is_empty() && params.iter().all(|param| param.is_empty());
+        (!is_empty).then(|| Box::new(Self { callback, params }))
+    }
+
+    /// Returns the names and values of the params that are not empty.
+    pub fn named_params(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let params = AD_PARAMS.into_iter().zip(self.params.iter().map(|param| &**param));
+        params.filter(|(_, value)| !value.is_empty())
+    }
+
+    pub fn has_callback(&self) -> bool {
+        !self.callback.is_empty()
+    }
+
+    fn without_callback(&self) -> Option<Box<Self>> {
+        Self::non_empty(Box::default(), self.params.clone())
+    }
+
+    fn bytes(&self) -> usize {
+        let params = self.params.iter().map(|param| param.len()).sum::<usize>();
+        size_of::<Self>() + self.callback.len() + params
+    }
+}
 
 /// An accepted touch that did not win.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -138,6 +193,7 @@ pub struct Contributor {
     pub kind: TouchKind,
     pub time: EventTime,
     pub match_type: MatchType,
+    pub ad: Option<Box<AdDetails>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -168,7 +224,7 @@ impl Row {
         let texts: usize = texts.map(|text| text.len()).sum();
         let touch = self.touch.as_ref().map_or(0, CreditedTouch::text_bytes);
         let activation = self.activation.as_ref().map_or(0, ActivationRef::text_bytes);
-        let contributors = self.contributors.len() * size_of::<Contributor>();
+        let contributors = self.contributors.iter().map(Contributor::bytes).sum::<usize>();
         let device = self.device.text_bytes();
         size_of::<Self>()
             + texts
@@ -181,9 +237,44 @@ impl Row {
 }
 
 impl CreditedTouch {
-    fn text_bytes(&self) -> usize {
-        let subs = self.details.subs.iter().map(|sub| sub.len()).sum::<usize>();
-        size_of::<TouchDetails>() + self.click_id.len() + self.details.site.len() + subs
+    /// Returns the touch as effects have it: its callback token stays with the activation.
+    pub fn without_callback(&self) -> Self {
+        let TouchDetails { purpose, lookback_ms, site, subs, ad } = &*self.details;
+        let details = TouchDetails {
+            purpose: *purpose,
+            lookback_ms: *lookback_ms,
+            site: site.clone(),
+            subs: subs.clone(),
+            ad: ad.as_deref().and_then(AdDetails::without_callback),
+        };
+        Self {
+            kind: self.kind,
+            time: self.time,
+            click_id: self.click_id.clone(),
+            match_type: self.match_type,
+            details: Box::new(details),
+        }
+    }
+
+    /// Returns the approximate size of the texts in memory.
+    pub fn text_bytes(&self) -> usize {
+        let TouchDetails { site, subs, ad, .. } = &*self.details;
+        let subs = subs.iter().map(|sub| sub.len()).sum::<usize>();
+        let ad = ad.as_deref().map_or(0, AdDetails::bytes);
+        size_of::<TouchDetails>() + self.click_id.len() + site.len() + subs + ad
+    }
+}
+
+impl Contributor {
+    /// Returns the contributor as effects have it: the details of its ad stay with the activation.
+    pub fn without_ad(&self) -> Self {
+        let Self { spreadid, kind, time, match_type, ad: _ } = *self;
+        Self { spreadid, kind, time, match_type, ad: None }
+    }
+
+    /// Returns the approximate size in memory.
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>() + self.ad.as_deref().map_or(0, AdDetails::bytes)
     }
 }
 
@@ -280,6 +371,24 @@ mod tests {
             reasons,
             ["blocked", "click_injection", "ctit_too_short", "too_many_clicks", "bad_signature"]
         );
+    }
+
+    /// The JSON of a contributor's params has the order of the list.
+    #[test]
+    fn params_of_ads_are_sorted() {
+        assert!(AD_PARAMS.is_sorted());
+    }
+
+    #[test]
+    fn details_without_a_text_are_none() {
+        assert_eq!(AdDetails::non_empty("".into(), Default::default()), None);
+        let token = AdDetails::non_empty("t".into(), Default::default()).unwrap();
+        assert_eq!(token.without_callback(), None);
+        let mut params = <[Box<str>; AD_PARAMS.len()]>::default();
+        params[2] = "3".into();
+        let both = AdDetails::non_empty("t".into(), params.clone()).unwrap();
+        assert_eq!(both.without_callback(), AdDetails::non_empty("".into(), params));
+        assert_eq!(both.named_params().collect::<Vec<_>>(), [("adset_id", "3")]);
     }
 
     /// The second id of each pair was constructed to have the same xxh3 as the first one.

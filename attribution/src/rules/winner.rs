@@ -6,8 +6,8 @@ use super::candidate::{self, CLICK_COUNT_MS, Candidate, ClickCounts, CountedClic
 use super::classify::Class;
 use super::policy::AppPolicy;
 use super::row::{
-    CONTRIBUTORS_MAX, Contributor, CreditedTouch, InstallType, RejectReason, SUB_PARAMS, Status,
-    TouchDetails,
+    AD_PARAMS, AdDetails, CALLBACK_PARAM, CONTRIBUTORS_MAX, Contributor, CreditedTouch,
+    InstallType, RejectReason, SUB_PARAMS, Status, TouchDetails,
 };
 use crate::facts::device_ids::DeviceIds;
 use crate::facts::event::{EventTime, SpreadId, Touch, TouchKind, value};
@@ -22,7 +22,8 @@ pub struct Decision {
     pub credit: Credit,
 }
 
-/// The touch that an activation is credited to, or the reason why it is not credited. Effects inherit the whole credit.
+/// The touch that an activation is credited to, or the reason why it is not credited. Effects inherit it as
+/// [`Credit::of_effects`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credit {
     pub status: Status,
@@ -98,9 +99,29 @@ impl Decision {
         }
         *self == other
     }
+
+    /// Returns the approximate size of the texts in memory.
+    pub fn text_bytes(&self) -> usize {
+        let Credit { touch, contributors, .. } = &self.credit;
+        self.original.as_ref().map_or(0, |id| id.len())
+            + touch.as_ref().map_or(0, CreditedTouch::text_bytes)
+            + contributors.iter().map(Contributor::bytes).sum::<usize>()
+    }
 }
 
 impl Credit {
+    /// Returns the credit as effects have it. Callback tokens, and what is known of the ads of contributors, stay with
+    /// the activation, by which a callback of an effect finds them: a device can have any number of effects.
+    pub fn of_effects(&self) -> Self {
+        Self {
+            status: self.status,
+            spreadid: self.spreadid,
+            touch: self.touch.as_ref().map(CreditedTouch::without_callback),
+            reject_reason: self.reject_reason,
+            contributors: self.contributors.iter().map(Contributor::without_ad).collect(),
+        }
+    }
+
     pub fn uncredited(status: Status, reject_reason: Option<RejectReason>) -> Self {
         Self {
             status,
@@ -233,8 +254,18 @@ fn details(subject: &Subject<'_>, winner: &Candidate<'_>) -> TouchDetails {
         purpose: touch.purpose,
         lookback_ms: subject.window(touch, is_probabilistic).ms,
         site: without_macro(touch.site()).into(),
-        subs: SUB_PARAMS.map(|name| without_macro(value(touch.params(), name)).into()),
+        subs: SUB_PARAMS.map(|name| param(touch, name)),
+        ad: ad_details(touch),
     }
+}
+
+fn ad_details(touch: &Touch) -> Option<Box<AdDetails>> {
+    AdDetails::non_empty(param(touch, CALLBACK_PARAM), AD_PARAMS.map(|name| param(touch, name)))
+}
+
+/// Returns a param of a touch; empty if it is an unexpanded macro.
+fn param(touch: &Touch, name: &str) -> Box<str> {
+    without_macro(value(touch.params(), name)).into()
 }
 
 fn contributor(candidate: &Candidate<'_>) -> Contributor {
@@ -243,6 +274,7 @@ fn contributor(candidate: &Candidate<'_>) -> Contributor {
         kind: candidate.touch.kind,
         time: candidate.touch.time,
         match_type: candidate.match_type,
+        ad: ad_details(candidate.touch),
     }
 }
 

@@ -73,9 +73,9 @@ impl Decisions {
         decision: Decision,
         must_write: bool,
     ) {
-        let Some(record) = facts.record_mut(&key) else { return };
-        let record_bytes = record.bytes();
-        let FactRecord::Activation(record) = record else { return };
+        let Some(FactRecord::Activation(record)) = facts.record_mut(&key) else { return };
+        let bytes_before = record.bytes();
+        let record_bytes = bytes_before + decision.text_bytes();
         let row = build_row::activation_row(&record.fact, &decision);
         let digest = build_row::digest(&(&row, &decision.original));
         let before = record.decision.replace(decision);
@@ -84,6 +84,7 @@ impl Decisions {
             self.redecided.extend(before.is_some().then_some(key));
             record.previous = before;
         }
+        facts.recount(&key, bytes_before);
     }
 
     /// Sets the row of an effect.

@@ -172,6 +172,15 @@ impl<'a, L: Facts> FactCache<'a, L> {
         self.bytes_max[family] = self.bytes_max[family].max(self.bytes[family]);
     }
 
+    /// Counts a loaded record whose size was `before` until it changed.
+    pub fn recount(&mut self, key: &FactKey, before: usize) {
+        let now = bytes(self.record(key));
+        let loaded = &mut self.bytes[key.family as usize];
+        *loaded = (*loaded + now).saturating_sub(before);
+        let max = &mut self.bytes_max[key.family as usize];
+        *max = (*max).max(*loaded);
+    }
+
     /// Counts records that are held beside the loaded ones for a moment.
     fn note_visited<'k>(&mut self, visited: impl Iterator<Item = (&'k FactKey, usize)>) {
         let mut held = self.bytes;

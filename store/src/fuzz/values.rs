@@ -17,7 +17,7 @@ use crate::maintenance::verify::stored_row;
 pub fn row(input: &[u8]) {
     let Some((key, value)) = input.split_first_chunk::<KEY_BYTES>() else { return };
     let (Some(key), Ok(view)) = (RowKey::decode(key), RowView::decode(value)) else { return };
-    let texts: Vec<_> = view.texts_between(TextCell::EventName, TextCell::CreditOf).collect();
+    let texts: Vec<_> = view.texts_between(TextCell::FIRST, TextCell::LAST).collect();
     for cell in TextCell::ALL {
         let text = view.text(cell);
         assert!(text.is_empty() || texts.contains(&cell));

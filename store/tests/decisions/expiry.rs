@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use adtrail_store::embedded::Embedded;
 use adtrail_store::memory::Memory;
+use attribution::explain::collect;
 use attribution::facts::event::{EventTime, Fact, TouchKind};
 use attribution::facts::match_keys::fact_key;
 use attribution::ledger::{Facts as _, Progress};
@@ -149,6 +150,49 @@ fn with_retention(days: u64, policy: Arc<Policy>) -> (Worker<Embedded>, tempfile
     settings.retention_ms = Some(days * DAY_MS);
     let store = Embedded::open(&settings, &policy).expect("the store opens");
     (Worker::new(store, policy), dir)
+}
+
+/// Facts that arrive after that find the decision as it was.
+#[test]
+fn a_decision_keeps_the_ads_of_expired_touches() {
+    let (mut worker, dir) = on_disk_with(without_click_limit);
+    let touches = [
+        click("c1", a_plus(-2 * HOUR)).prop("callback", "t1").prop("ad_id", "1"),
+        click("c2", a_plus(-HOUR)).prop("callback", "t2").prop("ad_id", "2"),
+    ];
+    let facts = touches.into_iter().chain([activation("a", A)]).collect();
+    process_until(&mut worker, facts, a_plus(0));
+    process_until(&mut worker, vec![], a_plus(60 * DAY));
+    worker.ledger().compact();
+    assert_eq!(entries(dir.path(), "touches"), 0);
+    drop(worker);
+    let policy = rules_with(without_click_limit);
+    let mut worker = Worker::new(open(dir.path(), &policy), Arc::clone(&policy));
+    let again = activation("again", a_plus(60 * DAY));
+    process_until(&mut worker, vec![again, effect("e", a_plus(61 * DAY))], a_plus(61 * DAY));
+    let rows: Vec<_> =
+        worker.ledger().row_texts().into_iter().map(|row| (row.short, row.ads)).collect();
+    let ads = |ads: &[&str]| ads.iter().map(|ad| (*ad).to_owned()).collect::<Vec<_>>();
+    let credited = |text: &str| format!("{text} c2 (click by oaid)");
+    assert_eq!(
+        rows,
+        [
+            (
+                credited("a: install attributed") + " + 1 (click by oaid)",
+                ads(&[" {callback=t2 ad_id=2}", " {callback=t1 ad_id=1}"])
+            ),
+            ("again: reinstall unattributed".to_owned(), ads(&[""])),
+            (
+                credited("e: reinstall attributed") + " of again + 1 (click by oaid)",
+                ads(&[" {ad_id=2}", ""])
+            ),
+        ]
+    );
+    let explanation = collect::explain(worker.ledger_mut(), &policy, X, "a");
+    let explanation = explanation.expect("the ledger works").expect("the activation exists");
+    assert_eq!((explanation.revision, explanation.considered.len()), (1, 0));
+    let ad = explanation.decision.credit.touch.and_then(|touch| touch.details.ad);
+    assert_eq!(ad.map(|ad| ad.callback), Some("t2".into()));
 }
 
 /// If it were not recognised, one id would have two rows.

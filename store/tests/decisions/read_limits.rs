@@ -168,10 +168,15 @@ fn large_activations() -> Vec<Draft> {
     (0..ACTIVATIONS).map(|number| activation(number).prop("p", &text)).collect()
 }
 
-/// Processes the large activations in small batches, then `last`. Checks that the last batch holds a small part of them
-/// at the same time. Returns its report, and all rows.
 #[track_caller]
 fn check_held(last: Vec<Draft>) -> (BatchReport, Vec<RowText>) {
+    check_held_after(&large_activations(), &last)
+}
+
+/// Processes facts in small batches, then `last`. Checks that the last batch holds a small part of the activations at
+/// the same time. Returns its report, and all rows.
+#[track_caller]
+fn check_held_after(before: &[Draft], last: &[Draft]) -> (BatchReport, Vec<RowText>) {
     const BYTES: usize = 64 << 10;
     let run = |limits| {
         let mut worker = Worker::with_limits(Memory::default(), rules(), limits);
@@ -179,10 +184,10 @@ fn check_held(last: Vec<Draft>) -> (BatchReport, Vec<RowText>) {
             let facts = identified(drafts.to_vec());
             worker.process(Batch { facts, ..Batch::default() }).expect("memory works")
         };
-        for drafts in large_activations().chunks(4) {
+        for drafts in before.chunks(4) {
             process(drafts);
         }
-        let report = process(&last);
+        let report = process(last);
         (report, worker.ledger().row_texts())
     };
     let (report, found) = run(limits(BYTES, 1 << 20));
@@ -207,6 +212,24 @@ fn a_click_does_not_load_all_activations_that_it_can_change() {
     // The click is not for reinstalls.
     let (_, rows) = check_held(vec![click("c7", a_plus(-30 * MINUTE))]);
     assert_eq!(rows[0].short, "a000: install attributed c7 (click by oaid)");
+}
+
+/// Each decision has four tokens, and the last click changes all decisions.
+#[test]
+fn callback_tokens_of_decisions_count_as_held() {
+    let token = "t".repeat(8_000);
+    let click = |number: i64| {
+        let click = click(&format!("c{number}"), a_plus(number * MINUTE - HOUR)).retargeting();
+        click.lookback(60 * DAY).prop("callback", &token)
+    };
+    let activation = |number: i64| activation(&format!("a{number:03}"), a_plus(number * HOUR));
+    let before: Vec<_> = (1..5).map(click).chain((0..ACTIVATIONS).map(activation)).collect();
+    let (_, rows) = check_held_after(&before, &[click(5)]);
+    assert_eq!(rows.len(), ACTIVATIONS as usize);
+    for row in rows {
+        assert!(row.short.contains(" attributed c5 (click by oaid) + 4 "), "{}", row.short);
+        assert_eq!(row.ads, [&*format!(" {{callback={token}}}"); 4]);
+    }
 }
 
 #[test]

@@ -139,9 +139,9 @@ fn crowded() -> impl Strategy<Value = Draft> {
         let time = a_plus(-HOUR + ms * MINUTE / 2);
         let id = format!("x{id}");
         match kind {
-            0..5 => click(&id, time),
+            0..5 => click(&id, time).prop("callback", &id),
             5..7 => click(&id, time).retargeting(),
-            7..9 => impression(&id, time),
+            7..9 => impression(&id, time).prop("callback", &id).prop("campaign_name", "n"),
             9 => activation(&id, a_plus(-HOUR + ms * 2 * MINUTE)),
             10 => activation(&id, a_plus(ms)),
             _ => effect(&id, a_plus(ms)),
@@ -194,15 +194,20 @@ fn tied() -> impl Strategy<Value = Draft> {
 /// message is not always the one with the least device id.
 fn disputed() -> impl Strategy<Value = Draft> {
     let devices = vec![("imei", "1"), ("imei", "2"), ("oaid", "3")];
-    (0..6u8, 0..2u8, 1..9u32, select(devices)).prop_map(|(family, id, campaign, (kind, value))| {
-        let id = format!("d{id}");
-        let draft = match family {
-            0..4 => click(&id, a_plus(-HOUR)).campaign(campaign),
-            4 => activation(&id, A).install_begin(a_plus(-i64::from(campaign) * SECOND)),
-            _ => effect(&id, a_plus(MINUTE)).revenue(&campaign.to_string(), ""),
-        };
-        draft.without_ids().and(kind, value)
-    })
+    let tokens = select(vec!["t1", "t2", "t3"]);
+    (0..6u8, 0..2u8, 1..9u32, select(devices), tokens).prop_map(
+        |(family, id, number, (kind, value), token)| {
+            let id = format!("d{id}");
+            let draft = match family {
+                0..3 => click(&id, a_plus(-HOUR)).campaign(number).prop("callback", token),
+                // Only the token differs.
+                3 => click(&id, a_plus(-HOUR)).campaign(1).prop("callback", token),
+                4 => activation(&id, A).install_begin(a_plus(-i64::from(number) * SECOND)),
+                _ => effect(&id, a_plus(MINUTE)).revenue(&number.to_string(), ""),
+            };
+            draft.without_ids().and(kind, value)
+        },
+    )
 }
 
 fn touch() -> impl Strategy<Value = Draft> {
@@ -228,14 +233,12 @@ fn touch() -> impl Strategy<Value = Draft> {
         select(vec![0, 1, HOUR, 6 * HOUR, DAY, 7 * DAY, 90 * DAY, 90 * DAY + 1]),
     );
     let site = select(vec!["", "", "good", "bad", "__SITE__"]);
-    let sub = select(vec!["", "s", "{sub}"]);
-    (any::<bool>(), ids, time(), campaign, lookback, any::<bool>(), site, sub).prop_map(
-        |(is_click, id, time, campaign, lookback, is_retargeting, site, sub)| {
+    (any::<bool>(), ids, time(), campaign, lookback, any::<bool>(), site, params()).prop_map(
+        |(is_click, id, time, campaign, lookback, is_retargeting, site, params)| {
             let touch = if is_click { click } else { impression };
-            let mut draft = touch(id, a_plus(time)).campaign(campaign).site(site);
-            if !sub.is_empty() {
-                draft = draft.prop("sub1", sub);
-            }
+            let draft = touch(id, a_plus(time)).campaign(campaign).site(site);
+            let mut draft =
+                params.into_iter().fold(draft, |draft, (name, value)| draft.prop(name, value));
             if is_retargeting {
                 draft = draft.retargeting();
             }
@@ -245,6 +248,13 @@ fn touch() -> impl Strategy<Value = Draft> {
             }
         },
     )
+}
+
+/// Generates some of the params that decisions keep, and others; a macro is absent.
+fn params() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
+    let names = vec!["callback", "callback", "sub1", "adset_id", "ad_name", "channel", "placement"];
+    let values = vec!["x", "y, z", "{\"a\":1}", "__CALLBACK_PARAM__", "{name}", "%7Bname%7D", ""];
+    vec((select(names), select(values)), 0..4)
 }
 
 fn an_activation() -> impl Strategy<Value = Draft> {

@@ -12,6 +12,7 @@ use attribution::rules::policy::{AppPolicy, DAY_MS, HOUR_MS, Policy, ReinstallEf
 use super::normalise::{
     self, Form, Id, Ids, KINDS, Owner, address, address_of_one_device, md5_hex, present,
 };
+use super::row_text::ad_text;
 use super::rules::app_key;
 
 /// Returns the decisions about all facts in the form of [`super::row_text::RowText::decision`], sorted.
@@ -24,7 +25,7 @@ pub fn decisions(policy: &Policy, facts: &[Fact]) -> Vec<String> {
             let class = app_facts.class(activation).name;
             let time = activation.fact.time.millis();
             let event = format!("{} @{time} activation {}", app.pid.0, activation.id);
-            line(&event, class, Some(activation), &credit)
+            line(&event, class, Some(activation), &credit, Ads::All)
         }));
         decisions.extend(app_facts.effects.iter().map(|effect| app_facts.effect(effect)));
     }
@@ -272,7 +273,7 @@ impl<'a> AppFacts<'a> {
         let Some(activation) = inherited_from else {
             let orphan =
                 Credit { status: "orphan", winner: None, contributors: vec![], reason: "-" };
-            return line(&event, "-", None, &orphan);
+            return line(&event, "-", None, &orphan, Ads::OfEffect);
         };
         let mut credit = self.credit(activation);
         let class = self.class(activation);
@@ -285,8 +286,38 @@ impl<'a> AppFacts<'a> {
                 ReinstallEffects::Organic => credit.status = "organic",
             }
         }
-        line(&event, class.name, Some(activation), &credit)
+        line(&event, class.name, Some(activation), &credit, Ads::OfEffect)
     }
+}
+
+/// What a decision keeps of the ads of its touches.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ads {
+    /// Callback tokens and params, of the winner and the contributors.
+    All,
+    /// The winner's params.
+    OfEffect,
+}
+
+const AD_PARAMS: [&str; 9] = [
+    "ad_id",
+    "ad_name",
+    "adset_id",
+    "adset_name",
+    "campaign_id",
+    "campaign_name",
+    "channel",
+    "creative_id",
+    "creative_name",
+];
+
+fn ad(touch: &Touch, ads: Ads) -> String {
+    let param = |name: &str| {
+        let received = touch.params().find(|(known, _)| *known == name);
+        received.and_then(|(_, value)| present(value)).unwrap_or_default()
+    };
+    let callback = if ads == Ads::All { param("callback") } else { "" };
+    ad_text(callback, AD_PARAMS.map(|name| (name, param(name))))
 }
 
 fn line(
@@ -294,13 +325,15 @@ fn line(
     class: &str,
     activation: Option<&Known<'_, Activation>>,
     credit: &Credit<'_>,
+    ads: Ads,
 ) -> String {
     let kind = |touch: &Touch| match touch.kind {
         TouchKind::Click => "click",
         TouchKind::Impression => "impression",
     };
     let winner = credit.winner.map_or("-  @- -".into(), |Candidate { touch, key, .. }| {
-        format!("{} {} @{} {key}", kind(touch.fact), touch.id, touch.fact.time.millis())
+        let ad = ad(touch.fact, ads);
+        format!("{} {} @{} {key}{ad}", kind(touch.fact), touch.id, touch.fact.time.millis())
     });
     let activation = activation.map_or(" @-".into(), |activation| {
         format!("{} @{}", activation.id, activation.fact.time.millis())
@@ -310,7 +343,8 @@ fn line(
         .iter()
         .map(|Candidate { touch, key, .. }| {
             let Touch { spreadid, time, .. } = touch.fact;
-            format!("{} {} @{} {key}", spreadid.0, kind(touch.fact), time.millis())
+            let ad = if ads == Ads::All { ad(touch.fact, ads) } else { String::new() };
+            format!("{} {} @{} {key}{ad}", spreadid.0, kind(touch.fact), time.millis())
         })
         .collect();
     let spreadid = credit.winner.map_or(0, |winner| winner.touch.fact.spreadid.0);

@@ -6,8 +6,7 @@ mod column_plan;
 
 use attribution::facts::event::{EventTime, Pid, TouchKind};
 use attribution::rules::policy::Policy;
-use attribution::rules::row::Contributor;
-use store::layout::codec::row::{RowView, TextCell};
+use store::layout::codec::row::{ContributorView, RowView, TextCell};
 use store::layout::key::RowKey;
 
 use crate::format::columns::field::Field;
@@ -155,7 +154,7 @@ impl<'a> CsvWriter<'a> {
     fn contributor(
         &mut self,
         pid: Pid,
-        contributor: &Contributor,
+        contributor: &ContributorView,
         part: ContributorPart,
         out: &mut Vec<u8>,
     ) {

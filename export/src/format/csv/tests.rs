@@ -102,6 +102,7 @@ fn contributors_have_their_columns() {
         kind,
         time: at(1),
         match_type: MatchType::IpUa,
+        ad: None,
     };
     let contributors =
         vec![contributor(7, TouchKind::Impression), contributor(u32::MAX, TouchKind::Click)];

@@ -9,8 +9,8 @@ use attribution::ledger::record::{
 };
 use attribution::rules::classify::{ActivationKey, InstallChain, InstallChains};
 use attribution::rules::row::{
-    Contributor, CreditedTouch, InstallType, MatchType, RejectReason, SUB_PARAMS, Status,
-    TouchDetails,
+    AD_PARAMS, AdDetails, Contributor, CreditedTouch, InstallType, MatchType, RejectReason,
+    SUB_PARAMS, Status, TouchDetails,
 };
 use attribution::rules::winner::{Credit, Decision};
 
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::StoreError;
 
-const VERSION: u8 = 7;
+const VERSION: u8 = 8;
 
 /// Appends the value of a record; app and family are given by its key and table.
 pub fn encode(record: &FactRecord, out: &mut Vec<u8>) {
@@ -159,14 +159,42 @@ fn put_decision(out: &mut Vec<u8>, decision: Option<&Decision>) {
         out.push(code(&TOUCH_KINDS, Some(&contributor.kind)));
         put_time(out, Some(contributor.time));
         out.push(code(&MatchType::ALL, Some(&contributor.match_type)));
+        put_ad(out, contributor.ad.as_deref());
     }
 }
 
 fn put_details(out: &mut Vec<u8>, details: &TouchDetails) {
-    let TouchDetails { purpose, lookback_ms, site, subs } = details;
+    let TouchDetails { purpose, lookback_ms, site, subs, ad } = details;
     out.push(code(&PURPOSES, Some(purpose)));
     put_varint(out, *lookback_ms);
     [site].into_iter().chain(subs).for_each(|text| put_text(out, text));
+    put_ad(out, ad.as_deref());
+}
+
+/// A bit for each text that is present, the lowest for the callback token; then these texts.
+fn put_ad(out: &mut Vec<u8>, ad: Option<&AdDetails>) {
+    let Some(AdDetails { callback, params }) = ad else { return put_varint(out, 0) };
+    let texts = || std::iter::once(callback).chain(params);
+    let bit = |(bit, text): (usize, &Box<str>)| u64::from(!text.is_empty()) << bit;
+    put_varint(out, texts().enumerate().map(bit).sum());
+    texts().filter(|text| !text.is_empty()).for_each(|text| put_text(out, text));
+}
+
+fn ad(input: &mut Input<'_>) -> Result<Option<Box<AdDetails>>, StoreError> {
+    let present = input.varint()?;
+    if present >> (1 + AD_PARAMS.len()) != 0 {
+        return Err(StoreError::corrupt("an ad with unknown texts"));
+    }
+    let mut text = |bit: usize| match present >> bit & 1 {
+        0 => Ok(Box::default()),
+        _ => input.boxed(),
+    };
+    let callback = text(0)?;
+    let mut params = <[Box<str>; AD_PARAMS.len()]>::default();
+    for (index, param) in params.iter_mut().enumerate() {
+        *param = text(index + 1)?;
+    }
+    Ok(AdDetails::non_empty(callback, params))
 }
 
 fn details(input: &mut Input<'_>) -> Result<Box<TouchDetails>, StoreError> {
@@ -176,7 +204,7 @@ fn details(input: &mut Input<'_>) -> Result<Box<TouchDetails>, StoreError> {
     for sub in &mut subs {
         *sub = input.boxed()?;
     }
-    Ok(Box::new(TouchDetails { purpose, lookback_ms, site, subs }))
+    Ok(Box::new(TouchDetails { purpose, lookback_ms, site, subs, ad: ad(input)? }))
 }
 
 fn decision(input: &mut Input<'_>) -> Result<Option<Decision>, StoreError> {
@@ -210,6 +238,7 @@ fn credit(input: &mut Input<'_>) -> Result<Credit, StoreError> {
             kind: chosen(&TOUCH_KINDS, input)?,
             time: input.some_time()?,
             match_type: chosen(&MatchType::ALL, input)?,
+            ad: ad(input)?,
         });
     }
     Ok(credit)
@@ -236,4 +265,40 @@ fn causes(input: &mut Input<'_>, pid: Pid) -> Result<Causes, StoreError> {
         causes.facts.push(Cause { fact, time: input.some_time()?, is_update });
     }
     Ok(causes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(details: Option<Box<AdDetails>>, expected: &[&[u8]]) {
+        let mut bytes = Vec::new();
+        put_ad(&mut bytes, details.as_deref());
+        assert_eq!(bytes, expected.concat());
+        let mut input = Input::new(&bytes);
+        assert_eq!(ad(&mut input).ok(), Some(details));
+        assert!(input.end().is_ok());
+    }
+
+    /// As in `docs/format.md`.
+    #[test]
+    fn the_bytes_of_an_ad_never_change() {
+        let token = "t".repeat(4_096);
+        let mut params = <[Box<str>; AD_PARAMS.len()]>::default();
+        (params[2], params[8]) = ("3".into(), "ü".into());
+        check(None, &[b"\x00"]);
+        check(AdDetails::non_empty("t".into(), Default::default()), &[b"\x01\x01t"]);
+        let named = AdDetails::non_empty("".into(), params.clone());
+        check(named, &[b"\x88\x04\x013\x02\xc3\xbc"]);
+        let both = AdDetails::non_empty(token.as_str().into(), params);
+        check(both, &[b"\x89\x04\x80\x20", token.as_bytes(), b"\x013\x02\xc3\xbc"]);
+    }
+
+    #[test]
+    fn an_ad_with_unknown_or_missing_texts_is_an_error() {
+        for damaged in [&b"\x80\x08\x01t"[..], b"\x01", b"\x01\x02t", b"\x03\x01t"] {
+            assert!(ad(&mut Input::new(damaged)).is_err(), "{damaged:?}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use attribution::facts::event::{EventTime, Purpose, SpreadId, TouchKind};
 use attribution::rules::row::{
-    ActivationDetails, CONTRIBUTORS_MAX, Contributor, EventType, InstallType, MatchType,
+    AD_PARAMS, ActivationDetails, AdDetails, CONTRIBUTORS_MAX, EventType, InstallType, MatchType,
     RejectReason, Row, Status, TouchDetails,
 };
 
@@ -61,13 +61,50 @@ text_cells! {
     InstallBeginTime,
     InstallStore,
     CreditOf,
+    TouchCallback,
+    TouchAdId,
+    TouchAdName,
+    TouchAdsetId,
+    TouchAdsetName,
+    TouchCampaignId,
+    TouchCampaignName,
+    TouchChannel,
+    TouchCreativeId,
+    TouchCreativeName,
+    /// The params of the contributor's ad that are not empty, as a JSON object.
+    Contributor1Params,
+    Contributor1Callback,
+    Contributor2Params,
+    Contributor2Callback,
+    Contributor3Params,
+    Contributor3Callback,
 }
 
-pub const TEXT_CELLS: usize = TextCell::CreditOf as usize + 1;
+pub const TEXT_CELLS: usize = TextCell::LAST as usize + 1;
 
 impl TextCell {
+    pub const FIRST: Self = Self::EventName;
+    pub const LAST: Self = Self::Contributor3Callback;
     /// The first of the cells with details of the credited touch and the activation.
     pub const DETAILS: Self = Self::TouchPurpose;
+    /// The cells of [`AD_PARAMS`] of the credited touch.
+    pub const AD_PARAMS: [Self; AD_PARAMS.len()] = [
+        Self::TouchAdId,
+        Self::TouchAdName,
+        Self::TouchAdsetId,
+        Self::TouchAdsetName,
+        Self::TouchCampaignId,
+        Self::TouchCampaignName,
+        Self::TouchChannel,
+        Self::TouchCreativeId,
+        Self::TouchCreativeName,
+    ];
+    /// The params and the callback token of each contributor.
+    pub const CONTRIBUTORS: [[Self; 2]; CONTRIBUTORS_MAX] = [
+        [Self::Contributor1Params, Self::Contributor1Callback],
+        [Self::Contributor2Params, Self::Contributor2Callback],
+        [Self::Contributor3Params, Self::Contributor3Callback],
+    ];
 }
 
 /// The position of a text within [`RowView::texts`].
@@ -75,6 +112,15 @@ impl TextCell {
 struct Span {
     start: u32,
     len: u32,
+}
+
+/// A decoded contributor. Details of its ad are texts of the row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ContributorView {
+    pub spreadid: SpreadId,
+    pub kind: TouchKind,
+    pub time: EventTime,
+    pub match_type: MatchType,
 }
 
 /// A decoded row. Its key has the rest: app, event time, campaign and seq.
@@ -89,7 +135,7 @@ pub struct RowView<'a> {
     pub touch_time: Option<EventTime>,
     pub activation_time: Option<EventTime>,
     pub reject_reason: Option<RejectReason>,
-    contributors: [Option<Contributor>; CONTRIBUTORS_MAX],
+    contributors: [Option<ContributorView>; CONTRIBUTORS_MAX],
     /// All texts with their lengths, verified to be UTF-8.
     texts: &'a [u8],
     spans: [Span; TEXT_CELLS],
@@ -131,7 +177,7 @@ impl<'a> RowView<'a> {
             .get_mut(..count)
             .ok_or_else(|| StoreError::corrupt(format!("{count} contributors")))?;
         for contributor in contributors {
-            *contributor = Some(Contributor {
+            *contributor = Some(ContributorView {
                 spreadid: SpreadId(input.varint_u32()?),
                 kind: choose(&TOUCH_KINDS, input.byte()?)?,
                 time: input.some_time()?,
@@ -221,7 +267,7 @@ impl<'a> RowView<'a> {
 
     /// The contributor at an index, newest first.
     #[inline]
-    pub fn contributor(&self, index: usize) -> Option<&Contributor> {
+    pub fn contributor(&self, index: usize) -> Option<&ContributorView> {
         self.contributors.get(index)?.as_ref()
     }
 }
@@ -265,6 +311,7 @@ pub fn encode(row: &Row, out: &mut Vec<u8>) {
 struct Details {
     lookback: String,
     install_begin_time: String,
+    contributor_params: [String; CONTRIBUTORS_MAX],
 }
 
 impl Details {
@@ -274,11 +321,40 @@ impl Details {
         Self {
             lookback: touch.map(|touch| touch.lookback_ms.to_string()).unwrap_or_default(),
             install_begin_time: begin.map(|time| time.millis().to_string()).unwrap_or_default(),
+            contributor_params: std::array::from_fn(|index| {
+                let ad = row.contributors.get(index).and_then(|of| of.ad.as_deref());
+                ad.map(params_json).unwrap_or_default()
+            }),
         }
     }
 }
 
 fn cells<'a>(row: &'a Row, props: &'a str, details: &'a Details) -> [&'a str; TEXT_CELLS] {
+    let mut cells = [""; TEXT_CELLS];
+    let of_event = event_cells(row, props, details);
+    cells.iter_mut().zip(of_event).for_each(|(cell, text)| *cell = text);
+    if let Some(ad) = row.touch.as_ref().and_then(|touch| touch.details.ad.as_deref()) {
+        cells[TextCell::TouchCallback as usize] = &ad.callback;
+        for (cell, param) in TextCell::AD_PARAMS.into_iter().zip(&ad.params) {
+            cells[cell as usize] = param;
+        }
+    }
+    let of_contributors = TextCell::CONTRIBUTORS.into_iter().zip(&row.contributors);
+    for (([params, callback], contributor), json) in
+        of_contributors.zip(&details.contributor_params)
+    {
+        cells[params as usize] = json;
+        cells[callback as usize] = contributor.ad.as_deref().map_or("", |ad| &ad.callback);
+    }
+    cells
+}
+
+/// The cells before those of ads.
+fn event_cells<'a>(
+    row: &'a Row,
+    props: &'a str,
+    details: &'a Details,
+) -> [&'a str; TextCell::TouchCallback as usize] {
     let touch = row.touch.as_ref();
     let touch_details = touch.map(|touch| &*touch.details);
     let [sub1, sub2, sub3, sub4, sub5] = match touch_details {
@@ -333,6 +409,13 @@ fn props_json(row: &Row) -> String {
     serde_json::Value::Object(pairs.collect()).to_string()
 }
 
+/// Compact JSON of the params that are not empty, or empty without any. The names are already sorted.
+fn params_json(ad: &AdDetails) -> String {
+    let pairs = ad.named_params().map(|(name, value)| (name.to_owned(), value.into()));
+    let pairs: serde_json::Map<String, serde_json::Value> = pairs.collect();
+    if pairs.is_empty() { String::new() } else { serde_json::Value::Object(pairs).to_string() }
+}
+
 /// True if the text must be quoted in CSV.
 fn needs_quotes(text: &str) -> bool {
     text.bytes().any(|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r'))
@@ -342,7 +425,7 @@ fn needs_quotes(text: &str) -> bool {
 mod tests {
     use attribution::facts::device_ids::IdKind;
     use attribution::facts::event::{Device, Pid};
-    use attribution::rules::row::{ActivationRef, CreditedTouch};
+    use attribution::rules::row::{ActivationRef, Contributor, CreditedTouch};
 
     use super::*;
     use crate::layout::key::RowKey;
@@ -356,7 +439,12 @@ mod tests {
             kind: TouchKind::Impression,
             time: EventTime::MAX,
             match_type: MatchType::IpUa,
+            ad: None,
         };
+        let ad = |callback: &str, params| AdDetails::non_empty(callback.into(), params);
+        let mut params = <[Box<str>; AD_PARAMS.len()]>::default();
+        (params[0], params[8]) = ("1".into(), "a, \"b\"".into());
+        let contributors = [ad("t", params.clone()), None, ad("", params.clone())];
         Row {
             pid: Pid(1),
             event_time: at(5),
@@ -378,6 +466,7 @@ mod tests {
                     lookback_ms: 604_800_000,
                     site: "site, 1".into(),
                     subs: ["1", "", "3", "", ""].map(Into::into),
+                    ad: ad("token", params),
                 }),
             }),
             activation: Some(ActivationRef {
@@ -390,7 +479,7 @@ mod tests {
                 },
             }),
             reject_reason: None,
-            contributors: vec![contributor.clone(), contributor],
+            contributors: contributors.map(|ad| Contributor { ad, ..contributor.clone() }).into(),
             ids: Default::default(),
             device: Device { ua: "über \"x\"".into(), ..Device::default() },
             app_version: "".into(),
@@ -409,8 +498,22 @@ mod tests {
         assert_eq!(row, Some(sample()));
         assert_eq!(view.text(TextCell::Props), r#"{"a":"1\n","b":"\""}"#);
         let quoted = TextCell::ALL.into_iter().filter(|cell| view.must_quote(*cell));
-        let expected = [TextCell::EventName, TextCell::Ua, TextCell::Props, TextCell::TouchSite];
+        let expected = [
+            TextCell::EventName,
+            TextCell::Ua,
+            TextCell::Props,
+            TextCell::TouchSite,
+            TextCell::TouchCreativeName,
+            TextCell::Contributor1Params,
+            TextCell::Contributor3Params,
+        ];
         assert_eq!(quoted.collect::<Vec<_>>(), expected);
+        let params = r#"{"ad_id":"1","creative_name":"a, \"b\""}"#;
+        let of_contributors = TextCell::CONTRIBUTORS.map(|cells| cells.map(|cell| view.text(cell)));
+        assert_eq!(of_contributors, [[params, "t"], ["", ""], [params, ""]]);
+        let expected = ["1", "", "", "", "", "", "", "", "a, \"b\""];
+        assert_eq!(TextCell::AD_PARAMS.map(|cell| view.text(cell)), expected);
+        assert_eq!(view.text(TextCell::TouchCallback), "token");
     }
 
     fn with_texts(name: &str, ua: &str, currency: &str) -> Row {

@@ -1,16 +1,17 @@
 //! Rebuilds decided rows from stored ones, to compare them.
 
-use attribution::facts::event::{Device, Pairs};
+use attribution::facts::event::{Device, Pairs, value};
 use attribution::rules::build_row;
 use attribution::rules::row::{
-    ActivationDetails, ActivationRef, CreditedTouch, EventType, Row, TouchDetails,
+    AD_PARAMS, ActivationDetails, ActivationRef, AdDetails, Contributor, CreditedTouch, EventType,
+    Row, TouchDetails,
 };
 use attribution::rules::winner::{Credit, Decision};
 
-use crate::layout::codec::row::{RowView, TextCell, encode};
+use crate::layout::codec::row::{ContributorView, RowView, TextCell, encode};
 use crate::layout::key::RowKey;
 
-/// The row of a key and value; `None` if the props are not JSON or a credited touch has no details.
+/// The row of a key and value; `None` if props or params are not JSON or a credited touch has no details.
 pub fn row(key: &RowKey, view: &RowView<'_>) -> Option<Row> {
     let text = |cell| Box::<str>::from(view.text(cell));
     let touch = match view.touch_kind.zip(view.touch_time).zip(view.match_type) {
@@ -20,7 +21,6 @@ pub fn row(key: &RowKey, view: &RowView<'_>) -> Option<Row> {
         }
         None => None,
     };
-    let contributors = (0..).map_while(|index| view.contributor(index).cloned());
     Some(Row {
         pid: key.pid,
         event_time: key.event_time,
@@ -43,7 +43,7 @@ pub fn row(key: &RowKey, view: &RowView<'_>) -> Option<Row> {
             },
         }),
         reject_reason: view.reject_reason,
-        contributors: contributors.collect(),
+        contributors: contributors(view)?,
         ids: [
             text(TextCell::Oaid),
             text(TextCell::Gaid),
@@ -81,7 +81,24 @@ fn touch_details(view: &RowView<'_>) -> Option<TouchDetails> {
         lookback_ms: view.touch_lookback_ms()?,
         site: view.text(TextCell::TouchSite).into(),
         subs: SUBS.map(|cell| view.text(cell).into()),
+        ad: AdDetails::non_empty(
+            view.text(TextCell::TouchCallback).into(),
+            TextCell::AD_PARAMS.map(|cell| view.text(cell).into()),
+        ),
     })
+}
+
+fn contributors(view: &RowView<'_>) -> Option<Vec<Contributor>> {
+    let contributor = |(index, [params, callback]): (usize, [TextCell; 2])| {
+        let ContributorView { spreadid, kind, time, match_type } = *view.contributor(index)?;
+        let callback = view.text(callback).into();
+        let ad = |named: Pairs| {
+            AdDetails::non_empty(callback, AD_PARAMS.map(|name| value(&named, name).into()))
+        };
+        let ad = props(view.text(params)).map(ad);
+        Some(ad.map(|ad| Contributor { spreadid, kind, time, match_type, ad }))
+    };
+    TextCell::CONTRIBUTORS.into_iter().enumerate().map_while(contributor).collect()
 }
 
 fn props(json: &str) -> Option<Pairs> {
