@@ -59,7 +59,7 @@ const fn match_type(index: usize) -> Cell {
 const HEADINGS: &str = include_str!("headings.txt");
 
 /// The columns of [`HEADINGS`] for which adtrail has values.
-const KNOWN: [(&str, Cell); 48] = [
+const KNOWN: [(&str, Cell); 53] = [
     ("Attributed Touch Type", Cell::Native(Column::TouchType)),
     ("Attributed Touch Time", Cell::Native(Column::TouchTime)),
     ("Install Time", Cell::Native(Column::ActivationTime)),
@@ -70,8 +70,13 @@ const KNOWN: [(&str, Cell); 48] = [
     ("Event Revenue Currency", text(TextCell::Currency)),
     ("Event Revenue USD", Cell::RevenueUsd),
     ("Media Source", Cell::MediaSource),
+    ("Channel", text(TextCell::TouchChannel)),
     ("Campaign", Cell::Native(Column::Campaign)),
     ("Campaign ID", Cell::CampaignId),
+    ("Adset", text(TextCell::TouchAdsetName)),
+    ("Adset ID", text(TextCell::TouchAdsetId)),
+    ("Ad", text(TextCell::TouchAdName)),
+    ("Ad ID", text(TextCell::TouchAdId)),
     ("Site ID", text(TextCell::TouchSite)),
     ("Sub Param 1", text(TextCell::TouchSub1)),
     ("Sub Param 2", text(TextCell::TouchSub2)),

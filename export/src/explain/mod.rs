@@ -16,7 +16,7 @@ use attribution::facts::ignored_values::{self, IgnoredValue};
 use attribution::rules::candidate::{Tier, bad_signature};
 use attribution::rules::classify::ActivationKey;
 use attribution::rules::policy::{Campaign, Origin, Policy};
-use attribution::rules::row::RejectReason;
+use attribution::rules::row::{AdDetails, RejectReason};
 use attribution::rules::winner::Decision;
 use serde_json::{Value, json};
 
@@ -76,6 +76,9 @@ impl<'a> Catalogue<'a> {
 
     fn decision(self, Decision { install_type, credit, .. }: &Decision) -> Value {
         let touch = credit.touch.as_ref();
+        let ad = touch.and_then(|touch| touch.details.ad.as_deref());
+        let params = ad.into_iter().flat_map(AdDetails::named_params);
+        let params = params.map(|(name, value)| (name.to_owned(), value.into()));
         json!({
             "status": credit.status.name(),
             "install_type": install_type.name(),
@@ -87,6 +90,8 @@ impl<'a> Catalogue<'a> {
             "touch_time": touch.map(|touch| time(touch.time)),
             "click_id": touch.map(|touch| &*touch.click_id),
             "reject_reason": credit.reject_reason.map(RejectReason::name),
+            "touch_params": Value::Object(params.collect()),
+            "has_callback": ad.is_some_and(AdDetails::has_callback),
         })
     }
 

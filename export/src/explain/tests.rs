@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use attribution::explain::collect;
 use attribution::explain::explanation::ChangeCause;
-use attribution::facts::event::{Fact, Family, Pid, TouchFields};
+use attribution::facts::event::{Fact, Family, Pid};
 use attribution::rules::policy::{AppPolicy, DAY_MS, IpRange, Policy};
 
 use super::{json, text};
 use crate::tests::check_problem;
-use crate::tests::fixture::{Bed, DAY, MINUTE, activation, at, click, effect, fill, settings};
+use crate::tests::fixture::{
+    Bed, DAY, MINUTE, activation, at, click, effect, fill, settings, with_params,
+};
 
 type Change = fn(&mut AppPolicy);
 
@@ -118,12 +120,9 @@ fn causes_of_a_change_are_named_even_if_they_are_no_longer_kept() {
 #[test]
 fn a_bad_signature_is_shown_where_no_rule_rejects_it() {
     let explained_with = |outcome: &str| {
-        let Fact::Touch(touch) = click(7, "c", "d", DAY) else { panic!("a click is a touch") };
-        let params = vec![("signature".into(), outcome.into())];
-        let touch = TouchFields { params, ..TouchFields::from(&touch) };
+        let touch = with_params(click(7, "c", "d", DAY), &[("signature", outcome)]);
         let activation = activation("a", "d", DAY + MINUTE);
-        let facts = vec![Fact::Touch(touch.into()), Fact::Activation(activation)];
-        explained(facts, |_| {}, |_| {})
+        explained(vec![touch, Fact::Activation(activation)], |_| {}, |_| {})
     };
     let (text, json) = explained_with("expired");
     let expected = "its signature is expired, for which no rule rejects it (section 4)";
@@ -133,6 +132,29 @@ fn a_bad_signature_is_shown_where_no_rule_rejects_it() {
     let (text, json) = explained_with("valid");
     assert!(!text.contains("signature"), "{text}");
     assert!(json["touches"][0]["bad_signature"].is_null(), "{json}");
+}
+
+#[test]
+fn the_ad_of_the_touch_is_named_without_its_callback_token() {
+    let explained_with = |params: &[(&str, &str)]| {
+        let touch = with_params(click(7, "c", "d", DAY), params);
+        let activation = activation("a", "d", DAY + MINUTE);
+        explained(vec![touch, Fact::Activation(activation)], |_| {}, |_| {})
+    };
+    let params = [("ad_id", "9"), ("adset_name", "a\nb"), ("callback", "secret"), ("sub1", "s")];
+    let (text, json) = explained_with(&params);
+    let expected = "\nAd\n  ad_id 9; adset_name a\\nb\n  It has a callback token.\n";
+    assert!(text.contains(expected), "{text}");
+    let decision = &json["decision"];
+    let expected = serde_json::json!({"ad_id": "9", "adset_name": "a\nb"});
+    assert_eq!((&decision["touch_params"], &decision["has_callback"]), (&expected, &true.into()));
+    assert!(!text.contains("secret") && !json.to_string().contains("secret"));
+    let (text, json) = explained_with(&[("callback", "secret")]);
+    assert!(text.contains("\nAd\n  It has a callback token.\n"), "{text}");
+    assert_eq!(json["decision"]["touch_params"], serde_json::json!({}));
+    let (text, json) = explained_with(&[("sub1", "s")]);
+    assert!(!text.contains("\nAd\n"), "{text}");
+    assert_eq!(json["decision"]["has_callback"], false);
 }
 
 #[test]

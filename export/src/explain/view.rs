@@ -5,7 +5,7 @@ use attribution::facts::ignored_values::{self, IgnoredValue};
 use attribution::facts::placeholders::IgnoredReason;
 use attribution::facts::printable::printable;
 use attribution::rules::policy::Policy;
-use attribution::rules::row::Status;
+use attribution::rules::row::{AdDetails, Status};
 use serde::Serialize;
 
 use super::causes::describe;
@@ -84,6 +84,9 @@ fn answers(renderer: &Renderer<'_>) -> Vec<Answer> {
     if let Some(ignored) = ignored(&ignored_values::of_activation(activation)) {
         answers.push(("Ignored values".into(), vec![format!("{ignored} (section 1)")]));
     }
+    if let Some(ad) = decision.credit.touch.as_ref().and_then(|touch| touch.details.ad.as_deref()) {
+        answers.push(("Ad".into(), ad_sentences(ad)));
+    }
     let is_credited_by_touch = !matches!(status, Status::Duplicate | Status::Rejected);
     if let Some(before) = expired_before.filter(|_| is_credited_by_touch) {
         let expired = format!("Touches before {} have expired.", time(before));
@@ -103,6 +106,15 @@ fn answers(renderer: &Renderer<'_>) -> Vec<Answer> {
         answers.push(("Why it changed".into(), vec![before, why]));
     }
     answers
+}
+
+/// Describes the ad of the credited touch, without the callback token.
+fn ad_sentences(ad: &AdDetails) -> Vec<String> {
+    let params = ad.named_params().map(|(name, value)| format!("{name} {}", printable(value)));
+    let params = params.collect::<Vec<_>>().join("; ");
+    let params = Some(params).filter(|params| !params.is_empty());
+    let callback = ad.has_callback().then(|| "It has a callback token.".to_owned());
+    params.into_iter().chain(callback).collect()
 }
 
 /// Lists the values that identify nobody, each with the reason; `None` if there are none.

@@ -8,7 +8,9 @@ use config::AppStore;
 use serde_json::{Value, json};
 use store::layout::key::KEY_BYTES;
 
-use super::fixture::{Bed, DAY, EVENTS, MINUTE, activation, click, effect, many_activations};
+use super::fixture::{
+    Bed, DAY, EVENTS, MINUTE, activation, click, effect, many_activations, with_params,
+};
 use super::{bed, check_headers};
 use crate::format::columns::native::Column;
 use crate::format::write_rows::Selection;
@@ -45,6 +47,44 @@ fn an_export_has_every_cell() {
             .into(),
     ];
     assert_eq!(answer.text(), expected.join("\n") + "\n");
+}
+
+#[test]
+fn callback_tokens_and_ads_are_exported_on_request() {
+    let earlier = with_params(
+        click(9, "c-2", "d1", DAY - 3 * MINUTE),
+        &[("callback", "t2"), ("campaign_name", "A, B")],
+    );
+    let winner = with_params(
+        click(7, "c-1", "d1", DAY - MINUTE),
+        &[("ad_id", "=1"), ("callback", "t/1+="), ("placement", "p")],
+    );
+    let bed = Bed::new(vec![
+        earlier,
+        winner,
+        Fact::Activation(activation("a-1", "d1", DAY + MINUTE)),
+        Fact::Effect(effect("e-1", "purchase", "d1", DAY + 2 * MINUTE)),
+    ]);
+    let fields = "touch_callback,touch_ad_id,touch_ad_name,contributor1_params,\
+                  contributor1_callback,contributor2_params";
+    let csv = bed.get(&format!("{EVENTS}&fields={fields}"));
+    let expected = "t/1+=,=1,,\"{\"\"campaign_name\"\":\"\"A, B\"\"}\",t2,\n,=1,,,,\n";
+    assert_eq!(csv.text(), format!("{fields}\n{expected}"));
+    let target = EVENTS.replace(".csv", ".ndjson");
+    let lines = bed.get(&format!("{target}&type=activation&fields={fields}"));
+    let expected = json!({
+        "touch_callback": "t/1+=", "touch_ad_id": "=1", "touch_ad_name": null,
+        "contributor1_params": {"campaign_name": "A, B"}, "contributor1_callback": "t2",
+        "contributor2_params": null,
+    });
+    assert_eq!(serde_json::from_str::<Value>(lines.text()).unwrap(), expected);
+    let excel = bed.get(&format!("{EVENTS}&dialect=excel&fields=touch_ad_id"));
+    assert_eq!(excel.text(), "\u{feff}touch_ad_id\r\n'=1\r\n'=1\r\n");
+    for more in ["", "&preset=appsflyer", "&fields=event_id,props,contributor1_params"] {
+        let answer = bed.get(&format!("{EVENTS}{more}"));
+        assert_eq!(answer.status, 200);
+        assert!(!answer.text().contains("t/1+=") && !answer.text().contains("t2"), "{more}");
+    }
 }
 
 #[test]

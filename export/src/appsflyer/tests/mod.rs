@@ -76,7 +76,13 @@ fn facts() -> Vec<Fact> {
     blocked.device.ip = "203.0.113.66".into();
     let with_params = |touch: &mut TouchFields| {
         touch.site = "site, 1".into();
-        touch.params = ["sub1", "sub2", "sub5", "sub6"].map(|name| pair(name, &name[3..])).into();
+        let ad =
+            [("ad_id", "41"), ("ad_name", "Ad 1"), ("adset_id", "31"), ("adset_name", "Set, 1")];
+        let others = [("callback", "token"), ("channel", "douyin")];
+        touch.params =
+            ad.into_iter().chain(others).map(|(name, value)| pair(name, value)).collect();
+        let subs = ["sub1", "sub2", "sub5", "sub6"];
+        touch.params.extend(subs.map(|name| pair(name, &name[3..])));
     };
     vec![
         touch(click(9, "c-0", "d1", DAY - 3 * MINUTE), |touch| touch.kind = TouchKind::Impression),

@@ -97,7 +97,7 @@ const NATIVE: [(&str, Column); 50] = [
 ];
 
 /// Columns that a file has only on request.
-const MORE: [(&str, Column); 11] = [
+const MORE: [(&str, Column); 27] = [
     ("touch_purpose", Column::Text(TextCell::TouchPurpose)),
     ("touch_lookback_ms", Column::Text(TextCell::TouchLookback)),
     ("touch_site", Column::Text(TextCell::TouchSite)),
@@ -109,6 +109,22 @@ const MORE: [(&str, Column); 11] = [
     ("install_begin_time", Column::InstallBeginTime),
     ("install_store", Column::Text(TextCell::InstallStore)),
     ("credit_activation_id", Column::Text(TextCell::CreditOf)),
+    ("touch_callback", Column::Text(TextCell::TouchCallback)),
+    ("touch_ad_id", Column::Text(TextCell::TouchAdId)),
+    ("touch_ad_name", Column::Text(TextCell::TouchAdName)),
+    ("touch_adset_id", Column::Text(TextCell::TouchAdsetId)),
+    ("touch_adset_name", Column::Text(TextCell::TouchAdsetName)),
+    ("touch_campaign_id", Column::Text(TextCell::TouchCampaignId)),
+    ("touch_campaign_name", Column::Text(TextCell::TouchCampaignName)),
+    ("touch_channel", Column::Text(TextCell::TouchChannel)),
+    ("touch_creative_id", Column::Text(TextCell::TouchCreativeId)),
+    ("touch_creative_name", Column::Text(TextCell::TouchCreativeName)),
+    ("contributor1_params", Column::Text(TextCell::Contributor1Params)),
+    ("contributor1_callback", Column::Text(TextCell::Contributor1Callback)),
+    ("contributor2_params", Column::Text(TextCell::Contributor2Params)),
+    ("contributor2_callback", Column::Text(TextCell::Contributor2Callback)),
+    ("contributor3_params", Column::Text(TextCell::Contributor3Params)),
+    ("contributor3_callback", Column::Text(TextCell::Contributor3Callback)),
 ];
 
 impl Column {

@@ -63,10 +63,13 @@ impl<'a> Value<'a> {
     }
 
     fn stored(cell: TextCell, text: &'a str) -> Self {
-        match (cell, text) {
-            (_, "") => Self::Empty,
-            (TextCell::Revenue | TextCell::TouchLookback, _) => Self::Decimal(text),
-            (TextCell::Props, _) => Self::Json(text),
+        match cell {
+            _ if text.is_empty() => Self::Empty,
+            TextCell::Revenue | TextCell::TouchLookback => Self::Decimal(text),
+            TextCell::Props
+            | TextCell::Contributor1Params
+            | TextCell::Contributor2Params
+            | TextCell::Contributor3Params => Self::Json(text),
             _ => Self::Text(text.into()),
         }
     }
