@@ -14,7 +14,7 @@ use crate::query::{ExportQuery, Format};
 
 static QUERIES: LazyLock<Vec<ExportQuery>> = LazyLock::new(|| {
     let day = [("from", "2026-03-10"), ("to", "2026-03-10")];
-    let requests: [(Format, &[(&str, &str)]); 5] = [
+    let requests: [(Format, &[(&str, &str)]); 6] = [
         (Format::Csv, &[]),
         (
             Format::Csv,
@@ -23,6 +23,7 @@ static QUERIES: LazyLock<Vec<ExportQuery>> = LazyLock::new(|| {
         (Format::Csv, &[("preset", "appsflyer"), ("timezone", "Asia/Shanghai")]),
         (Format::Csv, &[("dialect", "excel")]),
         (Format::Ndjson, &[("timezone", "Europe/Berlin")]),
+        (Format::Ndjson, &[("fields", "touch_callback,contributor1_params,contributor2_params")]),
     ];
     let parsed = requests.iter().map(|(format, more)| {
         ExportQuery::parse(*format, day.into_iter().chain(more.iter().copied()))
@@ -37,7 +38,7 @@ pub fn rows(input: &[u8]) {
         return;
     };
     let (Some(key), Ok(row)) = (RowKey::decode(key), RowView::decode(value)) else { return };
-    assert_eq!(QUERIES.len(), 5);
+    assert_eq!(QUERIES.len(), 6);
     for query in QUERIES.iter() {
         let mut writer = RowWriter::new(query, &config.policy);
         let mut written = Vec::new();
@@ -59,10 +60,14 @@ pub fn rows(input: &[u8]) {
 }
 
 fn has_valid_json(row: &RowView<'_>) -> bool {
-    let props: Option<BTreeMap<String, String>> =
-        serde_json::from_str(row.text(TextCell::Props)).ok();
+    let is_json = |cell| {
+        let text = row.text(cell);
+        text.is_empty() || serde_json::from_str::<BTreeMap<String, String>>(text).is_ok()
+    };
     let is_decimal = |cell| Amount::parse(row.text(cell)).is_some();
-    (row.text(TextCell::Props).is_empty() || props.is_some())
+    let params = TextCell::CONTRIBUTORS.map(|[params, _]| params);
+    is_json(TextCell::Props)
+        && params.into_iter().all(is_json)
         && is_decimal(TextCell::Revenue)
         && is_decimal(TextCell::TouchLookback)
 }
