@@ -64,9 +64,12 @@ pub fn traffic() -> impl Strategy<Value = Vec<Fact>> {
             let number =
                 if repeats_id && gap <= MINUTE { number.saturating_sub(1) } else { number };
             let draft = match kind {
-                0..3 => click(&format!("c{number}"), a_plus(time)),
+                // Messages with one id have different tokens.
+                0..3 => {
+                    click(&format!("c{number}"), a_plus(time)).prop("callback", &format!("t{time}"))
+                }
                 3 => click(&format!("c{number}"), a_plus(time)).retargeting(),
-                4 => impression(&format!("c{number}"), a_plus(time)),
+                4 => impression(&format!("c{number}"), a_plus(time)).prop("ad_id", "4"),
                 5 => click(&format!("c{number}"), a_plus(time)).lookback(2 * HOUR),
                 6 => activation(&format!("a{number}"), a_plus(time))
                     .click_id(&format!("c{}", number.saturating_sub(back))),

@@ -19,8 +19,8 @@ type Decode = fn(&[u8]) -> Result<(), StoreError>;
 /// Values of all kinds with their decoders.
 fn values() -> Vec<(Vec<u8>, Decode)> {
     let facts = identified([
-        click("c1", a_plus(-HOUR)).lookback(HOUR * 2).site("s").prop("k", "v").retargeting(),
-        impression("i2", a_plus(-HOUR)),
+        click("c1", a_plus(-HOUR)).lookback(HOUR * 2).site("s").prop("callback", "t").retargeting(),
+        impression("i2", a_plus(-HOUR)).prop("callback", "u").prop("ad_name", "ü, 1"),
         activation("a", A).click_id("c1").install_begin(a_plus(-1)).prop("ü", "1,2"),
         effect("e", a_plus(1)).revenue("9.99", "CNY").ip("203.0.113.9"),
     ]);

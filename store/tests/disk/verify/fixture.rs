@@ -254,7 +254,10 @@ fn draft(day: i64, rng: &mut Lcg) -> Draft {
     let kind = rng.below(10);
     let is_touch = kind < 6;
     let draft = match kind {
-        0..4 => click(&format!("c{id}"), time).campaign(1 + rng.below(9) as u32),
+        0..4 => click(&format!("c{id}"), time)
+            .campaign(1 + rng.below(9) as u32)
+            .prop("callback", &format!("token-{id}"))
+            .prop("ad_name", "1,\"2\""),
         4 => click(&format!("l{id}"), time).lookback(20 * DAY),
         5 => impression(&format!("i{id}"), time),
         6..8 => activation(&format!("a{id}"), time).prop("level", "1,\"2\""),
