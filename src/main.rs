@@ -46,7 +46,7 @@ fn dispatch(command: &Command, timing: Timing) -> anyhow::Result<()> {
         Command::Run(settings) => run::run(settings, timing),
         Command::Attribute(settings) => run::attribute(settings, timing),
         Command::Export(settings) => run::export(settings, timing),
-        Command::Collect(settings) => collector::run(settings, timing),
+        Command::Collect(options) => collector::run(options, timing),
         Command::Link(options) => link::run(options),
         Command::HBase(HBase::Init(options)) => hbase::run(options),
         Command::Copy(options) => copy::run(options),

@@ -1,83 +1,19 @@
-//! Checks an event as the service will, and produces it.
+//! Checks an event as the service will, and passes it to Kafka or to the spool.
 
 use std::time::Instant;
 
-use axum::http::StatusCode;
 use ingest::TopicKind;
-use ingest::decode::{DecodeError, decode, lateness};
+use ingest::decode::{decode, lateness};
 use ingest::kafka::event_producer::{Delivery, ProduceError};
 use jiff::Timestamp;
-use serde::Serialize;
+use tokio::task::JoinHandle;
 
-use crate::metrics::{self, Labels, UNAVAILABLE};
+use crate::echo::event_line;
+use crate::metrics::{self, Labels, OwnedLabels};
+use crate::notes::Notes;
+use crate::refusal::{EventOutcome, Refusal};
 use crate::spool::{Event, Spool, SpoolError, Writing};
 use crate::state::{App, Collector};
-
-/// Why an event is neither in Kafka nor in the spool. The texts contain no value of the event.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Refusal {
-    /// As in dead letters, `unavailable` or `rate_limited`.
-    pub code: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub field: Option<String>,
-    pub detail: String,
-}
-
-/// The code of an event beyond the rate of its app, which can be sent again.
-const RATE_LIMITED: &str = "rate_limited";
-
-impl Refusal {
-    /// Returns the status of a response that consists of this refusal.
-    pub fn status(&self) -> StatusCode {
-        match self.code {
-            UNAVAILABLE => StatusCode::SERVICE_UNAVAILABLE,
-            RATE_LIMITED => StatusCode::TOO_MANY_REQUESTS,
-            _ => StatusCode::BAD_REQUEST,
-        }
-    }
-
-    fn rate_limited() -> Self {
-        let detail = "too many events of this app in a second; send it again".to_owned();
-        Self { code: RATE_LIMITED, field: None, detail }
-    }
-
-    pub fn bad_value(field: &str, detail: impl Into<String>) -> Self {
-        Self { code: "bad_value", field: Some(field.to_owned()), detail: detail.into() }
-    }
-
-    pub fn too_large(bytes_max: usize) -> Self {
-        let detail = format!("expected an event of at most {bytes_max} bytes");
-        Self { code: "too_large", field: None, detail }
-    }
-}
-
-impl From<DecodeError> for Refusal {
-    fn from(error: DecodeError) -> Self {
-        let DecodeError { code, field, message } = error;
-        Self { code: code.name(), field, detail: message }
-    }
-}
-
-impl From<ProduceError> for Refusal {
-    fn from(error: ProduceError) -> Self {
-        let (code, detail) = match &error {
-            ProduceError::TooLarge => ("too_large", error.to_string()),
-            ProduceError::QueueFull => (UNAVAILABLE, error.to_string()),
-            // The reason is the operator's.
-            ProduceError::Unacknowledged(_) => {
-                (UNAVAILABLE, "kafka has not acknowledged the event; send it again".to_owned())
-            }
-        };
-        Self { code, field: None, detail }
-    }
-}
-
-impl From<SpoolError> for Refusal {
-    fn from(error: SpoolError) -> Self {
-        let detail = format!("kafka has not acknowledged the event, and {error}; send it again");
-        Self { code: UNAVAILABLE, field: None, detail }
-    }
-}
 
 /// An event that waits for its acknowledgement.
 pub(crate) struct Pending {
@@ -125,21 +61,23 @@ impl Collector {
         Ok(Pending { delivery, event: Some(event), since })
     }
 
-    /// Counts an event that was received.
-    pub(crate) fn receive<'a>(&'a self, labels: Labels<'a>) -> Received<'a> {
+    /// Counts an event of this app that was received.
+    pub(crate) fn receive(&self, labels: Labels<'_>, app: &str) -> Received {
         self.metrics().received(labels);
-        Received { collector: self, labels, is_counted: false }
+        let notes = Notes::new(app, self.echo().is_some());
+        Received { collector: self.clone(), labels: labels.into_owned(), notes, is_counted: false }
     }
 }
 
-/// An event that was received and is not yet counted as produced, spooled or refused.
-pub(crate) struct Received<'a> {
-    collector: &'a Collector,
-    labels: Labels<'a>,
+/// An event that was received and is not yet counted as produced, spooled or refused. It may outlive its request.
+pub(crate) struct Received {
+    collector: Collector,
+    labels: OwnedLabels,
+    pub notes: Notes,
     is_counted: bool,
 }
 
-impl Received<'_> {
+impl Received {
     /// Waits until the event is in Kafka or in the spool, and counts it.
     pub async fn acknowledged(self, pending: Result<Pending, Refusal>) -> Result<(), Refusal> {
         self.delivered(pending).await.stored().await
@@ -155,8 +93,8 @@ impl Received<'_> {
         if let Some(delivery) = delivery {
             match delivery.acknowledged().await {
                 Ok(()) => {
-                    self.is_counted = true;
-                    self.collector.metrics().produced(self.labels, since.elapsed());
+                    self.collector.metrics().produced(self.labels.as_labels(), since.elapsed());
+                    self.end(&EventOutcome::Produced);
                     return Delivered::Ended(Ok(()));
                 }
                 Err(ProduceError::TooLarge) => return self.refuse(ProduceError::TooLarge.into()),
@@ -167,27 +105,47 @@ impl Received<'_> {
         let Some((spool, event)) = self.collector.spool().zip(event) else {
             return self.refuse(ProduceError::QueueFull.into());
         };
-        let writing = spool.append(event, self.labels).await;
+        let writing = spool.append(event, self.labels.as_labels()).await;
+        // Counted by the spool, also if the client disconnects now.
         self.is_counted = true;
-        Delivered::Writing(writing)
+        Delivered::Writing(tokio::spawn(self.written(writing)))
+    }
+
+    /// Waits until the event is in the spool, or is not.
+    async fn written(mut self, writing: Writing) -> Result<(), Refusal> {
+        let written = writing.written().await.map_err(Refusal::from);
+        self.end(&match &written {
+            Ok(()) => EventOutcome::Spooled,
+            Err(refusal) => EventOutcome::Refused(Box::new(refusal.clone())),
+        });
+        written
     }
 
     fn refuse(self, refusal: Refusal) -> Delivered {
-        self.refused(refusal.code);
+        self.refused(refusal.clone());
         Delivered::Ended(Err(refusal))
     }
 
     /// Counts the event as refused.
-    pub fn refused(mut self, reason: &'static str) {
+    pub fn refused(mut self, refusal: Refusal) {
+        metrics::refused(self.labels.as_labels(), refusal.code);
+        self.end(&EventOutcome::Refused(Box::new(refusal)));
+    }
+
+    /// Shows what the event became, now that it is counted.
+    fn end(&mut self, outcome: &EventOutcome) {
         self.is_counted = true;
-        metrics::refused(self.labels, reason);
+        if let (Some(echo), Some(values)) = (self.collector.echo(), &self.notes.values) {
+            echo(&event_line(self.labels.as_labels(), &self.notes, values, outcome));
+        }
     }
 }
 
 /// An event of which Kafka has said what becomes of it.
 pub(crate) enum Delivered {
     Ended(Result<(), Refusal>),
-    Writing(Writing),
+    /// The task goes on if the client disconnects.
+    Writing(JoinHandle<Result<(), Refusal>>),
 }
 
 impl Delivered {
@@ -195,16 +153,19 @@ impl Delivered {
     pub async fn stored(self) -> Result<(), Refusal> {
         match self {
             Self::Ended(outcome) => outcome,
-            Self::Writing(writing) => writing.written().await.map_err(Refusal::from),
+            // The task fails only if it panics, which ends the process, or if the process ends.
+            Self::Writing(task) => task.await.unwrap_or_else(|_| Err(SpoolError::Disk.into())),
         }
     }
 }
 
-impl Drop for Received<'_> {
+impl Drop for Received {
     /// The client has disconnected before Kafka has answered. The event may be in Kafka nevertheless.
     fn drop(&mut self) {
         if !self.is_counted {
-            metrics::refused(self.labels, "disconnected");
+            let refusal = Refusal::disconnected();
+            metrics::refused(self.labels.as_labels(), refusal.code);
+            self.end(&EventOutcome::Refused(Box::new(refusal)));
         }
     }
 }

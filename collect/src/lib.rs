@@ -8,14 +8,17 @@
 //! This crate makes no attribution decision and knows no store.
 //!
 //! Start with `http::router`. `dialect` has the parameters of each network, in `collect/dialects/`; `event` passes
-//! events to Kafka or to the `spool`.
+//! events to Kafka or to the `spool`, and counts and shows what each became.
 
 mod dialect;
+mod echo;
 mod error;
 mod event;
 mod http;
 mod limits;
 mod metrics;
+mod notes;
+mod refusal;
 mod signature;
 mod spool;
 mod state;
@@ -28,6 +31,7 @@ use tokio::net::TcpListener;
 
 pub use dialect::catalogue::Dialects;
 pub use dialect::link::{Link, LinkKind, LinkTarget};
+pub use echo::Echo;
 pub use error::CollectError;
 pub use state::Collector;
 

@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 use crate::CollectError;
 use crate::dialect::Dialect;
 use crate::dialect::catalogue::Dialects;
+use crate::echo::Echo;
 use crate::limits::{AddressLimit, AppLimit};
 use crate::metrics::Metrics;
 use crate::signature::{self, Outcome, Signed};
@@ -40,6 +41,7 @@ struct State {
     /// `None` if none is configured.
     spool: Option<Spool>,
     metrics: Metrics,
+    echo: Option<Echo>,
 }
 
 /// An app that events may name.
@@ -62,11 +64,15 @@ struct Campaign {
 
 impl Collector {
     /// Reads the dialects, starts the Kafka client and opens the spool. Registers the metrics with the installed
-    /// recorder.
+    /// recorder. `echo` gets a line for every event, and for every request without one.
     ///
     /// # Errors
     /// If a dialect is invalid or missing, if librdkafka rejects a setting, or if the spool cannot be used.
-    pub fn start(config: &Config, settings: &Collect) -> Result<Self, CollectError> {
+    pub fn start(
+        config: &Config,
+        settings: &Collect,
+        echo: Option<Echo>,
+    ) -> Result<Self, CollectError> {
         let dialects = Dialects::load(settings.dialects.as_deref())?;
         let channels = dialects.of_channels(config)?;
         let producer = EventProducer::start(&config.kafka, settings.acknowledgement_timeout)?;
@@ -89,6 +95,7 @@ impl Collector {
                 .map(|per_second_max| AddressLimit::new(per_second_max, DefaultClock::default())),
             spool: spool.transpose()?,
             metrics,
+            echo,
         })))
     }
 
@@ -147,13 +154,17 @@ impl Collector {
         &self.0.metrics
     }
 
+    pub(crate) fn echo(&self) -> Option<&Echo> {
+        self.0.echo.as_ref()
+    }
+
     pub(crate) fn app(&self, key: &str) -> Option<&App> {
         self.0.apps.get(key)
     }
 
     /// Returns the channel's id and its dialect.
-    pub(crate) fn channel(&self, id: &str) -> Option<(&str, &Dialect)> {
-        self.0.channels.get_key_value(id).map(|(id, dialect)| (&**id, &**dialect))
+    pub(crate) fn channel(&self, id: &str) -> Option<(&str, &Arc<Dialect>)> {
+        self.0.channels.get_key_value(id).map(|(id, dialect)| (&**id, dialect))
     }
 
     pub(crate) fn link(&self, id: &str) -> Option<&Link> {

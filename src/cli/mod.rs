@@ -47,7 +47,7 @@ pub enum Command {
     /// Listens on collect.listen. A request is answered with success once Kafka has acknowledged its events, or once
     /// they are on disk in collect.spool. `adtrail run` collects too if collect.listen is set. See docs/collector.md in
     /// the source.
-    Collect(Settings),
+    Collect(Collect),
     /// Print the link to paste into the console of an ad network
     ///
     /// The network replaces the macros in the link and calls it for each click, or impression. The link begins with
@@ -149,6 +149,18 @@ pub struct Settings {
     /// Set one setting, overriding file and environment; repeatable
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
     pub set: Vec<(String, String)>,
+}
+
+#[derive(Debug, Args)]
+pub struct Collect {
+    #[command(flatten)]
+    pub settings: Settings,
+
+    /// Write a line of JSON to standard output for each request: what was read, and what it became
+    ///
+    /// For setting up a network or an app. Lines have device ids, addresses and callback tokens.
+    #[arg(long)]
+    pub echo: bool,
 }
 
 #[derive(Debug, Args)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Context;
-use collect::Collector;
+use collect::{Collector, Echo};
 use config::{Collect, Config};
 use export::http::admin::Admin;
 use ingest::Shutdown;
@@ -16,13 +16,14 @@ use super::shutdown_deadline::listen_for_signals;
 use crate::open_files;
 use crate::timing::Timing;
 
-/// Collects until shutdown is requested, then answers the requests received by then.
+/// Collects until shutdown is requested, then answers the requests received by then. `echo` gets a line for each.
 ///
 /// # Errors
 /// If the collector cannot start, or its Kafka client fails for good.
 pub fn run(
     config: &Config,
     collect: &Collect,
+    echo: Option<Echo>,
     timing: Timing,
     shutdown: &Shutdown,
     recorder: PrometheusHandle,
@@ -30,7 +31,7 @@ pub fn run(
     open_files::check_limit(config);
     let runtime = Runtime::new().context("the runtime of the listeners cannot be started")?;
     let listeners = Listeners::bind(&runtime, config, Served { exports: false, collects: true })?;
-    let collector = Collector::start(config, collect)?;
+    let collector = Collector::start(config, collect, echo)?;
     listen_for_signals(shutdown).context("cannot install signal handlers")?;
     let admin = admin(recorder, collector.clone());
     tracing::info!(collect = %collect.listen, admin = %config.admin_listen, "adtrail collects");
@@ -52,5 +53,5 @@ pub fn readiness(collector: &Collector) -> Result<(), String> {
 /// Starts the collector of a process with other roles, if one is configured.
 pub fn start(config: &Config) -> anyhow::Result<Option<Collector>> {
     let collect = config.collect.as_ref();
-    Ok(collect.map(|collect| Collector::start(config, collect)).transpose()?)
+    Ok(collect.map(|collect| Collector::start(config, collect, None)).transpose()?)
 }

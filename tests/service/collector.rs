@@ -1,12 +1,13 @@
 //! The collector: reports and events over HTTP become rows, and nothing is answered with success that is not in Kafka.
 
+use std::process::Stdio;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 use testbed::http::{self, Reply};
 use testbed::kafka::{Kafka, Message};
 use testbed::site::{ONE_CAMPAIGN, Site, Topics};
-use testbed::{check_exit, check_refused, eventually, free_port, rows};
+use testbed::{Captured, await_exit, check_exit, check_refused, eventually, free_port, kill, rows};
 
 /// 2025-03-10T12:00:00Z.
 pub(super) const NOON_MS: i64 = 1_741_608_000_000;
@@ -275,6 +276,69 @@ fn requests_beyond_a_rate_are_to_be_repeated() {
     let refused = |name: &str, label: &str| collector.metric_of(name, label).unwrap_or(0.0);
     assert!(refused("adtrail_collect_refused_requests_total", "reason=\"rate\"") >= 1.0);
     assert!(refused("adtrail_collect_refused_total", "reason=\"rate_limited\"") >= 1.0);
+}
+
+/// Every request has a line, which has what the log must not have.
+#[test]
+fn an_engineer_sees_what_each_request_became() {
+    let (site, client) = site(Kafka::shared(), "collector.echo");
+    let (_, admin) = site.addresses();
+    let [shown, log] = [Captured::empty(), Captured::empty()];
+    let mut collector = site
+        .command(&["collect", "--echo"])
+        .stdin(Stdio::null())
+        .stdout(shown.sink())
+        .stderr(log.sink())
+        .spawn()
+        .expect("adtrail starts");
+    eventually("the collector is ready", || match http::get(&admin, "/readyz") {
+        Ok(reply) if reply.status == 200 => Ok(()),
+        reply => Err(format!("{reply:?} {}", log.text())),
+    });
+    let oaid = "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5";
+    let click = format!(
+        "/click/app-x/toutiao?spreadid=7&click_id=c-1&time={NOON_MS}&oaid={oaid}&ip={{ip}}&tiem=1"
+    );
+    assert_eq!(client.get(&click).status, 200);
+    assert_eq!(client.get("/click/app-x/toutiao?click_id=c-2").status, 400);
+    assert_eq!(client.get("/click/nobody/toutiao?click_id=c-3").status, 404);
+    let event = format!(r#"{{"event_id":"a-1",{}"time":{NOON_MS}}}"#, "\n");
+    assert_eq!(client.post("/activation/app-x", &format!("{event} 1")).status, 200);
+    kill(collector.id(), "TERM");
+    let status = await_exit(&mut collector);
+    assert!(status.success(), "{status}: {}", log.text());
+    let lines = shown.text();
+    let lines: Vec<Value> =
+        lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let [produced, refused, unread, activation, other] = &lines[..] else { panic!("{lines:?}") };
+    assert_eq!(
+        (&produced["outcome"], &produced["channel"]),
+        (&"produced".into(), &"toutiao".into())
+    );
+    assert_eq!(produced["read"]["oaid"], oaid);
+    assert_eq!(produced["event"]["ids"]["oaid"], oaid);
+    assert_eq!(
+        (&produced["not_replaced"][0], &produced["unknown"][0]),
+        (&"ip".into(), &"tiem".into())
+    );
+    assert!(produced["missing"].as_array().is_some_and(|names| names.contains(&"ua".into())));
+    assert_eq!(
+        (&refused["code"], &refused["field"]),
+        (&"bad_parameter".into(), &"spreadid".into())
+    );
+    assert_eq!((&refused["read"]["click_id"], &refused["event"]), (&"c-2".into(), &Value::Null));
+    assert_eq!(unread["request"], "GET /click/nobody/toutiao?click_id=c-3");
+    assert_eq!((&unread["outcome"], &unread["code"]), (&"refused".into(), &"app".into()));
+    assert_eq!(
+        (&activation["request"], &activation["event"]["app"]),
+        (&"activation".into(), &"app-x".into())
+    );
+    assert_eq!((&other["code"], &other["event"]), (&"not_an_object".into(), &1.into()));
+    assert!(
+        !log.text().contains(oaid) && !shown.text().contains(&client.authorization),
+        "{}",
+        log.text()
+    );
 }
 
 /// A broker that does not answer delays a request for `acknowledgement_timeout`, and no longer.

@@ -99,8 +99,8 @@ impl Dialects {
     }
 
     #[cfg(test)]
-    pub(super) fn get(&self, name: &str) -> Option<&Dialect> {
-        self.0.get(name).map(|dialect| &**dialect)
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<Dialect>> {
+        self.0.get(name)
     }
 
     #[cfg(test)]

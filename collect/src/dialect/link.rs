@@ -11,10 +11,20 @@ use crate::CollectError;
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// What a link reports.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LinkKind {
     Click,
     Impression,
+}
+
+impl LinkKind {
+    /// Returns the name in paths, events and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Click => "click",
+            Self::Impression => "impression",
+        }
+    }
 }
 
 /// The campaign that a link reports.
@@ -60,13 +70,9 @@ impl Dialect {
         base: &str,
         LinkTarget { app, channel, spreadid, kind }: LinkTarget<'_>,
     ) -> String {
-        let path = match kind {
-            LinkKind::Click => "click",
-            LinkKind::Impression => "impression",
-        };
         let segment = |text| utf8_percent_encode(text, SEGMENT);
         let (app, channel) = (segment(app), segment(channel));
-        let mut url = format!("{base}/{path}/{app}/{channel}?spreadid={spreadid}");
+        let mut url = format!("{base}/{}/{app}/{channel}?spreadid={spreadid}", kind.name());
         for parameter in &self.parameters {
             let value = match (&parameter.placeholder, kind) {
                 (Placeholder::Macro { click, .. }, LinkKind::Click) => click,

@@ -6,7 +6,7 @@
 pub(crate) mod catalogue;
 pub(crate) mod link;
 pub(crate) mod pairs;
-mod parse;
+pub(crate) mod parse;
 pub(crate) mod read;
 #[cfg(test)]
 mod tests;
@@ -72,6 +72,29 @@ pub(crate) enum TimeUnit {
     Milliseconds,
     /// As in an event: milliseconds, or RFC 3339.
     Event,
+}
+
+/// What a report has of a parameter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Presence {
+    Value,
+    /// The macro itself: the network has not replaced it.
+    Placeholder,
+    /// The parameter is absent or empty.
+    Missing,
+}
+
+impl Dialect {
+    /// Returns the names of the parameters that a report has in this way. `presence` is that of every parameter.
+    pub fn names_with(
+        &self,
+        presence: &[Presence],
+        wanted: Presence,
+    ) -> impl Iterator<Item = &str> {
+        let parameters = self.parameters.iter().zip(presence);
+        let found = parameters.filter(move |(_, presence)| **presence == wanted);
+        found.map(|(parameter, _)| &*parameter.name)
+    }
 }
 
 impl Parameter {

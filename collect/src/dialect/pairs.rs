@@ -24,6 +24,15 @@ impl<'a> Pairs<'a> {
         let found = self.0.iter().find(|(key, value)| *key == name && !value.is_empty());
         found.map(|(_, value)| decode(value, has_spaces))
     }
+
+    /// Returns the names, each once, in their order.
+    pub fn names(&self) -> impl Iterator<Item = &'a str> {
+        let is_first = move |index: usize, name: &str| {
+            self.0.iter().take(index).all(|(other, _)| *other != name)
+        };
+        let pairs = self.0.iter().enumerate();
+        pairs.filter(move |(index, (name, _))| is_first(*index, name)).map(|(_, (name, _))| *name)
+    }
 }
 
 fn decode(value: &str, has_spaces: bool) -> String {
@@ -56,6 +65,12 @@ mod tests {
         check("a", "a", false, None);
         check("", "a", false, None);
         check("&&", "", false, None);
+    }
+
+    #[test]
+    fn names_are_listed_once() {
+        let pairs = Pairs::parse("b=1&a&b=2", "c=&a=1").unwrap();
+        assert_eq!(pairs.names().collect::<Vec<_>>(), ["b", "a", "c"]);
     }
 
     #[test]

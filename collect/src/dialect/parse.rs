@@ -33,7 +33,7 @@ const FORMS: &str =
     "form: expected \"os_number\" with field = \"os\", or \"caid_json\" with field = \"ids.caid\"";
 
 /// Parameters that every link has.
-pub(super) const COMMON: [&str; 3] = ["spreadid", "purpose", "lookback_ms"];
+pub(crate) const COMMON: [&str; 3] = ["spreadid", "purpose", "lookback_ms"];
 
 const NAME_CHARS_MAX: usize = 40;
 /// Maximum length of a macro or fixed text, and of an answer.

@@ -3,8 +3,9 @@
 use md5::{Digest as _, Md5};
 use serde_json::{Map, Value};
 
+use super::link::LinkKind;
 use super::pairs::Pairs;
-use super::{Dialect, Meaning, Parameter, TimeUnit};
+use super::{Dialect, Meaning, Parameter, Presence, TimeUnit};
 
 /// The name of `params` with the callback token.
 const CALLBACK: &str = "callback";
@@ -15,21 +16,26 @@ const ARRIVAL: &str = "arrival";
 /// A report of a click or an impression.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Report<'a> {
-    /// `click` or `impression`.
-    pub kind: &'static str,
+    pub kind: LinkKind,
     pub app: &'a str,
     pub pairs: &'a Pairs<'a>,
     /// When the report arrived.
     pub arrived_ms: i64,
 }
 
-/// A touch, and what the network did not replace in it.
+/// What a report says.
 #[derive(Debug)]
-pub(crate) struct Touch<'d> {
+pub(crate) struct Reading {
+    /// One for each parameter of the dialect, in the same order.
+    pub presence: Box<[Presence]>,
+    /// An error if the campaign is missing, or a number is not one.
+    pub touch: Result<Touch, BadParameter>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Touch {
     pub event: Map<String, Value>,
     pub spreadid: u32,
-    /// Parameters with a macro that the network did not replace.
-    pub unexpanded: Vec<&'d str>,
 }
 
 /// A parameter without a usable value. The message does not contain the value.
@@ -48,27 +54,40 @@ impl BadParameter {
 
 impl Dialect {
     /// Reads a report. Values that identify nobody are left to the decoder of events, which counts them.
-    ///
-    /// # Errors
-    /// If the campaign is missing, or a number is not one.
-    pub fn read(&self, report: Report<'_>) -> Result<Touch<'_>, BadParameter> {
-        let spreadid = spreadid(report.pairs)?;
+    pub fn read(&self, report: Report<'_>) -> Reading {
         let mut fields = Fields::default();
-        let mut unexpanded = Vec::new();
+        let mut presence = Vec::with_capacity(self.parameters.len());
+        let mut bad = None;
         for parameter in &self.parameters {
             let value = report.pairs.value(&parameter.name, parameter.meaning.has_spaces());
-            match value {
-                Some(value) if parameter.is_unexpanded(&value) => unexpanded.push(&*parameter.name),
-                Some(value) => fields.set(parameter, value)?,
-                None => {}
-            }
+            presence.push(match value {
+                Some(value) if parameter.is_unexpanded(&value) => Presence::Placeholder,
+                Some(value) => {
+                    bad = bad.or(fields.set(parameter, value).err());
+                    Presence::Value
+                }
+                None => Presence::Missing,
+            });
         }
+        let touch = spreadid(report.pairs).and_then(|spreadid| match bad {
+            Some(bad) => Err(bad),
+            None => self.touch(report, fields, spreadid),
+        });
+        Reading { presence: presence.into(), touch }
+    }
+
+    fn touch(
+        &self,
+        report: Report<'_>,
+        fields: Fields,
+        spreadid: u32,
+    ) -> Result<Touch, BadParameter> {
         let click_id = self.click_id(report.pairs, fields.callback());
         let mut event = fields.into_event(report);
         event.insert("spreadid".to_owned(), spreadid.into());
         event.extend(click_id.map(|id| ("click_id".to_owned(), Value::from(id))));
         common(report.pairs, &mut event)?;
-        Ok(Touch { event, spreadid, unexpanded })
+        Ok(Touch { event, spreadid })
     }
 
     /// Returns the network's id of the click, or one that is derived from its callback token.
@@ -165,7 +184,7 @@ impl Fields {
             set(&mut params, TIME_SOURCE, ARRIVAL.to_owned());
             report.arrived_ms.into()
         });
-        event.insert("type".to_owned(), report.kind.into());
+        event.insert("type".to_owned(), report.kind.name().into());
         event.insert("app".to_owned(), report.app.into());
         event.insert("time".to_owned(), time);
         for (name, members) in [("ids", ids), ("params", params)] {

@@ -2,28 +2,25 @@
 
 use serde_json::{Value, json};
 
+use super::Presence;
 use super::catalogue::Dialects;
 use super::link::{LinkKind, LinkTarget};
 use super::pairs::Pairs;
-use super::read::{BadParameter, Report, Touch};
+use super::read::{Reading, Report};
 
 const NOON_MS: i64 = 1_773_144_000_000;
 
-fn read<T>(
-    dialect: &str,
-    query: &str,
-    then: impl FnOnce(Result<Touch<'_>, BadParameter>) -> T,
-) -> T {
+fn read(dialect: &str, query: &str) -> Reading {
     let dialects = Dialects::load(None).unwrap();
     let dialect = dialects.get(dialect).unwrap();
     let pairs = Pairs::parse(query, "").unwrap();
-    then(dialect.read(Report { kind: "click", app: "app-x", pairs: &pairs, arrived_ms: NOON_MS }))
+    dialect.read(Report { kind: LinkKind::Click, app: "app-x", pairs: &pairs, arrived_ms: NOON_MS })
 }
 
 /// Checks the touch of a report, which the decoder must accept.
 #[track_caller]
 fn check(dialect: &str, query: &str, mut expected: Value) {
-    let event = read(dialect, &format!("spreadid=7&{query}"), |touch| touch.unwrap().event);
+    let event = read(dialect, &format!("spreadid=7&{query}")).touch.unwrap().event;
     for (name, value) in [("type", "click"), ("app", "app-x")] {
         expected[name] = value.into();
     }
@@ -64,14 +61,17 @@ fn check_link(dialect: &str, values: &[(&str, &str)], expected: Value) {
 
 #[track_caller]
 fn check_wrong(query: &str, expected: &str) {
-    let error = read("generic", query, |touch| touch.unwrap_err().to_string());
+    let error = read("generic", query).touch.unwrap_err().to_string();
     assert_eq!(error, expected);
 }
 
+/// Checks which parameters of a report have a macro that the network has not replaced.
 #[track_caller]
 fn check_unexpanded(dialect: &str, query: &str, expected: &[&str]) {
-    let query = format!("spreadid=7&{query}");
-    read(dialect, &query, |touch| assert_eq!(touch.unwrap().unexpanded, expected));
+    let presence = read(dialect, query).presence;
+    let dialects = Dialects::load(None).unwrap();
+    let names = dialects.get(dialect).unwrap().names_with(&presence, Presence::Placeholder);
+    assert_eq!(names.collect::<Vec<_>>(), expected, "{query}");
 }
 
 /// A link that a network has not changed says nothing but the campaign.
@@ -82,7 +82,7 @@ fn every_link_has_macros_that_are_absent_if_they_are_not_replaced() {
     for name in dialects.names() {
         for kind in [LinkKind::Click, LinkKind::Impression] {
             let query = format!("spreadid=7&{}", filled(name, kind, &[]));
-            let event = read(name, &query, |touch| touch.unwrap().event);
+            let event = read(name, &query).touch.unwrap().event;
             let params = json!({"time_source": "arrival"});
             let expected = json!({
                 "type": "click", "app": "app-x", "spreadid": 7, "time": NOON_MS, "params": params,
@@ -141,6 +141,20 @@ fn unexpanded_macros_are_absent() {
     check("generic", query, json!({"click_id": "c-1", "time": NOON_MS, "params": params}));
     check_unexpanded("generic", query, &["time", "oaid", "ip"]);
     check_unexpanded("generic", "click_id=c-1&time=1773144000000", &[]);
+}
+
+/// A report without a campaign shows what it has, too.
+#[test]
+fn a_report_has_a_value_a_macro_or_nothing_of_a_parameter() {
+    let presence = read("weibo", "imp=i-1&oaid={oaid}&ip=").presence;
+    let dialects = Dialects::load(None).unwrap();
+    let weibo = dialects.get("weibo").unwrap();
+    let check = |wanted, expected: &[&str]| {
+        assert_eq!(weibo.names_with(&presence, wanted).collect::<Vec<_>>(), expected, "{wanted:?}");
+    };
+    check(Presence::Value, &["imp"]);
+    check(Presence::Placeholder, &["oaid"]);
+    check(Presence::Missing, &["idfa_md5", "imei_md5", "oaid_md5", "ip", "ua", "clicktime"]);
 }
 
 #[test]

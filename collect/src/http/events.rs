@@ -16,8 +16,10 @@ use super::problem::{Problem, retry_later};
 use super::{body, tokens};
 use crate::Collector;
 use crate::dialect::pairs::Pairs;
-use crate::event::{Pending, Refusal};
+use crate::event::Pending;
 use crate::metrics::Labels;
+use crate::notes::Notes;
+use crate::refusal::Refusal;
 use crate::state::App;
 
 /// Maximum number of events of a request.
@@ -83,8 +85,9 @@ async fn events(
     let pending: Vec<_> = events
         .into_iter()
         .map(|event| {
-            let received = collector.receive(labels);
-            (received, submit(collector, topic, app, event))
+            let mut received = collector.receive(labels, &app.key);
+            let pending = submit(collector, topic, app, event, &mut received.notes);
+            (received, pending)
         })
         .collect();
     let mut delivered = Vec::with_capacity(pending.len());
@@ -136,8 +139,11 @@ fn submit(
     topic: TopicKind,
     app: &App,
     event: &RawValue,
+    notes: &mut Notes,
 ) -> Result<Pending, Refusal> {
+    notes.set_event(event.get());
     let event = complete(topic, app, event)?;
+    notes.set_event(&event);
     collector.submit(event, topic, app)
 }
 

@@ -81,7 +81,7 @@ pub(crate) async fn go(
             query: uri.query().unwrap_or_default(),
             signature: collector.check_signature(&link.channel, &uri, false),
         };
-        produce(&collector, link, click.event(link)).await;
+        produce(&collector, link, &click).await;
     }
     // A URL of the settings is ASCII, and so is the click id.
     let location = HeaderValue::try_from(location).map_err(|_| Problem::unknown_link())?;
@@ -89,15 +89,15 @@ pub(crate) async fn go(
 }
 
 /// Produces the click, and waits a little for its acknowledgement. The person goes on in any case.
-async fn produce(collector: &Collector, link: &Link, event: Value) {
-    let channel = link.channel.clone();
+async fn produce(collector: &Collector, link: &Link, click: &Click<'_>) {
     let Some(app) = collector.app(&link.app) else { return };
-    let pending = collector.submit(event.to_string(), TopicKind::Clicks, app);
-    let counting = collector.clone();
-    let acknowledged = tokio::spawn(async move {
-        let received = counting.receive(Labels { kind: "click", channel: &channel });
-        received.acknowledged(pending).await
-    });
+    let labels = Labels { kind: "click", channel: &link.channel };
+    let mut received = collector.receive(labels, &app.key);
+    received.notes.signature = click.signature;
+    let event = click.event(link).to_string();
+    received.notes.set_event(&event);
+    let pending = collector.submit(event, TopicKind::Clicks, app);
+    let acknowledged = tokio::spawn(received.acknowledged(pending));
     let outcome = tokio::time::timeout(WAIT_MAX, acknowledged).await;
     if !matches!(outcome, Ok(Ok(Ok(())))) {
         collector.metrics().redirected_unacknowledged();

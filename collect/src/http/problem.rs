@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use crate::dialect::read::BadParameter;
-use crate::event::Refusal;
+use crate::refusal::Refusal;
 
 /// When a client may repeat a request that Kafka has not acknowledged.
 const UNAVAILABLE_RETRY_AFTER_SECONDS: u32 = 10;
@@ -31,9 +31,12 @@ pub(crate) struct Problem {
     reason: Option<&'static str>,
 }
 
-/// Why a request was refused, in the extensions of its response.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Reason(pub &'static str);
+/// Why a request was refused before its events were read, in the extensions of its response.
+#[derive(Debug, Clone)]
+pub(crate) struct Reason {
+    pub name: &'static str,
+    pub detail: String,
+}
 
 impl Problem {
     /// A request that was refused before its events were read.
@@ -249,7 +252,7 @@ impl IntoResponse for Problem {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
         }
         if let Some(reason) = self.reason {
-            response.extensions_mut().insert(Reason(reason));
+            response.extensions_mut().insert(Reason { name: reason, detail: self.detail });
         }
         response
     }

@@ -11,12 +11,14 @@ use jiff::Timestamp;
 use super::body;
 use super::problem::Problem;
 use crate::Collector;
-use crate::dialect::Dialect;
+use crate::dialect::Presence;
+use crate::dialect::link::LinkKind;
 use crate::dialect::pairs::Pairs;
-use crate::dialect::read::Report;
-use crate::event::{Pending, Refusal};
+use crate::dialect::read::{Reading, Report, Touch};
+use crate::event::Pending;
 use crate::metrics::Labels;
-use crate::signature::Outcome;
+use crate::notes::Notes;
+use crate::refusal::Refusal;
 use crate::state::App;
 
 const FORM: &str = "application/x-www-form-urlencoded";
@@ -26,7 +28,7 @@ pub(crate) async fn click(
     Path(path): Path<(String, String)>,
     request: Request<Body>,
 ) -> Result<Response, Problem> {
-    report(&collector, "click", path, request).await
+    report(&collector, LinkKind::Click, path, request).await
 }
 
 pub(crate) async fn impression(
@@ -34,13 +36,13 @@ pub(crate) async fn impression(
     Path(path): Path<(String, String)>,
     request: Request<Body>,
 ) -> Result<Response, Problem> {
-    report(&collector, "impression", path, request).await
+    report(&collector, LinkKind::Impression, path, request).await
 }
 
 /// Answers with the text that the network expects once Kafka has acknowledged the event. Never redirects.
 async fn report(
     collector: &Collector,
-    kind: &'static str,
+    kind: LinkKind,
     (app, channel): (String, String),
     request: Request<Body>,
 ) -> Result<Response, Problem> {
@@ -52,53 +54,46 @@ async fn report(
     let query = uri.query().unwrap_or_default();
     let pairs = Pairs::parse(query, form).ok_or_else(Problem::too_many_parameters)?;
 
-    let labels = Labels { kind, channel };
-    let received = collector.receive(labels);
+    let mut received = collector.receive(Labels { kind: kind.name(), channel }, &app.key);
     let signature = collector.check_signature(channel, &uri, !form.is_empty());
     let arrived_ms = Timestamp::now().as_millisecond();
     let report = Report { kind, app: &app.key, pairs: &pairs, arrived_ms };
-    let pending = match submit(collector, dialect, channel, app, report, signature) {
-        Err(Unread::Parameter(problem)) => {
-            received.refused("bad_parameter");
-            return Err(problem);
+    let Reading { presence, touch } = dialect.read(report);
+    for parameter in dialect.names_with(&presence, Presence::Placeholder) {
+        collector.metrics().unexpanded(channel, parameter);
+    }
+    received.notes.set_report(dialect, presence, &pairs, signature);
+    let touch = match touch {
+        Ok(touch) => touch,
+        Err(bad) => {
+            received.refused(Refusal::from(&bad));
+            return Err(Problem::bad_parameter(&bad));
         }
-        Err(Unread::Event(refusal)) => Err(refusal),
-        Ok(pending) => Ok(pending),
     };
+    let pending = submit(collector, channel, app, touch, &mut received.notes);
     let acknowledged = received.acknowledged(pending).await;
     acknowledged.map_err(|refusal| Problem::refused(&refusal))?;
     let content_type = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
     Ok((content_type, dialect.answer.to_string()).into_response())
 }
 
-/// Why a report has no event.
-enum Unread {
-    Parameter(Problem),
-    Event(Refusal),
-}
-
 fn submit(
     collector: &Collector,
-    dialect: &Dialect,
     channel: &str,
     app: &App,
-    report: Report<'_>,
-    signature: Option<Outcome>,
-) -> Result<Pending, Unread> {
-    let mut touch =
-        dialect.read(report).map_err(|bad| Unread::Parameter(Problem::bad_parameter(&bad)))?;
-    for parameter in &touch.unexpanded {
-        collector.metrics().unexpanded(channel, parameter);
-    }
-    if !collector.is_campaign_of(touch.spreadid, app, channel) {
-        let detail = "spreadid: expected a campaign of this app and channel; the settings have it for another one";
-        return Err(Unread::Event(Refusal::bad_value("spreadid", detail)));
-    }
-    if let Some(outcome) = signature {
+    mut touch: Touch,
+    notes: &mut Notes,
+) -> Result<Pending, Refusal> {
+    if let Some(outcome) = notes.signature {
         outcome.add_to(&mut touch.event);
     }
     let event = serde_json::Value::Object(touch.event).to_string();
-    collector.submit(event, TopicKind::Clicks, app).map_err(Unread::Event)
+    notes.set_event(&event);
+    if !collector.is_campaign_of(touch.spreadid, app, channel) {
+        let detail = "spreadid: expected a campaign of this app and channel; the settings have it for another one";
+        return Err(Refusal::bad_value("spreadid", detail));
+    }
+    collector.submit(event, TopicKind::Clicks, app)
 }
 
 /// Returns the body of a POST request, which has parameters like the URL; it may be empty.

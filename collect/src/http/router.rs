@@ -13,6 +13,7 @@ use super::client::client_address;
 use super::problem::Problem;
 use super::{appsflyer, events, go, problem, report};
 use crate::Collector;
+use crate::echo::request_line;
 
 /// Maximum length of a URL, of which networks allow this much.
 const URL_BYTES_MAX: usize = 10 << 10;
@@ -47,9 +48,12 @@ fn reports() -> MethodRouter<Collector> {
     MethodRouter::new().head(problem::no_head)
 }
 
-/// Refuses long URLs and too many requests of an address, counts refused requests, and keeps responses out of caches.
+/// Refuses long URLs and too many requests of an address, counts and shows refused requests, and keeps responses out of
+/// caches.
 async fn pass(State(collector): State<Collector>, request: Request, next: Next) -> Response {
     let length = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
+    let echo = collector.echo();
+    let shown = echo.map(|echo| (echo, format!("{} {}", request.method(), request.uri())));
     let mut response = if length > URL_BYTES_MAX {
         Problem::url_too_long(URL_BYTES_MAX).into_response()
     } else if !is_admitted(&collector, &request) {
@@ -58,7 +62,10 @@ async fn pass(State(collector): State<Collector>, request: Request, next: Next) 
         next.run(request).await
     };
     if let Some(reason) = response.extensions().get::<problem::Reason>() {
-        collector.metrics().refused_request(reason.0);
+        collector.metrics().refused_request(reason.name);
+        if let Some((echo, request)) = shown {
+            echo(&request_line(&request, reason.name, &reason.detail));
+        }
     }
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

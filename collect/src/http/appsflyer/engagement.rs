@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::dialect::pairs::Pairs;
-use crate::event::Refusal;
+use crate::refusal::Refusal;
 
 /// Parameters that become a field of the event.
 const FIELDS: [(&str, &str); 5] = [

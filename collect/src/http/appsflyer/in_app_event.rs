@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::event::Refusal;
+use crate::refusal::Refusal;
 
 /// The member of `eventValue` with the revenue.
 const REVENUE: &str = "af_revenue";

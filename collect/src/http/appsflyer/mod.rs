@@ -55,10 +55,12 @@ async fn engagement(
     let channel = channel.as_deref().and_then(|id| collector.channel(id)).map(|(id, _)| id);
 
     let labels = Labels { kind, channel: channel.unwrap_or_default() };
-    let received = collector.receive(labels);
+    let mut received = collector.receive(labels, &app.key);
     let signature =
         channel.and_then(|channel| collector.check_signature(channel, &uri, !form.is_empty()));
+    received.notes.set_parameters(&pairs, signature);
     let arrived_ms = Timestamp::now().as_millisecond();
+    let notes = &mut received.notes;
     let pending = engagement::event(kind, &platform, &pairs, arrived_ms).and_then(|mut touch| {
         let is_of_channel = |channel| collector.is_campaign_of(touch.spreadid, app, channel);
         if !channel.is_some_and(is_of_channel) {
@@ -68,6 +70,7 @@ async fn engagement(
             outcome.add_to(&mut touch.event);
         }
         let event = engagement::with_app(touch, &app.key);
+        notes.set_event(&event);
         collector.submit(event, TopicKind::Clicks, app)
     });
     let acknowledged = received.acknowledged(pending).await;
@@ -109,10 +112,12 @@ pub(crate) async fn in_app_event(
     let app = tokens::writable_app(&collector, &headers, &app)?;
     let body: Bytes = body::read(&headers, body, collector.settings().body_bytes_max).await?;
     let labels = Labels { kind: "effect", channel: "" };
-    let received = collector.receive(labels);
+    let mut received = collector.receive(labels, &app.key);
     let arrived_ms = Timestamp::now().as_millisecond();
-    let pending = in_app_event::event(&body, &app.key, arrived_ms)
-        .and_then(|event| collector.submit(event, TopicKind::Effects, app));
+    let pending = in_app_event::event(&body, &app.key, arrived_ms).and_then(|event| {
+        received.notes.set_event(&event);
+        collector.submit(event, TopicKind::Effects, app)
+    });
     let acknowledged = received.acknowledged(pending).await;
     acknowledged.map_err(|refusal| Problem::refused(&refusal))?;
     Ok(ANSWER)
