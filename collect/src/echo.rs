@@ -52,6 +52,11 @@ struct RequestLine<'a> {
     detail: &'a str,
 }
 
+/// Returns the time to the millisecond.
+fn now() -> String {
+    format!("{:.3}", Timestamp::now())
+}
+
 /// Returns the line of an event.
 pub(crate) fn event_line(
     labels: Labels<'_>,
@@ -61,7 +66,7 @@ pub(crate) fn event_line(
 ) -> String {
     let names = |presence| notes.names_with(presence).collect();
     line(&EventLine {
-        time: Timestamp::now().to_string(),
+        time: now(),
         request: labels.kind,
         app: &notes.app,
         channel: labels.channel,
@@ -78,7 +83,7 @@ pub(crate) fn event_line(
 
 /// Returns the line of a request that was refused before its events were read. `request` is its method and URL.
 pub(crate) fn request_line(request: &str, code: &'static str, detail: &str) -> String {
-    let time = Timestamp::now().to_string();
+    let time = now();
     line(&RequestLine { time, request, outcome: REFUSED, code, detail })
 }
 

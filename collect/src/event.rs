@@ -1,5 +1,6 @@
 //! Checks an event as the service will, and passes it to Kafka or to the spool.
 
+use std::mem;
 use std::time::Instant;
 
 use ingest::TopicKind;
@@ -10,7 +11,8 @@ use tokio::task::JoinHandle;
 
 use crate::echo::event_line;
 use crate::metrics::{self, Labels, OwnedLabels};
-use crate::notes::Notes;
+use crate::notes::{Notes, UsedLink};
+use crate::recent::RecentRequest;
 use crate::refusal::{EventOutcome, Refusal};
 use crate::spool::{Event, Spool, SpoolError, Writing};
 use crate::state::{App, Collector};
@@ -94,7 +96,7 @@ impl Received {
             match delivery.acknowledged().await {
                 Ok(()) => {
                     self.collector.metrics().produced(self.labels.as_labels(), since.elapsed());
-                    self.end(&EventOutcome::Produced);
+                    self.end(EventOutcome::Produced);
                     return Delivered::Ended(Ok(()));
                 }
                 Err(ProduceError::TooLarge) => return self.refuse(ProduceError::TooLarge.into()),
@@ -114,7 +116,7 @@ impl Received {
     /// Waits until the event is in the spool, or is not.
     async fn written(mut self, writing: Writing) -> Result<(), Refusal> {
         let written = writing.written().await.map_err(Refusal::from);
-        self.end(&match &written {
+        self.end(match &written {
             Ok(()) => EventOutcome::Spooled,
             Err(refusal) => EventOutcome::Refused(Box::new(refusal.clone())),
         });
@@ -129,15 +131,30 @@ impl Received {
     /// Counts the event as refused.
     pub fn refused(mut self, refusal: Refusal) {
         metrics::refused(self.labels.as_labels(), refusal.code);
-        self.end(&EventOutcome::Refused(Box::new(refusal)));
+        self.end(EventOutcome::Refused(Box::new(refusal)));
     }
 
-    /// Shows what the event became, now that it is counted.
-    fn end(&mut self, outcome: &EventOutcome) {
+    /// Shows and keeps what the event became, now that it is counted.
+    fn end(&mut self, outcome: EventOutcome) {
         self.is_counted = true;
         if let (Some(echo), Some(values)) = (self.collector.echo(), &self.notes.values) {
-            echo(&event_line(self.labels.as_labels(), &self.notes, values, outcome));
+            echo(&event_line(self.labels.as_labels(), &self.notes, values, &outcome));
         }
+        let Notes { app, link, signature, bot, presence, .. } = &mut self.notes;
+        let spreadid = match link {
+            UsedLink::None => return,
+            UsedLink::Report { spreadid, .. } => *spreadid,
+            UsedLink::Person(_) => None,
+        };
+        let request = RecentRequest {
+            time: Timestamp::now(),
+            spreadid,
+            presence: mem::take(presence),
+            signature: *signature,
+            bot: *bot,
+            outcome,
+        };
+        self.collector.keep(link, app, self.labels.as_labels().channel, request);
     }
 }
 
@@ -165,7 +182,7 @@ impl Drop for Received {
         if !self.is_counted {
             let refusal = Refusal::disconnected();
             metrics::refused(self.labels.as_labels(), refusal.code);
-            self.end(&EventOutcome::Refused(Box::new(refusal)));
+            self.end(EventOutcome::Refused(Box::new(refusal)));
         }
     }
 }

@@ -18,6 +18,7 @@ mod http;
 mod limits;
 mod metrics;
 mod notes;
+mod recent;
 mod refusal;
 mod signature;
 mod spool;

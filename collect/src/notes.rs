@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use crate::dialect::link::LinkKind;
 use crate::dialect::pairs::Pairs;
 use crate::dialect::parse::COMMON;
 use crate::dialect::{Dialect, Presence};
@@ -13,19 +14,43 @@ use crate::signature::Outcome;
 pub(crate) struct Notes {
     /// The key of the app.
     pub app: Box<str>,
+    pub link: UsedLink,
     pub signature: Option<Outcome>,
+    /// What else than a person has probably used the link.
+    pub bot: Option<&'static str>,
     /// `None` without `--echo`.
     pub values: Option<Box<Values>>,
     /// The dialect of a network's report.
     dialect: Option<Arc<Dialect>>,
     /// One for each parameter of the dialect, in the same order.
-    presence: Box<[Presence]>,
+    pub presence: Box<[Presence]>,
+}
+
+/// The link that a request used.
+#[derive(Debug)]
+pub(crate) enum UsedLink {
+    None,
+    /// A link of a network, with the campaign that its report names.
+    Report {
+        kind: LinkKind,
+        spreadid: Option<u32>,
+    },
+    /// The id of a link of persons.
+    Person(Box<str>),
 }
 
 impl Notes {
     pub fn new(app: &str, has_values: bool) -> Self {
         let values = has_values.then(Box::default);
-        Self { app: app.into(), signature: None, values, dialect: None, presence: Box::default() }
+        Self {
+            app: app.into(),
+            link: UsedLink::None,
+            signature: None,
+            bot: None,
+            values,
+            dialect: None,
+            presence: Box::default(),
+        }
     }
 
     /// Adds what a network's report has.

@@ -10,14 +10,18 @@ use config::{Collect, Config, Link, Token, TokenDigest};
 use governor::clock::DefaultClock;
 use ingest::kafka::event_producer::EventProducer;
 use jiff::Timestamp;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::CollectError;
 use crate::dialect::Dialect;
 use crate::dialect::catalogue::Dialects;
+use crate::dialect::link::LinkTarget;
 use crate::echo::Echo;
 use crate::limits::{AddressLimit, AppLimit};
 use crate::metrics::Metrics;
+use crate::notes::UsedLink;
+use crate::recent::{LinkKey, RecentRequest, RecentRequests};
 use crate::signature::{self, Outcome, Signed};
 use crate::spool::{Spool, Timing};
 
@@ -42,6 +46,7 @@ struct State {
     spool: Option<Spool>,
     metrics: Metrics,
     echo: Option<Echo>,
+    recent: RecentRequests,
 }
 
 /// An app that events may name.
@@ -96,6 +101,7 @@ impl Collector {
             spool: spool.transpose()?,
             metrics,
             echo,
+            recent: RecentRequests::new(config),
         })))
     }
 
@@ -183,10 +189,42 @@ impl Collector {
     /// Returns false if the settings have this campaign for another app or channel. One that is not in the settings is
     /// allowed: it may be added after its link is in use.
     pub(crate) fn is_campaign_of(&self, spreadid: u32, app: &App, channel: &str) -> bool {
-        self.0
-            .campaigns
-            .get(&spreadid)
-            .is_none_or(|campaign| campaign.app == app.key && &*campaign.channel == channel)
+        let campaign = self.0.campaigns.get(&spreadid);
+        campaign.is_none_or(|campaign| campaign.is_of(&app.key, channel))
+    }
+
+    /// Keeps what a request became, for those who set up its link.
+    pub(crate) fn keep(&self, link: &UsedLink, app: &str, channel: &str, request: RecentRequest) {
+        let key = match link {
+            UsedLink::None => return,
+            UsedLink::Person(id) => LinkKey::Person(id),
+            &UsedLink::Report { kind, spreadid } => match spreadid {
+                Some(spreadid) if self.has_campaign(spreadid, app, channel) => {
+                    LinkKey::Report { spreadid, kind }
+                }
+                _ => LinkKey::OtherReport { app, channel, kind },
+            },
+        };
+        self.0.recent.keep(key, request);
+    }
+
+    fn has_campaign(&self, spreadid: u32, app: &str, channel: &str) -> bool {
+        let campaign = self.0.campaigns.get(&spreadid);
+        campaign.is_some_and(|campaign| campaign.is_of(app, channel))
+    }
+
+    /// Returns the last requests of a network's link, newest first, as docs/collector.md describes them; `None` if the
+    /// settings have no such campaign of this app and channel. They have no value of a request.
+    pub fn recent_reports(&self, target: LinkTarget<'_>) -> Option<Value> {
+        let LinkTarget { app, channel, spreadid, .. } = target;
+        let (_, dialect) = self.channel(channel)?;
+        let is_known = self.has_campaign(spreadid, app, channel);
+        is_known.then(|| self.0.recent.of_report(target, dialect))
+    }
+
+    /// Like [`Collector::recent_reports`], for the link of persons with this id.
+    pub fn recent_clicks(&self, link: &str) -> Option<Value> {
+        self.link(link).map(|_| self.0.recent.of_person(link))
     }
 
     /// Checks the signature of a request that reports a touch of this channel; `None` if the settings do not want it.
@@ -218,6 +256,12 @@ impl Collector {
         });
         let is_valid = |token: &Token| token.expires.is_none_or(|expires| expires > now);
         found.filter(|index| self.0.config.write_tokens.get(*index).is_some_and(is_valid))
+    }
+}
+
+impl Campaign {
+    fn is_of(&self, app: &str, channel: &str) -> bool {
+        *self.app == *app && *self.channel == *channel
     }
 }
 

@@ -24,6 +24,7 @@ mod metrics;
 mod openapi;
 mod page;
 mod query;
+mod tracking_links;
 
 mod api;
 mod download;
@@ -55,6 +56,7 @@ pub use http::server::CONNECTIONS_MAX;
 use http::server::LIMITS;
 pub use metrics::{DURATION, DURATION_BUCKETS_SECONDS};
 pub use query::{Dialect, ExportQuery, Format, Preset};
+pub use tracking_links::{PersonLink, ReportLink, ReportUrl, TrackingLinks};
 
 /// Serves users until `shutdown`, then until the downloads in progress have ended. The caller limits how long that
 /// may take.

@@ -10,9 +10,9 @@ use ingest::Shutdown;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::runtime::Runtime;
 
-use super::Running;
 use super::listeners::{Listeners, Served};
 use super::shutdown_deadline::listen_for_signals;
+use super::{Running, links};
 use crate::open_files;
 use crate::timing::Timing;
 
@@ -41,8 +41,9 @@ pub fn run(
 }
 
 fn admin(recorder: PrometheusHandle, collector: Collector) -> Admin {
+    let requests = Some(links::requests(collector.clone()));
     let ready = move || readiness(&collector);
-    Admin { metrics: Arc::new(move || recorder.render()), readiness: Arc::new(ready) }
+    Admin { metrics: Arc::new(move || recorder.render()), readiness: Arc::new(ready), requests }
 }
 
 /// Returns an error if requests would fail.

@@ -21,7 +21,8 @@ use super::attribution_thread::{self, PipelineMetrics};
 use super::listeners::{Listeners, Served};
 use super::shutdown_deadline::listen_for_signals;
 use super::{
-    BATCH_QUEUE_LENGTH, Running, Threads, collector, control_socket, log_retained_floors, readiness,
+    BATCH_QUEUE_LENGTH, Running, Threads, collector, control_socket, links, log_retained_floors,
+    readiness,
 };
 use crate::timing::Timing;
 
@@ -62,9 +63,12 @@ pub fn run(
     let access = Access::new(&config.tokens, config.downloads_per_token_max);
     let intake_state = Arc::clone(&health);
     let complete_until = Arc::new(move || intake_state.complete_until());
-    let export = ExportState::new(reader.clone(), config.policy.clone(), access, complete_until);
+    let export = ExportState::new(reader.clone(), config.policy.clone(), access, complete_until)
+        .with_links(links::tracking_links(config, collector.clone()));
     let ready = readiness(health.clone(), disk_gate.clone(), collector.clone());
-    let admin = admin(metrics, recorder, engine, reader, health, ready);
+    let requests = collector.clone().map(links::requests);
+    let render = render(metrics, recorder, engine, reader, health);
+    let admin = Admin { metrics: render, readiness: ready, requests };
     tracing::info!(
         export = %config.export_listen,
         admin = %config.admin_listen,
@@ -97,19 +101,18 @@ fn log_disk_full(config: &Config, is_full: bool) {
     }
 }
 
-fn admin(
+/// Returns what renders the metrics.
+fn render(
     metrics: Arc<PipelineMetrics>,
     recorder: PrometheusHandle,
     engine: EngineMetrics,
     reader: Reader,
     health: Arc<Health>,
-    readiness: Readiness,
-) -> Admin {
-    let render = move || {
+) -> Arc<dyn Fn() -> String + Send + Sync> {
+    Arc::new(move || {
         engine.observe();
         metrics.scrape(&health, reader.regions().as_ref(), || recorder.render())
-    };
-    Admin { metrics: Arc::new(render), readiness }
+    })
 }
 
 /// Says what is missing, if anything is.

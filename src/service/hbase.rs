@@ -23,7 +23,8 @@ use super::heartbeat::{self, LastSeen};
 use super::listeners::{Listeners, Served};
 use super::shutdown_deadline::listen_for_signals;
 use super::{
-    BATCH_QUEUE_LENGTH, Roles, Running, Threads, collector, log_retained_floors, readiness, regions,
+    BATCH_QUEUE_LENGTH, Roles, Running, Threads, collector, links, log_retained_floors, readiness,
+    regions,
 };
 use crate::timing::Timing;
 
@@ -56,7 +57,8 @@ pub fn run(
     if roles.exports {
         regions::start(Arc::clone(&store), timing.region_check_interval, shutdown)?;
     }
-    let state = roles.exports.then(|| export(config, &store, &seen));
+    let links = || links::tracking_links(config, collector.clone());
+    let state = roles.exports.then(|| export(config, &store, &seen).with_links(links()));
     let (metrics, threads) = attribution.unzip();
     let admin = admin(metrics, recorder, health, seen, collector.clone());
     log_start(config, hbase, roles);
@@ -128,6 +130,7 @@ fn admin(
         Some(metrics) => metrics.scrape(&observed, None, || recorder.render()),
         None => recorder.render(),
     };
+    let requests = collector.clone().map(links::requests);
     let ready = move || {
         seen.check()?;
         if reads_kafka {
@@ -135,7 +138,7 @@ fn admin(
         }
         collector.as_ref().map_or(Ok(()), collector::readiness)
     };
-    Admin { metrics: Arc::new(render), readiness: Arc::new(ready) }
+    Admin { metrics: Arc::new(render), readiness: Arc::new(ready), requests }
 }
 
 fn log_start(config: &Config, hbase: &config::HBase, roles: Roles) {

@@ -6,6 +6,7 @@ pub(crate) mod control_socket;
 mod embedded;
 mod hbase;
 mod heartbeat;
+mod links;
 mod listeners;
 mod readiness;
 pub mod region_metrics;

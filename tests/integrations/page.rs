@@ -10,10 +10,18 @@ use serde_json::{Value, json};
 use testbed::disk::damage_tables;
 use testbed::kafka::{Kafka, Message};
 use testbed::site::{ONE_CAMPAIGN, SECOND_APP, Site};
-use testbed::{cache_dir, length, run};
+use testbed::{cache_dir, free_port, http, length, run};
 
 fn settings() -> String {
     format!("{ONE_CAMPAIGN}name = \"Spring\"\n{SECOND_APP}name = \"<b>Why</b>\"\n")
+}
+
+/// Settings of a collector on this port, with a link for persons.
+fn collect(port: u16) -> String {
+    format!(
+        "[[links]]\nid = \"poster\"\nspreadid = 7\nfallback = \"https://example.com/\"\n\
+         [collect]\nlisten = \"127.0.0.1:{port}\"\npublic_url = \"https://click.example.com\"\n"
+    )
 }
 
 /// Length of names and ids without a character at which a line can break.
@@ -136,7 +144,9 @@ fn produce_long(kafka: &Kafka, site: &Site, long: &Value, day: Date) {
 fn every_task_works_in_a_browser() {
     let kafka = Kafka::shared();
     let (long, long_settings) = long(today().yesterday().unwrap());
-    let site = Site::new(kafka, "page", 1, &format!("{}{long_settings}", settings()));
+    let collect_port = free_port();
+    let collect = collect(collect_port);
+    let site = Site::new(kafka, "page", 1, &format!("{}{long_settings}{collect}", settings()));
     let today = today();
     let first = today.checked_sub(DAYS.days()).unwrap();
     let yesterday = today.yesterday().unwrap();
@@ -146,6 +156,17 @@ fn every_task_works_in_a_browser() {
     let adtrail = site.start();
     adtrail.await_read((DAYS * INSTALLS * 5 / 2 + 3).cast_unsigned());
     adtrail.await_caught_up();
+    let report = |query: &str| {
+        let path = format!("/click/app-x/toutiao?{query}");
+        http::get(&format!("127.0.0.1:{collect_port}"), &path)
+            .expect("the collector responds")
+            .status
+    };
+    let time = noon(yesterday);
+    let click = format!("spreadid=7&click_id=c-link&time={time}&oaid={{oaid}}&ip={{ip}}");
+    assert_eq!([report(&click), report("click_id=c-none")], [200, 400]);
+    let command = ["link", "--app", "app-x", "--channel", "toutiao", "--campaign", "7"];
+    let link = String::from_utf8(site.run(&command).stdout).unwrap();
 
     let rows = |days: i64| days * INSTALLS * 2;
     let of_month = days.iter().filter(|day| day.first_of_month() == today.first_of_month());
@@ -167,10 +188,12 @@ fn every_task_works_in_a_browser() {
         "device": oaid(yesterday, 2),
         "activation": format!("a-{yesterday}-2"),
         "click": format!("c-{yesterday}-2"),
+        "link": link.trim_end(),
         "long": long,
     });
     let tasks = [
-        "choose", "mistakes", "plain", "download", "command", "lookup", "long", "keyboard", "looks",
+        "choose", "mistakes", "plain", "download", "command", "lookup", "links", "long",
+        "keyboard", "looks",
     ];
     drive(&tasks, &facts);
     let log = adtrail.stop();

@@ -341,6 +341,61 @@ fn an_engineer_sees_what_each_request_became() {
     );
 }
 
+/// The page, and the admin listener for pages of other processes, have no value of a request.
+#[test]
+fn a_marketer_sees_what_was_wrong_with_the_last_requests_of_a_link() {
+    let port = free_port();
+    let link = "[[links]]\nid = \"poster\"\nspreadid = 7\nfallback = \"https://example.com/\"\n";
+    let site = Site::new(Kafka::shared(), "collector.links", 1, &settings(port, link))
+        .set("collect.public_url", "https://click.example.com");
+    let adtrail = site.start();
+    let address = format!("127.0.0.1:{port}");
+    let send = |path: &str| http::get(&address, path).expect("the collector responds").status;
+    let oaid = "1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5";
+    let click = format!("/click/app-x/toutiao?spreadid=7&click_id=c-1&time={NOON_MS}&oaid={oaid}");
+    assert_eq!(send(&format!("{click}&ip={{ip}}")), 200);
+    assert_eq!(send("/click/app-x/toutiao?spreadid={spreadid}&click_id=secret"), 400);
+    assert_eq!(send("/impression/app-x/toutiao?spreadid=7&click_id=secret&time=secret"), 400);
+    assert_eq!(send("/go/poster?sub1=secret"), 302);
+    let recent = |query: &str| {
+        let reply = adtrail.admin(&format!("/requests?{query}")).expect("adtrail responds");
+        assert_eq!(reply.status, 200, "{reply:?}");
+        assert!(!reply.text().contains(oaid) && !reply.text().contains("secret"), "{reply:?}");
+        json(&reply)
+    };
+    let of = "app=app-x&channel=toutiao&campaign=7";
+    let clicks = recent(&format!("{of}&kind=click"));
+    let (first, other) = (&clicks["requests"][0], &clicks["others"][0]);
+    assert_eq!((&first["outcome"], &first["not_replaced"][0]), (&"produced".into(), &"ip".into()));
+    assert_eq!((&other["outcome"], &other["code"]), (&"refused".into(), &"bad_parameter".into()));
+    assert_eq!(clicks["requests"].as_array().map(Vec::len), Some(1), "{clicks}");
+    let impressions = recent(&format!("{of}&kind=impression"));
+    assert_eq!(impressions["requests"][0]["field"], "time", "{impressions}");
+    // The person was redirected, whether or not Kafka had acknowledged the click by then.
+    eventually("a click of a person is listed", || {
+        let persons = recent("link=poster");
+        let is_listed = persons["requests"][0]["outcome"] == "produced";
+        if is_listed { Ok(()) } else { Err(persons.to_string()) }
+    });
+    for query in ["", "app=app-x&channel=toutiao&campaign=8&kind=click", "link=x"] {
+        let reply = adtrail.admin(&format!("/requests?{query}")).expect("adtrail responds");
+        assert_eq!(reply.status, 404, "{reply:?}");
+    }
+    let page = |query: &str| {
+        let reply = adtrail.get(&format!("/links?{query}")).expect("adtrail responds");
+        assert_eq!(reply.status, 200, "{reply:?}");
+        reply.text().replace("&#x2f;", "/").replace("&amp;", "&")
+    };
+    let shown = page(of);
+    let command = ["link", "--app", "app-x", "--channel", "toutiao", "--campaign", "7"];
+    let link = String::from_utf8(site.run(&command).stdout).expect("UTF-8");
+    assert!(shown.contains(&format!(">{}<", link.trim_end())), "{shown}");
+    assert!(shown.contains("Macro not replaced: <code>ip</code>"), "{shown}");
+    assert!(!shown.contains(oaid) && !shown.contains("secret"), "{shown}");
+    let persons = page(&format!("{of}&kind=person"));
+    assert!(persons.contains(">https://click.example.com/go/poster<"), "{persons}");
+}
+
 /// A broker that does not answer delays a request for `acknowledgement_timeout`, and no longer.
 #[test]
 fn without_kafka_a_report_is_to_be_repeated() {

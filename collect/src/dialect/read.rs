@@ -28,6 +28,8 @@ pub(crate) struct Report<'a> {
 pub(crate) struct Reading {
     /// One for each parameter of the dialect, in the same order.
     pub presence: Box<[Presence]>,
+    /// The campaign, also if there is no touch.
+    pub spreadid: Option<u32>,
     /// An error if the campaign is missing, or a number is not one.
     pub touch: Result<Touch, BadParameter>,
 }
@@ -69,11 +71,13 @@ impl Dialect {
                 None => Presence::Missing,
             });
         }
-        let touch = spreadid(report.pairs).and_then(|spreadid| match bad {
+        let spreadid = spreadid(report.pairs);
+        let found = spreadid.as_ref().ok().copied();
+        let touch = spreadid.and_then(|spreadid| match bad {
             Some(bad) => Err(bad),
             None => self.touch(report, fields, spreadid),
         });
-        Reading { presence: presence.into(), touch }
+        Reading { presence: presence.into(), spreadid: found, touch }
     }
 
     fn touch(

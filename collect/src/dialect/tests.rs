@@ -173,6 +173,7 @@ fn unusable_parameters_are_named() {
         check_wrong(query, campaign);
     }
     check_wrong("spreadid=7&lookback_ms=1d", "lookback_ms: expected a number of milliseconds");
+    assert_eq!(read("weibo", "spreadid=7&clicktime=noon").spreadid, Some(7));
 }
 
 const IMEI_MD5: &str = "0c2bd03c39f19845bf54ea0abafae70e";

@@ -20,6 +20,7 @@ use super::problem::Problem;
 use crate::Collector;
 use crate::dialect::pairs::Pairs;
 use crate::metrics::Labels;
+use crate::notes::UsedLink;
 use crate::signature::{self, Outcome};
 
 /// How long a person waits for Kafka. The click is still produced or spooled afterwards.
@@ -93,7 +94,8 @@ async fn produce(collector: &Collector, link: &Link, click: &Click<'_>) {
     let Some(app) = collector.app(&link.app) else { return };
     let labels = Labels { kind: "click", channel: &link.channel };
     let mut received = collector.receive(labels, &app.key);
-    received.notes.signature = click.signature;
+    received.notes.link = UsedLink::Person(link.id.clone());
+    (received.notes.bot, received.notes.signature) = (click.bot, click.signature);
     let event = click.event(link).to_string();
     received.notes.set_event(&event);
     let pending = collector.submit(event, TopicKind::Clicks, app);

@@ -17,7 +17,7 @@ use crate::dialect::pairs::Pairs;
 use crate::dialect::read::{Reading, Report, Touch};
 use crate::event::Pending;
 use crate::metrics::Labels;
-use crate::notes::Notes;
+use crate::notes::{Notes, UsedLink};
 use crate::refusal::Refusal;
 use crate::state::App;
 
@@ -58,10 +58,11 @@ async fn report(
     let signature = collector.check_signature(channel, &uri, !form.is_empty());
     let arrived_ms = Timestamp::now().as_millisecond();
     let report = Report { kind, app: &app.key, pairs: &pairs, arrived_ms };
-    let Reading { presence, touch } = dialect.read(report);
+    let Reading { presence, spreadid, touch } = dialect.read(report);
     for parameter in dialect.names_with(&presence, Presence::Placeholder) {
         collector.metrics().unexpanded(channel, parameter);
     }
+    received.notes.link = UsedLink::Report { kind, spreadid };
     received.notes.set_report(dialect, presence, &pairs, signature);
     let touch = match touch {
         Ok(touch) => touch,

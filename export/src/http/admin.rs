@@ -1,11 +1,11 @@
-//! The operators' listener: metrics, liveness and readiness.
+//! The operators' listener: metrics, liveness, readiness, and the last requests of the collector's links.
 
 use std::future::Future;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{StatusCode, Uri, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -13,9 +13,11 @@ use listener::Clients;
 use tokio::net::TcpListener;
 
 use super::answers::{self, OfAll};
+use super::extract::parameters;
 use super::hosts::{self, Hosts};
+use super::problem::{self, Problem};
+use super::respond;
 use super::server::LIMITS;
-use super::{problem, respond};
 
 /// Connections of one client, such as Prometheus or a probe.
 const CONNECTIONS_PER_CLIENT_MAX: usize = 64;
@@ -23,14 +25,20 @@ const CONNECTIONS_PER_CLIENT_MAX: usize = 64;
 /// Copies of the metrics that may wait for clients to take them.
 const METRICS_MAX: usize = 64;
 
-/// The content of the responses; both are called on every request.
+/// The content of the responses; each is called on every request of its path.
 #[derive(Clone)]
 pub struct Admin {
     /// The metrics in Prometheus' text format.
     pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
     /// Says what is missing, in a few words, if the process is not ready.
     pub readiness: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
+    /// `None` in a process that does not collect.
+    pub requests: Option<Requests>,
 }
+
+/// Returns the last requests of the link that these parameters name; an error says what they should be.
+pub type Requests =
+    Arc<dyn Fn(&[(String, String)]) -> Result<serde_json::Value, String> + Send + Sync>;
 
 /// Serves operators until `shutdown`, then until all responses in progress are sent. A listener on a loopback address
 /// is reached by a loopback name or one of `allowed_hosts`.
@@ -55,6 +63,7 @@ fn router(admin: Admin, hosts: Hosts) -> Router {
         .route("/metrics", get(metrics).layer(limit))
         .route("/livez", get(async || "alive\n"))
         .route("/readyz", get(readyz))
+        .route("/requests", get(requests))
         .method_not_allowed_fallback(problem::method_not_allowed)
         .fallback(problem::not_found)
         .with_state(admin)
@@ -74,21 +83,35 @@ async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
     }
 }
 
+async fn requests(State(admin): State<Admin>, uri: Uri) -> Result<Response, Problem> {
+    let parameters = parameters(&uri)?;
+    let requests = admin.requests.ok_or_else(|| Problem::path_not_found(uri.path()))?;
+    Ok(match requests(&parameters) {
+        Ok(found) => respond::json(&found),
+        Err(expected) => (StatusCode::NOT_FOUND, format!("{expected}\n")).into_response(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
     use tokio::runtime::Runtime;
 
     use super::*;
     use crate::http::answers::tests::check_limit;
     use crate::tests::fixture::{self, Answer};
 
-    /// Returns the responses of a service that is not ready because of `missing`.
-    fn answers(missing: Option<&str>, request_lines: &[&str]) -> Vec<Answer> {
+    /// A service that is not ready because of `missing`, and does not collect.
+    fn admin(missing: Option<&str>) -> Admin {
         let missing = missing.map(str::to_owned);
-        let admin = Admin {
+        Admin {
             metrics: Arc::new(|| "adtrail_export_active 0\n".into()),
             readiness: Arc::new(move || missing.clone().map_or(Ok(()), Err)),
-        };
+            requests: None,
+        }
+    }
+
+    fn answers(admin: Admin, request_lines: &[&str]) -> Vec<Answer> {
         let runtime = Runtime::new().unwrap();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
@@ -102,7 +125,7 @@ mod tests {
 
     #[track_caller]
     fn check(missing: Option<&str>, request_line: &str, status: u16, text: &str) {
-        let answer = &answers(missing, &[request_line])[0];
+        let answer = &answers(admin(missing), &[request_line])[0];
         assert_eq!((answer.status, answer.text()), (status, text));
     }
 
@@ -118,21 +141,34 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn copies_of_the_metrics_are_limited() {
-        let admin = Admin { metrics: Arc::new(String::new), readiness: Arc::new(|| Ok(())) };
-        check_limit(router(admin, Hosts::any()), "/metrics", METRICS_MAX).await;
+        check_limit(router(admin(None), Hosts::any()), "/metrics", METRICS_MAX).await;
+    }
+
+    #[test]
+    fn requests_of_a_link_are_those_of_the_collector() {
+        let found = |parameters: &[(String, String)]| match parameters {
+            [(name, id)] if name == "link" => Ok(json!({"requests": [id]})),
+            _ => Err("expected link".to_owned()),
+        };
+        let collects = Admin { requests: Some(Arc::new(found)), ..admin(None) };
+        let collected = answers(collects, &["GET /requests?link=a%20b", "GET /requests?x=1"]);
+        assert_eq!((collected[0].status, collected[0].json()), (200, json!({"requests": ["a b"]})));
+        assert_eq!((collected[1].status, collected[1].text()), (404, "expected link\n"));
+        let none = answers(admin(None), &["GET /requests?link=a"]);
+        assert_eq!((none[0].status, &none[0].json()["type"]), (404, &"/problems/not-found".into()));
     }
 
     #[test]
     fn other_hosts_are_refused_on_loopback() {
         let other = "GET /metrics\r\nHost: evil.example";
-        let answers = answers(None, &[other, "GET /metrics"]);
+        let answers = answers(admin(None), &[other, "GET /metrics"]);
         assert_eq!([answers[0].status, answers[1].status], [421, 200]);
         assert_eq!(answers[0].json()["type"], "/problems/host-not-allowed");
     }
 
     #[test]
     fn other_requests_are_problems() {
-        let answers = answers(None, &["POST /metrics", "GET /v1/apps", "GET /metrics"]);
+        let answers = answers(admin(None), &["POST /metrics", "GET /v1/apps", "GET /metrics"]);
         assert_eq!([answers[0].status, answers[1].status], [405, 404]);
         let nosniff = |answer: &Answer| answer.header("x-content-type-options") == Some("nosniff");
         assert!(answers.iter().all(nosniff));

@@ -48,6 +48,7 @@ pub(crate) const PAGES: &[(&str, Route)] = &[
     ("/exports", || compressed(limited(get(page::exports)))),
     ("/activations", || compressed(limited(get(page::activation)))),
     ("/devices", || compressed(limited(get(page::devices).post(page::device)))),
+    ("/links", || compressed(limited(get(page::links)))),
 ];
 
 /// Routes without data, which need no token.

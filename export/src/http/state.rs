@@ -12,11 +12,11 @@ use super::access::{Access, Caller};
 use super::audit::{AuditedRequest, Refusals};
 use super::problem::Problem;
 use super::refusal::Refusal;
-use crate::ExportError;
 use crate::download::cpu_slots::CpuSlots;
 use crate::download::registry::Exports;
 use crate::metrics::Metrics;
 use crate::page::lookup::recent::DeviceLookups;
+use crate::{ExportError, TrackingLinks};
 
 /// Concurrent scans, each on a thread of its own; far below the limit of the runtime's blocking threads.
 pub(crate) const SCANS_MAX: usize = 64;
@@ -38,6 +38,8 @@ pub struct ExportState {
     pub(crate) refusals: Arc<Refusals>,
     pub(crate) scans: Arc<Semaphore>,
     pub(crate) cpu_slots: CpuSlots,
+    /// `None` if the settings have no URL of the collector.
+    pub(crate) links: Option<Arc<dyn TrackingLinks>>,
 }
 
 /// Returns the event time up to which everything that Kafka received is in the store, if that is known.
@@ -62,7 +64,14 @@ impl ExportState {
             complete_until,
             scans: Arc::new(Semaphore::new(SCANS_MAX)),
             cpu_slots: CpuSlots::new(),
+            links: None,
         }
+    }
+
+    /// Adds the links of the collector.
+    #[must_use]
+    pub fn with_links(self, links: Option<Arc<dyn TrackingLinks>>) -> Self {
+        Self { links, ..self }
     }
 
     /// Takes one of the caller's downloads and one of the service's scans, until the permits are dropped.

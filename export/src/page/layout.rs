@@ -25,11 +25,12 @@ struct Link {
     is_current: bool,
 }
 
-const LINKS: [(&str, &str); 4] = [
+const LINKS: [(&str, &str); 5] = [
     ("Export", "/"),
     ("History", "/exports"),
     ("Activation", "/activations"),
     ("Device", "/devices"),
+    ("Links", "/links"),
 ];
 
 /// An option of the list of apps.

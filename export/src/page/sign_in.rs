@@ -19,7 +19,7 @@ use crate::http::state::ExportState;
 use crate::query::parameter::EXPORT_ID;
 
 /// The pages to which signing in may redirect.
-const PATHS: [&str; 5] = ["/", "/download", "/exports", "/activations", "/devices"];
+const PATHS: [&str; 6] = ["/", "/download", "/exports", "/activations", "/devices", "/links"];
 const TOKEN: &str = "token";
 const NEXT: &str = "next";
 const DOWNLOAD: &str = "/download";

@@ -182,6 +182,41 @@ const all = {
     await end();
   },
 
+  // On a phone: the link of a campaign is chosen and copied by the keyboard, and its requests show what was wrong.
+  async links(browser) {
+    const { context, page, end } = await open(browser, base, { viewport: PHONE });
+    await context.grantPermissions(['clipboard-read', 'clipboard-write'], { origin: base });
+    await page.goto(`${base}/`);
+    await page.getByRole('link', { name: 'Links' }).click();
+    await has(page, '#link-1', facts.link);
+    await has(page, '.events .produced', 'Macro not replaced: oaid, ip');
+    await has(page, '.events .refused', 'spreadid: expected the number of the campaign');
+    await tabTo(page, '#kind-click');
+    await page.keyboard.press('ArrowDown');
+    assert.equal(await page.locator('#kind-impression').isChecked(), true);
+    await tabTo(page, 'main button.main');
+    await Promise.all([page.waitForURL(/kind=impression/), page.keyboard.press('Enter')]);
+    await has(page, '#link-1', '/impression/');
+    await tabTo(page, '[data-copy="link-1"]');
+    await page.keyboard.press('Enter');
+    await page.getByRole('button', { name: 'Copied' }).waitFor();
+    const copied = await page.evaluate(() => navigator.clipboard.readText());
+    assert.equal(copied, facts.link.replace('/click/', '/impression/'));
+    await page.getByLabel('App', { exact: true }).selectOption('app-y');
+    await page.getByRole('button', { name: 'Show' }).click();
+    await has(page, '#campaign-wrong, .empty', 'campaign');
+    await accessible(page, 'no campaign');
+    await end();
+    const plain = await open(browser, base, { javaScriptEnabled: false, viewport: PHONE });
+    await plain.page.goto(`${base}/links`);
+    await has(plain.page, '#link-1', facts.link);
+    await plain.page.getByLabel('Persons').check();
+    await plain.page.getByRole('button', { name: 'Show' }).click();
+    await has(plain.page, '#link-1', '/go/poster');
+    assert.equal(await plain.page.getByRole('button', { name: 'Copy' }).count(), 0);
+    await plain.end();
+  },
+
   // Very long names and ids make no page wider than the screen, and are completely readable.
   async long(browser) {
     for (const width of [1280, 375]) {
@@ -205,6 +240,8 @@ const all = {
       await read(name, 'an activation');
       await page.goto(`${base}/activations?app=${app}&event_id=${id}x`);
       await read('', 'no activation');
+      await page.goto(`${base}/links?app=${app}`);
+      await read(name, 'a link');
       await page.goto(`${base}/devices?app=${app}`);
       await page.getByLabel('Id, or its MD5').fill(device);
       await page.getByRole('button', { name: 'Look up' }).click();
@@ -255,6 +292,9 @@ const all = {
         `/activations?app=app-x&event_id=${facts.activation}`,
         '/activations?app=app-x&event_id=nothing',
         '/devices',
+        '/links?app=app-x',
+        '/links?app=app-x&kind=person',
+        '/links?app=app-x&channel=none&campaign=none',
         '/nothing',
       ];
       for (const path of pages) {

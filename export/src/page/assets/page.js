@@ -1,4 +1,4 @@
-// Progress of downloads and a copy button. Everything else works without a script.
+// Progress of downloads and copy buttons. Everything else works without a script.
 'use strict';
 (() => {
   const number = (rows) => `${rows.toLocaleString('en')} ${rows === 1 ? 'row' : 'rows'}`;

@@ -51,7 +51,7 @@ pub(crate) struct Form {
 
 /// An option of several.
 #[derive(Debug, Serialize)]
-struct Alternative {
+pub(crate) struct Alternative {
     value: &'static str,
     name: &'static str,
     hint: String,
@@ -136,7 +136,7 @@ impl Day {
     }
 }
 
-fn alternative(
+pub(crate) fn alternative(
     (value, name, hint): (&'static str, &'static str, &str),
     chosen: &str,
 ) -> Alternative {

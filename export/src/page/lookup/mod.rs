@@ -13,7 +13,7 @@ use crate::Echo;
 use crate::http::audit::LookedUp;
 
 /// Returns the error of the field `app`.
-fn no_app(page_request: &PageRequest) -> Option<(&'static str, String)> {
+pub(super) fn no_app(page_request: &PageRequest) -> Option<(&'static str, String)> {
     let key = Echo::from(page_request.value(APP));
     Some((APP, format!("No app has this key: \u{201c}{key}\u{201d}")))
 }

@@ -8,13 +8,15 @@ use serde::Serialize;
 use crate::http::problem::Problem;
 use crate::page::format;
 
-const SOURCES: [(&str, &str); 8] = [
+const SOURCES: [(&str, &str); 10] = [
     ("base.html", include_str!("base.html")),
     ("fields.html", include_str!("fields.html")),
     ("export.html", include_str!("export.html")),
     ("history.html", include_str!("history.html")),
     ("activation.html", include_str!("activation.html")),
     ("device.html", include_str!("device.html")),
+    ("links.html", include_str!("links.html")),
+    ("requests.html", include_str!("requests.html")),
     ("sign-in.html", include_str!("sign-in.html")),
     ("problem.html", include_str!("problem.html")),
 ];

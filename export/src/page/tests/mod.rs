@@ -2,6 +2,7 @@
 
 mod form;
 mod history;
+mod links;
 mod lookup;
 mod sign_in;
 
@@ -134,7 +135,7 @@ fn hostile_names_are_escaped() {
 #[test]
 fn pages_are_not_cached_and_have_a_strict_csp() {
     let bed = Bed::new(many_activations(3));
-    for target in ["/", "/exports", "/activations", "/devices", "/sign-in", "/nothing"] {
+    for target in ["/", "/exports", "/activations", "/devices", "/links", "/sign-in", "/nothing"] {
         let answer = page(&bed, target);
         let header = |name| answer.header(name).unwrap_or_default();
         assert_eq!(header("content-type"), "text/html; charset=utf-8", "{target}");
