@@ -22,11 +22,11 @@ type Latest = VecDeque<RecentRequest>;
 
 /// The last requests. Their number is limited by that of campaigns, links, apps and channels of the settings.
 pub(crate) struct RecentRequests {
-    /// Those with a campaign of the settings.
+    /// Reports with a campaign of the settings.
     reports: HashMap<(u32, LinkKind), Mutex<Latest>>,
-    /// By the id of the link.
+    /// Clicks of persons, keyed by the id of the link.
     persons: HashMap<Box<str>, Mutex<Latest>>,
-    /// By app and channel: those without a campaign, or with one that the settings do not have there.
+    /// Reports without a campaign of the settings, keyed by app and channel.
     others: Mutex<HashMap<(Box<str>, Box<str>, LinkKind), Latest>>,
 }
 

@@ -32,6 +32,8 @@ impl Broker {
                 .set("bootstrap.servers", cluster.bootstrap_servers())
                 .set("compression.type", "zstd")
                 .set("linger.ms", "20")
+                // As the collector.
+                .set("partitioner", "murmur2_random")
                 .create()?;
             Ok::<_, KafkaError>(Self { producer, cluster })
         };

@@ -8,6 +8,7 @@ mod client;
 mod metrics;
 mod progress;
 mod report;
+mod reports;
 pub mod traffic;
 
 use std::fs;
@@ -58,6 +59,8 @@ pub fn run(options: &cli::Demo, timing: Timing) -> anyhow::Result<()> {
     let broker = Broker::start()?;
     let settings = write_settings(&broker, folder.path())?;
     let config = config::parse(&fs::read_to_string(&settings)?)?;
+    let collect = config.collect.as_ref().context("the settings have no collector")?;
+    let collect_listen = collect.listen;
     let names = TopicNames::new(&config.kafka.topics);
     broker.create_topics(&names)?;
     let recorder = telemetry::start_metrics()?;
@@ -70,7 +73,8 @@ pub fn run(options: &cli::Demo, timing: Timing) -> anyhow::Result<()> {
             .spawn(move || service::run(&config, timing, &shutdown, recorder))
             .context("the service thread cannot be started")?
     };
-    let demo = Demo { config, settings, names, broker, recorder, shutdown, service };
+    let demo =
+        Demo { config, settings, collect_listen, names, broker, recorder, shutdown, service };
     let outcome = demo.run(options.once);
     demo.shutdown.request();
     let served = demo.service.join().map_err(|_| anyhow!("the service panicked"))?;
@@ -80,6 +84,7 @@ pub fn run(options: &cli::Demo, timing: Timing) -> anyhow::Result<()> {
 struct Demo {
     config: Config,
     settings: PathBuf,
+    collect_listen: SocketAddr,
     names: TopicNames,
     broker: Broker,
     recorder: PrometheusHandle,
@@ -101,6 +106,7 @@ impl Demo {
         let links = Links {
             export: self.config.export_listen,
             admin: self.config.admin_listen,
+            collect: self.collect_listen,
             settings: &self.settings,
             from: day(Timestamp::from_millisecond(from_ms)?),
             to: day(now),
@@ -180,7 +186,7 @@ impl Demo {
         ))
     }
 
-    /// Produces live events, each at its arrival time, until shutdown.
+    /// Sends live events, each at its arrival time, until shutdown. One channel reports its clicks to the collector.
     fn produce_live_events(&self) -> anyhow::Result<()> {
         let from_ms = Timestamp::now().as_millisecond();
         let (seed, to_ms) = (SEED + 1, from_ms + LIVE_MS);
@@ -189,11 +195,20 @@ impl Demo {
         while self.is_running() {
             let now_ms = Timestamp::now().as_millisecond();
             while let Some(message) = live.next_if(|message| message.arrival_ms <= now_ms) {
-                self.broker.send(&self.names, &message)?;
+                match reports::path(&message) {
+                    Some(path) => self.send_report(&path)?,
+                    None => self.broker.send(&self.names, &message)?,
+                }
             }
             self.shutdown.sleep(LIVE_INTERVAL);
         }
         Ok(())
+    }
+
+    /// Sends a report to the collector. A failure while the service stops is not an error.
+    fn send_report(&self, path: &str) -> anyhow::Result<()> {
+        let sent = client::get(self.collect_listen, path);
+        if self.is_running() { sent.map(drop) } else { Ok(()) }
     }
 
     fn metrics(&self) -> Metrics {
@@ -207,12 +222,15 @@ impl Demo {
 
 /// Writes a settings file as a user would.
 fn write_settings(broker: &Broker, folder: &Path) -> anyhow::Result<PathBuf> {
+    let collect = choose_address(8082)?;
     let text = format!(
         "# The settings of this demo; config/example.toml explains all settings.\n\n\
          [kafka]\nbrokers = {:?}\n\n\
          [store]\npath = {:?}\n\n\
          [export]\nlisten = \"{}\"\n\n\
-         [admin]\nlisten = \"{}\"\n\n{}",
+         [admin]\nlisten = \"{}\"\n\n\
+         [collect]\nlisten = \"{collect}\"\npublic_url = \"http://{collect}\"\n\n{}\
+         [[links]]\nid = \"poster\"\nspreadid = 101\nfallback = \"https://example.com/\"\n",
         broker.address(),
         folder.join("store"),
         choose_address(8080)?,

@@ -105,6 +105,7 @@ pub fn summary(counts: &Counts, clicks: u64, metrics: &Metrics) -> String {
 pub struct Links<'a> {
     pub export: SocketAddr,
     pub admin: SocketAddr,
+    pub collect: SocketAddr,
     pub settings: &'a Path,
     /// The first and last day of the events.
     pub from: Date,
@@ -118,12 +119,15 @@ impl Links<'_> {
     }
 
     pub fn text(&self) -> String {
-        let Self { export, admin, settings, .. } = self;
+        let Self { export, admin, collect, settings, .. } = self;
         let (app, csv) = (APPS[0].key, self.csv_path(APPS[0].key));
         let others: Vec<_> = APPS.iter().skip(1).map(|app| app.key).collect();
         format!(
             "Next steps\n\n  \
              page          http://{export}/\n  \
+             links         http://{export}/links?app={app}&campaign=101\n  \
+             click         curl -gfsS 'http://{collect}/click/{app}/toutiao?spreadid=101&click_id=c&ip={{ip}}'\n  \
+             poster        http://{collect}/go/poster\n  \
              full CSV      curl -fsS 'http://{export}{csv}' -o {app}.csv\n  \
              other apps    {}\n  \
              metrics       http://{admin}/metrics\n  \

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tempfile::TempDir;
-use testbed::adtrail::adtrail;
+use testbed::adtrail::{adtrail, sum};
 use testbed::{Captured, await_exit, check_exit, eventually, http, kill, run};
 
 /// Lets one demo run at a time: two demos that search for free ports at the same time could choose the same ones.
@@ -81,6 +81,18 @@ fn the_demo_serves_until_it_is_interrupted() {
     };
     assert_eq!(get(&url("page")).status, 200);
     assert!(get(&url("metrics")).text().contains("\nadtrail_ingest_read_total{"));
+    let links = get(&url("links"));
+    assert!(links.status == 200 && links.text().contains("Spring feed"), "{links:?}");
+    let click = url("click ");
+    // The click has no time, and reports that the network has not replaced a macro.
+    assert_eq!(get(click.split('\'').next().unwrap()).text(), "ok");
+    assert!(get(&url("links")).text().contains("Macro not replaced: <code>ip</code>"));
+    assert_eq!(get(&url("poster")).status, 302);
+    eventually("live clicks are reported to the collector", || {
+        let metrics = get(&url("metrics")).text();
+        let produced = sum(&metrics, "adtrail_collect_produced_total", "");
+        if produced >= Some(4.0) { Ok(()) } else { Err(format!("{produced:?} {}", log.text())) }
+    });
     let curl = url("full CSV");
     let csv = get(curl.split('\'').next().unwrap());
     assert!(csv.status == 200 && csv.is_whole, "{csv:?}");

@@ -50,6 +50,8 @@ static KUAISHOU: Channel = Channel { id: "kuaishou", form: IdForm::Md5 };
 static BAIDU: Channel = Channel { id: "baidu", form: IdForm::Md5UpperCase };
 static GOOGLE: Channel = Channel { id: "google", form: IdForm::Raw };
 static WECHAT: Channel = Channel { id: "wechat", form: IdForm::System };
+/// The channel that reports live clicks to the collector; it has the generic dialect.
+pub static REPORTED: &Channel = &TOUTIAO;
 static CHANNELS: [&Channel; 5] = [&TOUTIAO, &KUAISHOU, &BAIDU, &GOOGLE, &WECHAT];
 
 pub static APPS: [App; 3] = [
@@ -115,6 +117,13 @@ impl App {
     pub fn retargeting(&self) -> Option<&'static Campaign> {
         self.campaigns.iter().find(|campaign| campaign.is_retargeting)
     }
+}
+
+/// Returns the channel of a campaign.
+pub fn channel(spreadid: u64) -> Option<&'static str> {
+    let mut campaigns = APPS.iter().flat_map(|app| app.campaigns);
+    let found = campaigns.find(|campaign| u64::from(campaign.spreadid) == spreadid);
+    found.map(|campaign| campaign.channel.id)
 }
 
 /// Returns the catalogue as settings: `[[apps]]`, `[[channels]]` and `[[campaigns]]`.
