@@ -10,8 +10,8 @@ use super::traffic::catalogue::{self, REPORTED};
 /// A parameter of every report whose macro the network does not know, as happens in practice.
 const NOT_REPLACED: &str = "caid={caid}";
 
-/// Returns the path and query of the report of a touch. `None` if the message is another one, or if its channel does not
-/// report to the collector.
+/// Returns the path and query of the report of a touch. `None` for other messages, and for touches of channels that do
+/// not report to the collector.
 pub fn path(message: &Message) -> Option<String> {
     if message.topic != TopicKind::Clicks || message.is_invalid {
         return None;

@@ -78,7 +78,7 @@ fn check_unexpanded(dialect: &str, query: &str, expected: &[&str]) {
 #[test]
 fn every_link_has_macros_that_are_absent_if_they_are_not_replaced() {
     let dialects = Dialects::load(None).unwrap();
-    assert_eq!(dialects.names().count(), 14);
+    assert_eq!(dialects.names().count(), 16);
     for name in dialects.names() {
         for kind in [LinkKind::Click, LinkKind::Impression] {
             let query = format!("spreadid=7&{}", filled(name, kind, &[]));
@@ -340,6 +340,31 @@ fn oppo() {
         json!({
             "click_id": "q-1", "time": NOON_MS, "ids": {"oaid": OAID}, "device_model": "PHM110",
             "params": {"ad_id": "1", "time_source": "arrival"},
+        }),
+    );
+}
+
+#[test]
+fn vivo_and_honor() {
+    check_link(
+        "vivo",
+        &[
+            ("__REQUESTID__", "r-1"),
+            ("__CREATIVEID__", "5"),
+            ("__IMEI__", IMEI_MD5),
+            ("__OAID__", OAID_MD5),
+        ],
+        json!({
+            "click_id": "r-1-5", "time": NOON_MS, "ids": {"imei_md5": IMEI_MD5, "oaid_md5": OAID_MD5},
+            "params": {"callback": "r-1", "creative_id": "5", "time_source": "arrival"},
+        }),
+    );
+    check_link(
+        "honor",
+        &[("{track_id}", "t-1"), ("{advertiser_id}", "9"), ("{oaid}", OAID)],
+        json!({
+            "click_id": "t-1", "time": NOON_MS, "ids": {"oaid": OAID},
+            "params": {"callback": "t-1", "account_id": "9", "time_source": "arrival"},
         }),
     );
 }
