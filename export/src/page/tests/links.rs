@@ -101,7 +101,7 @@ fn a_link_is_shown_with_its_last_requests() {
         &["Missing or empty: <code>ua</code></p>", "The signature is missing.", "crawler"],
     );
     has(&answer, &["accepted</span>", "refused</span>", "(bad_time)"]);
-    has(&answer, &["accepted, waits for Kafka</span>", "<p>Campaign 199</p>"]);
+    has(&answer, &["accepted while Kafka was away</span>", "<p>Campaign 199</p>"]);
     assert!(!answer.text().contains("The signature is valid"), "{}", answer.text());
     // What a client has sent is never markup.
     has(&answer, &["&lt;script&gt;"]);
