@@ -186,3 +186,125 @@ impl Drop for Received {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use axum::http::StatusCode;
+    use parking_lot::Mutex;
+    use serde_json::{Value, json};
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::dialect::link::{LinkKind, LinkTarget};
+
+    const LABELS: Labels<'static> = Labels { kind: "click", channel: "c" };
+    const TARGET: LinkTarget<'static> =
+        LinkTarget { app: "app-x", channel: "c", spreadid: 7, kind: LinkKind::Click };
+
+    /// A collector without Kafka, so that all events go to its spool.
+    struct Bed {
+        collector: Collector,
+        lines: Arc<Mutex<Vec<Value>>>,
+        spool: PathBuf,
+        _folder: TempDir,
+    }
+
+    impl Bed {
+        fn new(more: &str) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let spool = folder.path().join("spool");
+            let text = format!(
+                "[kafka]\nbrokers = \"127.0.0.1:1\"\n\
+                 [collect]\nlisten = \"127.0.0.1:1\"\nspool = {spool:?}\n{more}\n\
+                 [[apps]]\npid = 1\nkey = \"app-x\"\n[[channels]]\nid = \"c\"\n\
+                 [[campaigns]]\nspreadid = 7\npid = 1\nchannel = \"c\"\n"
+            );
+            let config = config::parse(&text).unwrap();
+            let lines = Arc::new(Mutex::new(Vec::new()));
+            let shown = Arc::clone(&lines);
+            let echo = move |line: &str| shown.lock().push(serde_json::from_str(line).unwrap());
+            let settings = config.collect.as_ref().unwrap();
+            let collector = Collector::start(&config, settings, Some(Arc::new(echo))).unwrap();
+            Self { collector, lines, spool, _folder: folder }
+        }
+
+        fn submit(&self) -> (Received, Result<Pending, Refusal>) {
+            let app = self.collector.app("app-x").unwrap();
+            let mut received = self.collector.receive(LABELS, &app.key);
+            received.notes.link = UsedLink::Report { kind: LinkKind::Click, spreadid: Some(7) };
+            let time = Timestamp::now().as_millisecond();
+            let event = json!({"type": "click", "app": "app-x", "spreadid": 7, "click_id": "c", "time": time});
+            (received, self.collector.submit(event.to_string(), TopicKind::Clicks, app))
+        }
+
+        async fn acknowledged(&self) -> Result<(), Refusal> {
+            let (received, pending) = self.submit();
+            received.acknowledged(pending).await
+        }
+
+        /// Waits for this number of lines, and returns their outcomes, with the code of a refusal. The last requests of
+        /// the link must have the same ones.
+        async fn outcomes(&self, count: usize) -> Vec<String> {
+            let is_complete = async {
+                while self.lines.lock().len() < count {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(60), is_complete).await.unwrap();
+            let outcome = |one: &Value| {
+                let texts = ["outcome", "code"].into_iter().filter_map(|name| one[name].as_str());
+                texts.collect::<Vec<_>>().join(" ")
+            };
+            let shown: Vec<_> = self.lines.lock().iter().map(outcome).collect();
+            let recent = self.collector.recent_reports(TARGET).unwrap();
+            let kept = recent["requests"].as_array().unwrap().iter().rev().map(outcome);
+            assert_eq!(kept.collect::<Vec<_>>(), shown);
+            shown
+        }
+    }
+
+    #[tokio::test]
+    async fn an_event_in_the_spool_is_shown_and_kept_once() {
+        let bed = Bed::new("");
+        bed.acknowledged().await.unwrap();
+        // The client disconnects before the event is on disk.
+        let (received, pending) = bed.submit();
+        let delivered = received.delivered(pending).await;
+        assert!(matches!(delivered, Delivered::Writing(_)));
+        drop(delivered);
+        bed.outcomes(2).await;
+        bed.acknowledged().await.unwrap();
+        assert_eq!(bed.outcomes(3).await, ["spooled"; 3]);
+    }
+
+    #[tokio::test]
+    async fn a_refused_event_is_shown_and_kept_once() {
+        let bed = Bed::new("events_per_app_max = 1");
+        // The client disconnects before Kafka has answered.
+        drop(bed.submit());
+        let refused = loop {
+            if let Err(refusal) = bed.acknowledged().await {
+                break refusal;
+            }
+        };
+        assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+        let count = bed.lines.lock().len();
+        let outcomes = bed.outcomes(count).await;
+        assert_eq!(outcomes[0], "refused disconnected");
+        assert_eq!(outcomes[count - 1], "refused rate_limited");
+        assert!(outcomes[1..count - 1].iter().all(|outcome| outcome == "spooled"), "{outcomes:?}");
+    }
+
+    #[tokio::test]
+    async fn an_event_that_the_spool_does_not_take_is_refused() {
+        let bed = Bed::new("");
+        fs::rename(&bed.spool, bed.spool.with_extension("moved")).unwrap();
+        assert_eq!(bed.acknowledged().await.unwrap_err().code, "unavailable");
+        assert_eq!(bed.outcomes(1).await, ["refused unavailable"]);
+    }
+}

@@ -67,6 +67,12 @@ fn events_on_disk_reach_kafka_once_it_is_back() {
         let reply = click(&address, id);
         assert_eq!((reply.status, reply.text().as_str()), (200, "ok"));
     }
+    let link = "/requests?app=app-x&channel=toutiao&campaign=7&kind=click";
+    let requests = collector.admin(link).expect("the process responds");
+    let requests: Value = serde_json::from_slice(&requests.body).expect("JSON");
+    // The newest ones are first.
+    let outcomes = [0_usize, 1].map(|request| &requests["requests"][request]["outcome"]);
+    assert_eq!(outcomes, ["spooled", "spooled"]);
     check_conservation(&collector);
     assert_eq!(collector.admin("/readyz").expect("the process responds").status, 200);
     collector.kill9();
