@@ -174,10 +174,10 @@ fn put_details(out: &mut Vec<u8>, details: &TouchDetails) {
 /// A bit for each text that is present, the lowest for the callback token; then these texts.
 fn put_ad(out: &mut Vec<u8>, ad: Option<&AdDetails>) {
     let Some(AdDetails { callback, params }) = ad else { return put_varint(out, 0) };
-    let texts = || std::iter::once(callback).chain(params);
-    let bit = |(bit, text): (usize, &Box<str>)| u64::from(!text.is_empty()) << bit;
-    put_varint(out, texts().enumerate().map(bit).sum());
-    texts().filter(|text| !text.is_empty()).for_each(|text| put_text(out, text));
+    let texts = [callback].into_iter().chain(params);
+    let present = texts.clone().enumerate().filter(|(_, text)| !text.is_empty());
+    put_varint(out, present.map(|(bit, _)| 1_u64 << bit).sum());
+    texts.filter(|text| !text.is_empty()).for_each(|text| put_text(out, text));
 }
 
 fn ad(input: &mut Input<'_>) -> Result<Option<Box<AdDetails>>, StoreError> {
@@ -185,7 +185,7 @@ fn ad(input: &mut Input<'_>) -> Result<Option<Box<AdDetails>>, StoreError> {
     if present >> (1 + AD_PARAMS.len()) != 0 {
         return Err(StoreError::corrupt("an ad with unknown texts"));
     }
-    let mut text = |bit: usize| match present >> bit & 1 {
+    let mut text = |bit: usize| match (present >> bit) & 1 {
         0 => Ok(Box::default()),
         _ => input.boxed(),
     };
