@@ -20,14 +20,17 @@ const KEPT_MAX: usize = 20;
 /// The last requests of a link, newest first.
 type Latest = VecDeque<RecentRequest>;
 
+/// App, channel and kind of reports without a campaign of the settings.
+type OtherKey = (Box<str>, Box<str>, LinkKind);
+
 /// The last requests. Their number is limited by that of campaigns, links, apps and channels of the settings.
 pub(crate) struct RecentRequests {
     /// Reports with a campaign of the settings.
     reports: HashMap<(u32, LinkKind), Mutex<Latest>>,
     /// Clicks of persons, keyed by the id of the link.
     persons: HashMap<Box<str>, Mutex<Latest>>,
-    /// Reports without a campaign of the settings, keyed by app and channel.
-    others: Mutex<HashMap<(Box<str>, Box<str>, LinkKind), Latest>>,
+    /// Reports without a campaign of the settings.
+    others: Mutex<HashMap<OtherKey, Latest>>,
 }
 
 /// A link of which requests are kept.
@@ -99,7 +102,7 @@ impl RecentRequests {
     pub fn of_report(&self, target: LinkTarget<'_>, dialect: &Dialect) -> Value {
         let LinkTarget { app, channel, spreadid, kind } = target;
         let requests = self.reports.get(&(spreadid, kind)).map(|latest| latest.lock().clone());
-        let key: (Box<str>, Box<str>, LinkKind) = (app.into(), channel.into(), kind);
+        let key: OtherKey = (app.into(), channel.into(), kind);
         let others = self.others.lock().get(&key).cloned();
         let shown = |latest: Option<Latest>| shown(latest.unwrap_or_default(), Some(dialect));
         json!({"requests": shown(requests), "others": shown(others)})
