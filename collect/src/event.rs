@@ -14,7 +14,7 @@ use crate::metrics::{self, Labels, OwnedLabels};
 use crate::notes::{Notes, UsedLink};
 use crate::recent::RecentRequest;
 use crate::refusal::{EventOutcome, Refusal};
-use crate::spool::{Event, Spool, SpoolError, Writing};
+use crate::spool::{Event, SpoolError, Writing};
 use crate::state::{App, Collector};
 
 /// An event that waits for its acknowledgement.
@@ -51,7 +51,7 @@ impl Collector {
             return Ok(Pending { delivery: Some(delivery), event: None, since });
         };
         let event = Event { topic, key: app.key.clone(), value: event.into_bytes() };
-        let delivery = if spool.is_kafka_failing() || !self.is_connected() {
+        let delivery = if spool.is_kafka_failing(topic, &event.key) || !self.is_connected() {
             None
         } else {
             match self.producer().produce(topic, &event.key, &event.value) {
@@ -101,7 +101,11 @@ impl Received {
                 }
                 Err(ProduceError::TooLarge) => return self.refuse(ProduceError::TooLarge.into()),
                 Err(error) if event.is_none() => return self.refuse(error.into()),
-                Err(_) => self.collector.spool().into_iter().for_each(Spool::note_failure),
+                Err(_) => {
+                    if let Some((spool, event)) = self.collector.spool().zip(event.as_ref()) {
+                        spool.note_failure(event.topic, &event.key);
+                    }
+                }
             }
         }
         let Some((spool, event)) = self.collector.spool().zip(event) else {

@@ -155,13 +155,13 @@ impl<D: Destination> Drain<D> {
             let delivered = self.deliver(&batch);
             for (event, delivered) in batch.into_iter().zip(delivered) {
                 match delivered {
-                    Ok(()) => outcome.acknowledged += 1,
+                    Ok(()) => {
+                        outcome.acknowledged += 1;
+                        self.state.set_acknowledged(event.topic, &event.key);
+                    }
                     Err(ProduceError::TooLarge) => outcome.rejected.push(event),
                     Err(_) => outcome.remaining.push(event),
                 }
-            }
-            if outcome.acknowledged > before.0 {
-                self.state.set_kafka_failing(false);
             }
             if (outcome.acknowledged, outcome.rejected.len()) == before {
                 break;

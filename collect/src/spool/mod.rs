@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use ingest::TopicKind;
 use tokio::sync::{mpsc, oneshot};
 
 use self::drain::{Destination, Drain};
@@ -86,15 +87,16 @@ impl Spool {
         Writing(written)
     }
 
-    /// Notes that Kafka has not acknowledged an event.
-    pub fn note_failure(&self) {
-        self.state.set_kafka_failing(true);
+    /// Notes that Kafka has not acknowledged an event of this topic and key.
+    pub fn note_failure(&self, topic: TopicKind, key: &str) {
+        self.state.set_failing(topic, key);
     }
 
-    /// Returns true if events are better written here at once than after waiting for Kafka in vain. The events that are
-    /// here will show when it answers again.
-    pub fn is_kafka_failing(&self) -> bool {
-        self.state.is_kafka_failing() && self.state.events() > 0
+    /// Returns true if an event is better written here at once than after waiting for Kafka in vain, because Kafka has
+    /// not acknowledged another one of this topic and key. The events that are here will show when it does again.
+    /// Without room for more, it is better to wait.
+    pub fn is_kafka_failing(&self, topic: TopicKind, key: &str) -> bool {
+        self.state.events() > 0 && self.has_room() && self.state.is_failing(topic, key)
     }
 
     /// Returns true if events can probably be written.

@@ -1,8 +1,10 @@
 //! What the writer, the drain and requests know of each other.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use ingest::TopicKind;
 use parking_lot::Mutex;
 
 /// After a failed write, requests are expected to fail for this long.
@@ -38,8 +40,9 @@ pub(super) struct State {
     is_full: AtomicBool,
     /// When the last write was, if it failed.
     failed_at: Mutex<Option<Instant>>,
-    /// Kafka has not acknowledged an event, and none of the spool since.
-    is_kafka_failing: AtomicBool,
+    /// The topics, for each key, of which Kafka has not acknowledged an event, and none of the spool since. Events with
+    /// one key are on one partition of a topic.
+    failing: Mutex<HashMap<Box<str>, Vec<TopicKind>>>,
 }
 
 impl State {
@@ -65,11 +68,21 @@ impl State {
         !is_failing && !self.is_full.load(Ordering::Relaxed)
     }
 
-    pub fn is_kafka_failing(&self) -> bool {
-        self.is_kafka_failing.load(Ordering::Relaxed)
+    pub fn is_failing(&self, topic: TopicKind, key: &str) -> bool {
+        self.failing.lock().get(key).is_some_and(|topics| topics.contains(&topic))
     }
 
-    pub fn set_kafka_failing(&self, is_failing: bool) {
-        self.is_kafka_failing.store(is_failing, Ordering::Relaxed);
+    pub fn set_failing(&self, topic: TopicKind, key: &str) {
+        let mut failing = self.failing.lock();
+        let topics = failing.entry(key.into()).or_default();
+        if !topics.contains(&topic) {
+            topics.push(topic);
+        }
+    }
+
+    pub fn set_acknowledged(&self, topic: TopicKind, key: &str) {
+        if let Some(topics) = self.failing.lock().get_mut(key) {
+            topics.retain(|failing| *failing != topic);
+        }
     }
 }

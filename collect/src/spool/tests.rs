@@ -129,12 +129,12 @@ async fn events_are_drained_in_order_once_kafka_answers() {
     let spool = open(folder.path(), BYTES_MAX, &kafka);
     assert_eq!(append(&spool, &["1", "2", "3"]).await, [Ok(()); 3]);
     assert_eq!(append(&spool, &["4"]).await, [Ok(())]);
-    spool.note_failure();
-    assert!(spool.is_kafka_failing());
+    spool.note_failure(TopicKind::Clicks, "app-x");
+    assert!(spool.is_kafka_failing(TopicKind::Clicks, "app-x"));
     kafka.answers(|_, _| Ok(()));
     eventually(|| spool.state.events() == 0);
     assert_eq!(kafka.values(), ["1", "2", "3", "4"]);
-    assert!(!spool.is_kafka_failing());
+    assert!(!spool.state.is_failing(TopicKind::Clicks, "app-x"));
     assert!(files(folder.path(), "events").is_empty());
 }
 
@@ -254,6 +254,22 @@ async fn a_full_spool_refuses_events_until_it_is_drained() {
     assert!(spool.has_room());
     assert_eq!(append(&spool, &["3"]).await, [Ok(())]);
     eventually(|| kafka.values() == ["1", "2", "3"]);
+}
+
+/// A topic that is missing for days neither delays nor refuses the events of others.
+#[tokio::test]
+async fn only_events_of_a_topic_and_key_that_fail_go_to_disk_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let effect = event(TopicKind::Effects, "1");
+    let spool = open(folder.path(), effect.record_bytes(), &Kafka::away());
+    spool.append(effect, LABELS).await.written().await.unwrap();
+    spool.note_failure(TopicKind::Effects, "app-x");
+    assert!(spool.is_kafka_failing(TopicKind::Effects, "app-x"));
+    assert!(!spool.is_kafka_failing(TopicKind::Clicks, "app-x"));
+    assert!(!spool.is_kafka_failing(TopicKind::Effects, "app-y"));
+    // Once the spool is full, Kafka may take what the spool does not.
+    assert_eq!(append(&spool, &["2"]).await, [Err(SpoolError::Full)]);
+    assert!(!spool.is_kafka_failing(TopicKind::Effects, "app-x"));
 }
 
 #[tokio::test]
