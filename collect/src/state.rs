@@ -12,6 +12,7 @@ use ingest::kafka::event_producer::EventProducer;
 use jiff::Timestamp;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::CollectError;
 use crate::dialect::Dialect;
@@ -27,6 +28,10 @@ use crate::spool::{Spool, Timing};
 
 /// How long a shutdown waits for events that no request waits for.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The length of all clicks of persons that wait for Kafka or the spool. Their requests do not wait as long, so that
+/// the limit of connections does not bound them.
+pub(crate) const WAITING_CLICK_BYTES_MAX: u32 = 64 << 20;
 
 /// A collector that is not serving yet; cheap to clone.
 #[derive(Clone)]
@@ -47,6 +52,8 @@ struct State {
     metrics: Metrics,
     echo: Option<Echo>,
     recent: RecentRequests,
+    /// A permit for each byte of clicks of persons that may wait.
+    waiting_clicks: Arc<Semaphore>,
 }
 
 /// An app that events may name.
@@ -102,6 +109,7 @@ impl Collector {
             metrics,
             echo,
             recent: RecentRequests::new(config),
+            waiting_clicks: Arc::new(Semaphore::new(WAITING_CLICK_BYTES_MAX as usize)),
         })))
     }
 
@@ -184,6 +192,12 @@ impl Collector {
     /// Counts a request of this address, unless there are too many.
     pub(crate) fn admits(&self, address: IpAddr) -> bool {
         self.0.addresses.as_ref().is_none_or(|addresses| addresses.admits(address))
+    }
+
+    /// Counts a click of a person that waits, until the permit is dropped; `None` if too many do.
+    pub(crate) fn wait_with_click(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let bytes = u32::try_from(bytes).ok()?;
+        Arc::clone(&self.0.waiting_clicks).try_acquire_many_owned(bytes).ok()
     }
 
     /// Returns false if the settings have this campaign for another app or channel. One that is not in the settings is

@@ -11,6 +11,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use config::{Link, LinkTarget};
 use ingest::TopicKind;
+use ingest::kafka::event_producer::ProduceError;
 use jiff::Timestamp;
 use listener::ClientAddress;
 use serde_json::{Map, Value, json};
@@ -98,8 +99,17 @@ async fn produce(collector: &Collector, link: &Link, click: &Click<'_>) {
     (received.notes.bot, received.notes.signature) = (click.bot, click.signature);
     let event = click.event(link).to_string();
     received.notes.set_event(&event);
+    let Some(waits) = collector.wait_with_click(event.len()) else {
+        received.refused(ProduceError::QueueFull.into());
+        collector.metrics().redirected_unacknowledged();
+        return;
+    };
     let pending = collector.submit(event, TopicKind::Clicks, app);
-    let acknowledged = tokio::spawn(received.acknowledged(pending));
+    let acknowledged = tokio::spawn(async move {
+        let outcome = received.acknowledged(pending).await;
+        drop(waits);
+        outcome
+    });
     let outcome = tokio::time::timeout(WAIT_MAX, acknowledged).await;
     if !matches!(outcome, Ok(Ok(Ok(())))) {
         collector.metrics().redirected_unacknowledged();
@@ -230,17 +240,19 @@ fn location(target: &LinkTarget, link: &Link, click_id: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::WAITING_CLICK_BYTES_MAX;
 
     const ANDROID: &str = "Mozilla/5.0 (Linux; Android 14; Pixel 8) AppleWebKit/537.36";
     const IPHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_4 like Mac OS X)";
 
-    fn link() -> Link {
-        let text = "[[apps]]\npid = 1\nkey = \"app-x\"\n[[channels]]\nid = \"c\"\n\
+    const SETTINGS: &str = "[[apps]]\npid = 1\nkey = \"app-x\"\n[[channels]]\nid = \"c\"\n\
                     [[campaigns]]\nspreadid = 7\npid = 1\nchannel = \"c\"\n\
                     [[links]]\nid = \"l\"\nspreadid = 7\nclick_id_parameter = \"cid\"\n\
                     android = \"https://play.google.com/store/apps/details?id=x\"\n\
                     fallback = \"https://a.example/b\"\n";
-        config::parse(text).unwrap().links.remove(0)
+
+    fn link() -> Link {
+        config::parse(SETTINGS).unwrap().links.remove(0)
     }
 
     #[track_caller]
@@ -278,6 +290,31 @@ mod tests {
             "params": {"link": "l", "bot": "crawler", "signature": "missing", "sub1": "a b"},
         });
         assert_eq!(event, expected);
+    }
+
+    /// A disk or a cluster that hangs for minutes does not fill the memory.
+    #[tokio::test]
+    async fn clicks_that_wait_are_limited() {
+        let text = "[kafka]\nbrokers = \"127.0.0.1:1\"\n[collect]\nlisten = \"127.0.0.1:1\"\n";
+        let config = config::parse(&format!("{text}{SETTINGS}")).unwrap();
+        let settings = config.collect.as_ref().unwrap();
+        let collector = Collector::start(&config, settings, None).unwrap();
+        let click = Click {
+            id: "go-1",
+            ip: "203.0.113.9".parse().unwrap(),
+            ua: ANDROID,
+            system: System::of(ANDROID),
+            bot: None,
+            query: "",
+            signature: None,
+        };
+        let others = collector.wait_with_click(WAITING_CLICK_BYTES_MAX as usize);
+        assert!(others.is_some());
+        produce(&collector, &link(), &click).await;
+        let recent = collector.recent_clicks("l").unwrap();
+        assert_eq!(recent["requests"][0]["code"], "unavailable", "{recent}");
+        drop(others);
+        assert!(collector.wait_with_click(WAITING_CLICK_BYTES_MAX as usize).is_some());
     }
 
     #[test]
