@@ -11,6 +11,8 @@ pub(crate) mod read;
 #[cfg(test)]
 mod tests;
 
+use ingest::decode::{parse_address, without_macro};
+
 /// The parameters of a network's reports.
 #[derive(Debug)]
 pub(crate) struct Dialect {
@@ -98,13 +100,20 @@ impl Dialect {
 }
 
 impl Parameter {
-    /// Checks whether the network has sent the macro itself.
+    /// Checks whether the network has sent the macro itself, or another one: links are edited by hand.
     pub fn is_unexpanded(&self, value: &str) -> bool {
         match &self.placeholder {
-            Placeholder::Macro { click, impression } => value == &**click || value == &**impression,
+            Placeholder::Macro { click, impression } => {
+                value == &**click || value == &**impression || is_macro(value)
+            }
             Placeholder::Fixed(_) => false,
         }
     }
+}
+
+/// Checks whether a macro fills the whole text. An IPv6 address in brackets is none.
+fn is_macro(text: &str) -> bool {
+    without_macro(text).is_empty() && parse_address(text).is_none()
 }
 
 impl Meaning {

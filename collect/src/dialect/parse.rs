@@ -211,7 +211,7 @@ mod tests {
         assert_eq!((&*dialect.name, &*dialect.answer), ("x", "ok"));
         assert_eq!(dialect.parameters[1].meaning, Meaning::Time(TimeUnit::Seconds));
         assert!(["__T__", "__V__"].iter().all(|text| dialect.parameters[1].is_unexpanded(text)));
-        assert!(!dialect.parameters[1].is_unexpanded("__C__"));
+        assert!(!dialect.parameters[1].is_unexpanded("c-1"));
     }
 
     #[test]

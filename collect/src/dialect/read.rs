@@ -1,5 +1,6 @@
 //! Turns a report into the JSON of a touch.
 
+use ingest::decode::ignored_click_id;
 use md5::{Digest as _, Md5};
 use serde_json::{Map, Value};
 
@@ -94,21 +95,27 @@ impl Dialect {
         Ok(Touch { event, spreadid })
     }
 
-    /// Returns the network's id of the click, or one that is derived from its callback token.
+    /// Returns the network's id of the click, or one that is derived from its callback token. A value that identifies
+    /// nobody is in neither: as a part of an id, it would make many clicks one touch.
     fn click_id(&self, pairs: &Pairs<'_>, callback: Option<&str>) -> Option<String> {
         let mut parts = self.click_id.iter().map(|name| self.id_part(name, pairs));
         let own = parts.next().flatten().map(|first| {
             let rest: Vec<String> = parts.flatten().collect();
             std::iter::once(first).chain(rest).collect::<Vec<_>>().join("-")
         });
+        let callback = callback.filter(|token| identifies_click(token));
         own.or_else(|| Some(format!("{}:{}", self.name, md5_hex(callback?))))
     }
 
     fn id_part(&self, name: &str, pairs: &Pairs<'_>) -> Option<String> {
         let parameter = self.parameters.iter().find(|parameter| *parameter.name == *name)?;
         let value = pairs.value(name, false)?;
-        (value != "0" && !parameter.is_unexpanded(&value)).then_some(value)
+        (!parameter.is_unexpanded(&value) && identifies_click(&value)).then_some(value)
     }
+}
+
+fn identifies_click(text: &str) -> bool {
+    ignored_click_id(text.trim()).is_none()
 }
 
 fn spreadid(pairs: &Pairs<'_>) -> Result<u32, BadParameter> {

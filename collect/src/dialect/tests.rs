@@ -143,6 +143,33 @@ fn unexpanded_macros_are_absent() {
     check_unexpanded("generic", "click_id=c-1&time=1773144000000", &[]);
 }
 
+/// Someone has edited the link.
+#[test]
+fn unexpanded_macros_of_other_names_are_absent() {
+    let params = json!({"time_source": "arrival"});
+    let query =
+        "click_id=__CLICKID__&time=%%TIME%%&callback=%257Btoken%257D&ua=$UA$&ip=203.0.113.9";
+    check("generic", query, json!({"ip": "203.0.113.9", "time": NOON_MS, "params": params}));
+    check_unexpanded("generic", query, &["click_id", "time", "ua", "callback"]);
+    let query = "caid=[\"a\"]&campaign_name=x_{y}&time=1773144000000&ip=[2001:db8::1]";
+    check_unexpanded("generic", query, &[]);
+}
+
+/// Otherwise many clicks would be one touch.
+#[test]
+fn values_that_identify_nobody_are_no_part_of_a_click_id() {
+    let more = "ip=203.0.113.9&ts=1773144000000";
+    let event = |params: Value| json!({"ip": "203.0.113.9", "time": NOON_MS, "params": params});
+    for id in ["null", "-1", "__REQUESTID__", "00000000-0000-0000-0000-000000000000"] {
+        let query = format!("request_id={id}&cid=17&{more}");
+        check("oceanengine", &query, event(json!({"creative_id": "17"})));
+    }
+    check("kuaishou", &format!("callback=NULL&{more}"), event(json!({"callback": "NULL"})));
+    let mut expected = event(json!({"creative_id": "unknown"}));
+    expected["click_id"] = "r-1".into();
+    check("oceanengine", &format!("request_id=r-1&cid=unknown&{more}"), expected);
+}
+
 /// A report without a campaign shows what it has, too.
 #[test]
 fn a_report_has_a_value_a_macro_or_nothing_of_a_parameter() {

@@ -19,7 +19,9 @@ mod published_schemas;
 #[cfg(test)]
 mod tests;
 
+pub use attribution::facts::addresses::parse_address;
 use attribution::facts::event::Fact;
+pub use attribution::facts::placeholders::{ignored_click_id, without_macro};
 use attribution::rules::policy::Policy;
 
 pub use self::avro::Schema;
