@@ -6,6 +6,7 @@ use super::Presence;
 use super::catalogue::Dialects;
 use super::link::{LinkKind, LinkTarget};
 use super::pairs::Pairs;
+use super::parse::parse;
 use super::read::{Reading, Report};
 
 const NOON_MS: i64 = 1_773_144_000_000;
@@ -423,17 +424,37 @@ fn weibo_and_xiaohongshu() {
     );
 }
 
+/// The values are the examples of Unity's page, in which the system is its version.
 #[test]
-fn unity_has_one_advertising_id_for_all_systems() {
+fn unity() {
+    let check_ifa = |ifa: &str, kind: &str, os_version: &str| {
+        let values =
+            [("{ifa}", ifa), ("{gamer_id}", "g"), ("{os}", os_version), ("{ip}", "203.0.113.9")];
+        let expected = json!({
+            "time": NOON_MS, "ids": {kind: ifa}, "os_version": os_version, "ip": "203.0.113.9",
+            "params": {"gamer_id": "g", "time_source": "arrival"},
+        });
+        check_link("unity", &values, expected);
+    };
+    check_ifa("1234ABCD-1234-5678-ABCD-1A2B3C4D5E6F", "idfa", "9.2.1");
+    check_ifa("1234abcd-1234-5678-abcd-1a2b3c4d5e6f", "gaid", "4.4.0");
+}
+
+/// The system decides if it is known, and else the case.
+#[test]
+fn an_advertising_id_is_of_its_system() {
+    let text = "parameters = [{ name = \"ifa\", macro = \"{ifa}\", field = \"ifa\" }, \
+                { name = \"os\", macro = \"{os}\", field = \"os\" }]";
+    let dialect = parse("x", text).unwrap();
     let upper = "6D92078A-8246-4BA4-AE5B-76104861E7DC";
     let lower = upper.to_ascii_lowercase();
     let check_ifa = |os: &str, ifa: &str, kind: &str| {
-        let params = json!({"gamer_id": "g", "time_source": "arrival"});
-        let mut expected = json!({"time": NOON_MS, "ids": {kind: ifa}, "params": params});
-        if os != "{os}" {
-            expected["os"] = os.into();
-        }
-        check_link("unity", &[("{ifa}", ifa), ("{gamer_id}", "g"), ("{os}", os)], expected);
+        let query = format!("spreadid=7&ifa={ifa}&os={os}");
+        let pairs = Pairs::parse(&query, "").unwrap();
+        let report =
+            Report { kind: LinkKind::Click, app: "app-x", pairs: &pairs, arrived_ms: NOON_MS };
+        let event = dialect.read(report).touch.unwrap().event;
+        assert_eq!(event["ids"], json!({kind: ifa}), "{os} {ifa}");
     };
     check_ifa("android", upper, "gaid");
     check_ifa("iOS", &lower, "idfa");
