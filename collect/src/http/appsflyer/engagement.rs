@@ -44,6 +44,9 @@ const DEVICE_IDS: [(&str, &str); 8] = [
     ("android_id", "android_id"),
 ];
 
+/// The value of `af_campaign_type` for campaigns that bring back people who have had the app, and the purpose of these.
+const RETARGETING: &str = "retargeting";
+
 /// A touch without its app.
 #[derive(Debug)]
 pub(super) struct Touch {
@@ -67,6 +70,9 @@ pub(super) fn event(
     params.insert("time_source".to_owned(), "arrival".into());
     if let Some(lookback) = pairs.value("af_lookback_window", false) {
         event.insert("lookback_ms".to_owned(), lookback_ms(&lookback)?.into());
+    }
+    if pairs.value("af_campaign_type", false).is_some_and(|kind| kind == RETARGETING) {
+        event.insert("purpose".to_owned(), RETARGETING.into());
     }
     let click_id =
         pairs.value("af_click_id", false).or_else(|| pairs.value("af_request_id", false));
@@ -162,6 +168,19 @@ mod tests {
                 "params": {"time_source": "arrival"},
             }),
         );
+    }
+
+    #[test]
+    fn a_touch_has_the_purpose_of_its_campaign() {
+        let purpose = |campaign_type: &str| {
+            let query = format!("af_campaign_id=7&af_campaign_type={campaign_type}");
+            let pairs = Pairs::parse(&query, "").unwrap();
+            let event = event("click", "ios", &pairs, 0).unwrap().event;
+            assert_eq!(event["params"]["campaign_type"], *campaign_type);
+            event.get("purpose").cloned()
+        };
+        assert_eq!(purpose("retargeting"), Some("retargeting".into()));
+        assert_eq!(purpose("user_acquisition"), None);
     }
 
     #[test]

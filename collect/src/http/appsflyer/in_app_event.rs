@@ -27,6 +27,8 @@ struct InAppEvent<'a> {
     bundle_identifier: Option<String>,
     #[serde(rename = "app_store")]
     app_store: Option<String>,
+    #[serde(rename = "app_version_name")]
+    app_version: Option<String>,
     #[serde(rename = "advertising_id", borrow)]
     gaid: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -79,6 +81,7 @@ pub(super) fn event(body: &[u8], app: &str, arrived_ms: i64) -> Result<String, R
         ("ip", source.ip),
         ("ua", source.ua),
         ("os_version", source.os),
+        ("app_version", source.app_version),
     ])
     .collect();
     for (name, value) in [("time", time), ("ids", ids.into()), ("props", props.into())] {
@@ -103,14 +106,16 @@ fn utc(time: String) -> Value {
     }
 }
 
-/// Returns the properties of an event's value, and its revenue. The digits of numbers stay as they are.
+/// Returns the properties of an event's value, and its revenue. The digits of numbers stay as they are. A member that
+/// is null is absent.
 fn values(value: &str) -> (Map<String, Value>, Option<String>) {
-    let Ok(members) = serde_json::from_str::<BTreeMap<String, &RawValue>>(value) else {
+    let Ok(members) = serde_json::from_str::<BTreeMap<String, Option<&RawValue>>>(value) else {
         let whole = (!value.is_empty()).then(|| ("value".to_owned(), Value::from(value)));
         return (whole.into_iter().collect(), None);
     };
-    let revenue = members.get(REVENUE).map(|revenue| text(revenue));
-    let props = members.into_iter().map(|(name, value)| (name, Value::from(text(value))));
+    let revenue = members.get(REVENUE).copied().flatten().map(text);
+    let present = members.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    let props = present.map(|(name, value)| (name, Value::from(text(value))));
     (props.collect(), revenue)
 }
 
@@ -136,14 +141,15 @@ mod tests {
         check(
             json!({
                 "appsflyer_id": "1-2", "eventName": "af_purchase", "eventTime": "2026-03-10 12:00:00.000",
-                "eventValue": "{\"af_revenue\":9.90,\"af_content_id\":\"c\",\"af_quantity\":1}", "eventCurrency": "CNY",
+                "eventValue": "{\"af_revenue\":9.90,\"af_content_id\":\"c\",\"af_quantity\":1,\"af_price\":null}",
+                "eventCurrency": "CNY", "app_version_name": "1.2",
                 "advertising_id": "6d92078a-8246-4ba4-ae5b-76104861e7dc", "ip": "203.0.113.9", "os": "14", "other": 1,
                 "bundleIdentifier": "com.x",
             }),
             json!({
                 "type": "effect", "app": "x", "name": "af_purchase", "time": "2026-03-10 12:00:00.000Z",
                 "revenue": "9.90", "currency": "CNY", "ids": {"gaid": "6d92078a-8246-4ba4-ae5b-76104861e7dc"},
-                "ip": "203.0.113.9", "os_version": "14",
+                "ip": "203.0.113.9", "os_version": "14", "app_version": "1.2",
                 "props": {
                     "af_revenue": "9.90", "af_content_id": "c", "af_quantity": "1", "appsflyer_id": "1-2",
                     "bundle_identifier": "com.x",
@@ -163,6 +169,30 @@ mod tests {
             json!({"eventName": "open", "eventValue": "text"}),
             expected(json!({"value": "text"})),
         );
+        let no_revenue = "{\"af_revenue\":null}";
+        check(json!({"eventName": "open", "eventValue": no_revenue}), expected(json!({})));
+    }
+
+    /// The event of AppsFlyer's OpenAPI document, with a name.
+    #[test]
+    fn the_published_example_is_an_effect() {
+        let body = json!({
+            "appsflyer_id": "1234567890123-1234567", "customer_user_id": "customer_user_id", "eventName": "af_purchase",
+            "eventValue": "{ \"af_revenue\": \"6\", \"af_content_type\": \"wallets\", \"af_content_id\": \"15854\", \
+                           \"your_custom_attribute\" :\"456.123\" }",
+            "eventTime": "2019-05-15 12:17:01.123", "eventCurrency": "USD", "ip": "192.0.2.1", "os": "14.5.1",
+            "idfa": "9876F1AA-2983-3855-27BB-2C626772EFAB", "idfv": "95C9BD22-4A4C-41C8-9548-ED07C5C8C145",
+            "app_version_name": "my_app_version", "app_store": "my_android_store_is_best", "att": 3, "aie": true,
+            "bundleIdentifier": "com.myapp", "sharing_filter": ["googleadwords_int", "adcolony_int"],
+        });
+        let event = event(body.to_string().as_bytes(), "x", 0).unwrap();
+        let config = config::parse("[[apps]]\npid = 1\nkey = \"x\"\n").unwrap();
+        let topic = Some(ingest::TopicKind::Effects);
+        let fact = ingest::decode::decode(event.as_bytes(), topic, &config.policy).unwrap();
+        assert_eq!(fact.time().millis(), 1_557_922_621_123);
+        let event: Value = serde_json::from_str(&event).unwrap();
+        let shown = ["revenue", "app_version", "os_version"].map(|name| event[name].as_str());
+        assert_eq!(shown, [Some("6"), Some("my_app_version"), Some("14.5.1")]);
     }
 
     #[test]

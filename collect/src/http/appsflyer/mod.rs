@@ -95,12 +95,18 @@ async fn form(
     }
     let not_an_object = |_| Problem::bad_body("expected a JSON object");
     let fields: Map<String, Value> = serde_json::from_slice(&body).map_err(not_an_object)?;
+    Ok(query(&fields))
+}
+
+/// Returns the members as a query. One that is null is absent.
+fn query(fields: &Map<String, Value>) -> String {
     let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
-    let pairs = fields.iter().map(|(name, value)| match value {
-        Value::String(text) => format!("{name}={}", encode(text)),
-        other => format!("{name}={}", encode(&other.to_string())),
+    let pairs = fields.iter().filter_map(|(name, value)| match value {
+        Value::Null => None,
+        Value::String(text) => Some(format!("{name}={}", encode(text))),
+        other => Some(format!("{name}={}", encode(&other.to_string()))),
     });
-    Ok(pairs.collect::<Vec<_>>().join("&"))
+    pairs.collect::<Vec<_>>().join("&")
 }
 
 pub(crate) async fn in_app_event(
@@ -121,4 +127,17 @@ pub(crate) async fn in_app_event(
     let acknowledged = received.acknowledged(pending).await;
     acknowledged.map_err(|refusal| Problem::refused(&refusal))?;
     Ok(ANSWER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_of_a_body_are_parameters() {
+        let body =
+            r#"{"af_ad":null,"af_adset":"a&b","af_campaign_id":7,"af_lookback_window":null}"#;
+        let fields = serde_json::from_str(body).unwrap();
+        assert_eq!(query(&fields), "af_adset=a%26b&af_campaign_id=7");
+    }
 }
