@@ -148,7 +148,11 @@ mod tests {
                 "spreadid": "7", "imp": "a+b", "ua": "x y", "idfa_md5": "0", "imei_md5": "0", "oaid_md5": "0",
                 "clicktime": "1773144000000",
             },
-            "not_replaced": ["oaid"], "missing": ["ip"], "unknown": ["oiad"],
+            "not_replaced": ["oaid"], "unknown": ["oiad"],
+            "missing": [
+                "ip", "androidid_md5", "mac_md5", "caid", "devicetype", "customer_id", "campaign_id",
+                "campaign_name", "ad_id", "ad_name", "creative_id", "creative_name",
+            ],
             "event": {"type": "click", "revenue": "9.90"},
         });
         let event = "{\"type\":\"click\",\n\"revenue\":\"9.90\"}";

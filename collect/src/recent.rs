@@ -220,7 +220,11 @@ mod tests {
             "time": "1970-01-01T00:00:01.000Z", "outcome": "refused", "code": "bad_parameter", "field": "spreadid",
             "detail": "spreadid: expected the number of the campaign, 1 to 4294967295, in the link",
             "signature": "missing", "bot": "crawler",
-            "not_replaced": ["oaid"], "missing": ["ua", "clicktime"],
+            "not_replaced": ["oaid"],
+            "missing": [
+                "ua", "clicktime", "androidid_md5", "mac_md5", "caid", "devicetype", "customer_id",
+                "campaign_id", "campaign_name", "ad_id", "ad_name", "creative_id", "creative_name",
+            ],
         });
         assert_eq!(recent.of_report(TARGET, weibo)["others"], json!([expected]));
     }
