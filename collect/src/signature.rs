@@ -249,6 +249,17 @@ mod tests {
         check_scheme("xiaomi", "/click/app-x/xiaomi", Outcome::Missing);
     }
 
+    /// The query, key and signature that a program has as its example of Xiaomi's scheme.
+    #[test]
+    fn a_signature_of_xiaomi_is_valid() {
+        let query = "callback=FqK3xF8WvgkYJGU4NDJkNjQwLWI2MzMtNDMxYS1hNTA0LTcyNDVhNWEyMDE2YlgQMTJhN2Y5ZGVjNTdhZGRhNBgF\
+                     Q0xJQ0sA&oaid=12a7f9dec57adda4&conv_time=1635335972760";
+        let signed = format!("/click/app-x/xiaomi?{query}&sign=0813f3cbb7f549b21ab7a7607d66b2c6");
+        let key = signature("xiaomi", &[("oSLAkvLAAmeebUdi", "")]);
+        check_at(NOON, &key, &signed, Outcome::Valid);
+        check_at(NOON, &key, &signed.replace("oaid=1", "oaid=2"), Outcome::Invalid);
+    }
+
     #[test]
     fn a_body_is_not_signed() {
         let path_and_query = &format!("{PATH}&sign=608aabe119760fbc1c8364133e099f02");
