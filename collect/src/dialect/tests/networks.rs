@@ -20,6 +20,7 @@ fn oceanengine() {
             ("__CID__", "17"),
             ("__PROJECT_ID__", "15"),
             ("__PROMOTION_NAME__", "%E6%98%A5+1"),
+            ("__CSITE__", "40001"),
             ("__OS__", "0"),
             ("__IMEI__", IMEI_MD5),
             ("__OAID__", OAID),
@@ -33,7 +34,8 @@ fn oceanengine() {
             "ua": "Mozilla/5.0 (Linux)",
             "ids": {"imei_md5": IMEI_MD5, "oaid": OAID, "android_id_md5": ANDROID_ID_MD5},
             "params": {
-                "campaign_id": "15", "adset_name": "\u{6625} 1", "creative_id": "17", "callback": "AbC+/dEf==",
+                "campaign_id": "15", "adset_name": "\u{6625} 1", "creative_id": "17", "channel": "40001",
+                "callback": "AbC+/dEf==",
             },
         }),
     );
@@ -271,12 +273,13 @@ fn tiktok() {
             ("__CALLBACK_PARAM__", "token"),
             ("__GAID__", "6d92078a-8246-4ba4-ae5b-76104861e7dc"),
             ("__AID_NAME__", "group"),
+            ("__PLACEMENT__", "TikTok"),
             ("__OS__", "0"),
         ],
         json!({
             "click_id": "tiktok:94a08da1fecbb6e8b46990538c7b50b2", "time": NOON_MS, "os": "android",
             "ids": {"gaid": "6d92078a-8246-4ba4-ae5b-76104861e7dc"},
-            "params": {"adset_name": "group", "callback": "token", "time_source": "arrival"},
+            "params": {"adset_name": "group", "channel": "TikTok", "callback": "token", "time_source": "arrival"},
         }),
     );
 }
