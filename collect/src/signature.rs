@@ -8,6 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use config::{Signature, SignatureKey, SignatureScheme};
 use jiff::Timestamp;
 use md5::Md5;
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
@@ -110,6 +111,8 @@ fn received(scheme: SignatureScheme, signed: Signed<'_>) -> Option<Received> {
             (others.collect::<Vec<_>>().join("&"), value)
         }
     };
+    // Not all signers leave out the padding of base64, and some encode it. So do some networks with their macros.
+    let value = percent_decode_str(value).decode_utf8_lossy();
     let value = match scheme {
         SignatureScheme::AppsFlyerV1 => value.trim_end_matches('=').to_owned(),
         _ => value.to_ascii_lowercase(),
@@ -231,7 +234,10 @@ mod tests {
             check_scheme(scheme, "/go/poster", Outcome::Missing);
             check_scheme(scheme, &format!("{PATH}&expires=x&signature=0"), Outcome::Invalid);
         }
-        check_scheme("appsflyer_v1", &format!("{signed}{APPSFLYER}="), Outcome::Valid);
+        for padding in ["=", "%3D"] {
+            let padded = format!("{signed}{APPSFLYER}{padding}");
+            check_scheme("appsflyer_v1", &padded, Outcome::Valid);
+        }
         check_scheme("hmac_sha256", &format!("{signed}{}", HEX.to_uppercase()), Outcome::Valid);
     }
 
@@ -241,7 +247,9 @@ mod tests {
         let baidu = format!("{PATH}&sign=608aabe119760fbc1c8364133e099f02");
         check_scheme("baidu", &baidu, Outcome::Valid);
         check_scheme("baidu", &baidu.replace("c-1", "c-2"), Outcome::Invalid);
-        check_scheme("baidu", &format!("{PATH}&sign=__SIGN__"), Outcome::Missing);
+        for name in ["__SIGN__", "{{SIGN}}", "%7B%7BSIGN%7D%7D"] {
+            check_scheme("baidu", &format!("{PATH}&sign={name}"), Outcome::Missing);
+        }
         let xiaomi = "/click/app-x/xiaomi?spreadid=7&callback=a%2Bb&sign=60224f0e0ff7802abd7ecae0b47d50a5&ua=x";
         check_scheme("xiaomi", xiaomi, Outcome::Valid);
         check_scheme("xiaomi", &xiaomi.replace("ua=x", "ua=y"), Outcome::Invalid);
