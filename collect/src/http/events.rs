@@ -9,6 +9,8 @@ use axum::http::request::Parts;
 use axum::http::{Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use ingest::TopicKind;
+use ingest::decode::ignored_click_id;
+use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -164,7 +166,8 @@ fn complete(topic: TopicKind, app: &App, event: &RawValue) -> Result<String, Ref
     let click_id = match topic {
         TopicKind::Activations => {
             let referrer = fields.remove(REFERRER).and_then(text);
-            let has_id = fields.get("click_id").and_then(|id| text(id)).is_some();
+            let own = fields.get("click_id").and_then(|id| text(id));
+            let has_id = own.is_some_and(|id| ignored_click_id(id.trim()).is_none());
             referrer.filter(|_| !has_id).and_then(|referrer| referrer_click_id(&referrer))
         }
         TopicKind::Clicks | TopicKind::Effects => None,
@@ -182,7 +185,27 @@ fn text(value: &RawValue) -> Option<String> {
     serde_json::from_str::<String>(value.get()).ok().filter(|text| !text.is_empty())
 }
 
-/// Returns the click id that a link of this collector puts into the install referrer.
+/// Returns the click id that a link of this collector puts into the install referrer, which some apps pass on encoded
+/// once more.
 fn referrer_click_id(referrer: &str) -> Option<String> {
-    Pairs::parse(referrer, "")?.value("click_id", false)
+    let click_id = |referrer: &str| Pairs::parse(referrer, "")?.value("click_id", false);
+    click_id(referrer).or_else(|| click_id(&percent_decode_str(referrer).decode_utf8_lossy()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_install_referrer_has_the_click_id_of_a_link() {
+        let check = |referrer, expected: Option<&str>| {
+            assert_eq!(referrer_click_id(referrer).as_deref(), expected, "{referrer}");
+        };
+        check("click_id=go-1", Some("go-1"));
+        check("utm_source=x&click_id=go-1", Some("go-1"));
+        check("click_id%3Dgo-1", Some("go-1"));
+        check("utm_source%3Dx%26click_id%3Dgo-1", Some("go-1"));
+        check("utm_source=google-play&utm_medium=organic", None);
+        check("", None);
+    }
 }
