@@ -249,6 +249,7 @@ mod tests {
                     [[campaigns]]\nspreadid = 7\npid = 1\nchannel = \"c\"\n\
                     [[links]]\nid = \"l\"\nspreadid = 7\nclick_id_parameter = \"cid\"\n\
                     android = \"https://play.google.com/store/apps/details?id=x\"\n\
+                    ios = \"https://apps.apple.com/app/id1?mt=8\"\n\
                     fallback = \"https://a.example/b\"\n";
 
     fn link() -> Link {
@@ -265,8 +266,15 @@ mod tests {
     fn the_system_determines_the_target() {
         let play = "https://play.google.com/store/apps/details?id=x&referrer=click_id%3Dgo-1";
         check(ANDROID, play);
-        check(IPHONE, "https://a.example/b?cid=go-1");
-        check("", "https://a.example/b?cid=go-1");
+        check(IPHONE, "https://apps.apple.com/app/id1?mt=8&cid=go-1");
+        for other in ["", "Mozilla/5.0 (X11; Linux x86_64)", "Mozilla/5.0 (Phone; OpenHarmony 5.0)"]
+        {
+            check(other, "https://a.example/b?cid=go-1");
+        }
+        // A system without a target of its own.
+        let link = Link { ios: None, click_id_parameter: None, ..link() };
+        let shown = location(System::of(IPHONE).target(&link), &link, "go-1");
+        assert_eq!(shown, "https://a.example/b");
     }
 
     #[test]
