@@ -97,7 +97,9 @@ fn received(scheme: SignatureScheme, signed: Signed<'_>) -> Option<Received> {
     let Signed { public_url, path_and_query, .. } = signed;
     let (text, value) = match scheme {
         SignatureScheme::AppsFlyerV1 | SignatureScheme::HmacSha256 => {
-            let (before, value) = path_and_query.rsplit_once("&signature=")?;
+            // A link for persons may have no other parameter.
+            let last = path_and_query.rsplit_once("&signature=");
+            let (before, value) = last.or_else(|| path_and_query.rsplit_once("?signature="))?;
             (format!("{public_url}{before}"), value)
         }
         SignatureScheme::Baidu => {
@@ -239,6 +241,22 @@ mod tests {
             check_scheme("appsflyer_v1", &padded, Outcome::Valid);
         }
         check_scheme("hmac_sha256", &format!("{signed}{}", HEX.to_uppercase()), Outcome::Valid);
+    }
+
+    /// The signatures are those of Python's `hmac`.
+    #[test]
+    fn a_signature_may_be_the_only_parameter() {
+        let hex = "bf0c029e7b714545b615baccf6b38f8e2a94a235c21171216e46aa82a0ddeefd";
+        check_scheme("hmac_sha256", &format!("/go/poster?signature={hex}"), Outcome::Valid);
+        check_scheme("hmac_sha256", &format!("/go/mail?signature={hex}"), Outcome::Invalid);
+        check_scheme(
+            "hmac_sha256",
+            &format!("/go/poster?signature={hex}&sub1=a"),
+            Outcome::Invalid,
+        );
+        let base64 = "vwwCnntxRUW2FbrM9rOPjiqUojXCEXEhbkaqgqDd7v0";
+        check_scheme("appsflyer_v1", &format!("/go/poster?signature={base64}"), Outcome::Valid);
+        check_scheme("appsflyer_v1", "/go/poster?signature=", Outcome::Missing);
     }
 
     /// The signatures are those of `printf %s TEXT | md5sum`, where the key follows the text.
