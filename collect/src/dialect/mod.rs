@@ -12,6 +12,7 @@ pub(crate) mod read;
 mod tests;
 
 use ingest::decode::{parse_address, without_macro};
+use percent_encoding::percent_decode_str;
 
 /// The parameters of a network's reports.
 #[derive(Debug)]
@@ -104,11 +105,16 @@ impl Parameter {
     pub fn is_unexpanded(&self, value: &str) -> bool {
         match &self.placeholder {
             Placeholder::Macro { click, impression } => {
-                value == &**click || value == &**impression || is_macro(value)
+                is_sent(click, value) || is_sent(impression, value) || is_macro(value)
             }
             Placeholder::Fixed(_) => false,
         }
     }
+}
+
+/// Checks whether a decoded value is this macro. Of `%%ADID%%`, decoding takes `%AD` for a byte.
+fn is_sent(name: &str, value: &str) -> bool {
+    value == name || (name.contains('%') && percent_decode_str(name).decode_utf8_lossy() == value)
 }
 
 /// Checks whether a macro fills the whole text. An IPv6 address in brackets is none.

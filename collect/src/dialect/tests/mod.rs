@@ -158,6 +158,15 @@ fn unexpanded_macros_of_other_names_are_absent() {
     check_unexpanded("generic", query, &[]);
 }
 
+#[test]
+fn a_macro_that_looks_percent_encoded_is_absent() {
+    let text = "parameters = [{ name = \"a\", macro = \"%%ADID%%\", field = \"params.a\" }]";
+    let dialect = parse("x", text).unwrap();
+    let pairs = Pairs::parse("spreadid=7&a=%%ADID%%", "").unwrap();
+    let report = Report { kind: LinkKind::Click, app: "app-x", pairs: &pairs, arrived_ms: NOON_MS };
+    assert_eq!(*dialect.read(report).presence, [Presence::Placeholder]);
+}
+
 /// Otherwise many clicks would be one touch.
 #[test]
 fn values_that_identify_nobody_are_no_part_of_a_click_id() {
