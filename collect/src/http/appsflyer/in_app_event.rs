@@ -98,9 +98,10 @@ fn present<const N: usize>(
     texts.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?.into())))
 }
 
-/// AppsFlyer's times are in UTC, without a zone.
+/// AppsFlyer's times are in UTC, without a zone. Some clients add one.
 fn utc(time: String) -> Value {
-    match time.contains(['Z', '+']) {
+    // After the dashes of the date.
+    match time.bytes().skip("2026-03-10".len()).any(|byte| b"Zz+-".contains(&byte)) {
         true => time.into(),
         false => format!("{time}Z").into(),
     }
@@ -171,6 +172,15 @@ mod tests {
         );
         let no_revenue = "{\"af_revenue\":null}";
         check(json!({"eventName": "open", "eventValue": no_revenue}), expected(json!({})));
+    }
+
+    #[test]
+    fn a_time_without_a_zone_is_in_utc() {
+        assert_eq!(utc("2026-03-10 12:00:00.000".to_owned()), "2026-03-10 12:00:00.000Z");
+        for zone in ["Z", "z", "+08:00", "-05:00"] {
+            let time = format!("2026-03-10T12:00:00{zone}");
+            assert_eq!(utc(time.clone()), time);
+        }
     }
 
     /// The event of AppsFlyer's OpenAPI document, with a name.
