@@ -1,6 +1,7 @@
 //! Activations and effects that apps and servers send.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use axum::Json;
 use axum::body::Body;
@@ -12,6 +13,7 @@ use ingest::TopicKind;
 use ingest::decode::ignored_click_id;
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
+use serde::de::{Deserializer as _, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::problem::{Problem, retry_later};
@@ -121,11 +123,11 @@ fn answer(results: Vec<EventResult>) -> Response {
 /// Splits a body: a JSON object, an array of objects, or objects one after the other, such as lines.
 fn split(body: &[u8]) -> Result<Vec<&RawValue>, Problem> {
     let is_array = body.trim_ascii_start().first() == Some(&b'[');
+    let mut json = serde_json::Deserializer::from_slice(body);
     let events: Result<Vec<&RawValue>, _> = if is_array {
-        serde_json::from_slice(body)
+        json.deserialize_seq(First).and_then(|events| json.end().map(|()| events))
     } else {
-        let events = serde_json::Deserializer::from_slice(body).into_iter::<&RawValue>();
-        events.take(EVENTS_MAX + 1).collect()
+        json.into_iter::<&RawValue>().take(EVENTS_MAX + 1).collect()
     };
     // The error has line and column, and no part of the body.
     let events = events.map_err(|error| Problem::bad_body(format!("not JSON: {error}")))?;
@@ -133,6 +135,29 @@ fn split(body: &[u8]) -> Result<Vec<&RawValue>, Problem> {
         0 => Err(Problem::bad_body("expected at least one event")),
         1..=EVENTS_MAX => Ok(events),
         _ => Err(Problem::bad_body(format!("expected at most {EVENTS_MAX} events"))),
+    }
+}
+
+/// Keeps the first events of an array, one more than a request may have, whatever its length.
+struct First;
+
+impl<'de> Visitor<'de> for First {
+    type Value = Vec<&'de RawValue>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an array of events")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
+        let mut events = Vec::new();
+        while events.len() <= EVENTS_MAX {
+            match array.next_element()? {
+                Some(event) => events.push(event),
+                None => return Ok(events),
+            }
+        }
+        while array.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(events)
     }
 }
 
@@ -207,5 +232,38 @@ mod tests {
         check("utm_source%3Dx%26click_id%3Dgo-1", Some("go-1"));
         check("utm_source=google-play&utm_medium=organic", None);
         check("", None);
+    }
+
+    #[test]
+    fn a_body_has_a_limited_number_of_events() {
+        let check = |body: &str, expected: Result<usize, &str>| {
+            let found = split(body.as_bytes()).map(|events| events.len());
+            let found = found.map_err(|problem| format!("{problem:?}"));
+            match expected {
+                Ok(count) => assert_eq!(found, Ok(count), "{body}"),
+                Err(text) => assert!(found.as_ref().unwrap_err().contains(text), "{found:?}"),
+            }
+        };
+        let array = |count: usize| format!("[{}]", vec!["{}"; count].join(","));
+        check(" [{},1]\n", Ok(2));
+        check("{}\n{} {}", Ok(3));
+        check(&array(EVENTS_MAX), Ok(EVENTS_MAX));
+        for body in [array(EVENTS_MAX + 1), array(100 * EVENTS_MAX), "{}".repeat(EVENTS_MAX + 1)] {
+            check(&body, Err("at most 1000 events"));
+        }
+        for body in ["", " ", "[]"] {
+            check(body, Err("at least one event"));
+        }
+        let unfinished = array(EVENTS_MAX + 2).replace("}]", "");
+        for body in ["[{}", "[{}] {}", "[{},]", "{} ]", unfinished.as_str()] {
+            check(body, Err("not JSON"));
+        }
+    }
+
+    #[test]
+    fn only_the_first_events_of_an_array_are_kept() {
+        let body = format!("[{}0]", "0,".repeat(100 * EVENTS_MAX));
+        let mut json = serde_json::Deserializer::from_str(&body);
+        assert_eq!(json.deserialize_seq(First).unwrap().len(), EVENTS_MAX + 1);
     }
 }
