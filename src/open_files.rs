@@ -20,8 +20,19 @@ pub fn raise_limit() {
 /// Warns if the limit is lower than the service may need.
 pub(crate) fn check_limit(config: &Config) {
     let tables = config.store.hbase.is_none().then(|| table_files(&config.store.path));
+    let collector = config.collect.as_ref().map_or(0, |_| collect::CONNECTIONS_MAX);
+    // The data listener and the admin listener have the same limit.
+    warn_of_shortfall(2 * CONNECTIONS_MAX + collector, tables.unwrap_or(0));
+}
+
+/// Warns if the limit is lower than a process that only collects may need: it has no store, and no data listener.
+pub(crate) fn check_limit_of_collector() {
+    warn_of_shortfall(CONNECTIONS_MAX + collect::CONNECTIONS_MAX, 0);
+}
+
+fn warn_of_shortfall(connections: usize, tables: u64) {
     let limit = getrlimit(Resource::Nofile).current;
-    if let Some((limit, needed)) = shortfall(limit, connections(config), tables.unwrap_or(0)) {
+    if let Some((limit, needed)) = shortfall(limit, connections as u64, tables) {
         tracing::warn!(
             limit,
             needed,
@@ -36,12 +47,6 @@ fn table_files(store: &Path) -> u64 {
     let entries = fs::read_dir(store).into_iter().flatten().flatten();
     entries.filter(|entry| entry.path().extension().is_some_and(|kind| kind == "sst")).count()
         as u64
-}
-
-/// Returns the connections that the listeners may have.
-fn connections(config: &Config) -> u64 {
-    let collector = config.collect.as_ref().map_or(0, |_| collect::CONNECTIONS_MAX);
-    (2 * CONNECTIONS_MAX + collector) as u64
 }
 
 /// Returns the limit and the needed number, if the limit is too low. Twice the present table files leave room for a

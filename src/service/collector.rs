@@ -28,7 +28,7 @@ pub fn run(
     shutdown: &Shutdown,
     recorder: PrometheusHandle,
 ) -> anyhow::Result<()> {
-    open_files::check_limit(config);
+    open_files::check_limit_of_collector();
     let runtime = Runtime::new().context("the runtime of the listeners cannot be started")?;
     let listeners = Listeners::bind(&runtime, config, Served { exports: false, collects: true })?;
     let collector = Collector::start(config, collect, echo)?;

@@ -48,6 +48,26 @@ fn a_limit_of_open_files_is_raised_and_named_if_too_low() {
     assert!(!String::from_utf8_lossy(&enough.stderr).contains("open files"), "{enough:?}");
 }
 
+/// A collector has neither table files nor connections of exports.
+#[test]
+fn a_collector_needs_fewer_open_files() {
+    let topics = Topics::of("refusals.open-files-collect");
+    // Ends the collector before it needs a broker.
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let collect = format!("[collect]\nlisten = \"{}\"\n", other.local_addr().unwrap());
+    let site = Site::on(topics, "127.0.0.1:1".to_owned(), &format!("{collect}{ONE_CAMPAIGN}"));
+    let run_within = |limit: &str| {
+        let command = site.command(&["collect"]);
+        let mut limited = Command::new("prlimit");
+        limited.arg(format!("--nofile={limit}")).arg(command.get_program());
+        run(limited.args(command.get_args()).current_dir(site.path()), b"")
+    };
+    check_refused(&run_within("2559"), 1, &["limit=2559 needed=2560", "in use"]);
+    let enough = run_within("2560");
+    check_refused(&enough, 1, &["in use"]);
+    assert!(!String::from_utf8_lossy(&enough.stderr).contains("open files"), "{enough:?}");
+}
+
 #[test]
 fn invalid_download_options_are_named() {
     let site = Site::new(Kafka::shared(), "refusals.options", 1, ONE_CAMPAIGN);
