@@ -194,49 +194,20 @@ impl Drop for Received {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::path::PathBuf;
-    use std::sync::Arc;
     use std::time::Duration;
 
     use axum::http::StatusCode;
-    use parking_lot::Mutex;
     use serde_json::{Value, json};
-    use tempfile::TempDir;
 
     use super::*;
     use crate::dialect::link::{LinkKind, LinkTarget};
+    use crate::test_bed::Bed;
 
     const LABELS: Labels<'static> = Labels { kind: "click", channel: "c" };
     const TARGET: LinkTarget<'static> =
         LinkTarget { app: "app-x", channel: "c", spreadid: 7, kind: LinkKind::Click };
 
-    /// A collector without Kafka, so that all events go to its spool.
-    struct Bed {
-        collector: Collector,
-        lines: Arc<Mutex<Vec<Value>>>,
-        spool: PathBuf,
-        _folder: TempDir,
-    }
-
     impl Bed {
-        fn new(more: &str) -> Self {
-            let folder = tempfile::tempdir().unwrap();
-            let spool = folder.path().join("spool");
-            let text = format!(
-                "[kafka]\nbrokers = \"127.0.0.1:1\"\n\
-                 [collect]\nlisten = \"127.0.0.1:1\"\nspool = {spool:?}\n{more}\n\
-                 [[apps]]\npid = 1\nkey = \"app-x\"\n[[channels]]\nid = \"c\"\n\
-                 [[campaigns]]\nspreadid = 7\npid = 1\nchannel = \"c\"\n"
-            );
-            let config = config::parse(&text).unwrap();
-            let lines = Arc::new(Mutex::new(Vec::new()));
-            let shown = Arc::clone(&lines);
-            let echo = move |line: &str| shown.lock().push(serde_json::from_str(line).unwrap());
-            let settings = config.collect.as_ref().unwrap();
-            let collector = Collector::start(&config, settings, Some(Arc::new(echo))).unwrap();
-            Self { collector, lines, spool, _folder: folder }
-        }
-
         fn submit(&self) -> (Received, Result<Pending, Refusal>) {
             let app = self.collector.app("app-x").unwrap();
             let mut received = self.collector.receive(LABELS, &app.key);

@@ -23,6 +23,8 @@ mod refusal;
 mod signature;
 mod spool;
 mod state;
+#[cfg(test)]
+mod test_bed;
 
 use std::future::Future;
 use std::time::Duration;

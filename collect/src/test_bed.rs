@@ -1,0 +1,39 @@
+//! A collector without Kafka, so that all events go to its spool.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::Collector;
+
+pub(crate) struct Bed {
+    pub collector: Collector,
+    /// The lines of `--echo`.
+    pub lines: Arc<Mutex<Vec<Value>>>,
+    pub spool: PathBuf,
+    _folder: TempDir,
+}
+
+impl Bed {
+    /// Starts a collector with an app `app-x`, and the campaign 7 of a channel `c`; `settings` are of `[collect]`.
+    pub fn new(settings: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let spool = folder.path().join("spool");
+        let text = format!(
+            "[kafka]\nbrokers = \"127.0.0.1:1\"\n\
+             [collect]\nlisten = \"127.0.0.1:1\"\nspool = {spool:?}\n{settings}\n\
+             [[apps]]\npid = 1\nkey = \"app-x\"\n[[channels]]\nid = \"c\"\n\
+             [[campaigns]]\nspreadid = 7\npid = 1\nchannel = \"c\"\n"
+        );
+        let config = config::parse(&text).unwrap();
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let shown = Arc::clone(&lines);
+        let echo = move |line: &str| shown.lock().push(serde_json::from_str(line).unwrap());
+        let settings = config.collect.as_ref().unwrap();
+        let collector = Collector::start(&config, settings, Some(Arc::new(echo))).unwrap();
+        Self { collector, lines, spool, _folder: folder }
+    }
+}
