@@ -1,4 +1,4 @@
-//! Error responses: `application/problem+json` of RFC 9457. No text contains a part of the request.
+//! Error responses: `application/problem+json` of RFC 9457. No text contains a value of the request.
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
