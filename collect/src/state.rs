@@ -259,6 +259,12 @@ impl Collector {
         Some(outcome)
     }
 
+    /// Returns the outcome of a touch whose signature was not checked: if the settings do not have its campaign, this may
+    /// later be one of a channel that enforces signatures.
+    pub(crate) fn unchecked_signature(&self, spreadid: u32) -> Option<Outcome> {
+        (!self.0.campaigns.contains_key(&spreadid)).then_some(Outcome::Missing)
+    }
+
     /// Finds the write token that this text is; `None` if it is unknown or has expired.
     pub(crate) fn writer(&self, token: &str, now: Timestamp) -> Option<usize> {
         let digest = TokenDigest::of(token);

@@ -85,7 +85,8 @@ fn submit(
     mut touch: Touch,
     notes: &mut Notes,
 ) -> Result<Pending, Refusal> {
-    if let Some(outcome) = notes.signature {
+    if let Some(outcome) = notes.signature.or_else(|| collector.unchecked_signature(touch.spreadid))
+    {
         outcome.add_to(&mut touch.event);
     }
     let event = serde_json::Value::Object(touch.event).to_string();
@@ -112,4 +113,27 @@ async fn form(
         return Err(Problem::media_type(FORM));
     }
     Ok(form)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::test_bed::Bed;
+
+    /// The campaign may later be one of a channel that enforces signatures.
+    #[tokio::test]
+    async fn a_touch_of_an_unknown_campaign_has_no_valid_signature() {
+        let bed = Bed::new("");
+        let signature = async |spreadid: u32| {
+            let uri = format!("/click/app-x/c?spreadid={spreadid}&click_id=c-{spreadid}");
+            let request = Request::get(uri).body(Body::empty()).unwrap();
+            let path = Path(("app-x".to_owned(), "c".to_owned()));
+            click(State(bed.collector.clone()), path, request).await.unwrap();
+            bed.lines.lock().pop().unwrap()["event"]["params"]["signature"].clone()
+        };
+        assert_eq!(signature(7).await, Value::Null);
+        assert_eq!(signature(8).await, "missing");
+    }
 }

@@ -66,6 +66,7 @@ async fn engagement(
         if !channel.is_some_and(is_of_channel) {
             return Err(engagement::unknown_campaign());
         }
+        let signature = signature.or_else(|| collector.unchecked_signature(touch.spreadid));
         if let Some(outcome) = signature {
             outcome.add_to(&mut touch.event);
         }
