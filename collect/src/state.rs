@@ -26,8 +26,10 @@ use crate::recent::{LinkKey, RecentRequest, RecentRequests};
 use crate::signature::{self, Outcome, Signed};
 use crate::spool::{Spool, Timing};
 
-/// How long a shutdown waits for events that no request waits for.
+/// How long a shutdown waits for Kafka, with events that no request waits for.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long it then waits for the spool.
+const SPOOL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The length of all clicks of persons that wait for Kafka or the spool. Their requests do not wait as long, so that
 /// the limit of connections does not bound them.
@@ -135,7 +137,8 @@ impl Collector {
         self.0.producer.fatal_error()
     }
 
-    /// Stops draining the spool, and waits for events that no request waits for any more.
+    /// Stops draining the spool, and waits for the clicks of persons who have been redirected. Those that Kafka does not
+    /// acknowledge go to the spool, or are counted as refused.
     pub(crate) async fn flush(&self) {
         let collector = self.clone();
         let flush = move || {
@@ -143,9 +146,22 @@ impl Collector {
                 spool.stop_draining(FLUSH_TIMEOUT);
             }
             collector.producer().flush(FLUSH_TIMEOUT);
+            let events = collector.producer().give_up();
+            if events > 0 {
+                let has_spool = collector.spool().is_some();
+                tracing::warn!(
+                    events,
+                    has_spool,
+                    "kafka has not acknowledged these events: they are in the spool, or refused without one"
+                );
+            }
         };
         // Fails only if it panics, which ends the process.
         let _ = tokio::task::spawn_blocking(flush).await;
+        let all = self.0.waiting_clicks.acquire_many(WAITING_CLICK_BYTES_MAX);
+        if tokio::time::timeout(SPOOL_TIMEOUT, all).await.is_err() {
+            tracing::error!("clicks of persons are lost: the spool does not write them");
+        }
     }
 
     pub(crate) fn config(&self) -> &Config {

@@ -181,6 +181,29 @@ fn what_was_acknowledged_while_the_broker_stalls_is_in_kafka() {
     assert!(spooled.is_some_and(|spooled| spooled > 0.0), "{spooled:?}");
 }
 
+/// A person does not wait for Kafka, and their click does not depend on how long the process does.
+#[test]
+fn a_click_that_waits_for_kafka_survives_a_stop() {
+    let kafka = Kafka::start_to_hang();
+    let port = free_port();
+    let link = "[[links]]\nid = \"poster\"\nspreadid = 7\nfallback = \"https://example.com/\"\n";
+    let site = Site::new(&kafka, "spool.stop", 2, &settings(port, link))
+        .set("collect.spool", "spool")
+        .set("collect.acknowledgement_timeout", "60s");
+    let address = format!("127.0.0.1:{port}");
+    let collector = site.start_role("collect");
+    assert_eq!(click(&address, "before").status, 200);
+    kafka.pause();
+    let reply = http::get(&address, "/go/poster").expect("the collector responds");
+    assert_eq!(reply.status, 302, "{reply:?}");
+    collector.stop();
+    kafka.resume();
+    let collector = site.start_role("collect");
+    await_drained(&collector);
+    let ids = ids(&kafka, &site);
+    assert!(ids.iter().any(|id| id.starts_with("go-")), "{ids:?}");
+}
+
 /// There is no Kafka, and the disk of the spool is full for a while.
 #[test]
 fn a_full_disk_is_answered_with_503() {

@@ -300,14 +300,17 @@ mod tests {
         assert_eq!(event, expected);
     }
 
-    /// A disk or a cluster that hangs for minutes does not fill the memory.
-    #[tokio::test]
-    async fn clicks_that_wait_are_limited() {
-        let text = "[kafka]\nbrokers = \"127.0.0.1:1\"\n[collect]\nlisten = \"127.0.0.1:1\"\n";
-        let config = config::parse(&format!("{text}{SETTINGS}")).unwrap();
-        let settings = config.collect.as_ref().unwrap();
-        let collector = Collector::start(&config, settings, None).unwrap();
-        let click = Click {
+    /// Returns a collector without Kafka and without a spool.
+    fn collector(settings: &str) -> Collector {
+        let text = format!(
+            "[kafka]\nbrokers = \"127.0.0.1:1\"\n[collect]\nlisten = \"127.0.0.1:1\"\n{settings}\n{SETTINGS}"
+        );
+        let config = config::parse(&text).unwrap();
+        Collector::start(&config, config.collect.as_ref().unwrap(), None).unwrap()
+    }
+
+    fn click() -> Click<'static> {
+        Click {
             id: "go-1",
             ip: "203.0.113.9".parse().unwrap(),
             ua: ANDROID,
@@ -315,14 +318,31 @@ mod tests {
             bot: None,
             query: "",
             signature: None,
-        };
+        }
+    }
+
+    /// A disk or a cluster that hangs for minutes does not fill the memory.
+    #[tokio::test]
+    async fn clicks_that_wait_are_limited() {
+        let collector = collector("");
         let others = collector.wait_with_click(WAITING_CLICK_BYTES_MAX as usize);
         assert!(others.is_some());
-        produce(&collector, &link(), &click).await;
+        produce(&collector, &link(), &click()).await;
         let recent = collector.recent_clicks("l").unwrap();
         assert_eq!(recent["requests"][0]["code"], "unavailable", "{recent}");
         drop(others);
         assert!(collector.wait_with_click(WAITING_CLICK_BYTES_MAX as usize).is_some());
+    }
+
+    /// The person has been redirected long before.
+    #[tokio::test]
+    async fn clicks_that_wait_end_with_the_process() {
+        let collector = collector("acknowledgement_timeout = \"60s\"");
+        produce(&collector, &link(), &click()).await;
+        let code = || collector.recent_clicks("l").unwrap()["requests"][0]["code"].clone();
+        assert_eq!(code(), Value::Null);
+        collector.flush().await;
+        assert_eq!(code(), "unavailable");
     }
 
     #[test]

@@ -8,7 +8,9 @@ use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::KafkaError;
 use rdkafka::message::Message;
-use rdkafka::producer::{BaseRecord, DeliveryResult, Producer, ProducerContext, ThreadedProducer};
+use rdkafka::producer::{
+    BaseRecord, DeliveryResult, Producer, ProducerContext, PurgeConfig, ThreadedProducer,
+};
 use rdkafka::types::RDKafkaErrorCode;
 use tokio::sync::oneshot;
 
@@ -142,6 +144,13 @@ impl EventProducer {
         if let Err(error) = self.producer.flush(timeout) {
             tracing::debug!(%error, "events are still pending");
         }
+    }
+
+    /// Gives up all events that are pending, as if their time had passed. Returns their number.
+    pub fn give_up(&self) -> usize {
+        let pending = self.producer.in_flight_count();
+        self.producer.purge(PurgeConfig::default().queue().inflight());
+        usize::try_from(pending).unwrap_or(0)
     }
 }
 
