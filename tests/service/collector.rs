@@ -39,10 +39,15 @@ impl Client {
 
 /// A site with a collector, and a client with a token for `app-x`.
 fn site(kafka: &Kafka, name: &str) -> (Site, Client) {
+    site_with(kafka, name, "")
+}
+
+/// Like [`site`], with more settings.
+fn site_with(kafka: &Kafka, name: &str, more: &str) -> (Site, Client) {
     let port = free_port();
-    let mut site = Site::new(kafka, name, 2, &settings(port, ""));
+    let mut site = Site::new(kafka, name, 2, &settings(port, more));
     let (token, entry) = site.new_token(&["--write", "--app", "app-x"]);
-    site.change(&settings(port, &entry));
+    site.change(&settings(port, &format!("{more}{entry}")));
     let client =
         Client { address: format!("127.0.0.1:{port}"), authorization: format!("Bearer {token}") };
     (site, client)
@@ -247,7 +252,8 @@ fn a_role_alone_collects_and_refuses_what_it_must() {
 
 #[test]
 fn requests_beyond_a_rate_are_to_be_repeated() {
-    let (site, client) = site(Kafka::shared(), "collector.rates");
+    let link = "[[links]]\nid = \"poster\"\nspreadid = 7\nfallback = \"https://example.com/\"\n";
+    let (site, client) = site_with(Kafka::shared(), "collector.rates", link);
     let site =
         site.set("collect.events_per_app_max", "1").set("collect.requests_per_address_max", "1");
     let collector = site.start_role("collect");
@@ -275,6 +281,14 @@ fn requests_beyond_a_rate_are_to_be_repeated() {
     );
     let refused = |name: &str, label: &str| collector.metric_of(name, label).unwrap_or(0.0);
     assert!(refused("adtrail_collect_refused_requests_total", "reason=\"rate\"") >= 1.0);
+    // A person goes on in any case, which is counted nevertheless.
+    let before = refused("adtrail_collect_refused_requests_total", "reason=\"rate\"");
+    eventually("a person is beyond the rate", || {
+        let reply = client.get("/go/poster");
+        assert_eq!((reply.status, reply.header("location")), (302, Some("https://example.com/")));
+        let counted = refused("adtrail_collect_refused_requests_total", "reason=\"rate\"");
+        if counted > before { Ok(()) } else { Err(counted) }
+    });
     assert!(refused("adtrail_collect_refused_total", "reason=\"rate_limited\"") >= 1.0);
 }
 

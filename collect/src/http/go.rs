@@ -17,7 +17,7 @@ use listener::ClientAddress;
 use serde_json::{Map, Value, json};
 
 use super::client::client_address;
-use super::problem::Problem;
+use super::problem::{Problem, Reason};
 use crate::Collector;
 use crate::dialect::pairs::Pairs;
 use crate::metrics::Labels;
@@ -59,7 +59,12 @@ const CRAWLERS: [&str; 22] = [
 /// Headers by which browsers mark requests that no person has made.
 const PURPOSES: [&str; 4] = ["purpose", "sec-purpose", "x-purpose", "x-moz"];
 
-/// Redirects to the target of the link. A `HEAD` request is not a click.
+/// A request extension: the address of the request has had too many.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BeyondRate;
+
+/// Redirects to the target of the link. A `HEAD` request is not a click, nor is one that is beyond the rate of its
+/// address.
 pub(crate) async fn go(
     State(collector): State<Collector>,
     Path(id): Path<String>,
@@ -67,13 +72,14 @@ pub(crate) async fn go(
     request: Request<Body>,
 ) -> Result<Response, Problem> {
     let link = collector.link(&id).ok_or_else(Problem::unknown_link)?;
-    let Parts { method, uri, headers, .. } = request.into_parts().0;
+    let Parts { method, uri, headers, extensions, .. } = request.into_parts().0;
+    let is_beyond_rate = extensions.get::<BeyondRate>().is_some();
     let ua = user_agent(&headers);
     let system = System::of(&ua);
     let target = system.target(link);
     let id = click_id().ok_or_else(Problem::no_random)?;
     let location = location(target, link, &id);
-    if method != Method::HEAD {
+    if method != Method::HEAD && !is_beyond_rate {
         let click = Click {
             id: &id,
             ip: client_address(peer, &headers, |address| collector.is_trusted_proxy(address)),
@@ -87,7 +93,11 @@ pub(crate) async fn go(
     }
     // A URL of the settings is ASCII, and so is the click id.
     let location = HeaderValue::try_from(location).map_err(|_| Problem::unknown_link())?;
-    Ok((StatusCode::FOUND, [(header::LOCATION, location)]).into_response())
+    let mut response = (StatusCode::FOUND, [(header::LOCATION, location)]).into_response();
+    if is_beyond_rate {
+        response.extensions_mut().insert(Reason::beyond_rate());
+    }
+    Ok(response)
 }
 
 /// Produces the click, and waits a little for its acknowledgement. The person goes on in any case.

@@ -38,6 +38,17 @@ pub(crate) struct Reason {
     pub detail: String,
 }
 
+const RATE: &str = "rate";
+const BEYOND_RATE: &str = "too many requests of this address in a second \
+                           (collect.requests_per_address_max); send it again";
+
+impl Reason {
+    /// A person is redirected, but the click is not an event.
+    pub fn beyond_rate() -> Self {
+        Self { name: RATE, detail: BEYOND_RATE.to_owned() }
+    }
+}
+
 impl Problem {
     /// A request that was refused before its events were read.
     fn of_request(
@@ -63,13 +74,7 @@ impl Problem {
 
     pub fn too_many_requests() -> Self {
         let (kind, title) = TOO_MANY_REQUESTS;
-        Self::of_request(
-            StatusCode::TOO_MANY_REQUESTS,
-            "rate",
-            kind,
-            title,
-            "too many requests of this address in a second (collect.requests_per_address_max); send it again",
-        )
+        Self::of_request(StatusCode::TOO_MANY_REQUESTS, RATE, kind, title, BEYOND_RATE)
     }
 
     pub fn body_too_large(bytes_max: usize) -> Self {

@@ -48,18 +48,21 @@ fn reports() -> MethodRouter<Collector> {
     MethodRouter::new().head(problem::no_head)
 }
 
-/// Refuses long URLs and too many requests of an address, counts and shows refused requests, and keeps responses out of
-/// caches.
-async fn pass(State(collector): State<Collector>, request: Request, next: Next) -> Response {
+/// Refuses long URLs and too many requests of an address, but for persons, who are redirected. Counts and shows refused
+/// requests, and keeps responses out of caches.
+async fn pass(State(collector): State<Collector>, mut request: Request, next: Next) -> Response {
     let length = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
     let echo = collector.echo();
     let shown = echo.map(|echo| (echo, format!("{} {}", request.method(), request.uri())));
     let mut response = if length > URL_BYTES_MAX {
         Problem::url_too_long(URL_BYTES_MAX).into_response()
-    } else if !is_admitted(&collector, &request) {
-        Problem::too_many_requests().into_response()
-    } else {
+    } else if is_admitted(&collector, &request) {
         next.run(request).await
+    } else if request.uri().path().starts_with("/go/") {
+        request.extensions_mut().insert(go::BeyondRate);
+        next.run(request).await
+    } else {
+        Problem::too_many_requests().into_response()
     };
     if let Some(reason) = response.extensions().get::<problem::Reason>() {
         collector.metrics().refused_request(reason.name);
