@@ -57,7 +57,7 @@ impl Collector {
             match self.producer().produce(topic, &event.key, &event.value) {
                 Ok(delivery) => Some(delivery),
                 Err(ProduceError::TooLarge) => return Err(ProduceError::TooLarge.into()),
-                Err(ProduceError::QueueFull | ProduceError::Unacknowledged(_)) => None,
+                Err(_) => None,
             }
         };
         Ok(Pending { delivery, event: Some(event), since })

@@ -101,7 +101,9 @@ impl From<ProduceError> for Refusal {
     fn from(error: ProduceError) -> Self {
         let (code, detail) = match &error {
             ProduceError::TooLarge => ("too_large", error.to_string()),
-            ProduceError::QueueFull => (UNAVAILABLE, error.to_string()),
+            ProduceError::QueueFull | ProduceError::BatchTooLarge => {
+                (UNAVAILABLE, format!("{error}; send it again"))
+            }
             // The reason is the operator's.
             ProduceError::Unacknowledged(_) => {
                 (UNAVAILABLE, "kafka has not acknowledged the event; send it again".to_owned())

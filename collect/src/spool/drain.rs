@@ -171,17 +171,23 @@ impl<D: Destination> Drain<D> {
         outcome
     }
 
-    /// Produces a batch. A broker refuses a batch of the client as a whole, so that an event is too large only if it is
-    /// refused alone.
+    /// Produces a batch. A broker refuses a batch of the client as a whole, so that a small event is too large only if it
+    /// is refused alone.
     fn deliver(&self, batch: &[Event]) -> Vec<Delivered> {
         let delivered = self.destination.produce(batch).into_iter().zip(batch);
         let alone = delivered.map(|(delivered, event)| match delivered {
-            Err(ProduceError::TooLarge) => {
-                self.destination.produce(slice::from_ref(event)).pop().unwrap_or(delivered)
-            }
+            Err(ProduceError::BatchTooLarge) => self.deliver_alone(event),
             delivered => delivered,
         });
         alone.collect()
+    }
+
+    fn deliver_alone(&self, event: &Event) -> Delivered {
+        match self.destination.produce(slice::from_ref(event)).pop() {
+            Some(Err(ProduceError::BatchTooLarge)) => Err(ProduceError::TooLarge),
+            Some(delivered) => delivered,
+            None => Err(ProduceError::QueueFull),
+        }
     }
 
     /// Asks the writer; `None` if it has ended.

@@ -312,9 +312,15 @@ async fn events_of_a_batch_that_is_too_large_are_produced_alone() {
     let kafka = Kafka::away();
     let spool = open(folder.path(), BYTES_MAX, &kafka);
     append(&spool, &["1", "2"]).await;
-    kafka.answers(|_, batch| if batch > 1 { Err(ProduceError::TooLarge) } else { Ok(()) });
+    kafka.answers(|_, batch| if batch > 1 { Err(ProduceError::BatchTooLarge) } else { Ok(()) });
     eventually(|| spool.state.events() == 0);
     assert_eq!(kafka.values(), ["1", "2"]);
+    // Those that are too large alone.
+    kafka.answers(|_, _| Err(ProduceError::BatchTooLarge));
+    append(&spool, &["3"]).await;
+    eventually(|| spool.state.events() == 0);
+    let rejected = fs::read_to_string(folder.path().join("rejected-clicks.ndjson")).unwrap();
+    assert_eq!(rejected, "3\n");
 }
 
 /// For example if the rights for one topic are missing, or if a partition has no leader.

@@ -24,6 +24,10 @@ use super::topics::{TopicKind, TopicNames};
 const QUEUED_EVENTS_MAX: &str = "50000";
 const QUEUED_KIB_MAX: &str = "65536";
 
+/// Events up to this size share batches. A broker refuses a batch as a whole, so that a small one concerns few events,
+/// and is admitted by topics that admit little.
+const BATCH_BYTES: usize = 128 << 10;
+
 /// Why an event is not, or may not be, in Kafka.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProduceError {
@@ -34,6 +38,9 @@ pub enum ProduceError {
     Unacknowledged(KafkaError),
     #[error("the event is larger than kafka accepts")]
     TooLarge,
+    /// The event alone may be accepted.
+    #[error("the batch of the event is larger than kafka accepts")]
+    BatchTooLarge,
 }
 
 impl ProduceError {
@@ -46,6 +53,15 @@ impl ProduceError {
                 | RDKafkaErrorCode::MessageBatchTooLarge,
             ) => Self::TooLarge,
             _ => Self::Unacknowledged(error),
+        }
+    }
+
+    /// Like [`Self::new`], for an event of this size that was sent to a broker, in a batch of at most `batch_bytes` or
+    /// alone.
+    fn of_sent(error: KafkaError, bytes: usize, batch_bytes: usize) -> Self {
+        match Self::new(error) {
+            Self::TooLarge if bytes <= batch_bytes => Self::BatchTooLarge,
+            other => other,
         }
     }
 }
@@ -82,6 +98,7 @@ impl EventProducer {
     /// # Errors
     /// If librdkafka rejects a setting.
     pub fn start(kafka: &Kafka, acknowledgement_timeout: Duration) -> Result<Self, IngestError> {
+        let batch_bytes = BATCH_BYTES.to_string();
         let settings = [
             ("acks", "all"),
             ("enable.idempotence", "true"),
@@ -89,6 +106,7 @@ impl EventProducer {
             // As the Java client, so that all producers put the events of an app on one partition.
             ("partitioner", "murmur2_random"),
             ("linger.ms", "5"),
+            ("batch.size", &*batch_bytes),
             ("queue.buffering.max.messages", QUEUED_EVENTS_MAX),
             ("queue.buffering.max.kbytes", QUEUED_KIB_MAX),
             ("statistics.interval.ms", "1000"),
@@ -98,8 +116,10 @@ impl EventProducer {
         let mut client = clients::client(kafka, &settings);
         // A caller's wait depends on it.
         client.set("message.timeout.ms", acknowledgement_timeout.as_millis().to_string());
-        let producer =
-            client.create_with_context(Reporter::default()).map_err(IngestError::of_client)?;
+        // The operator may have set another one.
+        let batch_bytes = client.get("batch.size").and_then(|bytes| bytes.parse().ok());
+        let reporter = Reporter::new(batch_bytes.unwrap_or(BATCH_BYTES));
+        let producer = client.create_with_context(reporter).map_err(IngestError::of_client)?;
         Ok(Self { producer, names: TopicNames::new(&kafka.topics) })
     }
 
@@ -154,11 +174,22 @@ impl EventProducer {
     }
 }
 
-#[derive(Default)]
 struct Reporter {
     is_connected: AtomicBool,
+    batch_bytes: usize,
     errors: Throttle,
     failures: Throttle,
+}
+
+impl Reporter {
+    fn new(batch_bytes: usize) -> Self {
+        Self {
+            is_connected: AtomicBool::new(false),
+            batch_bytes,
+            errors: Throttle::default(),
+            failures: Throttle::default(),
+        }
+    }
 }
 
 impl ClientContext for Reporter {
@@ -191,10 +222,29 @@ impl ProducerContext for Reporter {
                     let topic = record.topic();
                     tracing::warn!(topic, %error, "kafka does not acknowledge events of the collector");
                 });
-                Err(ProduceError::new(error.clone()))
+                let bytes = record.key_len() + record.payload_len();
+                Err(ProduceError::of_sent(error.clone(), bytes, self.batch_bytes))
             }
         };
         // The receiver is gone if its client has disconnected.
         let _ = report.send(outcome);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_too_large_only_if_no_other_was_sent_with_it() {
+        let check = |code, bytes, expected: fn(&ProduceError) -> bool| {
+            let error = ProduceError::of_sent(KafkaError::MessageProduction(code), bytes, 1_000);
+            assert!(expected(&error), "{bytes}: {error:?}");
+        };
+        let too_large = RDKafkaErrorCode::MessageSizeTooLarge;
+        check(too_large, 1_000, |error| *error == ProduceError::BatchTooLarge);
+        check(too_large, 1_001, |error| *error == ProduceError::TooLarge);
+        let timed_out = RDKafkaErrorCode::MessageTimedOut;
+        check(timed_out, 1_001, |error| matches!(error, ProduceError::Unacknowledged(_)));
     }
 }
