@@ -61,6 +61,7 @@ impl Folder {
     pub fn open(path: &Path) -> Result<Self, CollectError> {
         let unusable = |error| CollectError::Spool { path: path.to_owned(), error };
         private_files::private_store(path).map_err(unusable)?;
+        sync_name(path);
         let handle = File::open(path).map_err(unusable)?;
         match flock(&handle, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Self { path: path.to_owned(), handle }),
@@ -159,6 +160,15 @@ impl Folder {
         }
         self.handle.sync_all()?;
         Ok(line.len() as u64)
+    }
+}
+
+/// Makes a directory that may be new, and those above it, survive a power failure. Those that this process must not open
+/// are not its own, and not new.
+fn sync_name(path: &Path) {
+    let path = path.canonicalize().unwrap_or_default();
+    for parent in path.ancestors().skip(1) {
+        let _ = File::open(parent).and_then(|parent| parent.sync_all());
     }
 }
 
