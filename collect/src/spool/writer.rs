@@ -131,7 +131,16 @@ impl Writer {
         let segment = Segment { name, bytes: length, events, is_damaged: damaged_bytes > 0 };
         if segment.is_damaged {
             let segment = name.number;
-            tracing::error!(segment, bytes = damaged_bytes, "a segment of the spool is damaged");
+            // The blocks of a write need not reach the disk in their order.
+            let loss = match is_last {
+                true => "if the machine stopped during a write, the events may not be acknowledged",
+                false => "acknowledged events are lost",
+            };
+            tracing::error!(
+                segment,
+                bytes = damaged_bytes,
+                "a segment of the spool is damaged: {loss}"
+            );
             self.metrics.damaged();
         }
         if events == 0 {
