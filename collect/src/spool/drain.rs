@@ -12,6 +12,7 @@ use ingest::kafka::event_producer::{EventProducer, Outcome as Delivered, Produce
 use parking_lot::Mutex;
 use tokio::sync::{mpsc as requests, oneshot};
 
+use super::cursors::Cursors;
 use super::folder::Folder;
 use super::record::{self, Event};
 use super::state::{State, Timing};
@@ -99,25 +100,22 @@ impl<D: Destination> Drain<D> {
     }
 
     fn run(&self, stop: &Stop) {
-        let (mut last, mut wait, mut unreadable) = (0, self.timing.check_interval, None);
+        let (mut cursors, mut wait) = (Cursors::default(), self.timing.check_interval);
+        let mut unreadable = None;
         while !stop.is_requested_within(wait) {
             wait = self.timing.check_interval;
             if self.state.events() == 0 || !self.destination.is_reachable() {
                 continue;
             }
-            let Some(segment) = self.ask(|reply| Request::Next { after: last, reply }).flatten()
-            else {
-                continue;
-            };
-            // If Kafka takes nothing of this segment, it may take something of the next one, of another topic or
-            // partition.
-            last = segment.name.number;
+            // If Kafka takes nothing of a segment, it may take something of the next one, of another topic or partition.
+            let next = |after| self.ask(|reply| Request::Next { after, reply }).flatten();
+            let Some(segment) = cursors.next(next) else { continue };
             wait = match self.drain(segment, stop) {
                 Ok(true) => Duration::ZERO,
                 Ok(false) => self.timing.retry_interval,
                 Err(error) => {
-                    if unreadable.replace(last) != Some(last) {
-                        let segment = last;
+                    let segment = segment.name.number;
+                    if unreadable.replace(segment) != Some(segment) {
                         tracing::error!(segment, %error, "a segment of the spool cannot be read");
                     }
                     self.timing.retry_interval

@@ -23,8 +23,7 @@ const GROUP_BYTES: u64 = 1 << 20;
 /// What the writer does.
 pub(super) enum Request {
     Append(Append),
-    /// Returns the first segment after this number, or else the first one. Seals the segment that is written if no
-    /// other one comes after this number.
+    /// Returns the first segment after this number. Seals the segment that is written if no other one comes after it.
     Next {
         after: u64,
         reply: oneshot::Sender<Option<Segment>>,
@@ -272,8 +271,7 @@ impl Writer {
         {
             self.seal(segment);
         }
-        let later = self.sealed.range(from..).next();
-        later.or_else(|| self.sealed.first_key_value()).map(|(_, segment)| *segment)
+        self.sealed.range(from..).next().map(|(_, segment)| *segment)
     }
 
     /// Removes a segment. Events that remain are written again, behind all others, beyond the bound if need be. If that
