@@ -139,9 +139,24 @@ impl Folder {
         fs::rename(self.path.join(name.file(SEGMENT)), self.path.join(name.file(DAMAGED)))
     }
 
-    /// Keeps an event that Kafka will never accept, as a line of `rejected-TOPIC.ndjson`. Returns the bytes written.
-    pub fn reject(&self, event: &Event) -> io::Result<u64> {
-        let topic = match event.topic {
+    /// Keeps events that Kafka will never accept, as lines of `rejected-TOPIC.ndjson`. Returns the bytes written. After an
+    /// error, those of another topic may be there nevertheless.
+    pub fn reject(&self, events: &[Event]) -> io::Result<u64> {
+        let mut bytes = 0;
+        for topic in TopicKind::ALL {
+            let of_topic = events.iter().filter(|event| event.topic == topic);
+            let lines: Vec<u8> = of_topic.flat_map(line).collect();
+            if !lines.is_empty() {
+                self.append_rejected(topic, &lines)?;
+                bytes += lines.len() as u64;
+            }
+        }
+        self.handle.sync_all()?;
+        Ok(bytes)
+    }
+
+    fn append_rejected(&self, topic: TopicKind, lines: &[u8]) -> io::Result<()> {
+        let topic = match topic {
             TopicKind::Clicks => "clicks",
             TopicKind::Activations => "activations",
             TopicKind::Effects => "effects",
@@ -149,18 +164,20 @@ impl Folder {
         let path = self.path.join(format!("rejected-{topic}.ndjson"));
         let mut options = OpenOptions::new();
         let mut file = private_files::open(&path, options.append(true).create(true).mode(MODE))?;
-        // A line break in JSON is white space.
-        let text = event.value.iter().copied().filter(|byte| !matches!(byte, b'\n' | b'\r'));
-        let line: Vec<u8> = text.chain([b'\n']).collect();
         let before = file.metadata()?.len();
-        if let Err(error) = file.write_all(&line).and_then(|()| file.sync_data()) {
-            // The event stays in its segment.
+        let written = file.write_all(lines).and_then(|()| file.sync_data());
+        if written.is_err() {
+            // The events stay in their segment.
             let _ = file.set_len(before);
-            return Err(error);
         }
-        self.handle.sync_all()?;
-        Ok(line.len() as u64)
+        written
     }
+}
+
+/// Returns the line of an event. A line break in JSON is white space.
+fn line(event: &Event) -> impl Iterator<Item = u8> {
+    let text = event.value.iter().copied().filter(|byte| !matches!(byte, b'\n' | b'\r'));
+    text.chain([b'\n'])
 }
 
 /// Makes a directory that may be new, and those above it, survive a power failure. Those that this process must not open
@@ -223,12 +240,14 @@ mod tests {
     fn a_rejected_event_is_one_line() {
         let temporary = tempfile::tempdir().unwrap();
         let folder = Folder::open(temporary.path()).unwrap();
-        let value = b"{\"a\":\r\n 1}".to_vec();
-        let event = Event { topic: TopicKind::Effects, key: "app-x".into(), value };
-        assert_eq!(folder.reject(&event).unwrap(), 9);
-        assert_eq!(folder.reject(&event).unwrap(), 9);
-        let path = temporary.path().join("rejected-effects.ndjson");
-        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"a\": 1}\n{\"a\": 1}\n");
-        assert_eq!(mode(&path), 0o600);
+        let event = |topic, value: &str| Event { topic, key: "app-x".into(), value: value.into() };
+        let effect = event(TopicKind::Effects, "{\"a\":\r\n 1}");
+        let events = [effect.clone(), event(TopicKind::Clicks, "{}"), effect.clone()];
+        assert_eq!(folder.reject(&events).unwrap(), 21);
+        assert_eq!(folder.reject(&[effect]).unwrap(), 9);
+        let text = |file: &str| fs::read_to_string(temporary.path().join(file)).unwrap();
+        assert_eq!(text("rejected-effects.ndjson"), "{\"a\": 1}\n".repeat(3));
+        assert_eq!(text("rejected-clicks.ndjson"), "{}\n");
+        assert_eq!(mode(&temporary.path().join("rejected-effects.ndjson")), 0o600);
     }
 }

@@ -23,11 +23,13 @@ type Answer = fn(&Event, batch: usize) -> Outcome;
 struct Kafka {
     answer: Arc<Mutex<Option<Answer>>>,
     accepted: Arc<Mutex<Vec<Event>>>,
+    /// A directory and its new name, which it gets before the next events are accepted.
+    renamed: Arc<Mutex<Option<(PathBuf, PathBuf)>>>,
 }
 
 impl Kafka {
     fn away() -> Self {
-        Self { answer: Arc::default(), accepted: Arc::default() }
+        Self { answer: Arc::default(), accepted: Arc::default(), renamed: Arc::default() }
     }
 
     fn up() -> Self {
@@ -51,14 +53,17 @@ impl Destination for Kafka {
         self.answer.lock().is_some()
     }
 
-    fn produce(&self, events: &[Event]) -> Vec<Outcome> {
+    fn produce(&self, events: &[&Event]) -> Vec<Outcome> {
         let Some(answer) = *self.answer.lock() else {
             return events.iter().map(|_| Err(ProduceError::QueueFull)).collect();
         };
-        let answer = |event: &Event| {
+        if let Some((from, to)) = self.renamed.lock().take() {
+            fs::rename(from, to).unwrap();
+        }
+        let answer = |event: &&Event| {
             let outcome = answer(event, events.len());
             if outcome.is_ok() {
-                self.accepted.lock().push(event.clone());
+                self.accepted.lock().push((*event).clone());
             }
             outcome
         };
@@ -345,6 +350,34 @@ async fn events_that_fail_do_not_hold_up_others() {
     let spool = open(folder.path(), BYTES_MAX, &kafka);
     eventually(|| spool.state.events() == 0);
     assert_eq!(kafka.values(), ["effect"]);
+}
+
+/// Kafka takes a part of a segment, and the rest cannot be written again.
+#[tokio::test]
+async fn acknowledged_events_are_not_repeated_while_the_disk_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, moved) = (folder.path().join("spool"), folder.path().join("moved"));
+    let kafka = Kafka::away();
+    let spool = open(&path, BYTES_MAX, &kafka);
+    let large = (TopicKind::Activations, "large");
+    for (topic, value) in [(TopicKind::Effects, "effect"), (TopicKind::Clicks, "click"), large] {
+        spool.append(event(topic, value), LABELS).await.written().await.unwrap();
+    }
+    *kafka.renamed.lock() = Some((path.clone(), moved.clone()));
+    kafka.answers(|event, _| match event.topic {
+        TopicKind::Effects => Err(ProduceError::QueueFull),
+        TopicKind::Activations => Err(ProduceError::TooLarge),
+        TopicKind::Clicks => Ok(()),
+    });
+    eventually(|| !spool.has_room());
+    assert_eq!(kafka.values(), ["click"]);
+    fs::rename(&moved, &path).unwrap();
+    eventually(|| spool.state.events() == 1);
+    kafka.answers(|_, _| Ok(()));
+    eventually(|| spool.state.events() == 0);
+    assert_eq!(kafka.values(), ["click", "effect"]);
+    let rejected = fs::read_to_string(path.join("rejected-activations.ndjson")).unwrap();
+    assert_eq!(rejected, "large\n");
 }
 
 #[tokio::test]

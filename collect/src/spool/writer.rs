@@ -28,7 +28,12 @@ pub(super) enum Request {
         after: u64,
         reply: oneshot::Sender<Option<Segment>>,
     },
-    /// Removes a segment.
+    /// Keeps events that Kafka will never accept; false if they cannot be written.
+    Reject {
+        events: Vec<Event>,
+        reply: oneshot::Sender<bool>,
+    },
+    /// Removes a segment; false if it remains.
     Finish {
         number: u64,
         outcome: Outcome,
@@ -57,8 +62,8 @@ pub(super) struct Segment {
 pub(super) struct Outcome {
     /// How many Kafka has acknowledged.
     pub acknowledged: u64,
-    /// The events that Kafka will never accept.
-    pub rejected: Vec<Event>,
+    /// How many Kafka will never accept. They are kept already.
+    pub rejected: u64,
     /// The other events.
     pub remaining: Vec<Event>,
     /// More is damaged than was known.
@@ -164,6 +169,10 @@ impl Writer {
                         self.commit(mem::take(&mut group));
                         // The receiver is gone if the process ends.
                         let _ = reply.send(self.next(after));
+                    }
+                    Request::Reject { events, reply } => {
+                        self.commit(mem::take(&mut group));
+                        let _ = reply.send(self.reject(&events));
                     }
                     Request::Finish { number, outcome, reply } => {
                         self.commit(mem::take(&mut group));
@@ -275,36 +284,32 @@ impl Writer {
     }
 
     /// Removes a segment. Events that remain are written again, behind all others, beyond the bound if need be. If that
-    /// fails, the segment stays as it is, and its events are produced again.
+    /// fails, the segment stays as it is.
     fn finish(&mut self, number: u64, outcome: Outcome) -> bool {
         let Outcome { acknowledged, rejected, remaining, is_damaged } = outcome;
         let Some(segment) = self.sealed.get(&number).copied() else { return false };
-        let kept = self.reject(&rejected).and_then(|()| self.write(remaining.iter()));
-        let is_kept = kept.is_ok();
+        let is_kept = self.write(remaining.iter()).is_ok();
         if is_kept {
             self.sealed.remove(&number);
             if is_damaged && !segment.is_damaged {
                 self.metrics.damaged();
             }
             self.discard(Segment { is_damaged: is_damaged || segment.is_damaged, ..segment });
-            self.metrics.drained(acknowledged, rejected.len() as u64);
+            self.metrics.drained(acknowledged, rejected);
             self.state.set_full(false);
         }
         self.publish();
         is_kept
     }
 
-    fn reject(&mut self, events: &[Event]) -> io::Result<()> {
-        for event in events {
-            match self.folder.reject(event) {
-                Ok(bytes) => self.bytes += bytes,
-                Err(error) => {
-                    self.log_change(Some(&error));
-                    return Err(error);
-                }
-            }
+    fn reject(&mut self, events: &[Event]) -> bool {
+        let kept = self.folder.reject(events);
+        match &kept {
+            Ok(bytes) => self.bytes += bytes,
+            Err(error) => self.log_change(Some(error)),
         }
-        Ok(())
+        self.publish();
+        kept.is_ok()
     }
 
     /// Removes the file of a segment, or sets it aside if it is damaged.
