@@ -15,9 +15,10 @@ use hyper::body::Incoming;
 use tokio::sync::watch;
 
 use super::requests::Ongoing;
+use super::turns::{Place, SMALL_BODY_BYTES};
 use super::{stall, stopped};
 
-/// The time for a whole request body, from the last header.
+/// The time for a whole request body, from the last header, and again from the turn of a large one.
 pub(super) const REQUEST_BODY_MAX: Duration = Duration::from_secs(10);
 /// HTTP/2 bodies are sent in pieces of this size, so that a response that is one large buffer shows how much of it the
 /// client has taken.
@@ -40,26 +41,36 @@ pub fn is_unfinished(error: &(dyn Error + 'static)) -> bool {
     false
 }
 
-/// A request body that fails if its client takes too long to send it, or if the service stops while it waits.
+/// A future in a field.
+type Waiting<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// A request body that fails if its client takes too long to send it, or if the service stops while it waits. What
+/// exceeds a small body waits until no other request of the connection with a large one is unanswered.
 pub(super) struct RequestBody {
     body: Incoming,
+    read_bytes: usize,
+    place: Place,
+    /// Completes with the turn, or with false if the service stops.
+    turn: Option<Waiting<bool>>,
     /// `None` for an empty body, and once it has completed.
-    cut_off: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    cut_off: Option<Waiting<()>>,
+    stopping: watch::Receiver<bool>,
 }
 
 impl RequestBody {
-    pub fn new(body: Incoming, stopping: watch::Receiver<bool>) -> Self {
-        let cut_off = (!body.is_end_stream()).then(|| {
-            let cut_off = async move {
-                tokio::select! {
-                    () = tokio::time::sleep(REQUEST_BODY_MAX) => {}
-                    () = stopped(stopping) => {}
-                }
-            };
-            Box::pin(cut_off) as Pin<Box<dyn Future<Output = ()> + Send>>
-        });
-        Self { body, cut_off }
+    pub fn new(body: Incoming, place: Place, stopping: watch::Receiver<bool>) -> Self {
+        let cut_off = (!body.is_end_stream()).then(|| cut_off(stopping.clone()));
+        Self { body, read_bytes: 0, place, turn: None, cut_off, stopping }
     }
+}
+
+fn cut_off(stopping: watch::Receiver<bool>) -> Waiting<()> {
+    Box::pin(async move {
+        tokio::select! {
+            () = tokio::time::sleep(REQUEST_BODY_MAX) => {}
+            () = stopped(stopping) => {}
+        }
+    })
 }
 
 impl HttpBody for RequestBody {
@@ -71,7 +82,21 @@ impl HttpBody for RequestBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = self.get_mut();
+        let is_large = this.read_bytes >= SMALL_BODY_BYTES && !this.body.is_end_stream();
+        if is_large && !this.place.has_turn() {
+            let wait = || this.place.clone().take_turn(this.stopping.clone());
+            let turn = this.turn.get_or_insert_with(|| Box::pin(wait()));
+            let has_turn = ready!(turn.as_mut().poll(context));
+            this.turn = None;
+            if !has_turn {
+                return Poll::Ready(Some(Err(Unfinished.into())));
+            }
+            this.cut_off = Some(cut_off(this.stopping.clone()));
+        }
         if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(context) {
+            if let Some(Ok(frame)) = &frame {
+                this.read_bytes += frame.data_ref().map_or(0, Bytes::len);
+            }
             return Poll::Ready(frame.map(|frame| frame.map_err(BoxError::from)));
         }
         if let Some(cut_off) = &mut this.cut_off {

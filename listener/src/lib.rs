@@ -3,14 +3,15 @@
 //!
 //! `axum::serve` has no such limits and would wait forever for a request that does not come. This crate knows nothing
 //! of adtrail: routes, authentication and metrics are the callers'. Start with [`serve`]; `clients` counts connections
-//! per client, `requests` the requests of a connection, `stall` finds clients that take nothing, `socket` and `body`
-//! observe the bytes.
+//! per client, `requests` the requests of a connection, `turns` limits their bodies, `stall` finds clients that take
+//! nothing, `socket` and `body` observe the bytes.
 
 mod body;
 mod clients;
 mod requests;
 mod socket;
 mod stall;
+mod turns;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -39,6 +40,7 @@ use requests::{Ongoing, Requests, head_bytes};
 use socket::Socket;
 pub use stall::STALLED_MAX;
 use stall::{STALLED_STOPPING_MAX, StreamTasks, Untaken};
+use turns::Turns;
 
 /// The limits that differ between listeners.
 #[derive(Debug, Clone, Copy)]
@@ -83,8 +85,9 @@ const HEADS_BYTES_MAX: usize = 256 << 10;
 const STREAMS_MAX: u32 = 16;
 /// What a client may send of one request body before the handler reads it. Forms are smaller.
 const REQUEST_WINDOW_BYTES: u32 = 16 << 10;
-/// The same of all request bodies of an HTTP/2 connection; the protocol allows no less at the beginning.
-const CONNECTION_WINDOW_BYTES: u32 = 65_535;
+/// The same of all request bodies of an HTTP/2 connection. Bodies that wait for their turn must not keep the one whose
+/// turn it is from being sent.
+const CONNECTION_WINDOW_BYTES: u32 = STREAMS_MAX * REQUEST_WINDOW_BYTES;
 /// What is kept of one HTTP/2 response until the socket takes it.
 const SEND_BUFFER_BYTES: usize = 64 << 10;
 /// The wait after an error of `accept` that is not of a single connection.
@@ -160,7 +163,7 @@ async fn connection(
     let (counted, requests) = watch::channel(Requests::default());
     let counted = Arc::new(counted);
     let routes = TowerToHyperService::new(router.into_service::<RequestBody>());
-    let stops = stopping.clone();
+    let (stops, turns) = (stopping.clone(), Turns::new());
     let service = service_fn(move |mut request: Request<Incoming>| {
         let (version, head_bytes) = (request.version(), head_bytes(&request));
         let of_others = counted.borrow().head_bytes;
@@ -169,10 +172,10 @@ async fn connection(
             || (of_others > 0 && of_others + head_bytes > HEADS_BYTES_MAX);
         request.extensions_mut().insert(client);
         request.extensions_mut().insert(Stopping(stops.clone()));
-        let kept_bytes = if is_refused { 0 } else { head_bytes };
-        let mut ongoing = Ongoing::new(&counted, kept_bytes, *stops.borrow());
+        let (kept_bytes, place) = (if is_refused { 0 } else { head_bytes }, turns.place());
+        let mut ongoing = Ongoing::new(&counted, kept_bytes, place.clone(), *stops.borrow());
         let answer = (!is_refused)
-            .then(|| routes.call(request.map(|body| RequestBody::new(body, stops.clone()))));
+            .then(|| routes.call(request.map(|body| RequestBody::new(body, place, stops.clone()))));
         async move {
             let response = match answer {
                 Some(answer) => answer.await?,

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use axum::http::{HeaderName, HeaderValue, Request};
 use tokio::sync::watch;
 
+use super::turns::Place;
+
 /// What HTTP/2 adds to the size of each field.
 const FIELD_BYTES: usize = 32;
 
@@ -35,12 +37,15 @@ pub(super) struct Ongoing {
     is_unanswered: bool,
     is_long: bool,
     head_bytes: usize,
+    /// `None` once there is a response: afterwards the body is no longer in memory.
+    place: Option<Place>,
 }
 
 impl Ongoing {
     pub fn new(
         requests: &Arc<watch::Sender<Requests>>,
         head_bytes: usize,
+        place: Place,
         is_stopping: bool,
     ) -> Self {
         requests.send_modify(|requests| {
@@ -49,7 +54,7 @@ impl Ongoing {
             requests.head_bytes += head_bytes;
         });
         let (requests, is_unanswered) = (Arc::clone(requests), !is_stopping);
-        Self { requests, is_unanswered, is_long: false, head_bytes }
+        Self { requests, is_unanswered, is_long: false, head_bytes, place: Some(place) }
     }
 
     /// The response is ready.
@@ -57,6 +62,7 @@ impl Ongoing {
         let was_unanswered = std::mem::take(&mut self.is_unanswered);
         let head_bytes = std::mem::take(&mut self.head_bytes);
         self.is_long = is_long;
+        self.place = None;
         self.requests.send_modify(|requests| {
             requests.unanswered -= usize::from(was_unanswered);
             requests.head_bytes -= head_bytes;
@@ -68,7 +74,7 @@ impl Ongoing {
 
 impl Drop for Ongoing {
     fn drop(&mut self) {
-        let Self { requests, is_unanswered, is_long, head_bytes } = self;
+        let Self { requests, is_unanswered, is_long, head_bytes, .. } = self;
         requests.send_modify(|requests| {
             requests.ongoing -= 1;
             requests.unanswered -= usize::from(*is_unanswered);

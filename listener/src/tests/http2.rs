@@ -10,6 +10,7 @@ use testbed::http2::{
 use tokio::io::{ReadHalf, split};
 
 use super::*;
+use crate::turns::SMALL_BODY_BYTES;
 
 const REFUSED_STREAM: u32 = 7;
 const ENHANCE_YOUR_CALM: u32 = 11;
@@ -100,6 +101,44 @@ async fn a_request_body_must_arrive_in_time() {
     let (frames, after) =
         answer(&mut open(), &[preface(DEFAULT_WINDOW), head, part].concat()).await;
     assert_eq!((&*data(&frames), after), (&b"unfinished"[..], REQUEST_BODY_MAX + IDLE_MAX));
+}
+
+/// Sends bodies in pieces on several streams of a connection, each as soon as the server has had time for the last one.
+/// Returns the responses, and how long the last one takes.
+async fn upload(streams: u32, pieces: usize, piece_bytes: usize) -> (String, Duration) {
+    let (reading, mut writing) = split(open());
+    let received = tokio::spawn(read_all(reading));
+    let streams: Vec<_> = (0..streams).map(|n| 2 * n + 1).collect();
+    let head = |stream: &u32| headers(*stream, 0, &fields("POST", "/upload", "a"));
+    let heads: Vec<_> = streams.iter().flat_map(head).collect();
+    writing.write_all(&[preface(DEFAULT_WINDOW), heads].concat()).await.unwrap();
+    for piece in 1..=pieces {
+        let flags = if piece == pieces { END_STREAM } else { 0 };
+        for stream in &streams {
+            let piece = frame(DATA, flags, *stream, &vec![b'x'; piece_bytes]);
+            writing.write_all(&piece).await.unwrap();
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let start = Instant::now();
+    let received = frames(&received.await.unwrap());
+    (String::from_utf8(data(&received)).unwrap(), start.elapsed() - IDLE_MAX)
+}
+
+/// One after the other is read and answered. The client may send each of them within its window.
+#[tokio::test(start_paused = true)]
+async fn large_bodies_of_a_connection_are_read_one_at_a_time() {
+    let piece_bytes = SMALL_BODY_BYTES / 2;
+    let answered = |streams: u32, bytes: usize| format!("{bytes} bytes;").repeat(streams as usize);
+    for streams in [1, 3, STREAMS_MAX] {
+        let (text, after) = upload(streams, 2, piece_bytes - 1).await;
+        assert_eq!(text, answered(streams, 2 * (piece_bytes - 1)));
+        assert!(after < 2 * LATE, "{streams}: {after:?}");
+        let (text, after) = upload(streams, 5, piece_bytes).await;
+        assert_eq!(text, answered(streams, 5 * piece_bytes));
+        assert!(after > LATE * streams - LATE / 2, "{streams}: {after:?}");
+        assert!(after < LATE * (streams + 1), "{streams}: {after:?}");
+    }
 }
 
 /// The client reads everything, but does not let the server send the body.

@@ -49,6 +49,7 @@ fn open_until(stopping: watch::Receiver<bool>) -> (DuplexStream, JoinHandle<()>)
         .route("/large", get(async || Body::new(Large::default())))
         .route("/download", get(async || (Extension(LongResponse), Body::new(Large::default()))))
         .route("/form", post(form))
+        .route("/upload", post(upload))
         .route("/address", get(address));
     let (client, server) = duplex(1 << 10);
     (client, tokio::spawn(connection(server, CLIENT, routes, LIMITS, stopping)))
@@ -97,6 +98,13 @@ async fn form(request: Request) -> &'static str {
         Err(error) if is_unfinished(&error) => "unfinished",
         Err(_) => "failed",
     }
+}
+
+/// Answers late, with the body in memory.
+async fn upload(request: Request) -> String {
+    let body = axum::body::to_bytes(request.into_body(), usize::MAX).await;
+    tokio::time::sleep(LATE).await;
+    body.map_or_else(|error| error.to_string(), |body| format!("{} bytes;", body.len()))
 }
 
 /// Reads until the connection ends; returns the bytes and how long it took.
