@@ -29,7 +29,7 @@ mod test_bed;
 use std::future::Future;
 use std::time::Duration;
 
-use listener::{Clients, Limits};
+use listener::{Clients, Limits, Refused};
 use tokio::net::TcpListener;
 
 pub use dialect::catalogue::Dialects;
@@ -60,8 +60,13 @@ pub async fn serve(
 ) -> Result<(), CollectError> {
     let refusing = collector.clone();
     let connections_max = collector.settings().connections_per_client_max;
-    let clients =
-        Clients::new(connections_max, move || refusing.metrics().refused_request("connections"));
+    let clients = Clients::new(connections_max, move |refused| {
+        refusing.metrics().refused_request(match refused {
+            Refused::Connection => "connections",
+            Refused::Head => "headers",
+            Refused::Syntax => "syntax",
+        });
+    });
     let router = http::router::router(collector.clone());
     let outcome = tokio::select! {
         () = listener::serve(listener, router, clients, LIMITS, shutdown) => Ok(()),

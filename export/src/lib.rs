@@ -36,7 +36,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use config::ExportClients;
-use listener::Clients;
+use listener::{Clients, Refused};
 use tokio::net::TcpListener;
 
 pub use crate::http::state::{CompleteUntil, ExportState};
@@ -73,7 +73,11 @@ pub async fn serve(
         Hosts::any()
     };
     let metrics = Arc::clone(&state.metrics);
-    let clients = Clients::new(connections_per_client_max, move || metrics.refused("connections"));
+    let clients = Clients::new(connections_per_client_max, move |refused| {
+        if refused == Refused::Connection {
+            metrics.refused("connections");
+        }
+    });
     listener::serve(listener, router(state, hosts), clients, LIMITS, shutdown).await;
 }
 

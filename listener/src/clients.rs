@@ -10,11 +10,25 @@ use parking_lot::Mutex;
 /// The bits of an IPv6 address that name a client: a site gets at least such a network.
 const IPV6_NETWORK_BITS: u32 = 64;
 
+/// What a listener refuses by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// A connection beyond those of its client.
+    Connection,
+    /// A request whose URL and headers are too large, or whose headers are too many.
+    Head,
+    /// A request that is not HTTP. With HTTP/2 such a request is not noticed.
+    Syntax,
+}
+
+/// Called for everything that is refused.
+pub(super) type OnRefusal = Arc<dyn Fn(Refused) + Send + Sync>;
+
 /// The open connections of a listener by client.
 pub struct Clients {
     open: Arc<Mutex<HashMap<IpAddr, usize>>>,
     connections_max: usize,
-    on_refusal: Box<dyn Fn() + Send + Sync>,
+    pub(super) on_refusal: OnRefusal,
 }
 
 /// A connection that counts until it is dropped.
@@ -24,9 +38,13 @@ pub struct Admitted {
 }
 
 impl Clients {
-    /// Each client may have `connections_max` connections; `on_refusal` is called for each one more.
-    pub fn new(connections_max: usize, on_refusal: impl Fn() + Send + Sync + 'static) -> Self {
-        Self { open: Arc::default(), connections_max, on_refusal: Box::new(on_refusal) }
+    /// Each client may have `connections_max` connections; `on_refusal` is called for each one more, and for each request
+    /// that no handler sees.
+    pub fn new(
+        connections_max: usize,
+        on_refusal: impl Fn(Refused) + Send + Sync + 'static,
+    ) -> Self {
+        Self { open: Arc::default(), connections_max, on_refusal: Arc::new(on_refusal) }
     }
 
     /// Counts a connection from this address, unless the client has too many.
@@ -36,7 +54,7 @@ impl Clients {
         let connections = open.entry(client).or_default();
         if *connections >= self.connections_max {
             drop(open);
-            (self.on_refusal)();
+            (self.on_refusal)(Refused::Connection);
             return None;
         }
         *connections += 1;
@@ -72,15 +90,15 @@ mod tests {
 
     #[test]
     fn the_connections_of_a_client_are_limited() {
-        let refused = Arc::new(Mutex::new(0));
+        let refused = Arc::new(Mutex::new(Vec::new()));
         let counted = Arc::clone(&refused);
-        let clients = Clients::new(2, move || *counted.lock() += 1);
+        let clients = Clients::new(2, move |refused| counted.lock().push(refused));
         let admit = |address: &str| clients.admit(address.parse().unwrap());
         let first = admit("192.0.2.1");
         let second = admit("::ffff:192.0.2.1");
         assert!(first.is_some() && second.is_some());
         assert!(admit("192.0.2.1").is_none() && admit("::ffff:192.0.2.1").is_none());
-        assert_eq!(*refused.lock(), 2);
+        assert_eq!(*refused.lock(), [Refused::Connection; 2]);
         assert!(admit("192.0.2.2").is_some());
         drop(first);
         assert!(admit("192.0.2.1").is_some());

@@ -14,6 +14,7 @@ mod stall;
 mod turns;
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -35,7 +36,8 @@ use tokio::sync::{Semaphore, watch};
 
 pub use body::is_unfinished;
 use body::{RequestBody, ResponseBody};
-pub use clients::{Clients, client_network};
+use clients::OnRefusal;
+pub use clients::{Clients, Refused, client_network};
 use requests::{Ongoing, Requests, head_bytes};
 use socket::Socket;
 pub use stall::STALLED_MAX;
@@ -117,9 +119,10 @@ pub async fn serve(
         // Closes the connection of a client that has too many.
         let Some(admitted) = clients.admit(address.ip()) else { continue };
         let (router, stopping) = (router.clone(), stopping.clone());
+        let on_refusal = Arc::clone(&clients.on_refusal);
         tokio::spawn(async move {
             let client = ClientAddress(address.ip().to_canonical());
-            connection(stream, client, router, limits, stopping).await;
+            connection(stream, client, router, limits, on_refusal, stopping).await;
             drop((admitted, permit));
         });
     }
@@ -158,18 +161,23 @@ async fn connection(
     client: ClientAddress,
     router: Router,
     limits: Limits,
+    on_refusal: OnRefusal,
     stopping: watch::Receiver<bool>,
 ) {
     let (counted, requests) = watch::channel(Requests::default());
     let counted = Arc::new(counted);
     let routes = TowerToHyperService::new(router.into_service::<RequestBody>());
     let (stops, turns) = (stopping.clone(), Turns::new());
+    let refuse = Arc::clone(&on_refusal);
     let service = service_fn(move |mut request: Request<Incoming>| {
         let (version, head_bytes) = (request.version(), head_bytes(&request));
         let of_others = counted.borrow().head_bytes;
         // HTTP/1 is limited by its parser. HTTP/2 limits bytes only, and a field can take one byte of a request.
         let is_refused = request.headers().len() > HEADERS_MAX
             || (of_others > 0 && of_others + head_bytes > HEADS_BYTES_MAX);
+        if is_refused {
+            refuse(Refused::Head);
+        }
         request.extensions_mut().insert(client);
         request.extensions_mut().insert(Stopping(stops.clone()));
         let (kept_bytes, place) = (if is_refused { 0 } else { head_bytes }, turns.place());
@@ -191,7 +199,12 @@ async fn connection(
     let mut served = pin!(builder.serve_connection(io, service));
     tokio::select! {
         // Errors of a connection concern only its client.
-        _ = served.as_mut() => return,
+        ended = served.as_mut() => {
+            if let Some(refused) = ended.err().and_then(|error| refusal(&*error)) {
+                on_refusal(refused);
+            }
+            return;
+        }
         () = idle(requests.clone(), &untaken, IDLE_MAX) => return,
         () = untaken.stalled(STALLED_MAX) => return,
         () = stopped(stopping) => served.as_mut().graceful_shutdown(),
@@ -201,6 +214,15 @@ async fn connection(
         () = idle(requests.clone(), &untaken, IDLE_STOPPING_MAX) => {}
         () = untaken.stalled_from_now(STALLED_STOPPING_MAX) => {}
         () = overdue(requests, ANSWERS_STOPPING_MAX) => {}
+    }
+}
+
+/// Returns what hyper has refused, if the connection has ended for that reason.
+fn refusal(error: &(dyn Error + Send + Sync + 'static)) -> Option<Refused> {
+    let error = error.downcast_ref::<hyper::Error>()?;
+    match error.is_parse_too_large() {
+        true => Some(Refused::Head),
+        false => error.is_parse().then_some(Refused::Syntax),
     }
 }
 

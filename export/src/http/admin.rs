@@ -9,7 +9,7 @@ use axum::http::{StatusCode, Uri, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use listener::Clients;
+use listener::{Clients, Refused};
 use tokio::net::TcpListener;
 
 use super::answers::{self, OfAll};
@@ -51,8 +51,10 @@ pub async fn serve(
     let address = crate::address(&listener);
     let hosts =
         if address.is_loopback() { Hosts::only(address, allowed_hosts) } else { Hosts::any() };
-    let clients = Clients::new(CONNECTIONS_PER_CLIENT_MAX, || {
-        tracing::debug!("closed a connection to the admin listener: its client has too many");
+    let clients = Clients::new(CONNECTIONS_PER_CLIENT_MAX, |refused| {
+        if refused == Refused::Connection {
+            tracing::debug!("closed a connection to the admin listener: its client has too many");
+        }
     });
     listener::serve(listener, router(admin, hosts), clients, LIMITS, shutdown).await;
 }

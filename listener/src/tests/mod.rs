@@ -12,6 +12,7 @@ use axum::extract::Request;
 use axum::routing::{get, post};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, advance};
@@ -41,6 +42,13 @@ fn running() -> watch::Receiver<bool> {
 }
 
 fn open_until(stopping: watch::Receiver<bool>) -> (DuplexStream, JoinHandle<()>) {
+    open_with(Arc::new(|_| ()), stopping)
+}
+
+fn open_with(
+    on_refusal: OnRefusal,
+    stopping: watch::Receiver<bool>,
+) -> (DuplexStream, JoinHandle<()>) {
     let routes = Router::new()
         .route("/now", get(async || "now"))
         .route("/late", get(late))
@@ -52,7 +60,7 @@ fn open_until(stopping: watch::Receiver<bool>) -> (DuplexStream, JoinHandle<()>)
         .route("/upload", post(upload))
         .route("/address", get(address));
     let (client, server) = duplex(1 << 10);
-    (client, tokio::spawn(connection(server, CLIENT, routes, LIMITS, stopping)))
+    (client, tokio::spawn(connection(server, CLIENT, routes, LIMITS, on_refusal, stopping)))
 }
 
 async fn address(Extension(ClientAddress(address)): Extension<ClientAddress>) -> String {
@@ -283,6 +291,32 @@ async fn a_slow_download_is_not_cut_off() {
         received.extend_from_slice(&buffer[..bytes]);
     }
     assert!(received.ends_with("y".repeat(LARGE_BYTES).as_bytes()), "{} bytes", received.len());
+}
+
+/// Returns what is noted of a client that sends this.
+async fn refused(sent: &[u8]) -> Vec<Refused> {
+    let noted = Arc::new(Mutex::new(Vec::new()));
+    let note = Arc::clone(&noted);
+    let (mut client, served) =
+        open_with(Arc::new(move |refused| note.lock().push(refused)), running());
+    // Fails if the server ends the connection before.
+    let _ = client.write_all(sent).await;
+    let _ = client.read_to_end(&mut Vec::new()).await;
+    served.await.unwrap();
+    noted.lock().clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_no_handler_sees_are_noted() {
+    let request = |head: &str| format!("GET /now HTTP/1.1\r\nHost: a\r\n{head}\r\n");
+    assert!(refused(request("").as_bytes()).await.is_empty());
+    assert!(refused(b"").await.is_empty());
+    assert_eq!(refused(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03").await, [Refused::Syntax]);
+    assert_eq!(refused(request("no header\r\n").as_bytes()).await, [Refused::Syntax]);
+    let large = format!("X: {}\r\n", "y".repeat(HEAD_BYTES_MAX));
+    assert_eq!(refused(request(&large).as_bytes()).await, [Refused::Head]);
+    let many = "X: y\r\n".repeat(HEADERS_MAX + 1);
+    assert_eq!(refused(request(&many).as_bytes()).await, [Refused::Head]);
 }
 
 #[tokio::test(start_paused = true)]
