@@ -137,8 +137,8 @@ impl Collector {
         self.0.producer.fatal_error()
     }
 
-    /// Stops draining the spool, and waits for the clicks of persons who have been redirected. Those that Kafka does not
-    /// acknowledge go to the spool, or are counted as refused.
+    /// Stops draining the spool, and waits for the clicks of persons who have been redirected. Those that Kafka does
+    /// not acknowledge go to the spool, or are counted as refused.
     pub(crate) async fn flush(&self) {
         let collector = self.clone();
         let flush = move || {
@@ -275,8 +275,8 @@ impl Collector {
         Some(outcome)
     }
 
-    /// Returns the outcome of a touch whose signature was not checked: if the settings do not have its campaign, this may
-    /// later be one of a channel that enforces signatures.
+    /// Returns the outcome of a touch whose signature was not checked: if the settings do not have its campaign, this
+    /// may later be one of a channel that enforces signatures.
     pub(crate) fn unchecked_signature(&self, spreadid: u32) -> Option<Outcome> {
         (!self.0.campaigns.contains_key(&spreadid)).then_some(Outcome::Missing)
     }

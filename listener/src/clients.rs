@@ -38,8 +38,8 @@ pub struct Admitted {
 }
 
 impl Clients {
-    /// Each client may have `connections_max` connections; `on_refusal` is called for each one more, and for each request
-    /// that no handler sees.
+    /// Each client may have `connections_max` connections; `on_refusal` is called for each one more, and for each
+    /// request that no handler sees.
     pub fn new(
         connections_max: usize,
         on_refusal: impl Fn(Refused) + Send + Sync + 'static,

@@ -1,5 +1,5 @@
-//! The large request bodies of a connection, which are read one at a time, so that the streams of HTTP/2 do not multiply
-//! the memory of a body.
+//! The large request bodies of a connection, which are read one at a time, so that the streams of HTTP/2 do not
+//! multiply the memory of a body.
 
 use std::sync::{Arc, OnceLock};
 

@@ -117,7 +117,7 @@ impl<D: Destination> Drain<D> {
             if self.state.events() == 0 || !self.destination.is_reachable() {
                 continue;
             }
-            // If Kafka takes nothing of a segment, it may take something of the next one, of another topic or partition.
+            // If Kafka takes nothing of one segment, it may take something of another, of other topics.
             let next = |after| self.ask(|reply| Request::Next { after, reply }).flatten();
             let Some(segment) = cursors.next(next) else { continue };
             wait = match self.drain(segment, &mut unfinished, stop) {
@@ -198,8 +198,8 @@ impl<D: Destination> Drain<D> {
         }
     }
 
-    /// Produces a batch. A broker refuses a batch of the client as a whole, so that a small event is too large only if it
-    /// is refused alone.
+    /// Produces a batch. A broker refuses a batch of the client as a whole, so that a small event is too large only if
+    /// it is refused alone.
     fn deliver(&self, batch: &[&Event]) -> Vec<Delivered> {
         let delivered = self.destination.produce(batch).into_iter().zip(batch);
         let alone = delivered.map(|(delivered, event)| match delivered {

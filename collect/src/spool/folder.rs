@@ -139,8 +139,8 @@ impl Folder {
         fs::rename(self.path.join(name.file(SEGMENT)), self.path.join(name.file(DAMAGED)))
     }
 
-    /// Keeps events that Kafka will never accept, as lines of `rejected-TOPIC.ndjson`. Returns the bytes written. After an
-    /// error, those of another topic may be there nevertheless.
+    /// Keeps events that Kafka will never accept, as lines of `rejected-TOPIC.ndjson`. Returns the bytes written. After
+    /// an error, those of another topic may be there nevertheless.
     pub fn reject(&self, events: &[Event]) -> io::Result<u64> {
         let mut bytes = 0;
         for topic in TopicKind::ALL {
@@ -180,8 +180,8 @@ fn line(event: &Event) -> impl Iterator<Item = u8> {
     text.chain([b'\n'])
 }
 
-/// Makes a directory that may be new, and those above it, survive a power failure. Those that this process must not open
-/// are not its own, and not new.
+/// Makes a directory that may be new, and those above it, survive a power failure. A directory that this process must
+/// not open is not new.
 fn sync_name(path: &Path) {
     let path = path.canonicalize().unwrap_or_default();
     for parent in path.ancestors().skip(1) {

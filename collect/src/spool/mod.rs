@@ -1,9 +1,9 @@
 //! Events on disk that Kafka has not acknowledged. A request whose events are here is answered with success.
 //!
 //! `writer` is the thread that owns the files: it writes the events of all requests that wait, with one fsync. `drain`
-//! is the thread that produces them once Kafka answers, in the order of `cursors`, and removes each segment once Kafka has
-//! acknowledged its events. A crash in between repeats a segment. While events are here, others go to Kafka directly:
-//! exports do not depend on the order of events.
+//! is the thread that produces them once Kafka answers, in the order of `cursors`, and removes each segment once Kafka
+//! has acknowledged its events. A crash in between repeats a segment. While events are here, others go to Kafka
+//! directly: exports do not depend on the order of events.
 
 mod cursors;
 mod drain;

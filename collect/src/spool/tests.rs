@@ -320,7 +320,7 @@ async fn events_of_a_batch_that_is_too_large_are_produced_alone() {
     kafka.answers(|_, batch| if batch > 1 { Err(ProduceError::BatchTooLarge) } else { Ok(()) });
     eventually(|| spool.state.events() == 0);
     assert_eq!(kafka.values(), ["1", "2"]);
-    // Those that are too large alone.
+    // An event that is too large alone.
     kafka.answers(|_, _| Err(ProduceError::BatchTooLarge));
     append(&spool, &["3"]).await;
     eventually(|| spool.state.events() == 0);
