@@ -49,7 +49,8 @@ type Waiting<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub(super) struct RequestBody {
     body: Incoming,
     read_bytes: usize,
-    place: Place,
+    /// `None` for an empty body.
+    place: Option<Place>,
     /// Completes with the turn, or with false if the service stops.
     turn: Option<Waiting<bool>>,
     /// `None` for an empty body, and once it has completed.
@@ -58,8 +59,8 @@ pub(super) struct RequestBody {
 }
 
 impl RequestBody {
-    pub fn new(body: Incoming, place: Place, stopping: watch::Receiver<bool>) -> Self {
-        let cut_off = (!body.is_end_stream()).then(|| cut_off(stopping.clone()));
+    pub fn new(body: Incoming, place: Option<Place>, stopping: watch::Receiver<bool>) -> Self {
+        let cut_off = place.is_some().then(|| cut_off(stopping.clone()));
         Self { body, read_bytes: 0, place, turn: None, cut_off, stopping }
     }
 }
@@ -83,8 +84,8 @@ impl HttpBody for RequestBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = self.get_mut();
         let is_large = this.read_bytes >= SMALL_BODY_BYTES && !this.body.is_end_stream();
-        if is_large && !this.place.has_turn() {
-            let wait = || this.place.clone().take_turn(this.stopping.clone());
+        if let Some(place) = this.place.as_ref().filter(|place| is_large && !place.has_turn()) {
+            let wait = || place.clone().take_turn(this.stopping.clone());
             let turn = this.turn.get_or_insert_with(|| Box::pin(wait()));
             let has_turn = ready!(turn.as_mut().poll(context));
             this.turn = None;

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::HttpBody as _;
 use axum::http::{Request, StatusCode, Version};
 use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
@@ -180,7 +181,8 @@ async fn connection(
         }
         request.extensions_mut().insert(client);
         request.extensions_mut().insert(Stopping(stops.clone()));
-        let (kept_bytes, place) = (if is_refused { 0 } else { head_bytes }, turns.place());
+        let kept_bytes = if is_refused { 0 } else { head_bytes };
+        let place = (!request.body().is_end_stream()).then(|| turns.place());
         let mut ongoing = Ongoing::new(&counted, kept_bytes, place.clone(), *stops.borrow());
         let answer = (!is_refused)
             .then(|| routes.call(request.map(|body| RequestBody::new(body, place, stops.clone()))));

@@ -37,7 +37,7 @@ pub(super) struct Ongoing {
     is_unanswered: bool,
     is_long: bool,
     head_bytes: usize,
-    /// `None` once there is a response: afterwards the body is no longer in memory.
+    /// `None` without a body, and once there is a response: afterwards the body is no longer in memory.
     place: Option<Place>,
 }
 
@@ -45,7 +45,7 @@ impl Ongoing {
     pub fn new(
         requests: &Arc<watch::Sender<Requests>>,
         head_bytes: usize,
-        place: Place,
+        place: Option<Place>,
         is_stopping: bool,
     ) -> Self {
         requests.send_modify(|requests| {
@@ -54,7 +54,7 @@ impl Ongoing {
             requests.head_bytes += head_bytes;
         });
         let (requests, is_unanswered) = (Arc::clone(requests), !is_stopping);
-        Self { requests, is_unanswered, is_long: false, head_bytes, place: Some(place) }
+        Self { requests, is_unanswered, is_long: false, head_bytes, place }
     }
 
     /// The response is ready.
