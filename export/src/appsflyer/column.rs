@@ -33,6 +33,8 @@ pub enum Cell {
     CampaignId,
     /// Campaign of the contributor at this index.
     ContributorCampaign(usize),
+    Ad,
+    AdId,
     Platform,
     AppName,
     IsRetargeting,
@@ -75,8 +77,8 @@ const KNOWN: [(&str, Cell); 53] = [
     ("Campaign ID", Cell::CampaignId),
     ("Adset", text(TextCell::TouchAdsetName)),
     ("Adset ID", text(TextCell::TouchAdsetId)),
-    ("Ad", text(TextCell::TouchAdName)),
-    ("Ad ID", text(TextCell::TouchAdId)),
+    ("Ad", Cell::Ad),
+    ("Ad ID", Cell::AdId),
     ("Site ID", text(TextCell::TouchSite)),
     ("Sub Param 1", text(TextCell::TouchSub1)),
     ("Sub Param 2", text(TextCell::TouchSub2)),
@@ -192,6 +194,14 @@ pub fn is_reinstall(row: &RowView<'_>) -> bool {
         && is_retargeting(row)
 }
 
+/// Returns the cells with name and id of the ad. Many networks name no ad below the ad group, but a creative.
+fn ad(row: &RowView<'_>) -> (TextCell, TextCell) {
+    let ad = (TextCell::TouchAdName, TextCell::TouchAdId);
+    let creative = (TextCell::TouchCreativeName, TextCell::TouchCreativeId);
+    let has_ad = !row.text(ad.0).is_empty() || !row.text(ad.1).is_empty();
+    if has_ad { ad } else { creative }
+}
+
 /// Formats a lookback like `7d` or `24h`: in days if it is a whole number of two or more, else in the largest unit of
 /// which it is a multiple.
 fn lookback(ms: u64) -> String {
@@ -234,6 +244,8 @@ impl Cell {
                 let campaign = spreadid.and_then(|spreadid| policy.campaign(key.pid, spreadid));
                 Value::text(campaign.map_or("", |campaign| &campaign.name).into())
             }
+            Self::Ad => Value::text(row.text(ad(row).0).into()),
+            Self::AdId => Value::text(row.text(ad(row).1).into()),
             Self::Platform => Value::text(lower(row.text(TextCell::Os))),
             Self::AppName => Value::text(policy.app(key.pid).map_or("", |app| &app.name).into()),
             Self::IsRetargeting if is_retargeting(row) => Value::Name("true"),

@@ -78,7 +78,7 @@ fn facts() -> Vec<Fact> {
         touch.site = "site, 1".into();
         let ad =
             [("ad_id", "41"), ("ad_name", "Ad 1"), ("adset_id", "31"), ("adset_name", "Set, 1")];
-        let others = [("callback", "token"), ("channel", "douyin")];
+        let others = [("callback", "token"), ("channel", "douyin"), ("creative_id", "61")];
         touch.params =
             ad.into_iter().chain(others).map(|(name, value)| pair(name, value)).collect();
         let subs = ["sub1", "sub2", "sub5", "sub6"];
@@ -94,6 +94,7 @@ fn facts() -> Vec<Fact> {
         touch(click(8, "c-2", "d1", DAY + 9 * DAY_MS), |touch| {
             touch.purpose = Purpose::Retargeting;
             touch.lookback_ms = Some(36 * HOUR);
+            touch.params = vec![pair("creative_id", "51"), pair("creative_name", "C, 1")];
         }),
         Fact::Activation(activation("a-2", "d1", DAY + 9 * DAY_MS + HOUR)),
         Fact::Effect(effect("e-3", "purchase", "d1", DAY + 9 * DAY_MS + 2 * HOUR)),
