@@ -139,7 +139,9 @@ fn a_client_of_appsflyer_only_needs_another_host() {
     );
     assert_eq!(client.get(&click).text(), "ok");
     let other = client.get("/v1.0/s2s/click/app/android/app-x?af_media_source=x&af_campaign_id=7");
-    assert_eq!((other.status, &json(&other)["parameter"]), (400, &"af_media_source".into()));
+    let shown = json(&other);
+    assert_eq!((other.status, &shown["parameter"]), (400, &"af_media_source".into()));
+    assert!(shown["message"].is_string() && shown["message"] == shown["detail"], "{shown}");
     let value = r#"{\"af_revenue\":9.90}"#;
     let event = format!(
         r#"{{"appsflyer_id":"1-2","eventName":"af_purchase","eventValue":"{value}","advertising_id":"{device}"}}"#
@@ -149,9 +151,11 @@ fn a_client_of_appsflyer_only_needs_another_host() {
         http::send("POST", &client.address, "/inappevent/app-x", &headers, event.as_bytes())
             .expect("the collector responds")
     };
-    assert_eq!(send("x").status, 401);
+    let other = send("x");
+    assert_eq!(other.status, 401);
+    assert!(json(&other)["message"].is_string(), "{other:?}");
     let reply = send(client.authorization.trim_start_matches("Bearer "));
-    assert_eq!((reply.status, reply.text().as_str()), (200, "ok"), "{reply:?}");
+    assert_eq!((reply.status, reply.text().as_str()), (200, "OK"), "{reply:?}");
     adtrail.await_read(2);
     let rows = rows::parse(&site.download("app-x", "2025-01-01", "2100-01-01", &[]));
     let row = rows.iter().find(|row| row["event_name"] == "af_purchase").expect("a row");

@@ -26,6 +26,9 @@ pub(crate) struct Problem {
     detail: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     parameter: Option<Box<str>>,
+    /// The detail once more, where clients of AppsFlyer expect it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
     /// Set if the request was refused before its events were read.
     #[serde(skip)]
     reason: Option<&'static str>,
@@ -59,7 +62,7 @@ impl Problem {
         detail: impl Into<String>,
     ) -> Self {
         let detail = detail.into();
-        Self { kind, title, status, detail, parameter: None, reason: Some(reason) }
+        Self { kind, title, status, detail, parameter: None, message: None, reason: Some(reason) }
     }
 
     pub fn url_too_long(bytes_max: usize) -> Self {
@@ -198,7 +201,8 @@ impl Problem {
             _ => ("/problems/bad-event", "Invalid event"),
         };
         let parameter = refusal.field.as_deref().map(Box::from);
-        Self { kind, title, status, detail: refusal.detail.clone(), parameter, reason: None }
+        let detail = refusal.detail.clone();
+        Self { kind, title, status, detail, parameter, message: None, reason: None }
     }
 
     pub fn bad_parameter(error: &BadParameter) -> Self {
@@ -208,8 +212,14 @@ impl Problem {
             status: StatusCode::BAD_REQUEST,
             detail: error.to_string(),
             parameter: Some(error.parameter.clone()),
+            message: None,
             reason: None,
         }
+    }
+
+    /// Adds the member in which AppsFlyer's responses have the detail.
+    pub fn with_message(self) -> Self {
+        Self { message: Some(self.detail.clone()), ..self }
     }
 }
 

@@ -21,15 +21,16 @@ use crate::Collector;
 use crate::dialect::pairs::Pairs;
 use crate::metrics::Labels;
 
-/// The body of a successful response.
-const ANSWER: &str = "ok";
+/// The body of a successful response to a click or an impression, and to an event.
+const ENGAGEMENT_ANSWER: &str = "ok";
+const EVENT_ANSWER: &str = "OK";
 
 pub(crate) async fn click(
     State(collector): State<Collector>,
     Path(path): Path<(String, String)>,
     request: Request<Body>,
 ) -> Result<&'static str, Problem> {
-    engagement(&collector, "click", path, request).await
+    engagement(&collector, "click", path, request).await.map_err(Problem::with_message)
 }
 
 pub(crate) async fn impression(
@@ -37,7 +38,7 @@ pub(crate) async fn impression(
     Path(path): Path<(String, String)>,
     request: Request<Body>,
 ) -> Result<&'static str, Problem> {
-    engagement(&collector, "impression", path, request).await
+    engagement(&collector, "impression", path, request).await.map_err(Problem::with_message)
 }
 
 async fn engagement(
@@ -76,7 +77,7 @@ async fn engagement(
     });
     let acknowledged = received.acknowledged(pending).await;
     acknowledged.map_err(|refusal| Problem::refused(&refusal))?;
-    Ok(ANSWER)
+    Ok(ENGAGEMENT_ANSWER)
 }
 
 /// Returns the parameters in the body of a POST request, a form or a JSON object, in the form of a query.
@@ -115,8 +116,16 @@ pub(crate) async fn in_app_event(
     Path(app): Path<String>,
     request: Request<Body>,
 ) -> Result<&'static str, Problem> {
+    effect(&collector, &app, request).await.map_err(Problem::with_message)
+}
+
+async fn effect(
+    collector: &Collector,
+    app: &str,
+    request: Request<Body>,
+) -> Result<&'static str, Problem> {
     let (Parts { headers, .. }, body) = request.into_parts();
-    let app = tokens::writable_app(&collector, &headers, &app)?;
+    let app = tokens::writable_app(collector, &headers, app)?;
     let body: Bytes = body::read(&headers, body, collector.settings().body_bytes_max).await?;
     let labels = Labels { kind: "effect", channel: "" };
     let mut received = collector.receive(labels, &app.key);
@@ -127,7 +136,7 @@ pub(crate) async fn in_app_event(
     });
     let acknowledged = received.acknowledged(pending).await;
     acknowledged.map_err(|refusal| Problem::refused(&refusal))?;
-    Ok(ANSWER)
+    Ok(EVENT_ANSWER)
 }
 
 #[cfg(test)]
