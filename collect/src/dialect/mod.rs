@@ -83,7 +83,7 @@ pub(crate) enum Presence {
     Value,
     /// The macro itself: the network has not replaced it.
     Placeholder,
-    /// The parameter is absent or empty.
+    /// The parameter is absent or empty, or a time that says nothing.
     Missing,
 }
 

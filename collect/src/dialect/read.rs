@@ -65,6 +65,7 @@ impl Dialect {
             let value = report.pairs.value(&parameter.name, parameter.meaning.has_spaces());
             presence.push(match value {
                 Some(value) if parameter.is_unexpanded(&value) => Presence::Placeholder,
+                Some(value) if parameter.is_no_time(&value) => Presence::Missing,
                 Some(value) => {
                     bad = bad.or(fields.set(parameter, value).err());
                     Presence::Value
@@ -111,6 +112,13 @@ impl Dialect {
         let parameter = self.parameters.iter().find(|parameter| *parameter.name == *name)?;
         let value = pairs.value(name, false)?;
         (!parameter.is_unexpanded(&value) && identifies_click(&value)).then_some(value)
+    }
+}
+
+impl Parameter {
+    /// Checks for what a network sends in place of a time that it does not have, such as 0 and null.
+    fn is_no_time(&self, value: &str) -> bool {
+        matches!(self.meaning, Meaning::Time(_)) && ignored_click_id(value.trim()).is_some()
     }
 }
 

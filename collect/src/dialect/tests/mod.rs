@@ -134,7 +134,18 @@ fn a_callback_token_identifies_a_click_without_an_id() {
 #[test]
 fn a_report_without_a_time_has_that_of_its_arrival() {
     let params = json!({"time_source": "arrival"});
-    check("generic", "click_id=c-1", json!({"click_id": "c-1", "time": NOON_MS, "params": params}));
+    let expected = json!({"click_id": "c-1", "time": NOON_MS, "params": params});
+    check("generic", "click_id=c-1", expected.clone());
+    for time in ["0", "null", "NULL", "-1", "undefined", "%200", "0000000000000"] {
+        let query = format!("click_id=c-1&time={time}");
+        check("generic", &query, expected.clone());
+        let presence = read("generic", &query).presence;
+        assert_eq!(
+            presence[..3],
+            [Presence::Value, Presence::Missing, Presence::Missing],
+            "{time}"
+        );
+    }
 }
 
 #[test]
