@@ -26,8 +26,9 @@ use crate::signature::{self, Outcome};
 
 /// How long a person waits for Kafka. The click is still produced or spooled afterwards.
 const WAIT_MAX: Duration = Duration::from_secs(1);
-/// The part of a user agent that is kept.
+/// The part of a user agent that is kept, and of a parameter: what the decoder accepts.
 const UA_BYTES_MAX: usize = 2_048;
+const PARAMETER_BYTES_MAX: usize = 8_192;
 /// Parameters of the link that are kept in `params`.
 const KEPT: [&str; 5] = ["sub1", "sub2", "sub3", "sub4", "sub5"];
 
@@ -147,7 +148,8 @@ impl Click<'_> {
         }
         if let Some(pairs) = Pairs::parse(self.query, "") {
             let kept = KEPT.into_iter().filter_map(|name| Some((name, pairs.value(name, true)?)));
-            params.extend(kept.map(|(name, value)| (name.to_owned(), value.into())));
+            let kept_text = |value: &str| Value::from(cut(value, PARAMETER_BYTES_MAX));
+            params.extend(kept.map(|(name, value)| (name.to_owned(), kept_text(&value))));
         }
         json!({
             "type": "click",
@@ -204,12 +206,16 @@ impl System {
 
 fn user_agent(headers: &HeaderMap) -> String {
     let value = headers.get(header::USER_AGENT).map_or(&b""[..], HeaderValue::as_bytes);
-    let text = String::from_utf8_lossy(value);
-    let mut end = text.len().min(UA_BYTES_MAX);
+    cut(&String::from_utf8_lossy(value), UA_BYTES_MAX).to_owned()
+}
+
+/// Returns the beginning of a text, in whole characters.
+fn cut(text: &str, bytes_max: usize) -> &str {
+    let mut end = text.len().min(bytes_max);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
-    text.get(..end).unwrap_or_default().to_owned()
+    text.get(..end).unwrap_or_default()
 }
 
 /// Returns what else than a person has probably made the request.
@@ -308,6 +314,31 @@ mod tests {
             "params": {"link": "l", "bot": "crawler", "signature": "missing", "sub1": "a b"},
         });
         assert_eq!(event, expected);
+    }
+
+    /// Otherwise the decoder would reject it, and the click would be lost.
+    #[test]
+    fn long_texts_are_cut() {
+        let ua = "x".repeat(UA_BYTES_MAX + 1);
+        let headers =
+            HeaderMap::from_iter([(header::USER_AGENT, HeaderValue::try_from(ua).unwrap())]);
+        let sub1 = format!("x{}", "%C3%A9".repeat(PARAMETER_BYTES_MAX / 2));
+        let click = Click {
+            id: "go-1",
+            ip: "203.0.113.9".parse().unwrap(),
+            ua: &user_agent(&headers),
+            system: System::Other,
+            bot: None,
+            query: &format!("sub1={sub1}"),
+            signature: None,
+        };
+        let event = click.event(&link());
+        let kept = event["params"]["sub1"].as_str().unwrap();
+        assert_eq!(kept, format!("x{}", "\u{e9}".repeat(PARAMETER_BYTES_MAX / 2 - 1)));
+        let config = config::parse(SETTINGS).unwrap();
+        let topic = Some(TopicKind::Clicks);
+        let decoded = ingest::decode::decode(event.to_string().as_bytes(), topic, &config.policy);
+        assert!(decoded.is_ok(), "{event}");
     }
 
     /// Returns a collector without Kafka and without a spool.
