@@ -63,6 +63,13 @@ pub(crate) fn read(root: &mut Section<'_>, campaigns: &KnownCampaigns<'_>) -> Ve
         link.require("id", "the last part of the link's path");
         link.require("spreadid", "the spreadid of one of the [[campaigns]]");
         link.require("fallback", "the URL for systems without one of their own");
+        for (key, target) in [("android", &android), ("ios", &ios), ("fallback", &fallback)] {
+            let target = target.as_ref().zip(click_id_parameter.as_ref());
+            if let Some((target, _)) = target.filter(|(target, name)| target.repeats(name)) {
+                let problem = "expected a URL without click_id_parameter: the collector adds it";
+                link.reject(key, problem, format!("{:?}", target.url));
+            }
+        }
         id.iter().for_each(|id| link.require_unique("id", id, &mut taken));
         let campaign = spreadid.and_then(|spreadid| campaigns.find(spreadid));
         if let (Some(SpreadId(spreadid)), None, true) = (spreadid, campaign, campaigns.complete) {
@@ -83,6 +90,14 @@ pub(crate) fn read(root: &mut Section<'_>, campaigns: &KnownCampaigns<'_>) -> Ve
         })
     });
     links
+}
+
+impl LinkTarget {
+    /// Checks whether the collector would add this parameter a second time.
+    fn repeats(&self, name: &str) -> bool {
+        let has_it = |url: Url| url.query_pairs().any(|(known, _)| known == name);
+        !self.is_google_play && Url::parse(&self.url).is_ok_and(has_it)
+    }
 }
 
 impl KnownCampaigns<'_> {

@@ -134,6 +134,7 @@ fn invalid_links_are_rejected() {
     check("android = \"https://play.google.com/?id=x&referrer=y\"", "16: links[0].android: expected a URL without referrer: the collector adds it, with the click id: \"https://play.google.com/?id=x&referrer=y\"");
     check("purpose = \"x\"", "16: links[0].purpose: expected \"ua\" or \"retargeting\": \"x\"");
     check("click_id_parameter = \"a b\"", "16: links[0].click_id_parameter: expected a parameter of 1 to 40 characters of a-z, A-Z, 0-9, '_' and '-': \"a b\"");
+    check("ios = \"https://b/?a=1&cid=x\"\nclick_id_parameter = \"cid\"", "16: links[0].ios: expected a URL without click_id_parameter: the collector adds it: \"https://b/?a=1&cid=x\"");
     check("[[links]]\nid = \"a\"\nspreadid = 7\nfallback = \"https://a\"", "17: links[1].id: expected a unique value, 13 has the same: \"a\"");
     check_wrong(&with_link("id = \"a/b\"\nspreadid = 8\nfallback = \"https://a\""), "13: links[0].id: expected an id of 1 to 64 characters of a-z, A-Z, 0-9, '_' and '-': \"a/b\"\n14: links[0].spreadid: expected the spreadid of one of the [[campaigns]]: 8");
     check_wrong(&with_link(""), "12: links[0].id: missing, expected the last part of the link's path\n12: links[0].spreadid: missing, expected the spreadid of one of the [[campaigns]]\n12: links[0].fallback: missing, expected the URL for systems without one of their own");
