@@ -78,7 +78,7 @@ pub(crate) async fn links(page_request: PageRequest) -> Result<Response, Problem
     let of_channel =
         |campaign: &&&Campaign| channel.is_none_or(|id| id.is_empty() || *campaign.channel == *id);
     let of_channel: Vec<&Campaign> = of_app.iter().filter(of_channel).copied().collect();
-    let (campaign, campaigns) = choose_campaign(&of_channel, page_request.value(CAMPAIGN));
+    let (campaign, campaigns) = choose_campaign(&of_app, &of_channel, page_request.value(CAMPAIGN));
     if campaign.is_none() && !of_channel.is_empty() {
         wrong.insert(CAMPAIGN, "Choose a campaign of this app and channel.".to_owned());
     }
@@ -128,24 +128,26 @@ fn choose_channel<'p>(campaigns: &[&'p Campaign], id: &'p str) -> (Option<&'p st
     (chosen, options.collect())
 }
 
-/// Returns the campaign with this number (the first one without a number), and the options of the list.
+/// Returns the campaign of the channel with this number, and the options of the list. Without a number it is the first
+/// one, and so it is with a campaign of another channel, which the form still has after the channel was changed.
 fn choose_campaign<'p>(
-    campaigns: &[&'p Campaign],
+    of_app: &[&'p Campaign],
+    of_channel: &[&'p Campaign],
     number: &str,
 ) -> (Option<&'p Campaign>, Vec<Named>) {
-    let chosen = match number {
-        "" => campaigns.first().copied(),
-        _ => {
-            let number = number.parse::<u32>().ok();
-            campaigns.iter().copied().find(|campaign| Some(campaign.spreadid.0) == number)
-        }
+    let parsed = number.parse::<u32>().ok();
+    let find = |campaigns: &[&'p Campaign]| {
+        campaigns.iter().copied().find(|campaign| Some(campaign.spreadid.0) == parsed)
     };
+    let takes_first = number.is_empty() || find(of_app).is_some();
+    let first = of_channel.first().copied().filter(|_| takes_first);
+    let chosen = find(of_channel).or(first);
     let option = |campaign: &&Campaign| Named {
         value: campaign.spreadid.0.to_string(),
         name: title(campaign),
         is_chosen: chosen.is_some_and(|chosen| chosen.spreadid == campaign.spreadid),
     };
-    (chosen, campaigns.iter().map(option).collect())
+    (chosen, of_channel.iter().map(option).collect())
 }
 
 fn title(campaign: &Campaign) -> String {

@@ -122,6 +122,10 @@ fn the_form_chooses_app_channel_campaign_and_kind() {
     let hostile = serde_urlencoded::to_string([("app", "app-x"), ("channel", HOSTILE)]).unwrap();
     let answer = by(&bed, &format!("/links?{hostile}"), "all");
     assert!(urls(&answer)[0].contains("spreadid=9"), "{}", answer.text());
+    // The form still has the campaign of another channel.
+    let answer = by(&bed, &format!("/links?{hostile}&campaign=7"), "all");
+    assert_eq!(answer.status, 200);
+    assert!(urls(&answer)[0].contains("spreadid=9"), "{}", answer.text());
     assert_eq!(answer.text().matches("<script").count(), 1, "{}", answer.text());
     let persons = check("app=app-x&campaign=7&kind=person", &["/go/poster", "/go/mail"]);
     has(&persons, &["data-copy=\"link-2\"", "<bdi>mail</bdi>"]);
