@@ -11,7 +11,7 @@ use crate::refusal::Refusal;
 /// The member of `eventValue` with the revenue.
 const REVENUE: &str = "af_revenue";
 
-/// The fields that are used; AppsFlyer's own names.
+/// The fields that are used; AppsFlyer's own names. Some clients send ids and versions as numbers.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct InAppEvent<'a> {
@@ -20,15 +20,16 @@ struct InAppEvent<'a> {
     event_value: Option<String>,
     event_time: Option<String>,
     event_currency: Option<String>,
-    #[serde(rename = "appsflyer_id")]
-    appsflyer_id: Option<String>,
-    #[serde(rename = "customer_user_id")]
-    customer_user_id: Option<String>,
-    bundle_identifier: Option<String>,
-    #[serde(rename = "app_store")]
-    app_store: Option<String>,
-    #[serde(rename = "app_version_name")]
-    app_version: Option<String>,
+    #[serde(rename = "appsflyer_id", borrow)]
+    appsflyer_id: Option<&'a RawValue>,
+    #[serde(rename = "customer_user_id", borrow)]
+    customer_user_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    bundle_identifier: Option<&'a RawValue>,
+    #[serde(rename = "app_store", borrow)]
+    app_store: Option<&'a RawValue>,
+    #[serde(rename = "app_version_name", borrow)]
+    app_version: Option<&'a RawValue>,
     #[serde(rename = "advertising_id", borrow)]
     gaid: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -42,7 +43,8 @@ struct InAppEvent<'a> {
     ip: Option<String>,
     ua: Option<String>,
     /// The version of the operating system.
-    os: Option<String>,
+    #[serde(borrow)]
+    os: Option<&'a RawValue>,
 }
 
 /// Returns the event as the effects topic has it.
@@ -72,7 +74,7 @@ pub(super) fn event(body: &[u8], app: &str, arrived_ms: i64) -> Result<String, R
         ("bundle_identifier", source.bundle_identifier),
         ("app_store", source.app_store),
     ];
-    props.extend(present(more));
+    props.extend(present(more.map(|(name, value)| (name, value.map(text)))));
     let time = source.event_time.filter(|time| !time.is_empty()).map_or(arrived_ms.into(), utc);
     let mut event: Map<String, Value> = present([
         ("name", source.event_name),
@@ -80,8 +82,8 @@ pub(super) fn event(body: &[u8], app: &str, arrived_ms: i64) -> Result<String, R
         ("revenue", revenue),
         ("ip", source.ip),
         ("ua", source.ua),
-        ("os_version", source.os),
-        ("app_version", source.app_version),
+        ("os_version", source.os.map(text)),
+        ("app_version", source.app_version.map(text)),
     ])
     .collect();
     for (name, value) in [("time", time), ("ids", ids.into()), ("props", props.into())] {
@@ -181,6 +183,20 @@ mod tests {
             let time = format!("2026-03-10T12:00:00{zone}");
             assert_eq!(utc(time.clone()), time);
         }
+    }
+
+    #[test]
+    fn ids_and_versions_may_be_numbers() {
+        check(
+            json!({
+                "eventName": "open", "eventValue": "", "customer_user_id": 1_234_567_890_123_456_789_u64, "os": 14,
+                "app_version_name": 1.2, "app_store": null,
+            }),
+            json!({
+                "type": "effect", "app": "x", "name": "open", "time": 1_773_144_000_000_i64, "ids": {},
+                "os_version": "14", "app_version": "1.2", "props": {"customer_user_id": "1234567890123456789"},
+            }),
+        );
     }
 
     /// The event of AppsFlyer's OpenAPI document, with a name.
