@@ -46,6 +46,9 @@ fn all_settings_of_the_collector_are_read() {
 fn a_channel_may_name_its_dialect() {
     let config = parse(&format!("{CATALOGUE}dialect = \"oceanengine\"\n")).unwrap();
     assert_eq!(config.dialects.get("toutiao").map(|name| &**name), Some("oceanengine"));
+    // Any name of a file.
+    let config = parse(&format!("{CATALOGUE}dialect = \"My-Net 2\"\n")).unwrap();
+    assert_eq!(config.dialects.get("toutiao").map(|name| &**name), Some("My-Net 2"));
     assert!(parse(CATALOGUE).unwrap().dialects.is_empty());
 }
 
@@ -173,6 +176,6 @@ fn invalid_settings_of_the_collector_are_rejected() {
     check_wrong("[collect]\nlisten = \"127.0.0.1:8080\"", r#"2: collect.listen: expected another address than export.listen: "127.0.0.1:8080""#);
     check_wrong("[collect]\nlisten = \"127.0.0.1:8081\"", r#"2: collect.listen: expected another address than admin.listen: "127.0.0.1:8081""#);
     check_wrong("[collect]\nlisten = 8082", r#"2: collect.listen: expected an IP address and a port, such as "127.0.0.1:8080": 8082"#);
-    check_wrong("[[channels]]\nid = \"c\"\ndialect = \"Ocean\"", r#"3: channels[0].dialect: expected the name of a dialect, 1 to 40 characters of a-z, 0-9 and '_': "Ocean""#);
+    check_wrong("[[channels]]\nid = \"c\"\ndialect = \"\"", r#"3: channels[0].dialect: expected the name of a dialect: """#);
     check_wrong("[[write_tokens]]\nid = \"a\"\nsha256 = \"x\"\napps = [\"*\"]", "3: write_tokens[0].sha256: expected the SHA-256 of the whole token, 64 hexadecimal digits, as `adtrail token new` prints it: (not shown)");
 }
