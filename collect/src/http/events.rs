@@ -184,7 +184,8 @@ fn complete(topic: TopicKind, app: &App, event: &RawValue) -> Result<String, Ref
     };
     let mut fields: BTreeMap<String, &RawValue> =
         serde_json::from_str(event.get()).map_err(not_an_object)?;
-    if fields.get("app").is_some_and(|named| text(named).as_deref() != Some(&*app.key)) {
+    let named = fields.get("app").filter(|named| named.get() != "null");
+    if named.is_some_and(|named| text(named).as_deref() != Some(&*app.key)) {
         return Err(Refusal::bad_value("app", "app: expected the app of the path, or none"));
     }
     fields.insert("app".to_owned(), &app.key_json);
@@ -220,6 +221,26 @@ fn referrer_click_id(referrer: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn an_event_has_the_app_of_its_path() {
+        let text = "[kafka]\nbrokers = \"127.0.0.1:1\"\n[collect]\nlisten = \"127.0.0.1:1\"\n\
+                    [[apps]]\npid = 1\nkey = \"app-x\"\n";
+        let config = config::parse(text).unwrap();
+        let settings = config.collect.as_ref().unwrap();
+        let collector = Collector::start(&config, settings, None).unwrap();
+        let app = collector.app("app-x").unwrap();
+        for event in ["{}", r#"{"app":null}"#, r#"{ "app" : "app-x" }"#] {
+            let event = RawValue::from_string(event.to_owned()).unwrap();
+            let completed = complete(TopicKind::Effects, app, &event).unwrap();
+            assert_eq!(completed, r#"{"app":"app-x"}"#, "{event}");
+        }
+        for event in [r#"{"app":"app-y"}"#, r#"{"app":""}"#, r#"{"app":1}"#] {
+            let event = RawValue::from_string(event.to_owned()).unwrap();
+            let refusal = complete(TopicKind::Effects, app, &event).unwrap_err();
+            assert_eq!(refusal.field.as_deref(), Some("app"), "{event}");
+        }
+    }
 
     #[test]
     fn the_install_referrer_has_the_click_id_of_a_link() {
