@@ -16,6 +16,9 @@ pub enum CollectError {
     #[error("channels: channel {channel:?}: no such dialect, {nearest}: {name:?}")]
     UnknownDialect { channel: Box<str>, name: Box<str>, nearest: String },
 
+    #[error("channels: channel {channel:?}: signature.keys: {problem}")]
+    SignatureKey { channel: Box<str>, problem: Box<str> },
+
     #[error("collect.spool: the directory cannot be used, {error}: {path:?}")]
     Spool { path: PathBuf, error: std::io::Error },
 

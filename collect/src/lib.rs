@@ -36,6 +36,7 @@ pub use dialect::catalogue::Dialects;
 pub use dialect::link::{Link, LinkKind, LinkTarget};
 pub use echo::Echo;
 pub use error::CollectError;
+pub use signature::check_keys;
 pub use state::Collector;
 
 /// Connections of the listener; further clients wait to be accepted.

@@ -5,7 +5,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use config::{Signature, SignatureKey, SignatureScheme};
+use config::{Config, Signature, SignatureKey, SignatureScheme};
 use jiff::Timestamp;
 use md5::Md5;
 use percent_encoding::percent_decode_str;
@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
+use crate::CollectError;
 use crate::dialect::pairs::Pairs;
 
 /// The name of `params` with the outcome.
@@ -64,6 +65,22 @@ impl Outcome {
     }
 }
 
+/// Checks that the keys of all signatures that are checked could be read.
+///
+/// # Errors
+/// If the file of a key cannot be read.
+pub fn check_keys(config: &Config) -> Result<(), CollectError> {
+    for (channel, signature) in config.signatures.iter().filter(|(_, of)| of.is_checked()) {
+        for key in &signature.keys {
+            if let Err(problem) = &key.secret {
+                let (channel, problem) = (channel.clone(), problem.clone());
+                return Err(CollectError::SignatureKey { channel, problem });
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Checks a signature at this time.
 pub(crate) fn check(signature: &Signature, signed: Signed<'_>, now: Timestamp) -> Outcome {
     let Some(Received { text, value }) = received(signature.scheme, signed) else {
@@ -71,8 +88,11 @@ pub(crate) fn check(signature: &Signature, signed: Signed<'_>, now: Timestamp) -
     };
     let Some(expires_ms) = expires_ms(signature.scheme, signed) else { return Outcome::Invalid };
     let made = |key: &&SignatureKey| {
-        let expected = sign(signature.scheme, key.secret.expose(), &text);
-        bool::from(expected.as_bytes().ct_eq(value.as_bytes()))
+        // The collector does not start without its keys.
+        key.secret.as_ref().is_ok_and(|secret| {
+            let expected = sign(signature.scheme, secret.expose(), &text);
+            bool::from(expected.as_bytes().ct_eq(value.as_bytes()))
+        })
     };
     let mut keys = signature.keys.iter().filter(made).peekable();
     if signed.has_body || keys.peek().is_none() {
@@ -292,6 +312,21 @@ mod tests {
         let signed = Signed { public_url: PUBLIC_URL, path_and_query, has_body: true };
         let key = signature("baidu", &[("key-1", "")]);
         assert_eq!(check(&key, signed, Timestamp::now()), Outcome::Invalid);
+    }
+
+    #[test]
+    fn a_collector_needs_the_keys_that_it_checks_with() {
+        let check = |mode: &str| {
+            let text = format!(
+                "[[channels]]\nid = \"c\"\n[channels.signature]\nscheme = \"xiaomi\"\nmode = \"{mode}\"\n\
+                 keys = [{{ secret = \"a\" }}, {{ secret = {{ file = \"/no/such\" }} }}]"
+            );
+            check_keys(&config::parse(&text).unwrap()).map_err(|error| error.to_string())
+        };
+        let problem = check("report").unwrap_err();
+        let expected = "channels: channel \"c\": signature.keys: the file cannot be read, ";
+        assert!(problem.starts_with(expected), "{problem}");
+        assert_eq!(check("off"), Ok(()));
     }
 
     #[test]

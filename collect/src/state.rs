@@ -81,7 +81,8 @@ impl Collector {
     /// recorder. `echo` gets a line for every event, and for every request without one.
     ///
     /// # Errors
-    /// If a dialect is invalid or missing, if librdkafka rejects a setting, or if the spool cannot be used.
+    /// If a dialect is invalid or missing, if a key of a signature cannot be read, if librdkafka rejects a setting, or
+    /// if the spool cannot be used.
     pub fn start(
         config: &Config,
         settings: &Collect,
@@ -89,6 +90,7 @@ impl Collector {
     ) -> Result<Self, CollectError> {
         let dialects = Dialects::load(settings.dialects.as_deref())?;
         let channels = dialects.of_channels(config)?;
+        signature::check_keys(config)?;
         let producer = EventProducer::start(&config.kafka, settings.acknowledgement_timeout)?;
         let producer = Arc::new(producer);
         let metrics = Metrics::new();

@@ -10,6 +10,7 @@ pub fn run(settings: &Settings) -> anyhow::Result<()> {
     if let Some(collect) = &config.collect {
         let dialects = Dialects::load(collect.dialects.as_deref());
         let checked = dialects.and_then(|dialects| dialects.check(&config));
+        let checked = checked.and_then(|()| collect::check_keys(&config));
         checked.map_err(|error| UsageError(error.to_string()))?;
     }
     // Settings without apps are valid, but probably a mistake.

@@ -103,20 +103,35 @@ impl<'a> Section<'a> {
 
     /// Reads a secret: a string, or a table with the path of a file.
     pub fn secret(&mut self, key: &'static str) -> Option<Secret> {
+        self.secret_or_file(key, Secret::parse, Secret::from_file)
+    }
+
+    /// Reads a secret that only some processes use: a file that cannot be read is not an error of the others.
+    pub fn secret_of_some(&mut self, key: &'static str) -> Option<Result<Secret, Problem>> {
+        let parse = |text: &str| Secret::parse(text).map(Ok);
+        self.secret_or_file(key, parse, |path| Ok(Secret::from_file(path)))
+    }
+
+    fn secret_or_file<T>(
+        &mut self,
+        key: &'static str,
+        parse: impl FnOnce(&str) -> Result<T, Problem>,
+        from_file: impl FnOnce(&str) -> Result<T, Problem>,
+    ) -> Option<T> {
         let node = self.take(key)?;
         let typed = node.parse_untyped().filter(|typed| matches!(typed.value, Value::Table(_)));
         match typed.unwrap_or(node) {
             Node { location, value: Value::Table(entries) } => {
                 let table = self.child(self.dotted(key), location, entries);
                 table.read(|table| {
-                    let secret = table.text("file", Secret::from_file);
+                    let secret = table.text("file", from_file);
                     table.require("file", "the path of a file with the secret");
                     secret
                 })
             }
             // A number is an error, because its digits may differ from the intended string, such as in `007`.
             node @ Node { value: Value::Text(_) | Value::Untyped(_), .. } => {
-                self.parse_text(self.dotted(key), &node, Secret::parse)
+                self.parse_text(self.dotted(key), &node, parse)
             }
             Node { value, .. } => {
                 self.reject(key, secret::EXPECTED, value.summary());

@@ -43,7 +43,8 @@ pub enum SignatureMode {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignatureKey {
-    pub secret: Secret,
+    /// Why its file cannot be read, which matters only where signatures are checked or made.
+    pub secret: Result<Secret, Box<str>>,
     /// The first time at which the key is valid; `None` if it always was.
     pub not_before: Option<Timestamp>,
     /// The time from which the key is no longer valid; `None` if it never expires.
@@ -92,7 +93,7 @@ pub(crate) fn read(signature: &mut Section<'_>) -> Option<Signature> {
 }
 
 fn read_key(key: &mut Section<'_>) -> Option<SignatureKey> {
-    let secret = key.secret("secret");
+    let secret = key.secret_of_some("secret");
     let not_before = key.text("not_before", parse_not_before);
     let expires = key.text("expires", parse_expiry);
     key.require("secret", "the key that signs");
@@ -101,7 +102,8 @@ fn read_key(key: &mut Section<'_>) -> Option<SignatureKey> {
     {
         key.reject("expires", "expected a time after not_before", format!("\"{expires}\""));
     }
-    Some(SignatureKey { secret: secret?, not_before, expires })
+    let secret = secret?.map_err(|problem| problem.into_owned().into_boxed_str());
+    Some(SignatureKey { secret, not_before, expires })
 }
 
 fn parse_not_before(text: &str) -> Result<Timestamp, Problem> {

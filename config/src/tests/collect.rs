@@ -63,7 +63,8 @@ fn a_channel_may_have_a_signature() {
     let signature = &config.signatures["toutiao"];
     let found = (signature.scheme, signature.mode, signature.keys.len());
     assert_eq!(found, (SignatureScheme::Baidu, SignatureMode::Enforce, 2));
-    let secrets: Vec<_> = signature.keys.iter().map(|key| key.secret.expose()).collect();
+    let secrets: Vec<_> =
+        signature.keys.iter().map(|key| key.secret.as_ref().unwrap().expose()).collect();
     assert_eq!(secrets, ["a", "b"]);
     let check = |time: &str, expected: [bool; 2]| {
         let valid = |index: usize| signature.keys[index].is_valid_at(time.parse().unwrap());
@@ -77,6 +78,16 @@ fn a_channel_may_have_a_signature() {
     assert!(config.signatures["toutiao"].is_checked());
     assert!(!config.policy.is_signed_channel("toutiao"));
     assert!(parse(CATALOGUE).unwrap().signatures.is_empty());
+}
+
+/// Attribution needs only the mode, and runs where the keys are not.
+#[test]
+fn a_key_whose_file_cannot_be_read_is_an_error_of_the_collector() {
+    let keys = "keys = [{ secret = { file = \"/no/such\" } }]\n";
+    let config = parse(&format!("{CATALOGUE}{SIGNATURE}{keys}")).unwrap();
+    let secret = config.signatures["toutiao"].keys[0].secret.clone();
+    assert!(secret.unwrap_err().starts_with("the file cannot be read"));
+    assert!(config.policy.is_signed_channel("toutiao"));
 }
 
 /// The table begins on line 7.
