@@ -33,7 +33,7 @@ use listener::{Clients, Limits, Refused};
 use tokio::net::TcpListener;
 
 pub use dialect::catalogue::Dialects;
-pub use dialect::link::{Link, LinkKind, LinkTarget};
+pub use dialect::link::{Link, LinkKind, LinkTarget, PersonLink, person_link};
 pub use echo::Echo;
 pub use error::CollectError;
 pub use signature::check_keys;

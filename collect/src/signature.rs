@@ -81,6 +81,24 @@ pub fn check_keys(config: &Config) -> Result<(), CollectError> {
     Ok(())
 }
 
+/// Returns the name of the parameter with a signature.
+pub(crate) fn parameter(scheme: SignatureScheme) -> &'static str {
+    match scheme {
+        SignatureScheme::AppsFlyerV1 | SignatureScheme::HmacSha256 => "signature",
+        SignatureScheme::Baidu | SignatureScheme::Xiaomi => "sign",
+    }
+}
+
+/// Signs a URL without parameters with the newest valid key. `None` if there is none, or if the scheme is that of a
+/// network, which alone signs with it.
+pub(crate) fn signed_url(signature: &Signature, url: &str, now: Timestamp) -> Option<String> {
+    let scheme = signature.scheme;
+    let is_own = matches!(scheme, SignatureScheme::AppsFlyerV1 | SignatureScheme::HmacSha256);
+    let valid = signature.keys.iter().filter(|key| is_own && key.is_valid_at(now));
+    let secret = valid.max_by_key(|key| key.not_before)?.secret.as_ref().ok()?;
+    Some(format!("{url}?{}={}", parameter(scheme), sign(scheme, secret.expose(), url)))
+}
+
 /// Checks a signature at this time.
 pub(crate) fn check(signature: &Signature, signed: Signed<'_>, now: Timestamp) -> Outcome {
     let Some(Received { text, value }) = received(signature.scheme, signed) else {
@@ -312,6 +330,36 @@ mod tests {
         let signed = Signed { public_url: PUBLIC_URL, path_and_query, has_body: true };
         let key = signature("baidu", &[("key-1", "")]);
         assert_eq!(check(&key, signed, Timestamp::now()), Outcome::Invalid);
+    }
+
+    /// Links for persons are signed with the key that is valid for longest.
+    #[test]
+    fn a_url_is_signed_with_the_newest_valid_key() {
+        let path = "/go/poster";
+        let check_signed = |scheme: &str, keys: &[(&str, &str)], signer: Option<&str>| {
+            let signed = signed_url(
+                &signature(scheme, keys),
+                &format!("{PUBLIC_URL}{path}"),
+                NOON.parse().unwrap(),
+            );
+            assert_eq!(signed.is_some(), signer.is_some(), "{scheme} {keys:?}");
+            if let Some((signed, signer)) = signed.zip(signer) {
+                let signed = signed.strip_prefix(PUBLIC_URL).unwrap();
+                check_at(NOON, &signature(scheme, &[(signer, "")]), signed, Outcome::Valid);
+            }
+        };
+        let until = ", expires = \"2026-03-10T12:00:00Z\"";
+        let from = ", not_before = \"2026-03-10T12:00:00Z\"";
+        let later = ", not_before = \"2026-03-10T12:00:00.001Z\"";
+        for scheme in ["hmac_sha256", "appsflyer_v1"] {
+            check_signed(scheme, &[("key-1", "")], Some("key-1"));
+            check_signed(scheme, &[("key-1", from), ("key-2", "")], Some("key-1"));
+            check_signed(scheme, &[("key-1", ""), ("key-2", from)], Some("key-2"));
+            check_signed(scheme, &[("key-1", ""), ("key-2", later)], Some("key-1"));
+            check_signed(scheme, &[("key-1", until), ("key-2", later)], None);
+        }
+        check_signed("baidu", &[("key-1", "")], None);
+        check_signed("xiaomi", &[("key-1", "")], None);
     }
 
     #[test]

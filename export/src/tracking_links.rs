@@ -38,6 +38,8 @@ pub struct ReportUrl {
     pub dialect: Box<str>,
     /// False if the network's documents have not been compared with the dialect.
     pub is_verified: bool,
+    /// True if the channel's signatures are checked, and the link has no parameter for one.
+    pub is_unsigned: bool,
 }
 
 /// A link that persons click.
@@ -45,4 +47,6 @@ pub struct ReportUrl {
 pub struct PersonLink {
     pub id: Box<str>,
     pub url: String,
+    /// True if the channel's signatures are checked, and the link has none.
+    pub is_unsigned: bool,
 }

@@ -51,7 +51,8 @@ pub enum Command {
     /// Print the link to paste into the console of an ad network
     ///
     /// The network replaces the macros in the link and calls it for each click, or impression. The link begins with
-    /// collect.public_url. See docs/collector.md in the source.
+    /// collect.public_url. With --kind person, prints the tracking links of the campaign, which people click, a line
+    /// for each. See docs/collector.md in the source.
     Link(Link),
     /// Manage the tables of a store in HBase
     #[command(subcommand, name = "hbase")]
@@ -180,8 +181,13 @@ pub struct Link {
     #[arg(long, value_name = "SPREADID")]
     pub campaign: u32,
 
-    /// What the network reports with this link
-    #[arg(long, value_name = "click|impression", value_enum, default_value_t = LinkKind::Click)]
+    /// What the network reports with this link, or `person` for the `links` of the campaign
+    #[arg(
+        long,
+        value_name = "click|impression|person",
+        value_enum,
+        default_value_t = LinkKind::Click
+    )]
     pub kind: LinkKind,
 }
 
@@ -189,6 +195,7 @@ pub struct Link {
 pub enum LinkKind {
     Click,
     Impression,
+    Person,
 }
 
 #[derive(Debug, Subcommand)]

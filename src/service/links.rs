@@ -7,6 +7,7 @@ use collect::{Collector, Dialects, LinkKind, LinkTarget};
 use config::Config;
 use export::http::admin::Requests;
 use export::{PersonLink, ReportLink, ReportUrl, TrackingLinks};
+use jiff::Timestamp;
 use serde_json::Value;
 
 /// The links of the settings.
@@ -36,16 +37,17 @@ pub fn tracking_links(
 impl TrackingLinks for Links {
     fn report_url(&self, link: ReportLink<'_>) -> Option<ReportUrl> {
         let link = self.dialects.as_ref()?.link(&self.config, &self.base, target(link)).ok()?;
-        let collect::Link { url, dialect, is_verified } = link;
-        Some(ReportUrl { url, dialect, is_verified })
+        let collect::Link { url, dialect, is_verified, is_unsigned } = link;
+        Some(ReportUrl { url, dialect, is_verified, is_unsigned })
     }
 
     fn person_links(&self, spreadid: SpreadId) -> Vec<PersonLink> {
         let of_campaign = self.config.links.iter().filter(|link| link.spreadid == spreadid);
-        let links = of_campaign.map(|link| PersonLink {
-            id: link.id.clone(),
-            // An id has no character that is escaped in a URL.
-            url: format!("{}/go/{}", self.base, link.id),
+        let now = Timestamp::now();
+        let links = of_campaign.map(|link| {
+            let collect::PersonLink { url, is_unsigned } =
+                collect::person_link(&self.config, &self.base, link, now);
+            PersonLink { id: link.id.clone(), url, is_unsigned }
         });
         links.collect()
     }

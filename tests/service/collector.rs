@@ -445,8 +445,7 @@ fn a_link_reports_what_it_was_written_for() {
         site.run(&[&command[..], options].concat())
     };
     let click = link(&["7"]);
-    let stderr = check_exit(&click, 0, &[]);
-    assert_eq!(stderr, "");
+    check_exit(&click, 0, &["replace each text in braces"]);
     let shown = String::from_utf8(click.stdout).unwrap();
     let expected =
         "https://click.example.com/click/app-x/toutiao?spreadid=7&click_id={click_id}&time={time}&";
@@ -454,9 +453,37 @@ fn a_link_reports_what_it_was_written_for() {
     let impression = String::from_utf8(link(&["7", "--kind", "impression"]).stdout).unwrap();
     assert_eq!(impression, shown.replace("/click/", "/impression/"));
     check_refused(&link(&["8"]), 2, &["--campaign", "no such campaign"]);
+    check_refused(&link(&["7", "--kind", "person"]), 2, &["--kind", "no [[links]]"]);
     let site = Site::on(Topics::of("collector.link"), "127.0.0.1:1".to_owned(), ONE_CAMPAIGN);
     let command = ["link", "--app", "app-x", "--channel", "toutiao", "--campaign", "7"];
     check_refused(&site.run(&command), 2, &["collect.public_url"]);
+}
+
+/// The signature is that of Python's `hmac`.
+#[test]
+fn a_link_for_people_is_signed() {
+    let url = "[collect]\nlisten = \"127.0.0.1:1\"\npublic_url = \"https://click.example.com\"\n";
+    let link = "[[links]]\nid = \"poster\"\nspreadid = 7\nfallback = \"https://example.com/\"\n";
+    let shown = |signature: &str| {
+        let settings = format!("{url}{ONE_CAMPAIGN}{signature}{link}");
+        let site = Site::on(Topics::of("collector.signed"), "127.0.0.1:1".to_owned(), &settings);
+        let command = ["link", "--app", "app-x", "--channel", "toutiao", "--campaign", "7"];
+        let persons = site.run(&[&command[..], &["--kind", "person"]].concat());
+        (String::from_utf8(persons.stdout).unwrap(), String::from_utf8(persons.stderr).unwrap())
+    };
+    let signature = |scheme: &str| {
+        format!(
+            "[channels.signature]\nscheme = \"{scheme}\"\nmode = \"enforce\"\nkeys = [{{ secret = \"key-1\" }}]\n"
+        )
+    };
+    let plain = "https://click.example.com/go/poster";
+    assert_eq!(shown(""), (format!("{plain}\n"), String::new()));
+    let hex = "bf0c029e7b714545b615baccf6b38f8e2a94a235c21171216e46aa82a0ddeefd";
+    let signed = format!("{plain}?signature={hex}\n");
+    assert_eq!(shown(&signature("hmac_sha256")), (signed, String::new()));
+    let (link, log) = shown(&signature("baidu"));
+    assert_eq!(link, format!("{plain}\n"));
+    assert!(log.contains("do not publish it without a signature"), "{log}");
 }
 
 #[test]

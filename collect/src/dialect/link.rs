@@ -1,11 +1,13 @@
 //! Writes the link that a network calls: the same parameters that `read` reads.
 
 use config::Config;
+use jiff::Timestamp;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::catalogue::Dialects;
 use super::{Dialect, Placeholder};
 use crate::CollectError;
+use crate::signature;
 
 /// Characters that a path segment must not have as they are.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
@@ -45,6 +47,27 @@ pub struct Link {
     pub dialect: Box<str>,
     /// False if the network's documents have not been compared with the dialect.
     pub is_verified: bool,
+    /// True if the channel's signatures are checked, and the link has no parameter for one.
+    pub is_unsigned: bool,
+}
+
+/// A link that persons click.
+#[derive(Debug, PartialEq, Eq)]
+pub struct PersonLink {
+    pub url: String,
+    /// True if the channel's signatures are checked, and the link has none.
+    pub is_unsigned: bool,
+}
+
+/// Writes the URL of a link that persons click, signed if the channel's signatures are checked and can be made here.
+/// `base` is the URL of the collector, without a slash at its end.
+pub fn person_link(config: &Config, base: &str, link: &config::Link, now: Timestamp) -> PersonLink {
+    // An id has no character that is escaped in a URL.
+    let url = format!("{base}/go/{}", link.id);
+    let checked = config.signatures.get(&link.channel).filter(|of| of.is_checked());
+    let signed = checked.and_then(|of| signature::signed_url(of, &url, now));
+    let is_unsigned = checked.is_some() && signed.is_none();
+    PersonLink { url: signed.unwrap_or(url), is_unsigned }
 }
 
 impl Dialects {
@@ -60,7 +83,11 @@ impl Dialects {
     ) -> Result<Link, CollectError> {
         let dialect = self.of_channel(config, target.channel)?;
         let url = dialect.url(base, target);
-        Ok(Link { url, dialect: dialect.name.clone(), is_verified: dialect.is_verified })
+        let checked = config.signatures.get(target.channel).filter(|of| of.is_checked());
+        let has_place = |name: &str| dialect.parameters.iter().any(|one| *one.name == *name);
+        let is_unsigned = checked.is_some_and(|of| !has_place(signature::parameter(of.scheme)));
+        let (dialect, is_verified) = (dialect.name.clone(), dialect.is_verified);
+        Ok(Link { url, dialect, is_verified, is_unsigned })
     }
 }
 

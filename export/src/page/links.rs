@@ -58,6 +58,8 @@ struct ShownLink {
     /// The dialect of a network's link.
     dialect: Option<Box<str>>,
     is_verified: bool,
+    /// True if the channel's signatures are checked, and the link has none.
+    is_unsigned: bool,
     /// The last requests; `None` if other processes receive them.
     recent: Option<Value>,
     /// Where the admin listener of these processes has them.
@@ -169,11 +171,12 @@ fn shown(
 ) -> Vec<ShownLink> {
     if kind == PERSON {
         let of_campaign = links.person_links(campaign.spreadid).into_iter();
-        let shown = of_campaign.map(|PersonLink { id, url }| ShownLink {
+        let shown = of_campaign.map(|PersonLink { id, url, is_unsigned }| ShownLink {
             title: id.to_string(),
             url,
             dialect: None,
             is_verified: true,
+            is_unsigned,
             recent: links.recent_clicks(&id),
             operators_path: format!("/requests?link={id}"),
         });
@@ -190,6 +193,7 @@ fn shown(
         url: report.url,
         dialect: Some(report.dialect),
         is_verified: report.is_verified,
+        is_unsigned: report.is_unsigned,
         recent: links.recent_reports(link),
         operators_path: format!("/requests?{query}"),
     });

@@ -24,14 +24,18 @@ impl TrackingLinks for Collector {
         let path = if is_impression { "impression" } else { "click" };
         let url = format!("{URL}/{path}/{app}/{channel}?spreadid={}&ip={{ip}}", spreadid.0);
         let is_verified = self.dialect != Some("oppo");
-        Some(ReportUrl { url, dialect: self.dialect?.into(), is_verified })
+        let is_unsigned = self.dialect == Some("generic");
+        Some(ReportUrl { url, dialect: self.dialect?.into(), is_verified, is_unsigned })
     }
 
     fn person_links(&self, spreadid: SpreadId) -> Vec<PersonLink> {
         let ids = if spreadid == SpreadId(7) { &["poster", "mail"][..] } else { &[] };
-        ids.iter()
-            .map(|id| PersonLink { id: (*id).into(), url: format!("{URL}/go/{id}") })
-            .collect()
+        let link = |id: &&str| PersonLink {
+            id: (*id).into(),
+            url: format!("{URL}/go/{id}"),
+            is_unsigned: *id == "mail",
+        };
+        ids.iter().map(link).collect()
     }
 
     fn recent_reports(&self, _: ReportLink<'_>) -> Option<Value> {
@@ -128,10 +132,12 @@ fn the_form_chooses_app_channel_campaign_and_kind() {
     assert!(urls(&answer)[0].contains("spreadid=9"), "{}", answer.text());
     assert_eq!(answer.text().matches("<script").count(), 1, "{}", answer.text());
     let persons = check("app=app-x&campaign=7&kind=person", &["/go/poster", "/go/mail"]);
-    has(&persons, &["data-copy=\"link-2\"", "<bdi>mail</bdi>"]);
+    has(&persons, &["data-copy=\"link-2\"", "<bdi>mail</bdi>", "do not publish it before"]);
+    assert_eq!(persons.text().matches("this link has none").count(), 1, "{}", persons.text());
     has(&check("app=app-x&campaign=9&kind=person", &[]), &["No link for persons"]);
     let generic = by(&bed, "/links", "x");
     has(&generic, &["Replace each text in braces", "None yet: make a test click"]);
+    has(&generic, &["The sender must sign each request."]);
 }
 
 #[test]
