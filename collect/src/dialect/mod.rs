@@ -24,7 +24,7 @@ pub(crate) struct Dialect {
     /// The body of a successful response.
     pub answer: Box<str>,
     /// The parameters whose values together identify a click. If this is empty, or the first value is absent, the
-    /// callback token identifies it.
+    /// callback token identifies it. An id is derived if the token is a part of it.
     pub click_id: Vec<Box<str>>,
     pub parameters: Vec<Parameter>,
 }

@@ -97,15 +97,27 @@ impl Dialect {
     }
 
     /// Returns the network's id of the click, or one that is derived from its callback token. A value that identifies
-    /// nobody is in neither: as a part of an id, it would make many clicks one touch.
+    /// nobody is in neither: as a part of an id, it would make many clicks one touch. The token itself is in no id,
+    /// because ids are exported, and with the token anyone can report events to the network.
     fn click_id(&self, pairs: &Pairs<'_>, callback: Option<&str>) -> Option<String> {
         let mut parts = self.click_id.iter().map(|name| self.id_part(name, pairs));
         let own = parts.next().flatten().map(|first| {
             let rest: Vec<String> = parts.flatten().collect();
             std::iter::once(first).chain(rest).collect::<Vec<_>>().join("-")
         });
-        let callback = callback.filter(|token| identifies_click(token));
-        own.or_else(|| Some(format!("{}:{}", self.name, md5_hex(callback?))))
+        let derived = |text: &str| format!("{}:{}", self.name, md5_hex(text));
+        match own {
+            Some(own) if self.click_id.iter().any(|name| self.is_callback(name)) => {
+                Some(derived(&own))
+            }
+            Some(own) => Some(own),
+            None => callback.filter(|token| identifies_click(token)).map(derived),
+        }
+    }
+
+    fn is_callback(&self, name: &str) -> bool {
+        let mut parameters = self.parameters.iter();
+        parameters.any(|one| *one.name == *name && one.meaning == Meaning::Callback)
     }
 
     fn id_part(&self, name: &str, pairs: &Pairs<'_>) -> Option<String> {

@@ -85,7 +85,7 @@ fn tencent() {
     check("tencent", &query, json!({"click_id": "v-1", "time": NOON_MS}));
 }
 
-/// The MD5 is that of `printf %s https://ad.example/track?callback=x | md5sum`.
+/// The MD5s of click ids are those of `printf %s ID | md5sum`, here of callback, dash and time.
 #[test]
 fn kuaishou() {
     check_link(
@@ -98,9 +98,26 @@ fn kuaishou() {
             ("__DNAME__", "plan"),
         ],
         json!({
-            "click_id": "kuaishou:38d1eb0bc4b776d87c731b2d84922c59", "time": NOON_MS,
+            "click_id": "kuaishou:94b78c8389d56a4e8d1303ffc2b9b3b7", "time": NOON_MS,
             "ids": {"imei_md5": IMEI_MD5, "oaid_md5": OAID_MD5},
             "params": {"campaign_name": "plan", "callback": "https://ad.example/track?callback=x"},
+        }),
+    );
+    // The callback of a person is always the same, so that it does not identify a click alone.
+    check(
+        "kuaishou",
+        "callback=https://ad.example/track?callback%3Dx&ts=1773144000001",
+        json!({
+            "click_id": "kuaishou:14ee11c74a19dbe4a83041d433d1583c", "time": NOON_MS + 1,
+            "params": {"callback": "https://ad.example/track?callback=x"},
+        }),
+    );
+    check(
+        "kuaishou",
+        "callback=https://ad.example/track?callback%3Dx&ts=0",
+        json!({
+            "click_id": "kuaishou:38d1eb0bc4b776d87c731b2d84922c59", "time": NOON_MS,
+            "params": {"callback": "https://ad.example/track?callback=x", "time_source": "arrival"},
         }),
     );
 }
@@ -136,7 +153,8 @@ fn bilibili() {
             ("__CREATIVEID__", "5"),
         ],
         json!({
-            "click_id": "t-1", "time": NOON_MS, "os": "ios", "ids": {"idfa_md5": IDFA_MD5, "oaid_md5": OAID_MD5},
+            "click_id": "bilibili:f3e90ce87a25538f5a4be79a0a7c0fa5", "time": NOON_MS, "os": "ios",
+            "ids": {"idfa_md5": IDFA_MD5, "oaid_md5": OAID_MD5},
             "params": {"creative_id": "5", "callback": "t-1"},
         }),
     );
@@ -187,7 +205,8 @@ fn vivo_and_honor() {
             ("__OAID__", OAID_MD5),
         ],
         json!({
-            "click_id": "r-1-5", "time": NOON_MS, "ids": {"imei_md5": IMEI_MD5, "oaid_md5": OAID_MD5},
+            "click_id": "vivo:0995a149e154017cbb037cf4497ea07e", "time": NOON_MS,
+            "ids": {"imei_md5": IMEI_MD5, "oaid_md5": OAID_MD5},
             "params": {"callback": "r-1", "creative_id": "5", "time_source": "arrival"},
         }),
     );
@@ -195,7 +214,7 @@ fn vivo_and_honor() {
         "honor",
         &[("{track_id}", "t-1"), ("{advertiser_id}", "9"), ("{oaid}", OAID)],
         json!({
-            "click_id": "t-1", "time": NOON_MS, "ids": {"oaid": OAID},
+            "click_id": "honor:f3e90ce87a25538f5a4be79a0a7c0fa5", "time": NOON_MS, "ids": {"oaid": OAID},
             "params": {"callback": "t-1", "account_id": "9", "time_source": "arrival"},
         }),
     );
@@ -234,7 +253,7 @@ fn weibo_and_xiaohongshu() {
             ("{ad_id}", "3"),
         ],
         json!({
-            "click_id": "i-1", "time": NOON_MS, "os": "android",
+            "click_id": "weibo:800ba394e806c049c98cf4b570d04c72", "time": NOON_MS, "os": "android",
             "ids": {"oaid_md5": OAID_MD5, "caid": "20230330_a,20220111_b"},
             "params": {"callback": "i-1", "ad_id": "3"},
         }),
@@ -243,7 +262,8 @@ fn weibo_and_xiaohongshu() {
         "xiaohongshu",
         &[("__CLICK_ID__", "x-1"), ("__OAID_MD5__", OAID_MD5)],
         json!({
-            "click_id": "x-1", "time": NOON_MS, "ids": {"oaid_md5": OAID_MD5},
+            "click_id": "xiaohongshu:66506113b68a4a541e04ca99ae2f7b4f", "time": NOON_MS,
+            "ids": {"oaid_md5": OAID_MD5},
             "params": {"callback": "x-1", "time_source": "arrival"},
         }),
     );
