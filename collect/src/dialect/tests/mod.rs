@@ -261,3 +261,22 @@ fn names_in_a_link_are_escaped() {
         "{url}"
     );
 }
+
+#[test]
+fn a_link_without_a_place_for_a_signature_says_so() {
+    let check = |dialect: &str, scheme: &str, mode: &str, expected: bool| {
+        let text = format!(
+            "[[channels]]\nid = \"c\"\ndialect = \"{dialect}\"\n[channels.signature]\n\
+             scheme = \"{scheme}\"\nmode = \"{mode}\"\nkeys = [{{ secret = \"a\" }}]\n"
+        );
+        let config = config::parse(&text).unwrap();
+        let target = LinkTarget { app: "app-x", channel: "c", spreadid: 7, kind: LinkKind::Click };
+        let link = Dialects::load(None).unwrap().link(&config, "https://h", target).unwrap();
+        assert_eq!(link.is_unsigned, expected, "{dialect} {scheme} {mode}");
+    };
+    check("baidu", "baidu", "report", false);
+    check("xiaomi", "xiaomi", "enforce", false);
+    check("baidu", "hmac_sha256", "enforce", true);
+    check("generic", "appsflyer_v1", "report", true);
+    check("generic", "hmac_sha256", "off", false);
+}
