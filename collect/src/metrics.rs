@@ -21,7 +21,7 @@ config::describe_metrics! {
     describe_counter UNEXPANDED = "adtrail_collect_unexpanded_macros_total";
     /// Clicks and impressions whose signature was checked, by channel and outcome.
     describe_counter SIGNATURES = "adtrail_collect_signatures_total";
-    /// Persons who were redirected by a link before their click was in Kafka or in the spool.
+    /// People who were redirected by a link before their click was in Kafka or in the spool.
     describe_counter UNACKNOWLEDGED_REDIRECTS = "adtrail_collect_unacknowledged_redirects_total";
     /// Time until Kafka has acknowledged an event.
     describe_histogram ACKNOWLEDGEMENT = "adtrail_collect_acknowledgement_seconds";

@@ -35,7 +35,7 @@ pub(crate) enum UsedLink {
         kind: LinkKind,
         spreadid: Option<u32>,
     },
-    /// The id of a link of persons.
+    /// The id of a link of people.
     Person(Box<str>),
 }
 

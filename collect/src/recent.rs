@@ -27,8 +27,8 @@ type OtherKey = (Box<str>, Box<str>, LinkKind);
 pub(crate) struct RecentRequests {
     /// Reports with a campaign of the settings.
     reports: HashMap<(u32, LinkKind), Mutex<Latest>>,
-    /// Clicks of persons, keyed by the id of the link.
-    persons: HashMap<Box<str>, Mutex<Latest>>,
+    /// Clicks of people, keyed by the id of the link.
+    people: HashMap<Box<str>, Mutex<Latest>>,
     /// Reports without a campaign of the settings.
     others: Mutex<HashMap<OtherKey, Latest>>,
 }
@@ -78,15 +78,15 @@ impl RecentRequests {
         let reports = campaigns
             .flat_map(|spreadid| kinds.map(|kind| ((spreadid, kind), Mutex::default())))
             .collect();
-        let persons = config.links.iter().map(|link| (link.id.clone(), Mutex::default()));
-        Self { reports, persons: persons.collect(), others: Mutex::default() }
+        let people = config.links.iter().map(|link| (link.id.clone(), Mutex::default()));
+        Self { reports, people: people.collect(), others: Mutex::default() }
     }
 
     /// Keeps a request in place of the oldest one of its link.
     pub fn keep(&self, link: LinkKey<'_>, request: RecentRequest) {
         let latest = match link {
             LinkKey::Report { spreadid, kind } => self.reports.get(&(spreadid, kind)),
-            LinkKey::Person(id) => self.persons.get(id),
+            LinkKey::Person(id) => self.people.get(id),
             LinkKey::OtherReport { app, channel, kind } => {
                 let mut others = self.others.lock();
                 push(others.entry((app.into(), channel.into(), kind)).or_default(), request);
@@ -108,9 +108,9 @@ impl RecentRequests {
         json!({"requests": shown(requests), "others": shown(others)})
     }
 
-    /// Returns the last clicks of persons on a link as JSON.
+    /// Returns the last clicks of people on a link as JSON.
     pub fn of_person(&self, id: &str) -> Value {
-        let requests = self.persons.get(id).map(|latest| latest.lock().clone());
+        let requests = self.people.get(id).map(|latest| latest.lock().clone());
         json!({"requests": shown(requests.unwrap_or_default(), None), "others": []})
     }
 }

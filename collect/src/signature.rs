@@ -135,7 +135,7 @@ fn received(scheme: SignatureScheme, signed: Signed<'_>) -> Option<Received> {
     let Signed { public_url, path_and_query, .. } = signed;
     let (text, value) = match scheme {
         SignatureScheme::AppsFlyerV1 | SignatureScheme::HmacSha256 => {
-            // A link for persons may have no other parameter.
+            // A link for people may have no other parameter.
             let last = path_and_query.rsplit_once("&signature=");
             let (before, value) = last.or_else(|| path_and_query.rsplit_once("?signature="))?;
             (format!("{public_url}{before}"), value)
@@ -332,7 +332,7 @@ mod tests {
         assert_eq!(check(&key, signed, Timestamp::now()), Outcome::Invalid);
     }
 
-    /// Links for persons are signed with the key that is valid for longest.
+    /// Links for people are signed with the key that is valid for longest.
     #[test]
     fn a_url_is_signed_with_the_newest_valid_key() {
         let path = "/go/poster";

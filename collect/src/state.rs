@@ -31,7 +31,7 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long it then waits for the spool.
 const SPOOL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The length of all clicks of persons that wait for Kafka or the spool. Their requests do not wait as long, so that
+/// The length of all clicks of people that wait for Kafka or the spool. Their requests do not wait as long, so that
 /// the limit of connections does not bound them.
 pub(crate) const WAITING_CLICK_BYTES_MAX: u32 = 64 << 20;
 
@@ -54,7 +54,7 @@ struct State {
     metrics: Metrics,
     echo: Option<Echo>,
     recent: RecentRequests,
-    /// A permit for each byte of clicks of persons that may wait.
+    /// A permit for each byte of clicks of people that may wait.
     waiting_clicks: Arc<Semaphore>,
 }
 
@@ -254,7 +254,7 @@ impl Collector {
         is_known.then(|| self.0.recent.of_report(target, dialect))
     }
 
-    /// Like [`Collector::recent_reports`], for the link of persons with this id.
+    /// Like [`Collector::recent_reports`], for the link of people with this id.
     pub fn recent_clicks(&self, link: &str) -> Option<Value> {
         self.link(link).map(|_| self.0.recent.of_person(link))
     }

@@ -8,13 +8,13 @@ pub trait TrackingLinks: Send + Sync {
     /// Writes a link for the console of a network; `None` if the dialect of its channel cannot be read here.
     fn report_url(&self, link: ReportLink<'_>) -> Option<ReportUrl>;
 
-    /// Returns the links of a campaign that persons click.
+    /// Returns the links of a campaign that people click.
     fn person_links(&self, spreadid: SpreadId) -> Vec<PersonLink>;
 
     /// Returns the last reports of a link as docs/collector.md describes them; `None` if other processes receive them.
     fn recent_reports(&self, link: ReportLink<'_>) -> Option<Value>;
 
-    /// Like [`TrackingLinks::recent_reports`], for the link of persons with this id.
+    /// Like [`TrackingLinks::recent_reports`], for the link of people with this id.
     fn recent_clicks(&self, id: &str) -> Option<Value>;
 }
 
@@ -42,7 +42,7 @@ pub struct ReportUrl {
     pub is_unsigned: bool,
 }
 
-/// A link that persons click.
+/// A link that people click.
 #[derive(Debug)]
 pub struct PersonLink {
     pub id: Box<str>,

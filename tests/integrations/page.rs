@@ -16,7 +16,7 @@ fn settings() -> String {
     format!("{ONE_CAMPAIGN}name = \"Spring\"\n{SECOND_APP}name = \"<b>Why</b>\"\n")
 }
 
-/// Settings of a collector on this port, with a link for persons.
+/// Settings of a collector on this port, with a link for people.
 fn collect(port: u16) -> String {
     format!(
         "[[links]]\nid = \"poster\"\nspreadid = 7\nfallback = \"https://example.com/\"\n\

@@ -391,9 +391,9 @@ fn a_marketer_sees_what_was_wrong_with_the_last_requests_of_a_link() {
     assert_eq!(impressions["requests"][0]["field"], "time", "{impressions}");
     // The person was redirected, whether or not Kafka had acknowledged the click by then.
     eventually("a click of a person is listed", || {
-        let persons = recent("link=poster");
-        let is_listed = persons["requests"][0]["outcome"] == "produced";
-        if is_listed { Ok(()) } else { Err(persons.to_string()) }
+        let people = recent("link=poster");
+        let is_listed = people["requests"][0]["outcome"] == "produced";
+        if is_listed { Ok(()) } else { Err(people.to_string()) }
     });
     for query in ["", "app=app-x&channel=toutiao&campaign=8&kind=click", "link=x"] {
         let reply = adtrail.admin(&format!("/requests?{query}")).expect("adtrail responds");
@@ -410,8 +410,8 @@ fn a_marketer_sees_what_was_wrong_with_the_last_requests_of_a_link() {
     assert!(shown.contains(&format!(">{}<", link.trim_end())), "{shown}");
     assert!(shown.contains("Macro not replaced: <code>ip</code>"), "{shown}");
     assert!(!shown.contains(oaid) && !shown.contains("secret"), "{shown}");
-    let persons = page(&format!("{of}&kind=person"));
-    assert!(persons.contains(">https://click.example.com/go/poster<"), "{persons}");
+    let people = page(&format!("{of}&kind=person"));
+    assert!(people.contains(">https://click.example.com/go/poster<"), "{people}");
 }
 
 /// A broker that does not answer delays a request for `acknowledgement_timeout`, and no longer.
@@ -468,8 +468,8 @@ fn a_link_for_people_is_signed() {
         let settings = format!("{url}{ONE_CAMPAIGN}{signature}{link}");
         let site = Site::on(Topics::of("collector.signed"), "127.0.0.1:1".to_owned(), &settings);
         let command = ["link", "--app", "app-x", "--channel", "toutiao", "--campaign", "7"];
-        let persons = site.run(&[&command[..], &["--kind", "person"]].concat());
-        (String::from_utf8(persons.stdout).unwrap(), String::from_utf8(persons.stderr).unwrap())
+        let people = site.run(&[&command[..], &["--kind", "person"]].concat());
+        (String::from_utf8(people.stdout).unwrap(), String::from_utf8(people.stderr).unwrap())
     };
     let signature = |scheme: &str| {
         format!(

@@ -51,7 +51,7 @@ pub struct Link {
     pub is_unsigned: bool,
 }
 
-/// A link that persons click.
+/// A link that people click.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PersonLink {
     pub url: String,
@@ -59,7 +59,7 @@ pub struct PersonLink {
     pub is_unsigned: bool,
 }
 
-/// Writes the URL of a link that persons click, signed if the channel's signatures are checked and can be made here.
+/// Writes the URL of a link that people click, signed if the channel's signatures are checked and can be made here.
 /// `base` is the URL of the collector, without a slash at its end.
 pub fn person_link(config: &Config, base: &str, link: &config::Link, now: Timestamp) -> PersonLink {
     // An id has no character that is escaped in a URL.

@@ -1,4 +1,4 @@
-//! Tracking links that persons click: the click becomes an event, and the person goes on to the store or page.
+//! Tracking links that people click: the click becomes an event, and the person goes on to the store or page.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! HTTP: the routes of networks, persons and apps. Start with `router`.
+//! HTTP: the routes of networks, people and apps. Start with `router`.
 
 mod appsflyer;
 mod body;

@@ -1,4 +1,4 @@
-//! Reads the tracking links that persons click, and where each leads.
+//! Reads the tracking links that people click, and where each leads.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The page of links: the link of a campaign for the console of a network, or those for persons, and what came of the
+//! The page of links: the link of a campaign for the console of a network, or those for people, and what came of the
 //! last requests of each.
 
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ const PERSON: &str = "person";
 const KINDS: [(&str, &str, &str); 3] = [
     (CLICK, "Clicks", "reported by a network"),
     (IMPRESSION, "Impressions", "reported by a network"),
-    (PERSON, "Persons", "who go on to a store or page"),
+    (PERSON, "People", "who go on to a store or page"),
 ];
 
 #[derive(Debug, Serialize)]
@@ -161,7 +161,7 @@ fn title(campaign: &Campaign) -> String {
     }
 }
 
-/// Returns the links of the campaign. There is none if the settings have none for persons, or if the dialect of the
+/// Returns the links of the campaign. There is none if the settings have none for people, or if the dialect of the
 /// channel cannot be read.
 fn shown(
     links: &dyn TrackingLinks,

@@ -210,7 +210,7 @@ const all = {
     const plain = await open(browser, base, { javaScriptEnabled: false, viewport: PHONE });
     await plain.page.goto(`${base}/links`);
     await has(plain.page, '#link-1', facts.link);
-    await plain.page.getByLabel('Persons').check();
+    await plain.page.getByLabel('People').check();
     await plain.page.getByRole('button', { name: 'Show' }).click();
     await has(plain.page, '#link-1', '/go/poster');
     assert.equal(await plain.page.getByRole('button', { name: 'Copy' }).count(), 0);

@@ -131,10 +131,10 @@ fn the_form_chooses_app_channel_campaign_and_kind() {
     assert_eq!(answer.status, 200);
     assert!(urls(&answer)[0].contains("spreadid=9"), "{}", answer.text());
     assert_eq!(answer.text().matches("<script").count(), 1, "{}", answer.text());
-    let persons = check("app=app-x&campaign=7&kind=person", &["/go/poster", "/go/mail"]);
-    has(&persons, &["data-copy=\"link-2\"", "<bdi>mail</bdi>", "do not publish it before"]);
-    assert_eq!(persons.text().matches("this link has none").count(), 1, "{}", persons.text());
-    has(&check("app=app-x&campaign=9&kind=person", &[]), &["No link for persons"]);
+    let people = check("app=app-x&campaign=7&kind=person", &["/go/poster", "/go/mail"]);
+    has(&people, &["data-copy=\"link-2\"", "<bdi>mail</bdi>", "do not publish it before"]);
+    assert_eq!(people.text().matches("this link has none").count(), 1, "{}", people.text());
+    has(&check("app=app-x&campaign=9&kind=person", &[]), &["No link for people"]);
     let generic = by(&bed, "/links", "x");
     has(&generic, &["Replace each text in braces", "None yet: make a test click"]);
     has(&generic, &["The sender must sign each request."]);
