@@ -163,7 +163,7 @@ fn a_decision_keeps_the_ads_of_expired_touches() {
     let facts = touches.into_iter().chain([activation("a", A)]).collect();
     process_until(&mut worker, facts, a_plus(0));
     process_until(&mut worker, vec![], a_plus(60 * DAY));
-    worker.ledger().compact();
+    worker.ledger().compact().unwrap();
     assert_eq!(entries(dir.path(), "touches"), 0);
     drop(worker);
     let policy = rules_with(without_click_limit);
