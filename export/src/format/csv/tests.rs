@@ -2,7 +2,7 @@
 
 use attribution::facts::event::{Device, SpreadId};
 use attribution::rules::policy::{AppPolicy, Campaign, Windows};
-use attribution::rules::row::{EventType, MatchType, RejectReason, Row, Status};
+use attribution::rules::row::{Contributor, EventType, MatchType, RejectReason, Row, Status};
 use proptest::prelude::*;
 use store::layout::codec;
 
