@@ -33,12 +33,12 @@ fn callback_tokens_are_exported_after_their_touches_have_expired() {
     produce(activations, json!({"event_id": "a-1", "ids": device}), NOON_MS);
     let adtrail = site.start();
     adtrail.await_read(3);
-    let later = NOON_MS + 3 * DAY_MS;
+    let later = NOON_MS + 8 * DAY_MS;
     produce(clicks, click("c-3", &other, json!({})), later);
     produce(activations, json!({"event_id": "a-2", "ids": other}), later + 1);
     produce(effects, json!({"event_id": "e-1", "name": "purchase", "ids": device}), later);
     adtrail.await_read(6);
-    // It is committed after all partitions have been read up to the third day.
+    // It is committed after all partitions have been read up to the eighth day.
     produce(clicks, click("c-4", &other, json!({})), later + HOUR_MS);
     adtrail.await_read(7);
     let log = adtrail.stop();
