@@ -196,7 +196,7 @@ impl Demo {
             let now_ms = Timestamp::now().as_millisecond();
             while let Some(message) = live.next_if(|message| message.arrival_ms <= now_ms) {
                 match reports::path(&message) {
-                    Some(path) => self.send_report(&path)?,
+                    Some(path) => self.send_report(&path),
                     None => self.broker.send(&self.names, &message)?,
                 }
             }
@@ -205,10 +205,17 @@ impl Demo {
         Ok(())
     }
 
-    /// Sends a report to the collector. A failure while the service stops is not an error.
-    fn send_report(&self, path: &str) -> anyhow::Result<()> {
-        let sent = client::get(self.collect_listen, path);
-        if self.is_running() { sent.map(drop) } else { Ok(()) }
+    /// Sends a report to the collector until it is accepted, as networks do: other clients may keep the collector busy.
+    fn send_report(&self, path: &str) {
+        let mut is_first = true;
+        while client::get(self.collect_listen, path).is_err() && self.is_running() {
+            if std::mem::take(&mut is_first) {
+                tracing::warn!(
+                    "the collector does not accept a report of the demo, which is sent again"
+                );
+            }
+            self.shutdown.sleep(LIVE_INTERVAL);
+        }
     }
 
     fn metrics(&self) -> Metrics {

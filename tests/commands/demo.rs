@@ -1,7 +1,7 @@
 //! `adtrail demo`, as a new user runs it.
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -88,11 +88,24 @@ fn the_demo_serves_until_it_is_interrupted() {
     assert_eq!(get(click.split('\'').next().unwrap()).text(), "ok");
     assert!(get(&url("links")).text().contains("Macro not replaced: <code>ip</code>"));
     assert_eq!(get(&url("poster")).status, 302);
-    eventually("live clicks are reported to the collector", || {
-        let metrics = get(&url("metrics")).text();
-        let produced = sum(&metrics, "adtrail_collect_produced_total", "");
-        if produced >= Some(4.0) { Ok(()) } else { Err(format!("{produced:?} {}", log.text())) }
+    let produced =
+        || sum(&get(&url("metrics")).text(), "adtrail_collect_produced_total", "").unwrap_or(0.0);
+    let await_reports = |count: f64| {
+        eventually("live clicks are reported to the collector", || match produced() {
+            produced if produced >= count => Ok(()),
+            produced => Err(format!("{produced} {}", log.text())),
+        });
+    };
+    await_reports(4.0);
+    // More connections than one client may have: the collector refuses the demo's own ones.
+    let collector = click.split('/').next().unwrap();
+    let busy: Vec<_> = (0..300).filter_map(|_| TcpStream::connect(collector).ok()).collect();
+    eventually("the collector refuses reports", || {
+        let is_refused = log.text().contains("which is sent again");
+        if is_refused { Ok(()) } else { Err(log.text()) }
     });
+    drop(busy);
+    await_reports(produced() + 4.0);
     let curl = url("full CSV");
     let csv = get(curl.split('\'').next().unwrap());
     assert!(csv.status == 200 && csv.is_whole, "{csv:?}");
