@@ -29,6 +29,8 @@ const TABLE_FRACTION: u64 = 8;
 /// Counts the bytes of rows that retention has passed, and compacts them away.
 pub struct SpaceReclaimer {
     swept: Arc<Swept>,
+    /// The sum in the batch that is being built or written, if it has one.
+    in_flight: Option<u64>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -47,19 +49,21 @@ type KeyRange = (Option<Key>, Option<Key>);
 impl SpaceReclaimer {
     pub fn open(tables: &Tables) -> Result<Self, StoreError> {
         let swept = Swept { bytes: AtomicU64::new(meta::swept(tables)?), ..Swept::default() };
-        Ok(Self { swept: Arc::new(swept), thread: None })
+        Ok(Self { swept: Arc::new(swept), in_flight: None, thread: None })
     }
 
     /// Adds the bytes of rows that retention passes with a batch; negative if a longer retention shows rows again.
-    pub fn sweep(&self, bytes: i64, batch: &mut WriteBatch, tables: &Tables) {
+    pub fn sweep(&mut self, bytes: i64, batch: &mut WriteBatch, tables: &Tables) {
         let _update = self.swept.update.lock();
         let swept = self.swept.bytes.load(Ordering::Relaxed).saturating_add_signed(bytes);
         self.swept.bytes.store(swept, Ordering::Relaxed);
         meta::put_swept(batch, tables, swept);
+        self.in_flight = Some(swept);
     }
 
-    /// Starts the thread if the sum is large and the thread is not running.
+    /// Starts the thread if the sum is large and the thread is not running. Must be called after each batch is written.
     pub fn reclaim(&mut self, rows_bytes: i64, tables: &Tables, apps: &Apps, partitions: u16) {
+        self.correct_stored(tables);
         let swept = self.swept.bytes.load(Ordering::Relaxed);
         let all = u64::try_from(rows_bytes).unwrap_or(0).saturating_add(swept);
         let is_little = swept < BYTES_MIN.max(all / TABLE_FRACTION);
@@ -71,6 +75,16 @@ impl SpaceReclaimer {
         let thread = std::thread::Builder::new().name("adtrail-space".into());
         // If no thread can be started, the next batch tries again.
         self.thread = thread.spawn(work).ok();
+    }
+
+    /// Stores the sum again if the thread has reduced it after it was put into the batch that is now written.
+    fn correct_stored(&mut self, tables: &Tables) {
+        let Some(written) = self.in_flight.take() else { return };
+        let _update = self.swept.update.lock();
+        let swept = self.swept.bytes.load(Ordering::Relaxed);
+        if swept != written {
+            store(tables, swept);
+        }
     }
 }
 
@@ -115,9 +129,13 @@ fn compact(tables: &Tables, apps: &Apps, partitions: u16, swept: &Swept, reclaim
     let _update = swept.update.lock();
     let remaining = swept.bytes.load(Ordering::Relaxed).saturating_sub(reclaimed);
     swept.bytes.store(remaining, Ordering::Relaxed);
+    store(tables, remaining);
+}
+
+/// Stores the sum. If this fails, the compaction is repeated after the next start.
+fn store(tables: &Tables, swept: u64) {
     let mut batch = WriteBatch::default();
-    meta::put_swept(&mut batch, tables, remaining);
-    // If this fails, the compaction is repeated after the next start.
+    meta::put_swept(&mut batch, tables, swept);
     let _ = tables.db.write(batch);
 }
 
@@ -147,13 +165,31 @@ mod tests {
     use super::*;
     use crate::embedded::open::column_families::Limits;
 
-    #[test]
-    fn bytes_that_are_added_meanwhile_are_left_to_be_reclaimed() {
+    fn on_disk() -> (Tables, tempfile::TempDir) {
         let dir = tempfile::tempdir().unwrap();
         let tables = Tables::open(&dir.path().join("store"), 64 << 20, &Limits::none()).unwrap();
+        (tables, dir)
+    }
+
+    #[test]
+    fn bytes_that_are_added_meanwhile_are_left_to_be_reclaimed() {
+        let (tables, _dir) = on_disk();
         let swept = Swept { bytes: AtomicU64::new(10), ..Swept::default() };
         compact(&tables, &Apps::default(), 8, &swept, 7);
         assert_eq!(swept.bytes.load(Ordering::Relaxed), 3);
+        assert_eq!(meta::swept(&tables).unwrap(), 3);
+    }
+
+    /// Otherwise they would be reclaimed again after a restart.
+    #[test]
+    fn bytes_that_are_reclaimed_while_a_batch_is_written_stay_reclaimed() {
+        let (tables, _dir) = on_disk();
+        let mut reclaimer = SpaceReclaimer::open(&tables).unwrap();
+        let mut batch = WriteBatch::default();
+        reclaimer.sweep(10, &mut batch, &tables);
+        compact(&tables, &Apps::default(), 8, &reclaimer.swept, 7);
+        tables.db.write(batch).unwrap();
+        reclaimer.reclaim(0, &tables, &Apps::default(), 8);
         assert_eq!(meta::swept(&tables).unwrap(), 3);
     }
 }
