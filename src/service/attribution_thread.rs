@@ -81,22 +81,24 @@ fn work<L: Ledger<Error = StoreError> + RowCounting>(
     let mut in_flight = None;
     let outcome = process_all(&mut worker, batches, committed, metrics, &mut in_flight);
     let Err(failure) = outcome else { return Ok(()) };
-    let Some(before) = in_flight else { return Err(failure) };
+    let Some(begun) = in_flight else { return Err(failure) };
     // At once, because the wait can be long: for free space on the disk.
-    error!("{failure:#}; waiting for the commit of the batch before");
+    error!("{failure:#}; waiting for the commit in flight");
     match worker.ledger_mut().wait_for_commit() {
         Ok(()) => {
-            publish(before, committed, metrics);
+            publish(begun, committed, metrics);
             Err(failure)
         }
+        // The failure itself may be that of this commit.
         Err(error) => {
-            Err(failure.context(format!("the batch before was not committed either: {error}")))
+            Err(failure.context(format!("the commit in flight was not written: {error}")))
         }
     }
 }
 
 /// While a batch is written, the next one is decided. If there is no next one yet, waits for the write at once.
-/// `in_flight` is the batch whose commit has begun and was not waited for, also after an error.
+/// `in_flight` is the batch whose commit has begun and has not ended without an error. After an error, that can be the
+/// batch that has failed or the one before.
 fn process_all<L: Ledger<Error = StoreError> + RowCounting>(
     worker: &mut Worker<L>,
     batches: &Receiver<ingest::Batch>,
@@ -408,13 +410,13 @@ mod tests {
     }
 
     /// Returns the offsets that are sent, and the error.
-    fn outcome_of_two_batches(fails_first: bool) -> (Vec<i64>, String) {
+    fn outcome_of(count: i64, fails_first: bool) -> (Vec<i64>, String) {
         let config = config();
         let ledger = FailingSecond { memory: Memory::default(), commits: 0, fails_first };
         let worker = Worker::new(ledger, Arc::clone(&config.policy));
         let (batches, batches_in) = sync_channel(2);
         let (committed, committed_in) = channel::<Vec<Position>>();
-        (1..=2).for_each(|number| batches.send(batch(number)).unwrap());
+        (1..=count).for_each(|number| batches.send(batch(number)).unwrap());
         drop(batches);
         let outcome = work(worker, &batches_in, &committed, &PipelineMetrics::new(&config));
         drop(committed);
@@ -424,11 +426,21 @@ mod tests {
 
     #[test]
     fn an_error_does_not_hide_the_outcome_of_the_commit_in_flight() {
-        let (sent, error) = outcome_of_two_batches(false);
+        let (sent, error) = outcome_of(2, false);
         assert_eq!(sent, [1]);
         assert!(error.contains("the second one") && !error.contains("the first one"), "{error}");
-        let (sent, error) = outcome_of_two_batches(true);
+        let (sent, error) = outcome_of(2, true);
         assert!(sent.is_empty(), "{sent:?}");
         assert!(error.contains("the second one") && error.contains("the first one"), "{error}");
+    }
+
+    /// The error of `commit` may be that of the batch before, and the error of the wait that of the last batch.
+    #[test]
+    fn an_error_names_no_batch_that_may_not_have_failed() {
+        for count in [1, 2] {
+            let (sent, error) = outcome_of(count, true);
+            assert!(sent.is_empty(), "{sent:?}");
+            assert!(error.contains("the first one") && !error.contains("before"), "{error}");
+        }
     }
 }
