@@ -99,26 +99,10 @@ impl Tables {
     pub fn open_for_reading(path: &Path, memory_bytes: u64) -> Result<Self, StoreError> {
         refuse_unreadable(path)?;
         let engine = options::reading_engine();
-        let mut attempts = 0;
-        loop {
-            attempts += 1;
-            let logs: Vec<PathBuf> = manifest_check::logs(path).collect();
-            match open_read_only(&engine, path, memory_bytes, false) {
-                Ok((db, touches)) if logs.iter().all(|log| log.exists()) => {
-                    return Ok(Self::new(db, touches, engine));
-                }
-                // The writing process may delete a file after it was listed and before it is opened. A log that
-                // disappears meanwhile may not have been read. It may also create or drop a table.
-                Ok(_) | Err(_) if attempts < OPEN_ATTEMPTS_MAX => {
-                    std::thread::sleep(OPEN_RETRY_DELAY)
-                }
-                Ok(_) => {
-                    let reason = "its logs are flushed and deleted faster than they can be read";
-                    return Err(StoreError::Unopened { path: path.into(), reason: reason.into() });
-                }
-                Err(error) => return Err(error),
-            }
-        }
+        let (db, touches) = beside_writer(path, || {
+            open_read_only(&engine, path, memory_bytes, false, || touch_tables::names(path))
+        })?;
+        Ok(Self::new(db, touches, engine))
     }
 
     /// Opens for reading, to find damage. Unlike [`Tables::open_for_reading`] it does not retry.
@@ -138,7 +122,8 @@ impl Tables {
             OpenMode::Files => DBRecoveryMode::PointInTime,
         });
         let is_damaged = mode == OpenMode::Files;
-        let (db, touches) = open_read_only(&engine, path, memory_bytes, is_damaged)?;
+        let list = || touch_tables::names(path);
+        let (db, touches) = open_read_only(&engine, path, memory_bytes, is_damaged, list)?;
         Ok(Self::new(db, touches, engine))
     }
 
@@ -270,21 +255,46 @@ impl Tables {
     }
 }
 
-/// Opens for reading. If `is_damaged`, tables of touches whose records cannot be read are opened nevertheless.
+/// Calls `open` until it has opened a store that another process may be writing meanwhile.
+fn beside_writer<T>(
+    path: &Path,
+    mut open: impl FnMut() -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        let logs: Vec<PathBuf> = manifest_check::logs(path).collect();
+        match open() {
+            Ok(opened) if logs.iter().all(|log| log.exists()) => return Ok(opened),
+            // The writing process may delete a file after it was listed and before it is opened. A log that
+            // disappears meanwhile may not have been read. It may also create or drop a table.
+            Ok(_) | Err(_) if attempts < OPEN_ATTEMPTS_MAX => std::thread::sleep(OPEN_RETRY_DELAY),
+            Ok(_) => {
+                let reason = "its logs are flushed and deleted faster than they can be read";
+                return Err(StoreError::Unopened { path: path.into(), reason: reason.into() });
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Opens for reading. If `is_damaged`, tables of touches whose records cannot be read are opened nevertheless. `list`
+/// returns the present column families of touches.
 fn open_read_only(
     engine: &Options,
     path: &Path,
     memory_bytes: u64,
     is_damaged: bool,
+    list: impl Fn() -> Vec<String>,
 ) -> Result<(Db, TouchTables), StoreError> {
     let budget = Budget::reading(memory_bytes);
     let (cache, none) = (options::cache(&budget), Limits::none());
     let mut attempts = 0;
     loop {
         attempts += 1;
-        let names = touch_tables::names(path);
+        let names = list();
         // The writing process may have created or dropped a table since they were listed.
-        let may_retry = || attempts < OPEN_ATTEMPTS_MAX && touch_tables::names(path) != names;
+        let may_retry = || attempts < OPEN_ATTEMPTS_MAX && list() != names;
         let (tables, touch_options) = descriptors(&budget, &cache, &none, &names);
         let db = match Db::open_cf_descriptors_read_only(engine, path, tables, false) {
             Err(_) if may_retry() => continue,
@@ -312,5 +322,55 @@ fn refuse_missing(path: &Path) -> Result<(), StoreError> {
     match path.join("CURRENT").exists() {
         true => Ok(()),
         false => Err(StoreError::Missing { path: path.into() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::fs;
+
+    use super::*;
+    use crate::embedded::touches::record::{Day, TableRecord};
+
+    #[test]
+    fn opening_is_repeated_if_it_fails_or_a_log_disappears_meanwhile() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("000004.log");
+        fs::write(&log, "").unwrap();
+        let mut attempts = 0;
+        let opened = beside_writer(dir.path(), || {
+            attempts += 1;
+            match attempts {
+                1 => return Err(StoreError::corrupt("a file that is gone")),
+                2 => fs::remove_file(&log).unwrap(),
+                _ => {}
+            }
+            Ok(attempts)
+        });
+        assert_eq!(opened.unwrap(), 3);
+    }
+
+    #[test]
+    fn tables_are_listed_again_if_one_was_created_or_dropped_meanwhile() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("store");
+        let writer = Tables::open(&path, 64 << 20, &Limits::none()).unwrap();
+        let number = writer.touches.create(&writer.db, Day(1)).unwrap().number;
+        let record = TableRecord::new(Day(1)).encode();
+        writer.db.put_cf(&writer.meta(), touch_tables::record_name(number), record).unwrap();
+        let present = touch_tables::names(&path);
+        assert_eq!(present.len(), 2);
+        let dropped = ["touches-7".to_owned()];
+        for outdated in [Vec::new(), [&present[..], &dropped].concat()] {
+            let is_first = Cell::new(true);
+            let list =
+                || if is_first.take() { outdated.clone() } else { touch_tables::names(&path) };
+            let engine = options::reading_engine();
+            let (db, touches) = open_read_only(&engine, &path, 64 << 20, false, list).unwrap();
+            let reader = Tables::new(db, touches, engine);
+            let numbers: Vec<u32> = reader.touches.all().iter().map(|it| it.number).collect();
+            assert_eq!(numbers, [number], "{outdated:?}");
+        }
     }
 }

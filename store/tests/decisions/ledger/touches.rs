@@ -671,6 +671,7 @@ fn readers_open_while_tables_are_created_and_dropped() {
     });
     let opened = opened.into_inner();
     assert!(opened >= opened_min, "{opened} opened in {weeks} weeks, and failed: {failures:?}");
+    // How often the writer is in the way of all attempts depends on speed. `embedded/tables.rs` tests each retry.
     assert!(failures.len() < opened, "{opened} opened, and failed: {failures:?}");
     let mut store = open(dir.path(), &policy);
     let found = times(&mut store, scan(1, end_of_time(), 0));
