@@ -8,6 +8,10 @@
 pub mod checkpoint;
 pub(crate) mod copy;
 pub(crate) mod db;
+mod expiry;
+#[cfg(test)]
+mod fixtures;
+mod lookup;
 mod metrics;
 pub(crate) mod open;
 pub(crate) mod read;
@@ -29,7 +33,7 @@ use attribution::ledger::{
 };
 use attribution::parallelism::Parallelism;
 use attribution::rules::expiry::ExpiryFloor;
-use attribution::rules::policy::{HOUR_MS, Policy};
+use attribution::rules::policy::Policy;
 use attribution::rules::row::{EventType, Status};
 use rocksdb::WriteBatch;
 
@@ -38,10 +42,9 @@ use crate::Timing;
 use crate::apps::names;
 use crate::clock::now;
 use crate::expiry::Expiry;
-use crate::expiry::floor::RetainedFloor;
 use crate::expiry::retention::{self, Retention};
+use crate::layout::key;
 use crate::layout::region::Regions;
-use crate::layout::{codec, key};
 use crate::maintenance::incomplete_marker;
 use crate::reader;
 pub use metrics::EngineMetrics;
@@ -53,11 +56,10 @@ use read::index;
 use read::snapshot::EmbeddedReader;
 pub use stats::{Engine, EngineStats, TableStats};
 use tables::Tables;
-use touches::filter::KeyHash;
 use touches::filters::FilterBuilder;
 use touches::read::Place;
-use touches::write::{TouchBatch, TouchWriter};
-use write::batch_writer::{BatchWriter, write_options};
+use touches::write::TouchWriter;
+use write::batch_writer::BatchWriter;
 pub use write::disk_full::DiskFullGate;
 use write::expiry_floor;
 use write::pending::Pending;
@@ -163,12 +165,6 @@ impl Embedded {
         self.parallelism = parallelism;
     }
 
-    /// Waits until the filters of touches that were stored when the store was opened are complete. Until then,
-    /// searches ask more tables.
-    pub fn wait_for_filters(&mut self) {
-        self.filters.wait();
-    }
-
     /// From now on a commit is not written before it is waited for, so that tests read while it is in flight.
     pub fn defer_writes(&mut self) {
         self.writer.defer();
@@ -198,22 +194,6 @@ impl Embedded {
         self.tables.disk_full_gate.clone()
     }
 
-    /// Compacts all tables, which removes expired facts and rows past retention from the disk.
-    ///
-    /// # Errors
-    /// If the log cannot be synced.
-    pub fn compact(&self) -> Result<(), StoreError> {
-        self.tables.db.flush_wal(true)?;
-        self.synced_expiry.until().advance(self.stored_expiry.until().get().unwrap_or_default());
-        self.tables.compact();
-        Ok(())
-    }
-
-    /// State that expired under shorter, earlier settings and stays expired.
-    pub fn retained_floors(&self, policy: &Policy) -> Vec<RetainedFloor> {
-        self.expiry.retained_floors(policy, self.expiry.until().get())
-    }
-
     /// The number of rows by type and status.
     pub fn status_counts(&self) -> StatusCounts {
         let mut counts = StatusCounts::new();
@@ -224,117 +204,6 @@ impl Embedded {
             }
         }
         counts
-    }
-
-    /// Checks whether a low watermark is in a later hour than the one by which facts expire.
-    fn begins_hour(&self, until: Option<EventTime>) -> bool {
-        let hour = |until: Option<EventTime>| until.map_or(0, |until| until.millis() / HOUR_MS);
-        hour(until) > hour(self.synced_expiry.until().get())
-    }
-
-    /// Drops the tables of touches that have expired.
-    fn drop_expired_touches(&mut self) -> Result<(), StoreError> {
-        let expired = self.touches.expired(&self.synced_expiry);
-        if expired.is_empty() {
-            return Ok(());
-        }
-        let mut batch = WriteBatch::default();
-        self.touches.delete(&expired, &self.tables.meta(), &mut batch);
-        // A power failure must not bring back the record of a table that is gone.
-        let mut options = write_options();
-        options.set_sync(true);
-        self.tables.write(batch, &options)?;
-        self.tables.touches.drop_tables(&self.tables.db, &expired);
-        Ok(())
-    }
-
-    /// Adds the pending touches to the batch.
-    fn put_touches(&mut self, batch: &mut WriteBatch) -> Result<(), StoreError> {
-        let is_new = |fact: &FactKey| !self.stored_touches.contains_key(fact);
-        let unknown: Vec<FactKey> = self.pending.touches().filter(is_new).collect();
-        let (db, tables) = (&*self.tables.db, &*self.tables.touches);
-        let places = touches::read::places(db, tables, &unknown)?;
-        self.stored_touches.extend(unknown.into_iter().zip(places));
-        let mut touches = TouchBatch::new(&mut self.touches, &self.tables, batch);
-        self.pending.put_touches(&mut touches, &self.stored_touches)?;
-        touches.finish();
-        self.stored_touches.clear();
-        Ok(())
-    }
-
-    /// Looks up where those touches among the facts are stored that are not in flight, and remembers it until they are
-    /// written. The filters know the touches in flight, so nearly all that they do not know are new.
-    fn find_touches(&mut self, facts: &[FactKey]) -> Result<(), StoreError> {
-        let Self { in_flight, stored_touches, tables, .. } = &*self;
-        let (db, touch_tables) = (&*tables.db, &*tables.touches);
-        let is_unknown =
-            |fact: &&FactKey| fact.family == Family::Touch && !stored_touches.contains_key(*fact);
-        let is_in_flight =
-            |fact: &FactKey| in_flight.get(fact.family, &key::record(fact)).is_some();
-        let find = |facts: &[FactKey]| -> Result<Vec<(FactKey, Option<Place>)>, StoreError> {
-            let unknown: Vec<FactKey> = facts.iter().filter(is_unknown).copied().collect();
-            let may_be_written = touches::read::may_be_written(touch_tables, &unknown);
-            let (mut written, mut new) = (Vec::new(), Vec::new());
-            for (fact, may_be_written) in unknown.into_iter().zip(may_be_written) {
-                if !may_be_written {
-                    new.push((fact, None));
-                } else if !is_in_flight(&fact) {
-                    written.push(fact);
-                }
-            }
-            let places = touches::read::places(db, touch_tables, &written)?;
-            new.extend(written.into_iter().zip(places));
-            Ok(new)
-        };
-        for found in self.parallelism.map(facts, find) {
-            self.stored_touches.extend(found?);
-        }
-        Ok(())
-    }
-
-    /// [`Ledger::lookup`] after [`Embedded::find_touches`].
-    fn lookup_found(&self, keys: &[FactKey]) -> Result<Vec<Lookup>, StoreError> {
-        // Nearly all touches are new: nothing is stored under their identity, so there is nothing to read.
-        let is_new = |fact: &FactKey| {
-            let is_pending = || self.pending.get(fact.family, &key::record(fact)).is_some();
-            matches!(self.stored_touches.get(fact), Some(None)) && !is_pending()
-        };
-        let known: Vec<FactKey> = keys.iter().filter(|fact| !is_new(fact)).copied().collect();
-        let mut stored = known.iter().zip(self.stored_records(&known)?).peekable();
-        let lookup = |key: &FactKey| match stored.next_if(|(known, _)| *known == key) {
-            Some((_, record)) => self.expiry.lookup(key.pid, record),
-            None => Lookup::Missing,
-        };
-        Ok(keys.iter().map(lookup).collect())
-    }
-
-    /// Adds the keys under which an activation is found.
-    fn add_to_filter(&self, FactWrite { key, index, bucket_markers, .. }: &FactWrite) {
-        let markers = bucket_markers.iter().map(|(found_by, _)| found_by);
-        for found_by in index.iter().chain(markers) {
-            let entry = key::index_from(*found_by, key.pid, EventTime::default());
-            self.filters.activations.add(KeyHash::of(&entry));
-        }
-    }
-
-    /// Returns records even if they have expired.
-    fn stored_records(&self, keys: &[FactKey]) -> Result<Vec<Option<FactRecord>>, StoreError> {
-        let unstored: Vec<Option<&[u8]>> = keys.iter().map(|fact| self.unstored(fact)).collect();
-        let is_missing = |(_, value): &(&FactKey, &Option<&[u8]>)| value.is_none();
-        let missing = keys.iter().zip(&unstored).filter(is_missing).map(|(fact, _)| *fact);
-        let mut stored = self.tables.records(&missing.collect::<Vec<_>>())?.into_iter();
-        let record = |(fact, value): (&FactKey, Option<&[u8]>)| match value {
-            Some(value) => codec::fact_record::decode(fact.family, fact.pid, value).map(Some),
-            None => Ok(stored.next().flatten()),
-        };
-        keys.iter().zip(unstored).map(record).collect()
-    }
-
-    /// The value of a record that is pending or in flight.
-    fn unstored(&self, fact: &FactKey) -> Option<&[u8]> {
-        let key = key::record(fact);
-        let pending = self.pending.get(fact.family, &key);
-        pending.or_else(|| self.in_flight.get(fact.family, &key))
     }
 
     /// Returns the write batch of a commit. `until` is its low watermark, if that advances.
@@ -529,37 +398,11 @@ pub fn open_for_reading(settings: &config::Store) -> Result<reader::Reader, Stor
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use attribution::facts::device_ids::IdKindSet;
-    use attribution::facts::event::{Device, Purpose, SpreadId, TouchFields, TouchKind};
-    use attribution::facts::keys::MatchKeys;
-    use attribution::facts::match_keys::fact_key;
     use rocksdb::Options;
-    use rocksdb::statistics::Ticker;
-    use tempfile::TempDir;
 
+    use super::fixtures::{deferring, touch};
     use super::open::column_families::OFFSETS;
     use super::*;
-
-    /// A store that writes a commit when it is waited for.
-    fn deferring() -> (Embedded, TempDir) {
-        let dir = tempfile::tempdir().unwrap();
-        let policy = Policy::new(Vec::new(), Vec::new());
-        let settings = config::Store {
-            hbase: None,
-            path: dir.path().join("store"),
-            partitions: 8,
-            retention_ms: None,
-            memory_bytes: 64 << 20,
-            region_bytes_max: 1 << 30,
-            fanout_above: None,
-            apps: BTreeMap::new(),
-        };
-        let mut store = Embedded::open(&settings, &policy).unwrap();
-        store.defer_writes();
-        (store, dir)
-    }
 
     fn progress(next_offset: i64) -> Progress {
         let topic = "clicks".into();
@@ -578,61 +421,6 @@ mod tests {
         assert!(store.wait_for_commit().is_err());
         assert!(store.commit(Vec::new(), &Progress::default()).is_err());
         assert!(store.positions().is_err());
-    }
-
-    #[test]
-    fn facts_expire_only_by_a_low_watermark_that_is_synced() {
-        let (mut store, _dir) = deferring();
-        let syncs = |store: &Embedded| store.tables.options.get_ticker_count(Ticker::WalFileSynced);
-        let opened = syncs(&store);
-        let mut check = |minutes: u64, synced: Option<u64>, count: u64| {
-            let until = EventTime::default().plus(minutes * HOUR_MS / 60);
-            let progress = Progress { positions: Vec::new(), consumed_until: Some(until) };
-            store.commit(Vec::new(), &progress).unwrap();
-            store.wait_for_commit().unwrap();
-            assert_eq!(
-                store.stored_expiry.until().get(),
-                Some(until),
-                "readers see what is stored"
-            );
-            let until = store.synced_expiry.until().get();
-            assert_eq!(until.map(|until| until.millis() * 60 / HOUR_MS), synced);
-            assert_eq!(syncs(&store) - opened, count, "at {minutes} minutes");
-        };
-        check(30, None, 0);
-        check(61, Some(61), 1);
-        check(119, Some(61), 1);
-        check(500, Some(500), 2);
-        check(510, Some(500), 2);
-        store.compact().unwrap();
-        assert_eq!(store.synced_expiry.until().get(), store.stored_expiry.until().get());
-    }
-
-    /// The write of a touch without an index entry.
-    fn touch() -> FactWrite {
-        let fields = TouchFields {
-            pid: Pid(1),
-            id: "c1".into(),
-            click_id: "c1".into(),
-            kind: TouchKind::Click,
-            purpose: Purpose::Ua,
-            spreadid: SpreadId(7),
-            time: EventTime::default(),
-            lookback_ms: None,
-            ids: Vec::new(),
-            device: Device::default(),
-            site: "".into(),
-            params: Vec::new(),
-        };
-        FactWrite {
-            key: fact_key(TouchKind::Click, Pid(1), "c1"),
-            record: FactRecord::Touch(fields.into()),
-            index: MatchKeys::default(),
-            received_md5: IdKindSet::default(),
-            bucket_markers: Vec::new(),
-            stale: Vec::new(),
-            superseded: None,
-        }
     }
 
     #[test]
