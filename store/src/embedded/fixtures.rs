@@ -6,7 +6,7 @@ use attribution::facts::device_ids::IdKindSet;
 use attribution::facts::event::{
     Device, EventTime, Pid, Purpose, SpreadId, TouchFields, TouchKind,
 };
-use attribution::facts::keys::MatchKeys;
+use attribution::facts::keys::MatchKey;
 use attribution::facts::match_keys::fact_key;
 use attribution::ledger::FactWrite;
 use attribution::ledger::record::FactRecord;
@@ -34,12 +34,12 @@ pub fn deferring() -> (Embedded, TempDir) {
     (store, dir)
 }
 
-/// The write of a touch without an index entry.
-pub fn touch() -> FactWrite {
+/// The write of a touch that is found under a key.
+pub fn touch(id: &str, found_by: MatchKey) -> FactWrite {
     let fields = TouchFields {
         pid: Pid(1),
-        id: "c1".into(),
-        click_id: "c1".into(),
+        id: id.into(),
+        click_id: id.into(),
         kind: TouchKind::Click,
         purpose: Purpose::Ua,
         spreadid: SpreadId(7),
@@ -51,9 +51,9 @@ pub fn touch() -> FactWrite {
         params: Vec::new(),
     };
     FactWrite {
-        key: fact_key(TouchKind::Click, Pid(1), "c1"),
+        key: fact_key(TouchKind::Click, Pid(1), id),
         record: FactRecord::Touch(fields.into()),
-        index: MatchKeys::default(),
+        index: [found_by].into_iter().collect(),
         received_md5: IdKindSet::default(),
         bucket_markers: Vec::new(),
         stale: Vec::new(),

@@ -398,6 +398,7 @@ pub fn open_for_reading(settings: &config::Store) -> Result<reader::Reader, Stor
 
 #[cfg(test)]
 mod tests {
+    use attribution::facts::keys::MatchKey;
     use rocksdb::Options;
 
     use super::fixtures::{deferring, touch};
@@ -429,7 +430,7 @@ mod tests {
         store.commit(Vec::new(), &progress(7)).unwrap();
         // RocksDB refuses to create the first table of touches. It would create the next one.
         store.tables.db.create_cf("touches-1", &Options::default()).unwrap();
-        store.record(vec![touch()]).unwrap();
+        store.record(vec![touch("c1", MatchKey(1))]).unwrap();
         let error = store.commit(Vec::new(), &progress(8)).unwrap_err();
         assert!(matches!(error, StoreError::Engine(_)), "{error}");
         assert!(store.commit(Vec::new(), &progress(8)).is_err());

@@ -98,10 +98,19 @@ fn build(db: &Db, table: &str, filter: &KeyFilter, is_cancelled: &AtomicBool) {
 
 #[cfg(test)]
 mod tests {
+    use attribution::facts::event::{EventTime, Family};
+    use attribution::facts::keys::MatchKey;
+    use attribution::ledger::index::{IndexEntry, Scan};
+    use attribution::ledger::record::Lookup;
+    use attribution::ledger::{FactWrite, Facts, Ledger, Progress};
+
     use super::*;
+    use crate::embedded::Embedded;
+    use crate::embedded::fixtures::{deferring, touch};
     use crate::embedded::open::column_families::Limits;
     use crate::embedded::tables::Tables;
     use crate::embedded::touches::record::Day;
+    use crate::layout::key;
 
     #[test]
     fn activations_get_memory_before_touches() {
@@ -115,5 +124,55 @@ mod tests {
         assert!(!filters.activations.view().may_contain(hash), "no memory");
         let all = tables.touches.all();
         assert!(all.iter().all(|table| table.filter.view().may_contain(hash)));
+    }
+
+    fn commit(store: &mut Embedded, facts: Vec<FactWrite>) {
+        store.record(facts).unwrap();
+        store.commit(Vec::new(), &Progress::default()).unwrap();
+        store.wait_for_commit().unwrap();
+    }
+
+    /// Checks that a touch is found in each way.
+    fn check_found(store: &mut Embedded, touch: &FactWrite, found_by: MatchKey) {
+        let FactWrite { key, record, .. } = touch;
+        assert_eq!(store.lookup(&[*key]).unwrap(), [Lookup::Found(record.clone())]);
+        assert_eq!(store.records(&[*key]).unwrap(), [Some(record.clone())]);
+        let scan = Scan {
+            family: Family::Touch,
+            key: found_by,
+            pid: key.pid,
+            oldest: EventTime::default(),
+            newest: EventTime::MAX,
+            after: None,
+            limit: 2,
+        };
+        let entry = IndexEntry { time: record.time(), fact: *key };
+        assert_eq!(store.scan(&[scan]).unwrap(), [[entry]]);
+    }
+
+    /// The thread is replaced by calls of its function, so it is known when filters are incomplete.
+    #[test]
+    fn touches_are_found_while_filters_are_incomplete_and_afterwards() {
+        let (mut store, _dir) = deferring();
+        store.wait_for_filters();
+        let keys = [MatchKey(1), MatchKey(2)];
+        let touches = [touch("stored", keys[0]), touch("meanwhile", keys[1])];
+        let [stored, meanwhile] = touches.clone();
+        commit(&mut store, vec![stored]);
+        let all = store.tables.touches.start_filters(|_| 0);
+        commit(&mut store, vec![meanwhile]);
+        let unknown = KeyHash::of(&key::record(&touch("unknown", keys[0]).key));
+        for is_complete in [false, true] {
+            let is_unknown = |table: &TouchTable| !table.filter.view().may_contain(unknown);
+            assert!(all.iter().all(|table| is_unknown(table) == is_complete));
+            for (touch, found_by) in touches.iter().zip(keys) {
+                check_found(&mut store, touch, found_by);
+            }
+            // Lets look-ups forget where the touches are stored.
+            commit(&mut store, Vec::new());
+            for table in all.iter() {
+                build(&store.tables.db, &table.index, &table.filter, &AtomicBool::new(false));
+            }
+        }
     }
 }
