@@ -82,6 +82,15 @@ async fn the_number_of_headers_is_limited() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_refused_head_is_noted() {
+    for (count, expected) in [(HEADERS_MAX, vec![]), (HEADERS_MAX + 1, vec![Refused::Head])] {
+        let block = [fields("GET", "/now", "a"), vec![FIELD; count]].concat();
+        let sent = [preface(DEFAULT_WINDOW), headers(1, END_STREAM, &block)].concat();
+        assert_eq!(refused(&sent).await, expected, "{count}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn concurrent_requests_of_a_connection_are_limited() {
     let streams = (0..=STREAMS_MAX).map(|n| 2 * n + 1);
     let requests: Vec<_> = streams.flat_map(|stream| get(stream, "/never")).collect();
