@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::Value;
 use testbed::http::{self, Reply};
 use testbed::kafka::{Kafka, Message};
-use testbed::site::{ONE_CAMPAIGN, Site, Topics};
+use testbed::site::{ONE_CAMPAIGN, SECOND_APP, Site, Topics};
 use testbed::{Captured, await_exit, check_exit, check_refused, eventually, free_port, kill, rows};
 
 /// 2025-03-10T12:00:00Z.
@@ -212,7 +212,7 @@ fn touches_with_a_bad_signature_are_rejected() {
 
 #[test]
 fn a_role_alone_collects_and_refuses_what_it_must() {
-    let (site, client) = site(Kafka::shared(), "collector.role");
+    let (site, client) = site_with(Kafka::shared(), "collector.role", SECOND_APP);
     let collector = site.start_role("collect");
     let check = |reply: Reply, status: u16, kind: &str| {
         assert_eq!(
@@ -221,7 +221,7 @@ fn a_role_alone_collects_and_refuses_what_it_must() {
             "{reply:?}"
         );
     };
-    check(client.get("/click/app-y/toutiao?spreadid=7"), 404, "/problems/unknown-app");
+    check(client.get("/click/app-z/toutiao?spreadid=7"), 404, "/problems/unknown-app");
     check(client.get("/click/app-x/other?spreadid=7"), 404, "/problems/unknown-channel");
     check(client.get("/click/app-x/toutiao?click_id=c"), 400, "/problems/bad-parameter");
     check(client.get("/click/app-x/toutiao?spreadid=7"), 400, "/problems/bad-event");
@@ -230,6 +230,7 @@ fn a_role_alone_collects_and_refuses_what_it_must() {
     let head = http::request("HEAD", &client.address, "/click/app-x/toutiao?spreadid=7", &[]);
     let head = head.expect("the collector responds");
     assert_eq!((head.status, head.header("allow")), (405, Some("GET, POST")));
+    // The token is for `app-x` alone.
     check(client.post("/activation/app-y", "{}"), 404, "/problems/unknown-app");
     check(client.post("/activation/app-x", "{"), 400, "/problems/bad-body");
     check(client.post("/activation/app-x", &"1 ".repeat(1_001)), 400, "/problems/bad-body");
