@@ -18,15 +18,18 @@ pub(crate) struct Bed {
 }
 
 impl Bed {
-    /// Starts a collector with an app `app-x`, and the campaign 7 of a channel `c`; `settings` are of `[collect]`.
+    /// Starts a collector with the apps `app-x` and `app-y` and the channels `c` and `d`. The campaign 7 is of `app-x`
+    /// and `c`, and has the link `l`. `settings` are of `[collect]`; further tables may follow.
     pub fn new(settings: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let spool = folder.path().join("spool");
         let text = format!(
             "[kafka]\nbrokers = \"127.0.0.1:1\"\n\
              [collect]\nlisten = \"127.0.0.1:1\"\nspool = {spool:?}\n{settings}\n\
-             [[apps]]\npid = 1\nkey = \"app-x\"\n[[channels]]\nid = \"c\"\n\
-             [[campaigns]]\nspreadid = 7\npid = 1\nchannel = \"c\"\n"
+             [[apps]]\npid = 1\nkey = \"app-x\"\n[[apps]]\npid = 2\nkey = \"app-y\"\n\
+             [[channels]]\nid = \"c\"\n[[channels]]\nid = \"d\"\n\
+             [[campaigns]]\nspreadid = 7\npid = 1\nchannel = \"c\"\n\
+             [[links]]\nid = \"l\"\nspreadid = 7\nfallback = \"https://a.example/b\"\n"
         );
         let config = config::parse(&text).unwrap();
         let lines = Arc::new(Mutex::new(Vec::new()));

@@ -27,3 +27,56 @@ pub(crate) fn writable_app<'c>(
     let app = collector.app(key).filter(|app| app.may_write(writer));
     app.ok_or_else(Problem::unknown_app)
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{HeaderValue, StatusCode};
+    use axum::response::IntoResponse as _;
+    use config::TokenDigest;
+
+    use super::*;
+    use crate::test_bed::Bed;
+
+    /// Returns the settings of a token, whose text is also its id.
+    fn entry(token: &str, more: &str) -> String {
+        let hex = TokenDigest::of(token).to_hex();
+        format!("[[write_tokens]]\nid = \"{token}\"\nsha256 = \"{hex}\"\n{more}\n")
+    }
+
+    #[tokio::test]
+    async fn a_token_writes_its_own_apps() {
+        let settings = [
+            entry("x", "apps = [\"app-x\"]"),
+            entry("all", "apps = [\"*\"]"),
+            entry("expired", "apps = [\"*\"]\nexpires = \"2025-03-10\""),
+        ];
+        let bed = Bed::new(&settings.concat());
+        let check = |token: &str, app: &str, expected: Result<&str, StatusCode>| {
+            let value = HeaderValue::try_from(format!("Bearer {token}")).unwrap();
+            let headers = HeaderMap::from_iter([(header::AUTHORIZATION, value)]);
+            let found = writable_app(&bed.collector, &headers, app);
+            let found = found.map(|app| &*app.key);
+            let found = found.map_err(|problem| problem.into_response().status());
+            assert_eq!(found, expected, "{token} {app}");
+        };
+        check("x", "app-x", Ok("app-x"));
+        check("x", "app-y", Err(StatusCode::NOT_FOUND));
+        check("all", "app-x", Ok("app-x"));
+        check("all", "app-y", Ok("app-y"));
+        check("all", "app-z", Err(StatusCode::NOT_FOUND));
+        check("expired", "app-x", Err(StatusCode::UNAUTHORIZED));
+        check("other", "app-x", Err(StatusCode::UNAUTHORIZED));
+    }
+
+    #[tokio::test]
+    async fn a_token_expires() {
+        let bed = Bed::new(&entry("a", "apps = [\"*\"]\nexpires = \"2025-03-10T12:00:00Z\""));
+        let check = |now: &str, is_valid: bool| {
+            let writer = bed.collector.writer("a", now.parse().unwrap());
+            assert_eq!(writer.is_some(), is_valid, "{now}");
+        };
+        check("2025-03-10T11:59:59Z", true);
+        check("2025-03-10T12:00:00Z", false);
+        check("2025-03-11T00:00:00Z", false);
+    }
+}
