@@ -117,10 +117,21 @@ async fn form(
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
+    use axum::http::StatusCode;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::test_bed::Bed;
+
+    /// Reports a click of `app-x` and the channel `c`.
+    async fn report_click(bed: &Bed, request: Request<Body>) -> Result<Response, Problem> {
+        let path = Path(("app-x".to_owned(), "c".to_owned()));
+        click(State(bed.collector.clone()), path, request).await
+    }
+
+    fn last_line(bed: &Bed) -> Value {
+        bed.lines.lock().pop().unwrap()
+    }
 
     /// The campaign may later be one of a channel that enforces signatures.
     #[tokio::test]
@@ -128,12 +139,46 @@ mod tests {
         let bed = Bed::new("");
         let signature = async |spreadid: u32| {
             let uri = format!("/click/app-x/c?spreadid={spreadid}&click_id=c-{spreadid}");
-            let request = Request::get(uri).body(Body::empty()).unwrap();
-            let path = Path(("app-x".to_owned(), "c".to_owned()));
-            click(State(bed.collector.clone()), path, request).await.unwrap();
-            bed.lines.lock().pop().unwrap()["event"]["params"]["signature"].clone()
+            report_click(&bed, Request::get(uri).body(Body::empty()).unwrap()).await.unwrap();
+            last_line(&bed)["event"]["params"]["signature"].clone()
         };
         assert_eq!(signature(7).await, Value::Null);
         assert_eq!(signature(8).await, "missing");
+    }
+
+    #[tokio::test]
+    async fn a_campaign_is_of_its_app_and_channel() {
+        let bed = Bed::new("");
+        let code = async |app: &str, channel: &str| {
+            let uri = format!("/click/{app}/{channel}?spreadid=7&click_id=c-1");
+            let request = Request::get(uri).body(Body::empty()).unwrap();
+            let path = Path((app.to_owned(), channel.to_owned()));
+            let answer = click(State(bed.collector.clone()), path, request).await;
+            let line = last_line(&bed);
+            (answer.into_response().status(), json!([line["code"], line["field"]]))
+        };
+        let refused = (StatusCode::BAD_REQUEST, json!(["bad_value", "spreadid"]));
+        assert_eq!(code("app-x", "c").await, (StatusCode::OK, json!([null, null])));
+        assert_eq!(code("app-y", "c").await, refused);
+        assert_eq!(code("app-x", "d").await, refused);
+    }
+
+    #[tokio::test]
+    async fn a_report_may_be_a_form() {
+        let bed = Bed::new("");
+        let post = async |media_type: &str| {
+            let request = Request::post("/click/app-x/c?spreadid=7");
+            let request = request.header(header::CONTENT_TYPE, media_type);
+            let request = request.body(Body::from("click_id=c-1")).unwrap();
+            report_click(&bed, request).await.into_response().status()
+        };
+        for form in [FORM, "Application/X-WWW-Form-URLencoded; charset=utf-8"] {
+            assert_eq!(post(form).await, StatusCode::OK, "{form}");
+            assert_eq!(last_line(&bed)["event"]["click_id"], "c-1", "{form}");
+        }
+        for other in ["application/json", "text/plain", ""] {
+            assert_eq!(post(other).await, StatusCode::UNSUPPORTED_MEDIA_TYPE, "{other}");
+        }
+        assert!(bed.lines.lock().is_empty());
     }
 }

@@ -141,7 +141,28 @@ async fn effect(
 
 #[cfg(test)]
 mod tests {
+    use axum::http::StatusCode;
+    use axum::response::IntoResponse as _;
+
     use super::*;
+    use crate::test_bed::Bed;
+
+    #[tokio::test]
+    async fn a_campaign_is_of_its_app_and_channel() {
+        let bed = Bed::new("");
+        let status = async |app: &str, channel: &str| {
+            let uri = format!(
+                "/v1.0/s2s/click/app/android/{app}?af_media_source={channel}&af_campaign_id=7&af_click_id=c-1"
+            );
+            let request = Request::get(uri).body(Body::empty()).unwrap();
+            let path = Path(("android".to_owned(), app.to_owned()));
+            let answer = click(State(bed.collector.clone()), path, request).await;
+            answer.into_response().status()
+        };
+        assert_eq!(status("app-x", "c").await, StatusCode::OK);
+        assert_eq!(status("app-y", "c").await, StatusCode::BAD_REQUEST);
+        assert_eq!(status("app-x", "d").await, StatusCode::BAD_REQUEST);
+    }
 
     #[test]
     fn members_of_a_body_are_parameters() {
