@@ -275,6 +275,27 @@ mod tests {
         assert!(outcomes[1..count - 1].iter().all(|outcome| outcome == "spooled"), "{outcomes:?}");
     }
 
+    /// Otherwise the service would reject them, although they were answered with success.
+    #[tokio::test]
+    async fn an_event_that_is_late_early_or_too_large_is_refused() {
+        let bed = Bed::new("");
+        let app = bed.collector.app("app-x").unwrap();
+        let check = |time: i64, bytes: usize, expected: Option<&str>| {
+            let event = json!({"type": "click", "app": "app-x", "spreadid": 7, "click_id": "c", "time": time});
+            let event = event.to_string();
+            let padding = " ".repeat(bytes.saturating_sub(event.len()));
+            let refusal = bed.collector.submit(event + &padding, TopicKind::Clicks, app).err();
+            assert_eq!(refusal.map(|refusal| refusal.code), expected, "{time} {bytes}");
+        };
+        let (now, day) = (Timestamp::now().as_millisecond(), 86_400_000);
+        let bytes_max = bed.collector.config().ingest.event_bytes_max;
+        check(now, bytes_max, None);
+        check(now, bytes_max + 1, Some("too_large"));
+        check(now - 6 * day, 0, None);
+        check(now - 8 * day, 0, Some("too_late"));
+        check(now + 2 * day, 0, Some("bad_time"));
+    }
+
     #[tokio::test]
     async fn an_event_that_the_spool_does_not_take_is_refused() {
         let bed = Bed::new("");
