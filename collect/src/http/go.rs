@@ -257,6 +257,7 @@ fn location(target: &LinkTarget, link: &Link, click_id: &str) -> String {
 mod tests {
     use super::*;
     use crate::state::WAITING_CLICK_BYTES_MAX;
+    use crate::test_bed::Bed;
 
     const ANDROID: &str = "Mozilla/5.0 (Linux; Android 14; Pixel 8) AppleWebKit/537.36";
     const IPHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_4 like Mac OS X)";
@@ -384,6 +385,41 @@ mod tests {
         assert_eq!(code(), Value::Null);
         collector.flush().await;
         assert_eq!(code(), "unavailable");
+    }
+
+    /// Sends a request for a person by way of a proxy. Returns once the click, if it is one, is in the spool.
+    async fn ask(bed: &Bed, method: Method) -> Response {
+        let request = Request::builder().method(method).uri("/go/l");
+        let request = request.header("x-forwarded-for", "203.0.113.9").body(Body::empty()).unwrap();
+        let proxy = Extension(ClientAddress("10.0.0.1".parse().unwrap()));
+        let response = go(State(bed.collector.clone()), Path("l".to_owned()), proxy, request).await;
+        bed.collector.flush().await;
+        response.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_head_request_is_answered_but_is_not_a_click() {
+        let bed = Bed::new("");
+        for (method, clicks) in [(Method::HEAD, 0), (Method::GET, 1)] {
+            let response = ask(&bed, method).await;
+            let location = &response.headers()[header::LOCATION];
+            assert_eq!(
+                (response.status(), location.as_bytes()),
+                (StatusCode::FOUND, &b"https://a.example/b"[..])
+            );
+            assert_eq!(bed.lines.lock().len(), clicks);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_click_has_the_address_that_a_trusted_proxy_names() {
+        for (settings, ip) in
+            [("", "10.0.0.1"), ("trusted_proxies = [\"10.0.0.0/8\"]", "203.0.113.9")]
+        {
+            let bed = Bed::new(settings);
+            ask(&bed, Method::GET).await;
+            assert_eq!(bed.lines.lock()[0]["event"]["ip"], ip);
+        }
     }
 
     #[test]
