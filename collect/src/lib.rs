@@ -86,3 +86,60 @@ async fn failed(collector: &Collector) -> CollectError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use metrics_exporter_prometheus::PrometheusBuilder;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+    use crate::test_bed::{Bed, Server};
+
+    #[tokio::test]
+    async fn requests_that_no_handler_sees_are_counted() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let _recording = ::metrics::set_default_local_recorder(&recorder);
+        let bed = Bed::new("connections_per_client_max = 1");
+        let server = Server::start(&bed.collector).await;
+        // hyper checks the size before it reads more, so a head may be somewhat larger.
+        let large = "y".repeat(4 * HEAD_BYTES_MAX);
+        let large = format!("GET / HTTP/1.1\r\nX: {large}\r\n\r\n");
+        let requests =
+            [("127.0.0.1", "GET / HTTP/1.1\r\nno header\r\n\r\n"), ("127.0.0.2", &*large)];
+        for (address, request) in requests {
+            let mut client = server.connect(address).await;
+            // The server need not read a request to its end.
+            let _ = client.write_all(request.as_bytes()).await;
+            let _ = client.read_to_end(&mut Vec::new()).await;
+        }
+        let _first = server.connect("127.0.0.3").await;
+        let mut second = server.connect("127.0.0.3").await;
+        let _ = second.read_to_end(&mut Vec::new()).await;
+        server.stop().await;
+        let scrape = recorder.handle().render();
+        for reason in ["syntax", "headers", "connections"] {
+            let line = format!("adtrail_collect_refused_requests_total{{reason=\"{reason}\"}} 1");
+            assert!(scrape.lines().any(|found| found == line), "{line} is not in\n{scrape}");
+        }
+    }
+
+    /// A stop is as good as a client that takes too long, and needs no waiting.
+    #[tokio::test]
+    async fn a_body_that_does_not_arrive_is_answered_with_408() {
+        const CONTINUE: &str = "HTTP/1.1 100 Continue\r\n\r\n";
+        let bed = Bed::new("");
+        let server = Server::start(&bed.collector).await;
+        let mut client = server.connect("127.0.0.1").await;
+        let head = "POST /click/app-x/c HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n";
+        client.write_all(head.as_bytes()).await.unwrap();
+        // It is sent once the handler waits for the body.
+        let mut received = [0; CONTINUE.len()];
+        client.read_exact(&mut received).await.unwrap();
+        assert_eq!(received, CONTINUE.as_bytes());
+        server.stop().await;
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+        assert!(answer.contains("/problems/request-timeout"), "{answer}");
+    }
+}

@@ -1,13 +1,17 @@
 //! A collector without Kafka, so that all events go to its spool.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde_json::Value;
 use tempfile::TempDir;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
-use crate::Collector;
+use crate::{CollectError, Collector};
 
 pub(crate) struct Bed {
     pub collector: Collector,
@@ -38,5 +42,40 @@ impl Bed {
         let settings = config.collect.as_ref().unwrap();
         let collector = Collector::start(&config, settings, Some(Arc::new(echo))).unwrap();
         Self { collector, lines, spool, _folder: folder }
+    }
+}
+
+/// The listener of a collector, which serves until it is stopped or dropped.
+pub(crate) struct Server {
+    address: SocketAddr,
+    stop: oneshot::Sender<()>,
+    served: JoinHandle<Result<(), CollectError>>,
+}
+
+impl Server {
+    pub async fn start(collector: &Collector) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let shutdown = async move {
+            // Nothing is sent; the channel is closed.
+            let _ = stopped.await;
+        };
+        let served = tokio::spawn(crate::serve(listener, collector.clone(), shutdown));
+        Self { address, stop, served }
+    }
+
+    /// Connects a client with this address, which is one of 127.0.0.0/8.
+    pub async fn connect(&self, client: &str) -> TcpStream {
+        let client: IpAddr = client.parse().unwrap();
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::new(client, 0)).unwrap();
+        socket.connect(self.address).await.unwrap()
+    }
+
+    /// Stops, and waits until all connections have ended.
+    pub async fn stop(self) {
+        drop(self.stop);
+        self.served.await.unwrap().unwrap();
     }
 }
