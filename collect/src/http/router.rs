@@ -83,3 +83,48 @@ fn is_admitted(collector: &Collector, request: &Request) -> bool {
         collector.admits(client_address(*peer, request.headers(), is_trusted))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+    use crate::test_bed::{Bed, Server};
+
+    #[tokio::test]
+    async fn responses_stay_out_of_caches() {
+        let bed = Bed::new("");
+        let server = Server::start(&bed.collector).await;
+        let check = async |path: &str, status: u16| {
+            let mut client = server.connect("127.0.0.1").await;
+            let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+            client.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).await.unwrap();
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {answer}");
+            for header in ["cache-control: no-store", "x-content-type-options: nosniff"] {
+                assert!(answer.lines().any(|line| line == header), "{path}: {answer}");
+            }
+        };
+        check("/click/app-x/c?spreadid=7&click_id=c-1", 200).await;
+        check("/go/l", 302).await;
+        check("/click/app-x/c?spreadid=7", 400).await;
+        check("/nothing", 404).await;
+        check("/activation/app-x", 405).await;
+        check(&format!("/{}", "y".repeat(URL_BYTES_MAX)), 414).await;
+    }
+
+    #[tokio::test]
+    async fn clients_of_a_trusted_proxy_have_a_rate_each() {
+        let settings = "requests_per_address_max = 1\ntrusted_proxies = [\"10.0.0.1\"]";
+        let bed = Bed::new(settings);
+        let admits = |client: u32| {
+            let proxy = ClientAddress("10.0.0.1".parse().unwrap());
+            let request = Request::get("/nothing").extension(proxy);
+            let request = request.header("x-forwarded-for", format!("203.0.113.{client}"));
+            is_admitted(&bed.collector, &request.body(Body::empty()).unwrap())
+        };
+        assert!((0..100).all(admits));
+    }
+}
