@@ -13,6 +13,7 @@ pub mod explain;
 pub mod facts;
 pub mod ledger;
 mod named;
+pub mod outbox;
 pub mod parallelism;
 pub mod rules;
 pub mod worker;

@@ -1,0 +1,225 @@
+//! The changes of an entry. Each is a function of the record and its arguments, so a store may repeat it on a newer
+//! record. Each time that an entry becomes pending or leaves that state, its tally counts it.
+
+use super::interest::PlannedCallback;
+use super::record::{
+    CallbackKind, CreditMark, EndpointId, EntryState, OutboxEntry, OutboxKey, OutboxRecord,
+    SentCredit, Tally,
+};
+use crate::facts::event::EventTime;
+
+/// The maximum length of a note, in characters.
+const NOTE_CHARS_MAX: usize = 1_000;
+
+/// An entry as delivery has seen it. Its outcome counts only if the entry is still the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    pub key: OutboxKey,
+    pub credit: CreditMark,
+    pub revision: u32,
+    pub attempt: u32,
+}
+
+/// The outcome of an attempt, or of settling an entry without one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    Sent {
+        note: Box<str>,
+    },
+    Dropped,
+    Withheld,
+    TooOld,
+    Dead {
+        note: Box<str>,
+    },
+    /// The attempt failed, and the next one is due at a time.
+    Retry {
+        due: EventTime,
+        note: Box<str>,
+    },
+    /// No attempt was made, for example because the endpoint is not called at present. It counts as none.
+    Postponed {
+        due: EventTime,
+    },
+}
+
+impl OutboxRecord {
+    /// Makes sure that the record has an entry for the planned callback. An entry about the same credit stays as it is,
+    /// unless it was dropped. `decided` is the time of the decision.
+    pub fn plan(&mut self, planned: &PlannedCallback, decided: EventTime) {
+        let index = match self.position(&planned.endpoint, planned.kind) {
+            Err(index) => {
+                self.entries.insert(index, new_entry(planned));
+                index
+            }
+            Ok(index) => {
+                let Some(entry) = self.entries.get_mut(index) else { return };
+                // A worker that was paused may bring the decision before the present one.
+                if planned.revision < entry.revision {
+                    return;
+                }
+                entry.revision = planned.revision;
+                let is_same = entry.credit.fingerprint == planned.credit.fingerprint;
+                if is_same && entry.state != EntryState::Dropped {
+                    return;
+                }
+                index
+            }
+        };
+        if let Some(entry) = self.entries.get_mut(index) {
+            entry.make(planned, decided);
+        }
+    }
+
+    /// Returns the claim of an entry that is settled without an attempt.
+    pub fn claim_of(&self, entry: &OutboxEntry) -> Claim {
+        Claim {
+            key: self.key_of(entry),
+            credit: entry.credit,
+            revision: entry.revision,
+            attempt: entry.attempt,
+        }
+    }
+
+    /// Begins an attempt of an entry that is due. If it is not finished within the lease, the entry is due again.
+    pub fn claim(
+        &mut self,
+        endpoint: &EndpointId,
+        kind: CallbackKind,
+        now: EventTime,
+        lease_ms: u64,
+    ) -> Option<Claim> {
+        let entry = self.entry_mut(endpoint, kind)?;
+        if !entry.is_due(now) {
+            return None;
+        }
+        entry.attempt = entry.attempt.saturating_add(1);
+        entry.due = now.plus(lease_ms.max(1));
+        let entry = self.entry(endpoint, kind)?;
+        Some(self.claim_of(entry))
+    }
+
+    /// Ends an attempt. If the entry has changed meanwhile, only that it was sent counts. Returns whether it counts.
+    pub fn finish(&mut self, claim: &Claim, outcome: &Outcome, now: EventTime) -> bool {
+        let Some(entry) = self.entry_mut(&claim.key.endpoint, claim.key.kind) else { return false };
+        let is_same = entry.is_pending() && entry.credit.fingerprint == claim.credit.fingerprint;
+        match outcome {
+            Outcome::Sent { note } => {
+                if !is_same {
+                    return entry.note_sent(claim, now);
+                }
+                entry.set_sent(claim, now);
+                entry.note = shortened(note);
+                entry.end(EntryState::Sent, now);
+            }
+            _ if !is_same || entry.attempt != claim.attempt => return false,
+            Outcome::Dropped => entry.end(EntryState::Dropped, now),
+            Outcome::Withheld => entry.end(EntryState::Withheld, now),
+            Outcome::TooOld => entry.end(EntryState::TooOld, now),
+            Outcome::Dead { note } => {
+                entry.note = shortened(note);
+                entry.end(EntryState::Dead, now);
+            }
+            Outcome::Retry { due, note } => {
+                entry.note = shortened(note);
+                entry.due = *due;
+            }
+            Outcome::Postponed { due } => {
+                entry.attempt = entry.attempt.saturating_sub(1);
+                entry.due = *due;
+            }
+        }
+        true
+    }
+
+    /// Makes entries that are dead or too old pending again; from then on their age does not matter. Returns how many
+    /// there were.
+    pub fn retry(&mut self, is_chosen: impl Fn(&OutboxEntry) -> bool, now: EventTime) -> u64 {
+        let mut count = 0;
+        for entry in &mut self.entries {
+            if matches!(entry.state, EntryState::Dead | EntryState::TooOld) && is_chosen(entry) {
+                entry.begin(now);
+                (entry.due, entry.expires) = (now, EventTime::MAX);
+                count += 1;
+            }
+        }
+        count
+    }
+
+    fn entry_mut(&mut self, endpoint: &EndpointId, kind: CallbackKind) -> Option<&mut OutboxEntry> {
+        self.position(endpoint, kind).ok().and_then(|index| self.entries.get_mut(index))
+    }
+}
+
+impl OutboxEntry {
+    /// Sets what the callback reports, and makes it pending.
+    fn make(&mut self, planned: &PlannedCallback, decided: EventTime) {
+        self.credit = planned.credit;
+        self.due = decided.max(planned.event_time).plus(planned.settle_ms);
+        self.expires = planned.event_time.plus(planned.max_age_ms);
+        if self.is_pending() && self.tally.made > 0 {
+            // It reports another credit than planned before; an attempt in progress is of the credit before.
+            self.attempt = 0;
+            return;
+        }
+        self.begin(decided);
+        if decided > self.expires {
+            self.end(EntryState::TooOld, decided);
+        }
+    }
+
+    fn begin(&mut self, now: EventTime) {
+        self.state = EntryState::Pending;
+        self.attempt = 0;
+        self.changed = now;
+        self.tally.count(EntryState::Pending);
+    }
+
+    fn end(&mut self, state: EntryState, now: EventTime) {
+        self.state = state;
+        self.changed = now;
+        self.tally.count(state);
+    }
+
+    fn set_sent(&mut self, claim: &Claim, now: EventTime) {
+        let (credit, revision) = (claim.credit, claim.revision);
+        self.sent = Some(SentCredit { credit, revision, at: now });
+    }
+
+    /// Notes that the claimed credit was sent, although the entry has changed. The present credit of a pending entry
+    /// then is a further callback.
+    fn note_sent(&mut self, claim: &Claim, now: EventTime) -> bool {
+        if self.sent.is_some_and(|sent| sent.credit.fingerprint == claim.credit.fingerprint) {
+            return false;
+        }
+        self.set_sent(claim, now);
+        self.tally.count(EntryState::Pending);
+        self.tally.count(EntryState::Sent);
+        if !self.is_pending() {
+            self.changed = now;
+        }
+        true
+    }
+}
+
+/// An entry that is not counted yet.
+fn new_entry(planned: &PlannedCallback) -> OutboxEntry {
+    OutboxEntry {
+        endpoint: planned.endpoint.clone(),
+        kind: planned.kind,
+        state: EntryState::Pending,
+        credit: planned.credit,
+        revision: planned.revision,
+        due: EventTime::default(),
+        expires: EventTime::default(),
+        attempt: 0,
+        sent: None,
+        changed: EventTime::default(),
+        tally: Tally::default(),
+        note: Box::default(),
+    }
+}
+
+fn shortened(note: &str) -> Box<str> {
+    note.chars().take(NOTE_CHARS_MAX).collect::<String>().into()
+}
