@@ -99,5 +99,5 @@ fn purchase(index: u64, pid: Pid) -> DecisionWrite {
     let row = build_row::effect_row(&effect, inheritance);
     let key = match_keys::fact_key(EventType::Effect, pid, &effect.id);
     let record = FactRecord::Effect(Box::new(EffectRecord { fact: effect, current_row: None }));
-    DecisionWrite { key, record, row, replaced: None }
+    DecisionWrite { key, record, row, replaced: None, callbacks: Vec::new() }
 }

@@ -1,7 +1,8 @@
 //! Facts, decisions, rows and Kafka positions under ordered keys.
 //!
 //! [`embedded`] keeps them in one RocksDB, [`hbase`] in tables that many processes share, and [`memory`] in maps, for
-//! tests and benches. Each implements [`attribution::ledger::Ledger`]. [`mod@layout`] defines keys and values,
+//! tests and benches. Each implements [`attribution::ledger::Ledger`] and, by itself or by a handle,
+//! [`attribution::outbox::port::Outbox`]. [`mod@layout`] defines keys and values,
 //! [`mod@reader`] reads an app's rows in key order from either store, and [`maintenance`] backs up, verifies and copies
 //! stores.
 //!
@@ -20,6 +21,7 @@ pub mod hbase;
 pub mod layout;
 pub mod maintenance;
 pub mod memory;
+pub mod outbox;
 pub mod reader;
 mod timing;
 

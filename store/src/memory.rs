@@ -1,6 +1,7 @@
 //! A ledger in memory, for tests and for benchmarks without a storage engine. Nothing is persisted.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 
 use attribution::facts::event::{EventTime, Family, Pid};
 use attribution::facts::keys::{FactKey, MatchKey};
@@ -10,12 +11,15 @@ use attribution::ledger::record::{FactRecord, Lookup};
 use attribution::ledger::{
     DecisionWrite, FactWrite, Facts, Ledger, Position, Progress, Unfinished,
 };
+use attribution::outbox::port::Outbox;
+use attribution::outbox::record::{Counts, OutboxRecord};
 use attribution::rules::expiry::ExpiryFloor;
 use attribution::rules::policy::Policy;
 use attribution::rules::row::Row;
 use foldhash::fast::FixedState;
 
 use crate::StoreError;
+use crate::clock::now;
 use crate::expiry::Expiry;
 use crate::layout::codec;
 
@@ -30,6 +34,7 @@ pub struct Memory {
     positions: BTreeMap<(std::sync::Arc<str>, i32), Position>,
     received_md5: HashMap<Pid, ReceivedMd5, FixedState>,
     unfinished: Unfinished,
+    outbox: BTreeMap<FactKey, OutboxRecord>,
     /// Hides expired facts, which stay in the maps.
     expiry: Expiry,
     /// Buffer for encoding, reused.
@@ -144,9 +149,13 @@ impl Ledger for Memory {
         decisions: Vec<DecisionWrite>,
         progress: &Progress,
     ) -> Result<Vec<FactKey>, StoreError> {
-        for DecisionWrite { key, record, row, replaced } in decisions {
+        for DecisionWrite { key, record, row, replaced, callbacks } in decisions {
             if let Some(old) = replaced {
                 self.rows.remove(&(row.pid, old.event_time.millis(), old.spreadid.0, row.seq));
+            }
+            if !callbacks.is_empty() {
+                let record = self.outbox.entry(key).or_insert_with(|| OutboxRecord::new(key));
+                callbacks.iter().for_each(|planned| record.plan(planned, now()));
             }
             self.put_record(key, &record);
             self.rows.insert((row.pid, row.event_time.millis(), row.spreadid.0, row.seq), row);
@@ -159,6 +168,52 @@ impl Ledger for Memory {
             self.expiry.until().advance(until);
         }
         Ok(Vec::new())
+    }
+}
+
+impl Outbox for Memory {
+    type Error = StoreError;
+
+    fn due(&mut self, now: EventTime, limit: usize) -> Result<Vec<OutboxRecord>, StoreError> {
+        let due = |record: &&OutboxRecord| record.due().is_some_and(|due| due <= now);
+        let mut records: Vec<&OutboxRecord> = self.outbox.values().filter(due).collect();
+        records.sort_by_key(|record| record.due());
+        Ok(records.into_iter().take(limit).cloned().collect())
+    }
+
+    fn records_of(&mut self, events: &[FactKey]) -> Result<Vec<Option<OutboxRecord>>, StoreError> {
+        Ok(events.iter().map(|event| self.outbox.get(event).cloned()).collect())
+    }
+
+    fn next_records(
+        &mut self,
+        after: Option<&FactKey>,
+        limit: usize,
+    ) -> Result<Vec<OutboxRecord>, StoreError> {
+        let from = after.map_or(Bound::Unbounded, |after| Bound::Excluded(*after));
+        let records = self.outbox.range((from, Bound::Unbounded));
+        Ok(records.map(|(_, record)| record.clone()).take(limit).collect())
+    }
+
+    fn change(
+        &mut self,
+        events: &[FactKey],
+        change: &mut dyn FnMut(&mut OutboxRecord),
+    ) -> Result<(), StoreError> {
+        for event in events {
+            if let Some(record) = self.outbox.get_mut(event) {
+                change(record);
+            }
+        }
+        Ok(())
+    }
+
+    fn counts(&mut self) -> Result<Counts, StoreError> {
+        let mut counts = Counts::new();
+        for (endpoint, tally) in self.outbox.values().flat_map(OutboxRecord::counts) {
+            counts.entry(endpoint).or_default().add(&tally);
+        }
+        Ok(counts)
     }
 }
 

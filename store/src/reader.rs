@@ -24,6 +24,7 @@ use crate::layout::key::RowKey;
 use crate::layout::region::Regions;
 use crate::layout::stored_row::StoredRow;
 use crate::layout::summary_counts::{SummaryKey, Totals};
+use crate::outbox::StoredOutbox;
 
 /// Calls the same method of either kind of store.
 macro_rules! either {
@@ -67,6 +68,14 @@ impl Reader {
     pub fn require_apps(&self, policy: &Policy) -> Result<(), StoreError> {
         let names = either!(self, reader => reader.names()?);
         names::check_app_ids(&names, policy).map(drop)
+    }
+
+    /// The outbox. In an embedded store it can be changed only through a reader of the writing process.
+    pub fn outbox(&self) -> StoredOutbox {
+        match self {
+            Self::Embedded(reader) => StoredOutbox::Embedded(reader.outbox()),
+            Self::Shared(reader) => StoredOutbox::Shared(reader.outbox()),
+        }
     }
 
     /// All apps that the store knows.

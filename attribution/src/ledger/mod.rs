@@ -15,6 +15,7 @@ use std::sync::Arc;
 use crate::facts::device_ids::IdKindSet;
 use crate::facts::event::{EventTime, Fact, Pid};
 use crate::facts::keys::{FactKey, MatchKey, MatchKeys};
+use crate::outbox::interest::PlannedCallback;
 use crate::rules::expiry::ExpiryFloor;
 use crate::rules::row::Row;
 use index::{IndexEntry, Scan};
@@ -112,7 +113,8 @@ pub trait Ledger: Facts {
     /// Replaces what is left to be decided. It becomes durable with the next commit. Never called on a shared store.
     fn set_unfinished(&mut self, unfinished: Unfinished);
 
-    /// Makes the decisions and their rows, and then the progress, durable, together with everything recorded before.
+    /// Makes the decisions, their rows and the entries of their callbacks, and then the progress, durable, together with
+    /// everything recorded before.
     /// A shared store may ignore the progress, because the offsets of Kafka's group hold it.
     /// Returns the events whose decision or fact another worker has changed since their records were read; nothing
     /// is written for these.
@@ -236,6 +238,9 @@ pub struct DecisionWrite {
     /// The replaced row. On a shared store it can have the revision of `row`, which is then written once more: the
     /// worker that committed the decision may have crashed before it wrote the row.
     pub replaced: Option<CurrentRow>,
+    /// The callbacks about the decision. A ledger makes their entries with the decision or, on a shared store, before
+    /// the row: what completes a row after a crash also completes its entries. An unchanged decision has them, too.
+    pub callbacks: Vec<PlannedCallback>,
 }
 
 impl DecisionWrite {

@@ -22,10 +22,10 @@ pub trait Outbox {
     fn due(&mut self, now: EventTime, limit: usize) -> Result<Vec<OutboxRecord>, Self::Error>;
 
     /// Returns the records of events, in the order of the keys.
-    fn records(&mut self, events: &[FactKey]) -> Result<Vec<Option<OutboxRecord>>, Self::Error>;
+    fn records_of(&mut self, events: &[FactKey]) -> Result<Vec<Option<OutboxRecord>>, Self::Error>;
 
     /// Returns the next records after that of an event, in the order of the store.
-    fn page(
+    fn next_records(
         &mut self,
         after: Option<&FactKey>,
         limit: usize,
@@ -88,7 +88,7 @@ pub trait Outbox {
     ) -> Result<Listing, Self::Error> {
         let (mut listing, mut read) = (Listing { entries: Vec::new(), next: after }, 0);
         while listing.entries.len() < limit && read < RECORDS_PER_LIST {
-            let records = self.page(listing.next.as_ref(), RECORDS_PER_READ)?;
+            let records = self.next_records(listing.next.as_ref(), RECORDS_PER_READ)?;
             let is_last = records.len() < RECORDS_PER_READ;
             for record in records {
                 read += 1;
@@ -113,7 +113,7 @@ pub trait Outbox {
         let filter = Filter { state: filter.state.or(Some(EntryState::Dead)), ..filter.clone() };
         let (mut after, mut count) = (None, 0);
         loop {
-            let records = self.page(after.as_ref(), RECORDS_PER_READ)?;
+            let records = self.next_records(after.as_ref(), RECORDS_PER_READ)?;
             let is_chosen = |record: &&OutboxRecord| {
                 record.entries.iter().any(|entry| filter.allows(record.event, entry))
             };

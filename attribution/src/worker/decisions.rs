@@ -1,10 +1,13 @@
 //! The decisions of one batch, until they are committed.
 
+use std::sync::Arc;
+
 use super::BatchReport;
 use super::fact_cache::FactCache;
 use crate::facts::keys::{FactKey, FactKeyMap, FactKeySet};
 use crate::ledger::record::{CurrentRow, FactRecord, RowMeta};
 use crate::ledger::{DecisionWrite, Facts, Ledger, Progress};
+use crate::outbox::interest::{Interests, PlannedCallback};
 use crate::rules::build_row;
 use crate::rules::row::{Row, Status};
 use crate::rules::winner::Decision;
@@ -26,6 +29,8 @@ pub struct Decisions {
     /// True on a shared store: the worker that committed a decision may have crashed before it wrote the row, so the
     /// row of every decision is rewritten once, even if unchanged.
     is_shared: bool,
+    /// The endpoints that are to know of decisions; none where decisions are only recomputed.
+    interests: Arc<Interests>,
     /// Events that lost a race at their last commit: their decision was committed after they were read, possibly by
     /// this worker.
     conflicts: FactKeySet,
@@ -36,8 +41,8 @@ pub struct Decisions {
 }
 
 impl Decisions {
-    pub fn new(is_shared: bool) -> Self {
-        Self { is_shared, ..Self::default() }
+    pub fn new(is_shared: bool, interests: Arc<Interests>) -> Self {
+        Self { is_shared, interests, ..Self::default() }
     }
 
     /// Checks whether the row of an event is to be written.
@@ -139,10 +144,13 @@ impl Decisions {
         self.conflicts.contains(key) || (self.is_shared && !self.written.contains(key))
     }
 
-    /// Takes the decisions to write, in key order, with their records.
+    /// Takes the decisions to write, in key order, with their records and callbacks.
     pub fn take<L: Facts>(&mut self, facts: &mut FactCache<'_, L>) -> Vec<DecisionWrite> {
+        let interests = &self.interests;
         let write = |(key, (row, replaced))| {
-            Some(DecisionWrite { key, record: facts.remove(&key)?, row, replaced })
+            let record = facts.remove(&key)?;
+            let callbacks = callbacks(interests, &record, &row, replaced.as_ref());
+            Some(DecisionWrite { key, record, row, replaced, callbacks })
         };
         self.bytes = 0;
         let mut writes: Vec<_> = self.rows.drain().filter_map(write).collect();
@@ -198,6 +206,18 @@ impl Decisions {
         self.changed.clear();
         self.redecided.clear();
     }
+}
+
+/// Returns the callbacks about a decision.
+fn callbacks(
+    interests: &Interests,
+    record: &FactRecord,
+    row: &Row,
+    replaced: Option<&CurrentRow>,
+) -> Vec<PlannedCallback> {
+    let previous = record.activation().and_then(|record| record.previous.as_ref());
+    let before = previous.filter(|_| replaced.is_some()).map(|decision| &decision.credit);
+    interests.plan(before, row)
 }
 
 /// Returns the status before and after the write, or `None` if the new row equals the replaced one.

@@ -42,6 +42,7 @@ use std::sync::Arc;
 
 use crate::facts::event::{Fact, Family};
 use crate::ledger::{Ledger, Progress};
+use crate::outbox::interest::Interests;
 use crate::parallelism::Parallelism;
 use crate::rules::policy::Policy;
 use crate::rules::row::Status;
@@ -65,6 +66,7 @@ pub struct Worker<L> {
     policy: Arc<Policy>,
     limits: ReadLimits,
     parallelism: Parallelism,
+    interests: Arc<Interests>,
     /// Buffer for the match windows of a batch (about a megabyte), reused by the next batch.
     windows: MatchWindows,
 }
@@ -115,7 +117,13 @@ impl<L: Ledger> Worker<L> {
     /// [`Worker::new`] with other limits.
     pub fn with_limits(ledger: L, policy: Arc<Policy>, limits: ReadLimits) -> Self {
         let (parallelism, windows) = (Parallelism::default(), MatchWindows::default());
-        Self { ledger, policy, limits, parallelism, windows }
+        Self { ledger, policy, limits, parallelism, interests: Arc::default(), windows }
+    }
+
+    /// Makes outbox entries of the decisions that endpoints want to know of. Without this, there are none.
+    #[must_use]
+    pub fn with_interests(self, interests: Arc<Interests>) -> Self {
+        Self { interests, ..self }
     }
 
     /// Divides the work on the messages of a batch among threads. Decisions are made one after the other.
@@ -145,7 +153,7 @@ impl<L: Ledger> Worker<L> {
     pub fn process_ahead(&mut self, batch: Batch) -> Result<BatchReport, L::Error> {
         let mut report = BatchReport::default();
         let mut state = BatchState::new(std::mem::take(&mut self.windows), L::SHARED);
-        let mut decisions = Decisions::new(L::SHARED);
+        let mut decisions = Decisions::new(L::SHARED, Arc::clone(&self.interests));
         let facts = &mut FactCache::with_limits(&mut self.ledger, self.limits);
         finish_interrupted_batch(facts, &self.policy, &mut decisions, &mut report)?;
         deduplicate(facts, &self.policy, self.parallelism, batch.facts, &mut state, &mut report)?;

@@ -15,13 +15,14 @@ use super::tables::Tables;
 use super::touches::write::{TouchBatch, TouchWriter};
 use super::write::received_md5::ReceivedMd5ByApp;
 use super::write::{expiry_floor, rebuild_aggregates, unfinished};
-use super::{Embedded, checkpoint};
+use super::{Embedded, checkpoint, outbox};
 use crate::StoreError;
 use crate::apps::record::App;
 use crate::expiry::Expiry;
 use crate::layout::codec::fact_record;
 use crate::layout::codec::touch::{TouchRef, split_contents};
 use crate::layout::key::{self, FactTableKey, Key, RowKey};
+use crate::layout::outbox::{self as outbox_keys, OutboxTableKey};
 use crate::maintenance::copy_item::{CopyItem, Form, Metadata, StoreSide, Visit};
 
 /// Contents whose references are looked up together.
@@ -161,6 +162,14 @@ impl StoreSide for EmbeddedSide<'_> {
                 visit(CopyItem::Row(key, value.into_vec()))?;
             }
         }
+        for entry in self.tables.entries(&self.tables.outbox()) {
+            let (key, value) = entry?;
+            let key = outbox_keys::decode(&key);
+            match key.ok_or_else(|| StoreError::corrupt("an outbox key"))? {
+                OutboxTableKey::Record(event) => visit(CopyItem::Outbox(event, value.into_vec()))?,
+                OutboxTableKey::Due(..) | OutboxTableKey::Count(_) => {}
+            }
+        }
         Ok(())
     }
 
@@ -203,6 +212,9 @@ impl StoreSide for EmbeddedSide<'_> {
                 }
                 CopyItem::Row(key, value) => {
                     batch.put_cf(&self.tables.events(), key.encode(), value);
+                }
+                CopyItem::Outbox(event, value) => {
+                    outbox::put_copied(&mut batch, &self.tables, &event, &value)?;
                 }
             }
         }

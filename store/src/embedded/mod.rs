@@ -14,6 +14,7 @@ mod fixtures;
 mod lookup;
 mod metrics;
 pub(crate) mod open;
+pub mod outbox;
 pub(crate) mod read;
 mod stats;
 pub(crate) mod tables;
@@ -52,6 +53,7 @@ use open::column_families::Limits;
 use open::memory_budget::filter_bytes_max;
 use open::meta::{self, Meta};
 use open::preflight::StoreCreation;
+use outbox::{CommitInFlight, EmbeddedOutbox, OutboxWriter};
 use read::index;
 use read::snapshot::EmbeddedReader;
 pub use stats::{Engine, EngineStats, TableStats};
@@ -85,6 +87,7 @@ pub struct Embedded {
     /// Where touches of the batch are stored, as far as they were looked up.
     stored_touches: FactKeyMap<Option<Place>>,
     received_md5: ReceivedMd5ByApp,
+    outbox: OutboxWriter,
     /// The expiry of decisions: the low watermark includes the commit in flight.
     expiry: Expiry,
     /// The expiry of readers: the low watermark is stored.
@@ -122,12 +125,13 @@ impl Embedded {
     ) -> Result<Self, StoreError> {
         let creation = StoreCreation::begin(&settings.path)?;
         let expiry = Expiry::new(policy, |pid| settings.retention_of(pid));
-        let limits = Limits { retention: Retention::default(), expiry };
+        let retention = Retention::default();
+        let limits = Limits { retention, expiry, removes_callbacks: true };
         let mut tables = Tables::open(&settings.path, settings.memory_bytes, &limits)?;
         let meta = Meta::load_or_create(&tables, &settings.path, settings.partitions)?;
         names::check_app_ids(&meta::names(&tables)?, policy)?;
         tables.disk_full_gate = DiskFullGate::new(timing);
-        let Limits { retention, expiry: synced_expiry } = limits;
+        let Limits { retention, expiry: synced_expiry, .. } = limits;
         expiry_floor::record(&tables, &synced_expiry, meta.consumed_until)?;
         synced_expiry.until().advance(meta.consumed_until.unwrap_or_default());
         let rows = RowTable::open(&tables, &meta, settings, policy, retention)?;
@@ -143,6 +147,7 @@ impl Embedded {
             touches: TouchWriter::open(&tables.db, &tables.touches)?,
             stored_touches: FactKeyMap::default(),
             received_md5: ReceivedMd5ByApp::load(&tables)?,
+            outbox: OutboxWriter::default(),
             expiry: synced_expiry.with_own_until(),
             stored_expiry: synced_expiry.with_own_until(),
             synced_expiry,
@@ -179,7 +184,13 @@ impl Embedded {
             retention: self.rows.retention.clone(),
             expiry: self.stored_expiry.clone(),
             regions: self.rows.regions.clone(),
+            outbox: self.outbox.in_flight.clone(),
         })
+    }
+
+    /// The outbox, for any thread.
+    pub fn outbox(&self) -> EmbeddedOutbox {
+        EmbeddedOutbox::new(self.tables.clone(), self.outbox.in_flight.clone())
     }
 
     /// Access to the engine's statistics, for any thread.
@@ -215,8 +226,10 @@ impl Embedded {
     ) -> Result<WriteBatch, StoreError> {
         let mut batch = WriteBatch::with_capacity_bytes(self.pending.batch_bytes());
         self.rows.sweep(&mut batch, &self.tables, until.or(self.consumed_until()))?;
+        let now = now();
         for mut write in decisions {
             self.rows.put(&mut batch, &self.tables, &mut write)?;
+            self.outbox.put(&mut batch, &self.tables, &write, now)?;
             self.pending.put_record(&write.key, &write.record);
         }
         self.pending.sort();
@@ -230,6 +243,7 @@ impl Embedded {
             meta::put_fingerprints(&mut batch, &self.tables, position);
         }
         self.rows.finish(&mut batch, &self.tables)?;
+        self.outbox.finish(&mut batch, &self.tables);
         if let Some(until) = until {
             meta::put_consumed_until(&mut batch, &self.tables, until);
         }
@@ -352,6 +366,7 @@ impl Ledger for Embedded {
         }
         config::crash_point!("commit-written");
         self.is_half_changed = true;
+        self.outbox.in_flight.end();
         self.in_flight.clear();
         let until = self.consumed_until();
         self.stored_expiry.until().advance(until.unwrap_or_default());
@@ -393,6 +408,7 @@ pub fn open_for_reading(settings: &config::Store) -> Result<reader::Reader, Stor
         retention,
         expiry,
         regions,
+        outbox: CommitInFlight::default(),
     }))
 }
 

@@ -5,15 +5,15 @@ use rocksdb::statistics::Ticker;
 
 use super::db::Table;
 use super::open::column_families::{
-    ACTIVATIONS, CAMPAIGN_INDEX, CELLS, COUNTS, EFFECTS, EVENTS, META, OFFSETS, TOUCHES,
+    ACTIVATIONS, CAMPAIGN_INDEX, CELLS, COUNTS, EFFECTS, EVENTS, META, OFFSETS, OUTBOX, TOUCHES,
 };
 use super::open::manifest_check;
 use super::tables::Tables;
 use crate::StoreError;
 
 /// The names of tables in statistics. The tables of touches are one.
-const TABLES: [&str; 9] =
-    [EVENTS, TOUCHES, ACTIVATIONS, EFFECTS, OFFSETS, CELLS, COUNTS, CAMPAIGN_INDEX, META];
+const TABLES: [&str; 10] =
+    [EVENTS, TOUCHES, ACTIVATIONS, EFFECTS, OFFSETS, CELLS, COUNTS, CAMPAIGN_INDEX, OUTBOX, META];
 
 /// Reads the engine's statistics; cheap to clone, for any thread.
 #[derive(Debug, Clone)]

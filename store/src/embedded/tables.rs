@@ -16,7 +16,7 @@ use rocksdb::{
 use super::db::{Db, EntryIterator, RawIterator, Table};
 use super::open::column_families::{
     ACTIVATIONS, CAMPAIGN_INDEX, CELLS, COUNTS, EFFECTS, EVENTS, FIXED_TABLES, Limits, META,
-    OFFSETS, TOUCHES, descriptors,
+    OFFSETS, OUTBOX, TOUCHES, descriptors,
 };
 use super::open::memory_budget::Budget;
 use super::open::preflight::{failure, refuse_foreign, unwritable};
@@ -152,6 +152,10 @@ impl Tables {
 
     pub fn campaign_index(&self) -> Table<'_> {
         self.table(CAMPAIGN_INDEX)
+    }
+
+    pub fn outbox(&self) -> Table<'_> {
+        self.table(OUTBOX)
     }
 
     pub fn meta(&self) -> Table<'_> {

@@ -1,5 +1,6 @@
 //! The cells of a real HBase, through its client. Calls block; the client runs on threads of its own.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -345,6 +346,33 @@ impl Cells for Cluster {
         let refused = taken.iter().filter(|is_taken| !**is_taken).count();
         self.pause_after(failure, refused, &self.retries.is_retrying_checks)?;
         Ok(taken)
+    }
+
+    fn row_keys(
+        &mut self,
+        table: Table,
+        range: Range<Vec<u8>>,
+        limit: usize,
+    ) -> Result<Vec<Vec<u8>>, StoreError> {
+        let table = self.table(table)?;
+        loop {
+            let scan = Scan::range(range.start.clone(), range.end.clone()).limit(limit as u64);
+            let read = self.wait(async {
+                let (mut rows, mut keys) = (table.scan(scan), Vec::new());
+                while let Some(batch) = rows.next_batch().await {
+                    keys.extend(batch?.iter().map(|row| row.key().to_vec()));
+                }
+                Ok::<_, Error>(keys)
+            });
+            let (keys, failure) = match read {
+                Ok(keys) => (Some(keys), None),
+                Err(error) => (None, Some(error)),
+            };
+            self.pause_after(failure, 1, &self.retries.is_retrying)?;
+            if let Some(keys) = keys {
+                return Ok(keys);
+            }
+        }
     }
 
     fn delete(&mut self, table: Table, cells: Vec<CellDelete>) -> Result<(), StoreError> {

@@ -10,6 +10,7 @@ use hbase_client::{Row, Scan};
 use super::cluster::{Cluster, FAMILY};
 use super::ledger::cells::{Cells, Put as CellPut, Table, VALUE};
 use super::ledger::{fact_record, join, row_time, split};
+use super::outbox;
 use super::read::rows::SharedRows;
 use super::schema::meta;
 use super::schema::tables::{self, LAG_MS};
@@ -100,7 +101,14 @@ impl StoreSide for SharedSide<'_> {
                 rows.advance();
             }
         }
-        Ok(())
+        self.each_row(&tables::name(self.cluster.prefix(), Table::Outbox), |row| {
+            let event: Key = row
+                .key()
+                .try_into()
+                .map_err(|_| StoreError::corrupt("the key of an outbox record"))?;
+            let value = row.value(FAMILY, VALUE).map(<[u8]>::to_vec);
+            value.map_or(Ok(()), |value| visit(CopyItem::Outbox(event, value)))
+        })
     }
 
     fn put_metadata(&mut self, metadata: &Metadata) -> Result<(), StoreError> {
@@ -116,6 +124,10 @@ impl StoreSide for SharedSide<'_> {
     fn put(&mut self, items: Vec<CopyItem>) -> Result<(), StoreError> {
         let mut puts: BTreeMap<Table, Vec<CellPut>> = BTreeMap::new();
         for item in items {
+            if let CopyItem::Outbox(event, value) = &item {
+                let due = outbox::put_copied_due(event, value)?;
+                puts.entry(Table::OutboxDue).or_default().extend(due);
+            }
             let (table, put) = match item {
                 CopyItem::Fact(family, key, value) => {
                     (Table::Facts(family), put_fact(&key, value)?)
@@ -128,6 +140,10 @@ impl StoreSide for SharedSide<'_> {
                     let time = Some(row_time(&key, RowView::decode(&value)?.revision));
                     let (row, column) = (key.encode().to_vec(), VALUE.to_vec());
                     (Table::Events, CellPut { row, column, value, time, ttl_ms: None })
+                }
+                CopyItem::Outbox(event, value) => {
+                    let (row, column) = (event.to_vec(), VALUE.to_vec());
+                    (Table::Outbox, CellPut { row, column, value, time: None, ttl_ms: None })
                 }
             };
             puts.entry(table).or_default().push(put);

@@ -5,6 +5,7 @@
 pub mod cluster;
 pub(crate) mod copy;
 pub mod ledger;
+pub mod outbox;
 pub mod read;
 pub mod schema;
 mod store;

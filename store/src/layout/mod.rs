@@ -5,6 +5,7 @@ pub mod codec;
 pub mod decimal_sum;
 pub mod hourly_counts;
 pub mod key;
+pub mod outbox;
 pub mod region;
 pub mod row_meta;
 pub mod stored_row;

@@ -21,6 +21,8 @@ pub enum CopyItem {
     /// another worker completes an interrupted batch.
     Column(Family, Key, Vec<u8>, Vec<u8>),
     Row(RowKey, Vec<u8>),
+    /// The outbox record of an event.
+    Outbox(Key, Vec<u8>),
 }
 
 /// The form in which fact records are copied.
@@ -50,7 +52,7 @@ pub trait StoreSide {
     /// `None` for HBase, whose positions are the offsets of the consumer group.
     fn positions(&self) -> Result<Option<Vec<Position>>, StoreError>;
 
-    /// Calls `visit` with all facts, and with the rows of `apps`. An embedded store leaves out expired rows.
+    /// Calls `visit` with all facts and outbox records, and with the rows of `apps`. An embedded store leaves out expired rows.
     fn each(
         &self,
         apps: &BTreeMap<Pid, App>,

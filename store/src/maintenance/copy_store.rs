@@ -1,5 +1,5 @@
-//! Copies a store into an empty one of either kind: all facts with their decisions, index entries and rows. The target
-//! rebuilds derived data itself.
+//! Copies a store into an empty one of either kind: all facts with their decisions, index entries, rows and outbox
+//! records. The target rebuilds derived data itself.
 //!
 //! Both sides are read as a sequence of items, whose checksums are compared at the end.
 
@@ -14,7 +14,7 @@ use super::copy_item::{CopyItem, Form, Metadata, StoreSide};
 use crate::StoreError;
 use crate::clock::now;
 use crate::embedded::copy::EmbeddedSide;
-use crate::embedded::open::column_families::EVENTS;
+use crate::embedded::open::column_families::{EVENTS, OUTBOX};
 use crate::embedded::tables::Tables;
 use crate::expiry::retention;
 use crate::hbase::copy::SharedSide;
@@ -138,7 +138,7 @@ impl<'s> Target<'s> {
 
 fn is_expired(item: &CopyItem, oldest: &BTreeMap<Pid, EventTime>) -> bool {
     match item {
-        CopyItem::Fact(..) | CopyItem::Column(..) => false,
+        CopyItem::Fact(..) | CopyItem::Column(..) | CopyItem::Outbox(..) => false,
         CopyItem::Row(key, _) => {
             oldest.get(&key.pid).is_some_and(|oldest| key.event_time < *oldest)
         }
@@ -152,6 +152,7 @@ fn add(amounts: &mut Amounts, item: &CopyItem) {
             (Tables::name_of(*family), [&key[..], column].concat(), value)
         }
         CopyItem::Row(key, value) => (EVENTS, key.encode().to_vec(), value),
+        CopyItem::Outbox(key, value) => (OUTBOX, key.to_vec(), value),
     };
     let amount = amounts.entry(table).or_default();
     amount.count += 1;

@@ -2,6 +2,7 @@
 //! column is visible, and a deletion hides all values up to its time, also those that are written after it.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use adtrail_store::StoreError;
@@ -89,6 +90,15 @@ impl Model {
         all.retain(|(column, _)| columns.contains(column));
         all.truncate(*limit);
         all
+    }
+
+    /// An empty end leaves the range open.
+    pub fn row_keys(&self, table: Table, range: &Range<Vec<u8>>, limit: usize) -> Vec<Vec<u8>> {
+        let rows = self.tables.get(&table).into_iter().flatten();
+        let is_in_range =
+            |key: &Vec<u8>| *key >= range.start && (range.end.is_empty() || *key < range.end);
+        let found = rows.filter(|(key, row)| !row.columns.is_empty() && is_in_range(key));
+        found.map(|(key, _)| key.clone()).take(limit).collect()
     }
 
     pub fn put(&mut self, table: Table, Put { row, column, value, time, .. }: Put) {
@@ -188,6 +198,7 @@ impl Step {
 pub enum Operation {
     Get,
     GetPage,
+    Scan,
     Put,
     PutWhere,
     Delete,
@@ -256,6 +267,16 @@ impl<T: StepClient> Cells for SteppedCells<T> {
             Ok(is_put && has_response)
         };
         puts.into_iter().map(put).collect()
+    }
+
+    fn row_keys(
+        &mut self,
+        table: Table,
+        range: Range<Vec<u8>>,
+        limit: usize,
+    ) -> Result<Vec<Vec<u8>>, StoreError> {
+        let step = Step::new(Operation::Scan, table, &range.start);
+        Ok(self.0.step(step, |model| model.row_keys(table, &range, limit))?.0)
     }
 
     fn delete(&mut self, table: Table, cells: Vec<CellDelete>) -> Result<(), StoreError> {

@@ -25,23 +25,27 @@ pub const CELLS: &str = "cells";
 pub const COUNTS: &str = "counts";
 /// Credited activations by campaign.
 pub const CAMPAIGN_INDEX: &str = "brought";
+/// Callbacks about decisions.
+pub const OUTBOX: &str = "outbox";
 pub const META: &str = "meta";
 
 /// The tables that every store has.
-pub const FIXED_TABLES: [&str; 8] =
-    [EVENTS, ACTIVATIONS, EFFECTS, OFFSETS, CELLS, COUNTS, CAMPAIGN_INDEX, META];
+pub const FIXED_TABLES: [&str; 9] =
+    [EVENTS, ACTIVATIONS, EFFECTS, OFFSETS, CELLS, COUNTS, CAMPAIGN_INDEX, OUTBOX, META];
 
 /// The limits beyond which compactions remove rows and facts.
 pub struct Limits {
     pub retention: Retention,
     pub expiry: Expiry,
+    /// True if compactions remove outbox records that are no longer needed.
+    pub removes_callbacks: bool,
 }
 
 impl Limits {
     /// Limits by which compactions remove nothing.
     pub fn none() -> Self {
         let expiry = Expiry::new(&Policy::default(), |_| None);
-        Self { retention: Retention::default(), expiry }
+        Self { retention: Retention::default(), expiry, removes_callbacks: false }
     }
 }
 
@@ -61,6 +65,7 @@ pub fn descriptors(
         CELLS => options::cells(),
         COUNTS => options::counts(budget, cache, &limits.retention),
         CAMPAIGN_INDEX => options::campaign_index(budget, cache, &limits.retention),
+        OUTBOX => options::outbox(budget, cache, limits.removes_callbacks),
         // Positions and metadata are small.
         _ => Options::default(),
     };

@@ -8,7 +8,7 @@ use super::column_families::META;
 use crate::StoreError;
 
 /// The version of all tables together. Lower versions were written by development versions only.
-pub const LAYOUT_VERSION: u32 = 14;
+pub const LAYOUT_VERSION: u32 = 15;
 
 pub const LAYOUT: &[u8] = b"layout";
 

@@ -8,12 +8,15 @@ use rocksdb::{
 };
 
 use super::memory_budget::Budget;
+use crate::clock::now;
+use crate::embedded::outbox;
 use crate::embedded::write::compaction_filter::{is_expired, is_touch_expired};
 use crate::expiry::Expiry;
 use crate::expiry::retention::Retention;
 use crate::layout::campaign_index::CreditedActivation;
 use crate::layout::hourly_counts;
 use crate::layout::key::{FACT_PREFIX_BYTES, RowKey};
+use crate::layout::outbox as outbox_keys;
 use crate::layout::summary_counts::{self, SummaryKey, Totals};
 
 /// Unit of the write buffers of tables of touches. Late touches fill a small part of many of them.
@@ -129,6 +132,18 @@ pub fn campaign_index(budget: &Budget, cache: &Cache, retention: &Retention) -> 
         CreditedActivation::decode(key)
             .is_some_and(|key| key.event_time < retention.oldest(key.pid))
     });
+    options
+}
+
+/// The outbox: lookups by whole key, and scans in key order.
+pub fn outbox(budget: &Budget, cache: &Cache, removes_records: bool) -> Options {
+    let mut blocks = blocks(cache, 8 * 1024);
+    blocks.set_whole_key_filtering(true);
+    let mut options = with_blocks(budget, &blocks);
+    options.set_merge_operator_associative("add", outbox_keys::merge);
+    if removes_records {
+        remove_if(&mut options, "expiry", |key, value| outbox::is_expired(key, value, now()));
+    }
     options
 }
 

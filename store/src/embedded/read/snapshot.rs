@@ -20,6 +20,7 @@ use crate::apps::names::Names;
 use crate::apps::record::{App, Apps};
 use crate::embedded::db::{Db, RawIterator};
 use crate::embedded::open::meta;
+use crate::embedded::outbox::{CommitInFlight, EmbeddedOutbox};
 use crate::embedded::tables::Tables;
 use crate::embedded::touches::filter::FilterView;
 use crate::embedded::write::regions::SharedRegions;
@@ -37,6 +38,7 @@ pub struct EmbeddedReader {
     pub(in crate::embedded) retention: Retention,
     pub(in crate::embedded) expiry: Expiry,
     pub(in crate::embedded) regions: SharedRegions,
+    pub(in crate::embedded) outbox: CommitInFlight,
 }
 
 /// Read-ahead of a scan, divided among its partitions.
@@ -57,6 +59,11 @@ impl EmbeddedReader {
     /// A copy of the present regions.
     pub fn regions(&self) -> Regions {
         self.regions.lock().clone()
+    }
+
+    /// The outbox. It can be changed if the reader is one of the writing process.
+    pub fn outbox(&self) -> EmbeddedOutbox {
+        EmbeddedOutbox::new(self.tables.clone(), self.outbox.clone())
     }
 
     pub(crate) fn names(&self) -> Result<Names, StoreError> {

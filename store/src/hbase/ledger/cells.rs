@@ -27,6 +27,14 @@ pub trait Cells {
 
     fn delete(&mut self, table: Table, cells: Vec<CellDelete>) -> Result<(), StoreError>;
 
+    /// The keys of the first rows in a range, in order, at most `limit`.
+    fn row_keys(
+        &mut self,
+        table: Table,
+        range: Range<Vec<u8>>,
+        limit: usize,
+    ) -> Result<Vec<Vec<u8>>, StoreError>;
+
     /// Reports that all writes of a batch have taken effect, including those with an uncertain outcome.
     fn batch_complete(&mut self) {}
 }
@@ -45,6 +53,10 @@ pub enum Table {
     /// Exported rows.
     Events,
     Facts(Family),
+    /// Outbox records.
+    Outbox,
+    /// The outbox records by the time at which they are due.
+    OutboxDue,
 }
 
 /// At most `limit` columns of a row, within a half-open range.

@@ -1,15 +1,19 @@
-//! Commits decisions: their records, then their rows, then the deletes of replaced rows.
+//! Commits decisions: their records, then the outbox entries of their callbacks, then their rows, then the deletes of
+//! replaced rows.
 
 use attribution::facts::event::Pid;
 use attribution::facts::keys::FactKey;
 use attribution::ledger::DecisionWrite;
 use attribution::ledger::record::{CurrentRow, FactRecord};
+use attribution::outbox::interest::PlannedCallback;
 use attribution::rules::row::Row;
 
 use super::cells::{CellDelete, Cells, Put, Table, VALUE};
 use super::fact_record::{self, ReplacedRow};
 use super::{NewRecord, SharedLedger};
 use crate::StoreError;
+use crate::clock::now;
+use crate::hbase::outbox;
 use crate::layout::codec::row::RowView;
 use crate::layout::key::{KEY_BYTES, Key, RowKey};
 use crate::layout::{codec, row_meta};
@@ -20,6 +24,8 @@ struct Plan {
     updates: Vec<RowUpdate>,
     /// Rows of unchanged decisions, to put again.
     rows: Vec<Put>,
+    /// Their callbacks, whose entries may be missing, too.
+    callbacks: Vec<(FactKey, Vec<PlannedCallback>)>,
     /// Rows to delete once all others are put.
     deletes: Vec<ReplacedRow>,
     /// Decisions that were made from an outdated record.
@@ -31,6 +37,7 @@ struct RowUpdate {
     key: FactKey,
     record: FactRecord,
     row: Put,
+    callbacks: Vec<PlannedCallback>,
     /// Replaced rows that the stored record notes.
     noted: Vec<ReplacedRow>,
     /// The row of the decision that is replaced.
@@ -46,7 +53,8 @@ impl RowUpdate {
 }
 
 impl<C: Cells> SharedLedger<C> {
-    /// Writes the decisions that were made from the stored records, each record before its row. Returns the others.
+    /// Writes the decisions that were made from the stored records, each record before its callbacks and row. Returns
+    /// the others.
     pub(super) fn commit_decisions(
         &mut self,
         decisions: Vec<DecisionWrite>,
@@ -55,24 +63,27 @@ impl<C: Cells> SharedLedger<C> {
         for write in decisions {
             self.plan(write, &mut plan)?;
         }
-        let Plan { mut updates, mut rows, mut deletes, mut conflicts } = plan;
+        let Plan { mut updates, mut rows, mut callbacks, mut deletes, mut conflicts } = plan;
         self.delete_noted(&mut updates)?;
         let parts = |update: RowUpdate| {
             let replaced = update.replaced_rows();
-            let RowUpdate { key, record, row, .. } = update;
+            let RowUpdate { key, record, row, callbacks, .. } = update;
             let value = fact_record::encode(&record, &replaced);
-            (NewRecord { key, value, ttl_ms: None }, (key, row, replaced))
+            (NewRecord { key, value, ttl_ms: None }, (key, row, callbacks, replaced))
         };
         let (records, new_rows): (Vec<_>, Vec<_>) = updates.into_iter().map(parts).unzip();
         let is_put = self.put_records(records)?;
-        for ((key, row, replaced), is_put) in new_rows.into_iter().zip(is_put) {
+        for ((key, row, planned, replaced), is_put) in new_rows.into_iter().zip(is_put) {
             if is_put {
                 rows.push(row);
+                callbacks.push((key, planned));
                 deletes.extend(replaced);
             } else {
                 conflicts.push(key);
             }
         }
+        callbacks.retain(|(_, planned)| !planned.is_empty());
+        outbox::plan(&mut self.cells, &callbacks, now())?;
         if !rows.is_empty() {
             self.cells.put(Table::Events, rows)?;
         }
@@ -91,6 +102,7 @@ impl<C: Cells> SharedLedger<C> {
             let key = RowKey::new(&write.row, base, fanout_bits, self.partitions);
             plan.deletes.extend(noted.into_iter().filter(|old| old.row != key));
             plan.rows.push(put_row(&key, &write.row));
+            plan.callbacks.push((write.key, write.callbacks));
             return Ok(());
         }
         // The partitions of an app are not read at the same moment, so an event's rows stay in one partition, even if
@@ -107,7 +119,8 @@ impl<C: Cells> SharedLedger<C> {
         }
         let replaced =
             write.replaced.as_ref().map(|replaced| self.replaced_row(&write.row, replaced));
-        plan.updates.push(RowUpdate { key: write.key, record: write.record, row, noted, replaced });
+        let DecisionWrite { key, record, callbacks, .. } = write;
+        plan.updates.push(RowUpdate { key, record, row, callbacks, noted, replaced });
         Ok(())
     }
 

@@ -17,6 +17,7 @@ use attribution::rules::expiry::ExpiryFloor;
 
 use super::cluster::Cluster;
 use super::ledger::SharedLedger;
+use super::outbox::SharedOutbox;
 use super::schema::meta;
 use super::schema::tables::LAG_MS;
 use crate::StoreError;
@@ -50,6 +51,10 @@ impl SharedReader {
 
     pub fn apps(&self) -> Result<BTreeMap<Pid, App>, StoreError> {
         meta::apps(&self.cluster)
+    }
+
+    pub fn outbox(&self) -> SharedOutbox<Cluster> {
+        SharedOutbox::new(self.cluster.clone())
     }
 
     /// See [`crate::reader::View::rows`].

@@ -29,7 +29,7 @@ use crate::layout::codec::event_time;
 use crate::layout::key;
 
 /// The version of all tables together. Lower versions were written by development versions only.
-const LAYOUT_VERSION: u32 = 6;
+const LAYOUT_VERSION: u32 = 7;
 
 const STORE: &[u8] = b"store";
 const COPYING: &[u8] = b"copying";

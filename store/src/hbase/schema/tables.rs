@@ -3,6 +3,7 @@
 use attribution::facts::event::{EventTime, Family as FactFamily};
 use attribution::facts::keys::FactKey;
 use attribution::ledger::record::FactRecord;
+use attribution::outbox::KEPT_MS;
 use attribution::rules::expiry::Needed;
 use attribution::rules::policy::{DAY_MS, HOUR_MS, LOOKBACK_MAX_MS, Policy};
 use hbase_client::{Family, TableSpec};
@@ -11,11 +12,13 @@ use crate::expiry::Expiry;
 use crate::hbase::ledger::cells::Table;
 
 /// All tables except `meta`.
-const TABLES: [Table; 4] = [
+const TABLES: [Table; 6] = [
     Table::Events,
     Table::Facts(FactFamily::Touch),
     Table::Facts(FactFamily::Activation),
     Table::Facts(FactFamily::Effect),
+    Table::Outbox,
+    Table::OutboxDue,
 ];
 
 /// How far a worker may lag, by the time of the facts that it reads, and still find all state that it needs.
@@ -23,7 +26,10 @@ pub const LAG_MS: u64 = 30 * DAY_MS;
 /// How much longer rows are kept than readers return them.
 const HIDDEN_MS: u64 = DAY_MS;
 
-/// Initial number of regions of a table of facts.
+/// How long outbox records are kept after their last change, also if an entry is pending.
+const OUTBOX_MS: u64 = 2 * KEPT_MS;
+
+/// Initial number of regions of a table of facts or of the outbox.
 const FACT_REGIONS: u16 = 16;
 
 pub fn name(prefix: &str, table: Table) -> String {
@@ -32,6 +38,8 @@ pub fn name(prefix: &str, table: Table) -> String {
         Table::Facts(FactFamily::Touch) => "touches",
         Table::Facts(FactFamily::Activation) => "activations",
         Table::Facts(FactFamily::Effect) => "effects",
+        Table::Outbox => "outbox",
+        Table::OutboxDue => "outbox_due",
     };
     format!("{prefix}_{table}")
 }
@@ -103,6 +111,7 @@ impl TableTtls {
         let ms = match table {
             Table::Events => self.rows_ms,
             Table::Facts(family) => self.facts_ms[family as usize],
+            Table::Outbox | Table::OutboxDue => Some(OUTBOX_MS),
         };
         // HBase's maximum means forever.
         ms.map(|ms| ms.div_ceil(HOUR_MS) * (HOUR_MS / 1000)).filter(|s| *s < i32::MAX as u64)
@@ -136,9 +145,9 @@ fn family_of(bloom_filter: &str) -> Family {
 
 fn family(table: Table, ttls: &TableTtls) -> Family {
     let family = match table {
-        // Rows are scanned, facts are fetched by row.
-        Table::Events => family_of("NONE"),
-        Table::Facts(_) => family_of("ROW"),
+        // Rows are scanned, facts and outbox records are fetched by row.
+        Table::Events | Table::OutboxDue => family_of("NONE"),
+        Table::Facts(_) | Table::Outbox => family_of("ROW"),
     };
     match ttls.seconds(table) {
         Some(seconds) => family.attribute("TTL", seconds.to_string()),
@@ -146,15 +155,17 @@ fn family(table: Table, ttls: &TableTtls) -> Family {
     }
 }
 
-/// Split keys: at every partition for rows, evenly over the hashes for facts.
+/// Split keys: at every partition for rows, evenly over the hashes for facts and the outbox.
 fn splits(table: Table, partitions: u16) -> Vec<Vec<u8>> {
     let count = match table {
         Table::Events => partitions,
-        Table::Facts(_) => FACT_REGIONS,
+        Table::Facts(_) | Table::Outbox | Table::OutboxDue => FACT_REGIONS,
     };
     let first = |part: u16| match table {
         Table::Events => part,
-        Table::Facts(_) => (u32::from(part) * 65_536 / u32::from(count)) as u16,
+        Table::Facts(_) | Table::Outbox | Table::OutboxDue => {
+            (u32::from(part) * 65_536 / u32::from(count)) as u16
+        }
     };
     (1..count).map(|part| first(part).to_be_bytes().to_vec()).collect()
 }

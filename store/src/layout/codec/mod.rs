@@ -5,6 +5,7 @@
 
 pub mod fact;
 pub mod fact_record;
+pub mod outbox;
 pub mod row;
 pub mod touch;
 

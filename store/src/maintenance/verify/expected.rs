@@ -138,7 +138,7 @@ fn write_decisions(
         if has_intact_row(snapshot, &recomputed, reported, findings)? {
             continue;
         }
-        let DecisionWrite { key: fact, record, row, replaced } = recomputed.write;
+        let DecisionWrite { key: fact, record, row, replaced, callbacks: _ } = recomputed.write;
         let app =
             snapshot.app(fact.pid).unwrap_or_else(|| App::new(key::partition("", partitions)));
         let replaced = replaced.and_then(|current_row| {

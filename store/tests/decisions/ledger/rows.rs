@@ -67,7 +67,7 @@ pub fn decision_write(draft: Draft, spreadid: u32, replaced: Option<CurrentRow>)
         FactRecord::Effect(record) => record.current_row = Some(current_row),
         FactRecord::Touch(_) => {}
     }
-    DecisionWrite { key, record, row, replaced }
+    DecisionWrite { key, record, row, replaced, callbacks: Vec::new() }
 }
 
 /// Returns two install chains: one that starts with the activation, and one that it continues.

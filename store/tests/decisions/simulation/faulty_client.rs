@@ -79,13 +79,19 @@ impl StepClient for FaultyClient<'_, '_> {
     ) -> Result<(T, bool), StoreError> {
         let (step, access) = match (operation, table) {
             (Operation::Get, _) => ("reads", Access::Read),
-            (Operation::GetPage, _) => ("reads a page", Access::Read),
+            (Operation::GetPage | Operation::Scan, _) => ("reads a page", Access::Read),
             (Operation::PutWhere, Table::Facts(Family::Touch)) => ("puts a record", Access::Write),
             (Operation::PutWhere, _) => ("puts a record", Access::Decide),
             (Operation::Put, Table::Events) => ("puts a row", Access::Decide),
             (Operation::Put, Table::Facts(_)) => ("puts an entry", Access::Write),
+            (Operation::Put, Table::Outbox | Table::OutboxDue) => {
+                ("puts a due time", Access::Decide)
+            }
             (Operation::Delete, Table::Facts(_)) => ("deletes an entry", Access::Write),
             (Operation::Delete, Table::Events) => ("deletes a row", Access::Decide),
+            (Operation::Delete, Table::Outbox | Table::OutboxDue) => {
+                ("deletes a due time", Access::Decide)
+            }
         };
         self.act((step, hash), access, |world| act(&mut world.model))
     }

@@ -1,0 +1,299 @@
+//! The outbox of an embedded store: the write batch of a commit has the entries of its decisions, and delivery changes
+//! them by write batches of its own.
+//!
+//! Nothing is stored about a new event, so its entries are written without a read. A commit that changes an earlier
+//! decision reads the record of the event; until it is written, delivery does not change that record.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use attribution::facts::event::EventTime;
+use attribution::facts::keys::{FactKey, FactKeySet};
+use attribution::ledger::DecisionWrite;
+use attribution::outbox::port::Outbox;
+use attribution::outbox::record::{Counts, OutboxRecord, Tally};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use rocksdb::{Direction, IteratorMode, ReadOptions, WriteBatch};
+
+use super::tables::Tables;
+use super::write::batch_writer::write_options;
+use crate::StoreError;
+use crate::layout::codec;
+use crate::layout::key::{self, Key};
+use crate::layout::outbox::{self as keys, OutboxTableKey};
+use crate::outbox::due_start::DueStart;
+
+/// How long delivery waits for a commit that changes the same record. A full disk takes longer.
+const COMMIT_WAIT: Duration = Duration::from_secs(10);
+
+/// The events whose outbox records the commit in flight changes, shared by the writer and all outboxes of a store. A
+/// record is read and written under its lock.
+#[derive(Debug, Clone, Default)]
+pub struct CommitInFlight(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    events: Mutex<FactKeySet>,
+    ended: Condvar,
+}
+
+impl CommitInFlight {
+    /// Reads the record of an event that the commit will change.
+    fn begin(&self, tables: &Tables, event: &FactKey) -> Result<Option<OutboxRecord>, StoreError> {
+        let mut events = self.0.events.lock();
+        events.insert(*event);
+        read(tables, &key::record(event))
+    }
+
+    /// Lets delivery change the records again.
+    pub fn end(&self) {
+        let mut events = self.0.events.lock();
+        if !events.is_empty() {
+            events.clear();
+            self.0.ended.notify_all();
+        }
+    }
+
+    /// Waits until the commit in flight changes none of the events, and keeps it so.
+    fn wait(&self, events: &[FactKey]) -> Result<MutexGuard<'_, FactKeySet>, StoreError> {
+        let mut in_flight = self.0.events.lock();
+        let is_busy =
+            |in_flight: &mut FactKeySet| events.iter().any(|event| in_flight.contains(event));
+        if self.0.ended.wait_while_for(&mut in_flight, is_busy, COMMIT_WAIT).timed_out() {
+            let reason = "is still writing a decision whose callbacks are to be changed".into();
+            return Err(StoreError::Writer { reason });
+        }
+        Ok(in_flight)
+    }
+}
+
+/// Adds the entries of decisions to the write batch of a commit.
+#[derive(Default)]
+pub struct OutboxWriter {
+    pub in_flight: CommitInFlight,
+    /// What the batch adds to the tallies.
+    added: Counts,
+}
+
+impl OutboxWriter {
+    pub fn put(
+        &mut self,
+        batch: &mut WriteBatch,
+        tables: &Tables,
+        write: &DecisionWrite,
+        now: EventTime,
+    ) -> Result<(), StoreError> {
+        if write.callbacks.is_empty() {
+            return Ok(());
+        }
+        let before = match write.replaced {
+            None => None,
+            Some(_) => self.in_flight.begin(tables, &write.key)?,
+        };
+        let mut after = before.clone().unwrap_or_else(|| OutboxRecord::new(write.key));
+        write.callbacks.iter().for_each(|planned| after.plan(planned, now));
+        put_change(batch, tables, before.as_ref(), &after, &mut self.added);
+        Ok(())
+    }
+
+    /// Adds the tallies to the batch. Must be called after the last decision was put.
+    pub fn finish(&mut self, batch: &mut WriteBatch, tables: &Tables) {
+        put_counts(batch, tables, std::mem::take(&mut self.added));
+    }
+}
+
+/// Access to the outbox of an embedded store, for any thread.
+#[derive(Debug, Clone)]
+pub struct EmbeddedOutbox {
+    tables: Tables,
+    in_flight: CommitInFlight,
+    start: DueStart,
+}
+
+impl EmbeddedOutbox {
+    pub(super) fn new(tables: Tables, in_flight: CommitInFlight) -> Self {
+        Self { tables, in_flight, start: DueStart::default() }
+    }
+
+    /// Calls `visit` with the entries of the outbox from a key on, until it returns false.
+    fn each_from(
+        &self,
+        from: &[u8],
+        mut visit: impl FnMut(OutboxTableKey, &[u8]) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut options = ReadOptions::default();
+        options.set_total_order_seek(true);
+        let mode = IteratorMode::From(from, Direction::Forward);
+        for entry in self.tables.db.iterator_cf_opt(&self.tables.outbox(), options, mode) {
+            let (key, value) = entry?;
+            let key = keys::decode(&key).ok_or_else(|| StoreError::corrupt("an outbox key"))?;
+            if !visit(key, &value)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_all(&self, events: &[Key]) -> Result<Vec<Option<OutboxRecord>>, StoreError> {
+        let keys: Vec<Vec<u8>> = events.iter().map(keys::record_of).collect();
+        let values = self.tables.db.batched_multi_get_cf(&self.tables.outbox(), &keys, false);
+        let record = |(event, value): (&Key, Result<Option<_>, rocksdb::Error>)| match value? {
+            Some(value) => codec::outbox::decode(event, &value).map(Some),
+            None => Ok(None),
+        };
+        events.iter().zip(values).map(record).collect()
+    }
+}
+
+impl Outbox for EmbeddedOutbox {
+    type Error = StoreError;
+
+    fn due(&mut self, now: EventTime, limit: usize) -> Result<Vec<OutboxRecord>, StoreError> {
+        let start = self.start.begin(now).millis().to_be_bytes();
+        let (mut events, mut first) = (Vec::new(), None);
+        self.each_from(&[&keys::DUE_PREFIX[..], &start].concat(), |key, _| {
+            let OutboxTableKey::Due(time, event) = key else { return Ok(false) };
+            if time > now || events.len() >= limit {
+                return Ok(false);
+            }
+            first.get_or_insert(time);
+            events.push(event);
+            Ok(true)
+        })?;
+        self.start.found(first, now);
+        Ok(self.read_all(&events)?.into_iter().flatten().collect())
+    }
+
+    fn records_of(&mut self, events: &[FactKey]) -> Result<Vec<Option<OutboxRecord>>, StoreError> {
+        let events: Vec<Key> = events.iter().map(key::record).collect();
+        self.read_all(&events)
+    }
+
+    fn next_records(
+        &mut self,
+        after: Option<&FactKey>,
+        limit: usize,
+    ) -> Result<Vec<OutboxRecord>, StoreError> {
+        let mut from = after.map_or(keys::RECORD_PREFIX.to_vec(), keys::record);
+        // The next key after that of an event.
+        from.extend(after.map(|_| 0_u8));
+        let mut records = Vec::new();
+        self.each_from(&from, |key, value| {
+            let OutboxTableKey::Record(event) = key else { return Ok(false) };
+            if records.len() >= limit {
+                return Ok(false);
+            }
+            records.push(codec::outbox::decode(&event, value)?);
+            Ok(true)
+        })?;
+        Ok(records)
+    }
+
+    fn change(
+        &mut self,
+        events: &[FactKey],
+        change: &mut dyn FnMut(&mut OutboxRecord),
+    ) -> Result<(), StoreError> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        let (mut batch, mut added) = (WriteBatch::default(), Counts::new());
+        let in_flight = self.in_flight.wait(events)?;
+        let mut keys: Vec<Key> = events.iter().map(key::record).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        for before in self.read_all(&keys)?.into_iter().flatten() {
+            let mut after = before.clone();
+            change(&mut after);
+            put_change(&mut batch, &self.tables, Some(&before), &after, &mut added);
+        }
+        put_counts(&mut batch, &self.tables, added);
+        if !batch.is_empty() {
+            self.tables.write(batch, &write_options())?;
+        }
+        drop(in_flight);
+        Ok(())
+    }
+
+    fn counts(&mut self) -> Result<Counts, StoreError> {
+        let mut counts = Counts::new();
+        self.each_from(&keys::COUNT_PREFIX, |key, value| {
+            let OutboxTableKey::Count(endpoint) = key else { return Ok(false) };
+            let tally = codec::outbox::decode_tally(value)
+                .ok_or_else(|| StoreError::corrupt("the tally of an endpoint"))?;
+            counts.insert(endpoint, tally);
+            Ok(true)
+        })?;
+        Ok(counts)
+    }
+}
+
+fn read(tables: &Tables, event: &Key) -> Result<Option<OutboxRecord>, StoreError> {
+    let value = tables.db.get_pinned_cf(&tables.outbox(), keys::record_of(event))?;
+    value.map(|value| codec::outbox::decode(event, &value)).transpose()
+}
+
+/// Puts a record with its entry in the due index, and adds what it counts.
+fn put_change(
+    batch: &mut WriteBatch,
+    tables: &Tables,
+    before: Option<&OutboxRecord>,
+    after: &OutboxRecord,
+    added: &mut Counts,
+) {
+    if before == Some(after) {
+        return;
+    }
+    let (table, event) = (tables.outbox(), &after.event);
+    let mut value = Vec::with_capacity(128);
+    codec::outbox::encode(after, &mut value);
+    batch.put_cf(&table, keys::record(event), value);
+    let (old_due, due) = (before.and_then(OutboxRecord::due), after.due());
+    if old_due != due {
+        if let Some(old_due) = old_due {
+            batch.delete_cf(&table, keys::due(old_due, event));
+        }
+        if let Some(due) = due {
+            batch.put_cf(&table, keys::due(due, event), b"");
+        }
+    }
+    let before = before.map(OutboxRecord::counts).unwrap_or_default();
+    for (endpoint, tally) in after.counts() {
+        let tally = tally.since(&before.get(&endpoint).copied().unwrap_or_default());
+        if tally != Tally::default() {
+            added.entry(endpoint).or_default().add(&tally);
+        }
+    }
+}
+
+fn put_counts(batch: &mut WriteBatch, tables: &Tables, added: Counts) {
+    for (endpoint, tally) in added {
+        batch.merge_cf(
+            &tables.outbox(),
+            keys::count(&endpoint),
+            codec::outbox::encode_tally(&tally),
+        );
+    }
+}
+
+/// Adds a record that is copied, with its entry in the due index and its tallies.
+pub fn put_copied(
+    batch: &mut WriteBatch,
+    tables: &Tables,
+    event: &Key,
+    value: &[u8],
+) -> Result<(), StoreError> {
+    let record = codec::outbox::decode(event, value)?;
+    let mut added = Counts::new();
+    put_change(batch, tables, None, &record, &mut added);
+    put_counts(batch, tables, added);
+    Ok(())
+}
+
+/// True if a compaction removes the entry: a record of finished entries that has been kept long enough. Unreadable
+/// entries are kept, so that checks find the damage.
+pub fn is_expired(key: &[u8], value: &[u8], now: EventTime) -> bool {
+    let Some(OutboxTableKey::Record(event)) = keys::decode(key) else { return false };
+    let record = codec::outbox::decode(&event, value);
+    record.is_ok_and(|record| record.kept_until().is_some_and(|until| until < now))
+}

@@ -1,0 +1,108 @@
+//! The keys of the outbox in an embedded store, specified in `docs/format.md`, and the merge operator of its counts.
+
+use attribution::facts::event::EventTime;
+use attribution::facts::keys::FactKey;
+use attribution::outbox::record::{EndpointId, Tally};
+use rocksdb::MergeOperands;
+
+use super::codec::event_time;
+use super::codec::outbox::{decode_tally, encode_tally};
+use super::key::{self, KEY_BYTES, Key};
+
+const COUNT: u8 = b'c';
+const DUE: u8 = b'd';
+const RECORD: u8 = b'r';
+
+/// The start of all keys of entries of the due index.
+pub const DUE_PREFIX: [u8; 1] = [DUE];
+/// The start of all keys of tallies.
+pub const COUNT_PREFIX: [u8; 1] = [COUNT];
+/// The start of all keys of records.
+pub const RECORD_PREFIX: [u8; 1] = [RECORD];
+
+/// The length of a due index entry's key without a prefix: due u64 · key of the event.
+pub const DUE_BYTES: usize = 8 + KEY_BYTES;
+
+/// A decoded key of the outbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OutboxTableKey {
+    Record(Key),
+    /// The record has an entry that is due at this time, and none earlier.
+    Due(EventTime, Key),
+    Count(EndpointId),
+}
+
+pub fn record(event: &FactKey) -> Vec<u8> {
+    record_of(&key::record(event))
+}
+
+pub fn record_of(event: &Key) -> Vec<u8> {
+    [&RECORD_PREFIX[..], event].concat()
+}
+
+pub fn due(time: EventTime, event: &FactKey) -> Vec<u8> {
+    [&DUE_PREFIX[..], &time.millis().to_be_bytes(), &key::record(event)].concat()
+}
+
+pub fn count(endpoint: &EndpointId) -> Vec<u8> {
+    [&COUNT_PREFIX[..], endpoint.as_str().as_bytes()].concat()
+}
+
+/// `None` if the bytes are not a key of the outbox.
+pub fn decode(bytes: &[u8]) -> Option<OutboxTableKey> {
+    match bytes.split_first()? {
+        (&RECORD, event) => event.try_into().ok().map(OutboxTableKey::Record),
+        (&DUE, due) => {
+            let (time, event) = decode_due(due)?;
+            Some(OutboxTableKey::Due(time, event))
+        }
+        (&COUNT, name) => {
+            std::str::from_utf8(name).ok().map(|name| OutboxTableKey::Count(EndpointId::new(name)))
+        }
+        _ => None,
+    }
+}
+
+/// Decodes a due time u64 and the key of an event.
+pub fn decode_due(bytes: &[u8]) -> Option<(EventTime, Key)> {
+    let (millis, event) = bytes.split_first_chunk()?;
+    Some((event_time(u64::from_be_bytes(*millis))?, event.try_into().ok()?))
+}
+
+/// RocksDB's merge operator for tallies. Damaged values count as 0, so that they do not fail compactions; `adtrail
+/// verify` finds them.
+pub fn merge(_key: &[u8], existing: Option<&[u8]>, operands: &MergeOperands) -> Option<Vec<u8>> {
+    let mut sum: Tally = existing.and_then(decode_tally).unwrap_or_default();
+    operands.iter().filter_map(decode_tally).for_each(|tally| sum.add(&tally));
+    Some(encode_tally(&sum))
+}
+
+#[cfg(test)]
+mod tests {
+    use attribution::facts::event::{Family, Pid};
+    use attribution::facts::keys::MatchKey;
+
+    use super::*;
+
+    #[test]
+    fn keys_are_decoded_as_they_were_encoded() {
+        let event = FactKey { family: Family::Effect, id: MatchKey(7), pid: Pid(8), tag: 9 };
+        let time = EventTime::default().plus(1_000);
+        let key = key::record(&event);
+        assert_eq!(decode(&record(&event)), Some(OutboxTableKey::Record(key)));
+        assert_eq!(decode(&due(time, &event)), Some(OutboxTableKey::Due(time, key)));
+        let endpoint = EndpointId::new("ü");
+        assert_eq!(decode(&count(&endpoint)), Some(OutboxTableKey::Count(endpoint)));
+        for damaged in [&b""[..], b"r", b"d1", b"c\xff", b"x"] {
+            assert_eq!(decode(damaged), None, "{damaged:?}");
+        }
+        assert_eq!(due(time, &event).len(), DUE_BYTES + 1);
+    }
+
+    #[test]
+    fn due_keys_are_in_the_order_of_their_times() {
+        let event = |id| FactKey { family: Family::Effect, id: MatchKey(id), pid: Pid(8), tag: 9 };
+        let at = |ms| EventTime::default().plus(ms);
+        assert!(due(at(255), &event(u64::MAX)) < due(at(256), &event(0)));
+    }
+}

@@ -1,0 +1,61 @@
+//! The outboxes of both kinds of store, behind one type.
+
+pub(crate) mod due_start;
+
+use attribution::facts::event::EventTime;
+use attribution::facts::keys::FactKey;
+use attribution::outbox::port::Outbox;
+use attribution::outbox::record::{Counts, OutboxRecord};
+
+use crate::StoreError;
+use crate::embedded::outbox::EmbeddedOutbox;
+use crate::hbase::cluster::Cluster;
+use crate::hbase::outbox::SharedOutbox;
+
+/// The outbox of a store.
+pub enum StoredOutbox {
+    Embedded(EmbeddedOutbox),
+    Shared(SharedOutbox<Cluster>),
+}
+
+/// Calls the same method of either kind of outbox.
+macro_rules! either {
+    ($self:ident, $outbox:ident => $call:expr) => {
+        match $self {
+            Self::Embedded($outbox) => $call,
+            Self::Shared($outbox) => $call,
+        }
+    };
+}
+
+impl Outbox for StoredOutbox {
+    type Error = StoreError;
+
+    fn due(&mut self, now: EventTime, limit: usize) -> Result<Vec<OutboxRecord>, StoreError> {
+        either!(self, outbox => outbox.due(now, limit))
+    }
+
+    fn records_of(&mut self, events: &[FactKey]) -> Result<Vec<Option<OutboxRecord>>, StoreError> {
+        either!(self, outbox => outbox.records_of(events))
+    }
+
+    fn next_records(
+        &mut self,
+        after: Option<&FactKey>,
+        limit: usize,
+    ) -> Result<Vec<OutboxRecord>, StoreError> {
+        either!(self, outbox => outbox.next_records(after, limit))
+    }
+
+    fn change(
+        &mut self,
+        events: &[FactKey],
+        change: &mut dyn FnMut(&mut OutboxRecord),
+    ) -> Result<(), StoreError> {
+        either!(self, outbox => outbox.change(events, change))
+    }
+
+    fn counts(&mut self) -> Result<Counts, StoreError> {
+        either!(self, outbox => outbox.counts())
+    }
+}
