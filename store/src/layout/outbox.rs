@@ -20,8 +20,10 @@ pub const COUNT_PREFIX: [u8; 1] = [COUNT];
 /// The start of all keys of records.
 pub const RECORD_PREFIX: [u8; 1] = [RECORD];
 
-/// The length of a due index entry's key without a prefix: due u64 · key of the event.
-pub const DUE_BYTES: usize = 8 + KEY_BYTES;
+/// The length of a record's key.
+pub const RECORD_BYTES: usize = 1 + KEY_BYTES;
+/// The length of the key of a due index entry.
+pub const DUE_BYTES: usize = 1 + 8 + KEY_BYTES;
 
 /// A decoded key of the outbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,7 +98,8 @@ mod tests {
         for damaged in [&b""[..], b"r", b"d1", b"c\xff", b"x"] {
             assert_eq!(decode(damaged), None, "{damaged:?}");
         }
-        assert_eq!(due(time, &event).len(), DUE_BYTES + 1);
+        assert_eq!(due(time, &event).len(), DUE_BYTES);
+        assert_eq!(record(&event).len(), RECORD_BYTES);
     }
 
     #[test]

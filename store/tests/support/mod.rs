@@ -10,6 +10,7 @@ pub mod facts;
 pub mod folders;
 pub mod hbase;
 pub mod normalise;
+pub mod outbox;
 pub mod race;
 pub mod random;
 pub mod reference;

@@ -1,11 +1,12 @@
 //! Verifies a store: files are readable, facts are found by their keys, decisions equal recomputed ones, rows match
-//! their decisions, and counts match the rows.
+//! their decisions, counts match the rows, and the outbox is whole.
 //!
 //! Tables are scanned in key order, and related keys are looked up a few thousand at a time, so memory does not grow
 //! with the store. [`verify`] changes nothing and may run beside the writing process. [`repair`] rewrites derived data
 //! and never changes a fact. Each step is a function that reads a `Snapshot` and adds to the `Findings`.
 
 mod aggregates;
+mod callbacks;
 mod counts;
 mod decisions;
 mod event;
@@ -27,7 +28,7 @@ use attribution::rules::policy::Policy;
 use rocksdb::WriteBatch;
 
 use crate::StoreError;
-use crate::embedded::open::column_families::EVENTS;
+use crate::embedded::open::column_families::{EVENTS, OUTBOX};
 use crate::embedded::open::meta::{self as stored_meta, Meta};
 use crate::embedded::tables::Tables;
 use crate::embedded::write::{expiry_floor, rebuild_aggregates};
@@ -157,12 +158,13 @@ fn check_all(snapshot: &mut Snapshot<'_>, findings: &mut Findings<'_>) -> Result
     index::check_index(snapshot, findings)?;
     let reported_rows = decisions::check_events(snapshot, findings)?;
     rows::check_rows(snapshot, &reported_rows, findings)?;
-    counts::check_counts(snapshot, findings)
+    counts::check_counts(snapshot, findings)?;
+    callbacks::check_callbacks(snapshot, findings)
 }
 
 /// An estimate of the entries that all checks read.
 fn estimate_all(tables: &Tables) -> Result<u64, StoreError> {
-    let mut total = 2 * estimate(tables, EVENTS)?;
+    let mut total = 2 * estimate(tables, EVENTS)? + estimate(tables, OUTBOX)?;
     for name in tables.touches.all_names() {
         total += estimate(tables, &name)?;
     }

@@ -13,6 +13,7 @@ attribution::named! {
         Decisions = "decisions",
         Rows = "rows",
         Counts = "counts",
+        Callbacks = "callbacks",
     }
 }
 
@@ -61,6 +62,10 @@ attribution::named! {
         CountDiffers = "count_differs",
         CampaignEntryUnreadable = "campaign_entry_unreadable",
         CampaignIndexDiffers = "campaign_index_differs",
+        CallbackKeyUnreadable = "callback_key_unreadable",
+        CallbackUnreadable = "callback_unreadable",
+        CallbackDueWrong = "callback_due_wrong",
+        CallbackCountDiffers = "callback_count_differs",
     }
 }
 
@@ -89,7 +94,7 @@ impl Problem {
 
     #[rustfmt::skip]
     fn properties(self) -> (Check, Remedy, &'static str) {
-        use Check::{Counts, Decisions, Facts, Files, Index, Meta, Rows};
+        use Check::{Callbacks, Counts, Decisions, Facts, Files, Index, Meta, Rows};
         use Remedy::{Repair, Restore};
         match self {
             Self::FileMissing => (Files, Restore, "a file is missing"),
@@ -133,6 +138,10 @@ impl Problem {
             Self::CountDiffers => (Counts, Repair, "the summary counts of an app differ from its rows"),
             Self::CampaignEntryUnreadable => (Counts, Repair, "an entry of the campaign index is unreadable"),
             Self::CampaignIndexDiffers => (Counts, Repair, "the campaign index of an app differs from its rows"),
+            Self::CallbackKeyUnreadable => (Callbacks, Repair, "the key of an entry of the outbox is unreadable"),
+            Self::CallbackUnreadable => (Callbacks, Restore, "the callbacks of an event are unreadable"),
+            Self::CallbackDueWrong => (Callbacks, Repair, "a callback is not due at the time that the outbox notes"),
+            Self::CallbackCountDiffers => (Callbacks, Repair, "the counts of an endpoint differ from its callbacks"),
         }
     }
 }

@@ -42,6 +42,7 @@ mod facts;
 mod fixtures;
 mod in_flight;
 mod model;
+mod outbox;
 mod reading;
 mod reclaim_space;
 mod regions;

@@ -5,10 +5,11 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use adtrail_store::embedded::{Embedded, open_for_reading};
-use adtrail_store::layout::{hourly_counts, summary_counts};
+use adtrail_store::layout::{hourly_counts, outbox, summary_counts};
 use adtrail_store::maintenance::verify::{Check, Options, Problem, Report, repair, verify};
 use attribution::facts::event::EventTime;
 use attribution::ledger::{Ledger, Progress};
+use attribution::outbox::interest::Interests;
 use attribution::rules::policy::Policy;
 use attribution::worker::{Batch, Worker};
 use config::{AppStore, Store};
@@ -19,6 +20,7 @@ use super::support::facts::{
     DAY, Draft, HOUR, MINUTE, a_plus, activation, click, effect, identified, impression,
 };
 use super::support::folders::{copied, temp_folder};
+use super::support::outbox::interest;
 use super::support::rules::{X, Y, rules};
 use super::support::run::{position, read, settings};
 
@@ -118,6 +120,7 @@ impl Raw {
             let mut options = rocksdb::Options::default();
             match name.as_str() {
                 "cells" => options.set_merge_operator_associative("add", hourly_counts::merge),
+                "outbox" => options.set_merge_operator_associative("add", outbox::merge),
                 "counts" => options.set_merge_operator_associative("add", summary_counts::merge),
                 _ => {}
             }
@@ -211,7 +214,8 @@ fn create(path: &Path) {
 fn process_days(settings: &Store, days: Range<i64>, rng: &mut Lcg) {
     let policy = rules();
     let store = Embedded::open(settings, &policy).expect("the store opens");
-    let mut worker = Worker::new(store, policy);
+    let interests = Interests::new(vec![interest("network")], Arc::clone(&policy));
+    let mut worker = Worker::new(store, policy).with_interests(Arc::new(interests));
     for day in days {
         let drafts: Vec<_> = (0..150).map(|_| draft(day, rng)).collect();
         for facts in identified(drafts).chunks(40) {
