@@ -13,6 +13,7 @@ mod expiry_floor;
 #[macro_use]
 mod ledger;
 mod on_hbase;
+mod outbox_crashes;
 mod races;
 mod read_limits;
 mod reference;

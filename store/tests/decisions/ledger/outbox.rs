@@ -67,6 +67,30 @@ fn due(ledger: &mut impl LedgerWithOutbox) -> Vec<OutboxRecord> {
     ledger.with_outbox(|outbox| outbox.due(later(), 100)).expect("the outbox is readable")
 }
 
+fn due_events(ledger: &mut impl LedgerWithOutbox, limit: usize) -> Vec<FactKey> {
+    let due = ledger.with_outbox(|outbox| outbox.due(later(), limit));
+    due.expect("the outbox is readable").iter().map(|record| record.event).collect()
+}
+
+/// Returns the number of entries of each part of a list.
+fn list(ledger: &mut impl LedgerWithOutbox, filter: &Filter) -> Vec<usize> {
+    let (mut after, mut parts) = (None, Vec::new());
+    loop {
+        let part = ledger.with_outbox(|outbox| outbox.list(filter, after, 4));
+        let part = part.expect("the outbox is readable");
+        parts.push(part.entries.len());
+        match part.next {
+            Some(next) => after = Some(next),
+            None => return parts,
+        }
+    }
+}
+
+fn retry(ledger: &mut impl LedgerWithOutbox, filter: &Filter) -> u64 {
+    let retried = ledger.with_outbox(|outbox| outbox.retry(filter, later()));
+    retried.expect("the outbox is writable")
+}
+
 fn record(ledger: &mut impl LedgerWithOutbox, id: &str) -> Option<OutboxRecord> {
     let found = ledger.with_outbox(|outbox| outbox.records_of(&[key(id)]));
     found.expect("the outbox is readable").remove(0)
@@ -167,14 +191,10 @@ fn the_earliest_callbacks_are_delivered_first(ledger: &mut impl LedgerWithOutbox
     for (id, hours) in [("c", 3), ("a", 1), ("d", 4), ("b", 2)] {
         decide(ledger, id, vec![at(hours)]);
     }
-    let events = |ledger: &mut _, limit| -> Vec<FactKey> {
-        let due = LedgerWithOutbox::with_outbox(ledger, |outbox| outbox.due(later(), limit));
-        due.expect("the outbox is readable").iter().map(|record| record.event).collect()
-    };
-    assert_eq!(events(ledger, 10), ["a", "b", "c", "d"].map(key));
-    assert_eq!(events(ledger, 2), ["a", "b"].map(key));
+    assert_eq!(due_events(ledger, 10), ["a", "b", "c", "d"].map(key));
+    assert_eq!(due_events(ledger, 2), ["a", "b"].map(key));
     finish(ledger, "a", "n", sent());
-    assert_eq!(events(ledger, 2), ["b", "c"].map(key));
+    assert_eq!(due_events(ledger, 2), ["b", "c"].map(key));
     let none = ledger.with_outbox(|outbox| outbox.due(EventTime::default(), 10));
     assert_eq!(none.expect("the outbox is readable"), []);
 }
@@ -184,19 +204,6 @@ fn entries_are_listed_in_parts(ledger: &mut impl LedgerWithOutbox) {
         decide(ledger, &index.to_string(), vec![planned("m", 1), planned("n", 1)]);
     }
     finish(ledger, "3", "n", sent());
-    let list = |ledger: &mut _, filter: &Filter| {
-        let (mut after, mut parts) = (None, Vec::new());
-        loop {
-            let part =
-                LedgerWithOutbox::with_outbox(ledger, |outbox| outbox.list(filter, after, 4))
-                    .expect("the outbox is readable");
-            parts.push(part.entries.len());
-            match part.next {
-                Some(next) => after = Some(next),
-                None => return parts,
-            }
-        }
-    };
     assert_eq!(list(ledger, &Filter::default()).iter().sum::<usize>(), 20);
     let endpoint = Some(EndpointId::new("n"));
     let pending = Filter { endpoint, state: Some(EntryState::Pending), ..Filter::default() };
@@ -212,10 +219,6 @@ fn dead_callbacks_are_retried(ledger: &mut impl LedgerWithOutbox) {
     decide(ledger, "b", vec![planned("n", 1)]);
     finish(ledger, "a", "n", dead());
     finish(ledger, "b", "n", sent());
-    let retry = |ledger: &mut _, filter: &Filter| {
-        let retried = LedgerWithOutbox::with_outbox(ledger, |outbox| outbox.retry(filter, later()));
-        retried.expect("the outbox is writable")
-    };
     let other = Filter { endpoint: Some(EndpointId::new("m")), ..Filter::default() };
     assert_eq!(retry(ledger, &other), 0);
     assert_eq!(retry(ledger, &Filter::default()), 1);

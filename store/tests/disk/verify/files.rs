@@ -58,7 +58,7 @@ fn check(problem: Problem, table: &str, damage: impl FnOnce(&Path)) {
     }
 }
 
-const TABLES: [&str; 9] = [
+const TABLES: [&str; 10] = [
     "events",
     "touches",
     "activations",
@@ -66,6 +66,7 @@ const TABLES: [&str; 9] = [
     "cells",
     "counts",
     "brought",
+    "outbox",
     "meta",
     "offsets",
 ];
