@@ -9,8 +9,8 @@ use crate::rules::row::{EventType, Row, Status};
 use crate::rules::winner::Credit;
 
 crate::named! {
-    /// What happens to a callback if another credit of the event was sent before: no network can be told that an
-    /// earlier callback is void.
+    /// What happens to a callback if another credit of the event was sent before. No network accepts that an earlier
+    /// callback is void.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum LateCredit {
         #[default]

@@ -289,11 +289,3 @@ pub fn put_copied(
     put_counts(batch, tables, added);
     Ok(())
 }
-
-/// True if a compaction removes the entry: a record of finished entries that has been kept long enough. Unreadable
-/// entries are kept, so that checks find the damage.
-pub fn is_expired(key: &[u8], value: &[u8], now: EventTime) -> bool {
-    let Some(OutboxTableKey::Record(event)) = keys::decode(key) else { return false };
-    let record = codec::outbox::decode(&event, value);
-    record.is_ok_and(|record| record.kept_until().is_some_and(|until| until < now))
-}

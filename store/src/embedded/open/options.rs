@@ -9,14 +9,15 @@ use rocksdb::{
 
 use super::memory_budget::Budget;
 use crate::clock::now;
-use crate::embedded::outbox;
-use crate::embedded::write::compaction_filter::{is_expired, is_touch_expired};
+use crate::embedded::write::compaction_filter::{
+    is_callback_expired, is_expired, is_touch_expired,
+};
 use crate::expiry::Expiry;
 use crate::expiry::retention::Retention;
 use crate::layout::campaign_index::CreditedActivation;
 use crate::layout::hourly_counts;
 use crate::layout::key::{FACT_PREFIX_BYTES, RowKey};
-use crate::layout::outbox as outbox_keys;
+use crate::layout::outbox as callbacks;
 use crate::layout::summary_counts::{self, SummaryKey, Totals};
 
 /// Unit of the write buffers of tables of touches. Late touches fill a small part of many of them.
@@ -140,9 +141,9 @@ pub fn outbox(budget: &Budget, cache: &Cache, removes_records: bool) -> Options 
     let mut blocks = blocks(cache, 8 * 1024);
     blocks.set_whole_key_filtering(true);
     let mut options = with_blocks(budget, &blocks);
-    options.set_merge_operator_associative("add", outbox_keys::merge);
+    options.set_merge_operator_associative("add", callbacks::merge);
     if removes_records {
-        remove_if(&mut options, "expiry", |key, value| outbox::is_expired(key, value, now()));
+        remove_if(&mut options, "expiry", |key, value| is_callback_expired(key, value, now()));
     }
     options
 }

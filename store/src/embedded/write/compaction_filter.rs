@@ -1,4 +1,4 @@
-//! Decides which entries of the tables of facts a compaction removes.
+//! Decides which entries of the tables of facts, and of the outbox, a compaction removes.
 
 use attribution::facts::event::{EventTime, Family};
 use attribution::facts::match_keys::{BUCKET_MS, ProbabilisticClass};
@@ -8,6 +8,7 @@ use crate::expiry::Expiry;
 use crate::layout::codec;
 use crate::layout::codec::touch::{TouchRef, split_contents};
 use crate::layout::key::{self, FactTableKey};
+use crate::layout::outbox::{self, OutboxTableKey};
 
 /// True if no decision can need the entry any more. Unreadable entries are kept, so that reads and checks find the
 /// damage.
@@ -36,6 +37,13 @@ pub fn is_touch_expired(expiry: &Expiry, contents: &[u8]) -> bool {
             time < expiry.oldest_record(pid, Family::Touch, lookback_ms)
         })
     })
+}
+
+/// The same for an entry of the outbox: a record of finished entries that was kept long enough is removed.
+pub fn is_callback_expired(key: &[u8], value: &[u8], now: EventTime) -> bool {
+    let Some(OutboxTableKey::Record(event)) = outbox::decode(key) else { return false };
+    let record = codec::outbox::decode(&event, value);
+    record.is_ok_and(|record| record.kept_until().is_some_and(|until| until < now))
 }
 
 /// A bucket marker has the time of the start of its day.
