@@ -24,7 +24,8 @@ use testbed::traffic::{self, APPS, FROM, TO};
 use testbed::{check_exit, eventually, hbase};
 
 const PARTITIONS: i32 = 6;
-const TABLES: [&str; 5] = ["events", "touches", "activations", "effects", "meta"];
+const TABLES: [&str; 7] =
+    ["events", "touches", "activations", "effects", "outbox", "outbox_due", "meta"];
 
 static WORKLOAD: Workload =
     Workload::new(|| traffic::redelivered(&traffic::records(31, 1_500), 31));

@@ -52,11 +52,12 @@ fn init_creates_tables_once_and_checks_them() {
     let servers = hbase::cluster::HBase::shared().servers();
     let site = hbase::on(&servers, "hbase-tables", 1, traffic::SETTINGS);
     check_refused(&site.run(&DOWNLOAD), 1, &["run adtrail hbase init"]);
-    let lines = |outcome: &str, regions: [&str; 5]| -> String {
+    let lines = |outcome: &str, regions: [&str; 7]| -> String {
         let line = |(table, regions)| format!("hbase-tables_{table}: {outcome}, {regions}\n");
         TABLES.into_iter().zip(regions).map(line).collect()
     };
-    let regions = ["8 regions", "16 regions", "16 regions", "16 regions", "1 region"];
+    let [facts, outbox] = ["16 regions", "4 regions"];
+    let regions = ["8 regions", facts, facts, facts, outbox, outbox, "1 region"];
     let dry = ["hbase", "init", "--dry-run"];
     for _ in 0..2 {
         assert_eq!(output_of(&site, &dry, 0, &[]), lines("would be created", regions));
@@ -176,14 +177,14 @@ fn differing_tables_are_reported_with_a_remedy() {
 #[test]
 fn a_store_with_another_layout_version_is_refused() {
     let site = hbase::with_tables("hbase-layout", 1, traffic::SETTINGS);
-    for (layout, advice) in [(5, "start with an empty store"), (7, "use that version")] {
+    for (layout, advice) in [(6, "start with an empty store"), (8, "use that version")] {
         with_client(async |client| {
             let table = client.table("hbase-layout_meta").expect("the name is valid");
             let put = Put::new("store").cell("d", "v", vec![0, 0, 0, layout, 0, 8]);
             table.mutate(put).await.expect("the row is written");
         });
         let versions = format!(
-            "the tables hbase-layout_… has layout version {layout}, this adtrail reads version 6: "
+            "the tables hbase-layout_… has layout version {layout}, this adtrail reads version 7: "
         );
         for args in [&["hbase", "init"][..], &["attribute"], &["regions"], &DOWNLOAD] {
             check_refused(&site.run(args), 1, &[&versions, advice]);

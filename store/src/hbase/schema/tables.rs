@@ -29,8 +29,10 @@ const HIDDEN_MS: u64 = DAY_MS;
 /// How long outbox records are kept after their last change, also if an entry is pending.
 const OUTBOX_MS: u64 = 2 * KEPT_MS;
 
-/// Initial number of regions of a table of facts or of the outbox.
+/// Initial number of regions of a table of facts.
 const FACT_REGIONS: u16 = 16;
+/// Initial number of regions of a table of the outbox.
+const OUTBOX_REGIONS: u16 = 4;
 
 pub fn name(prefix: &str, table: Table) -> String {
     let table = match table {
@@ -159,7 +161,8 @@ fn family(table: Table, ttls: &TableTtls) -> Family {
 fn splits(table: Table, partitions: u16) -> Vec<Vec<u8>> {
     let count = match table {
         Table::Events => partitions,
-        Table::Facts(_) | Table::Outbox | Table::OutboxDue => FACT_REGIONS,
+        Table::Facts(_) => FACT_REGIONS,
+        Table::Outbox | Table::OutboxDue => OUTBOX_REGIONS,
     };
     let first = |part: u16| match table {
         Table::Events => part,
