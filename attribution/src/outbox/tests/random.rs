@@ -104,7 +104,9 @@ impl World {
                     }
                 }
             }
-            Step::Retry => drop(self.record.retry(|_| true, now)),
+            Step::Retry => {
+                self.record.retry(|_| true, now);
+            }
             Step::Wait(ms) => self.now_ms += ms,
         }
     }
