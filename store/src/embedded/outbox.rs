@@ -137,11 +137,12 @@ impl EmbeddedOutbox {
     fn read_all(&self, events: &[Key]) -> Result<Vec<Option<OutboxRecord>>, StoreError> {
         let keys: Vec<Vec<u8>> = events.iter().map(keys::record_of).collect();
         let values = self.tables.db.batched_multi_get_cf(&self.tables.outbox(), &keys, false);
-        let record = |(event, value): (&Key, Result<Option<_>, rocksdb::Error>)| match value? {
-            Some(value) => codec::outbox::decode(event, &value).map(Some),
-            None => Ok(None),
-        };
-        events.iter().zip(values).map(record).collect()
+        let mut records = Vec::with_capacity(events.len());
+        for (event, value) in events.iter().zip(values) {
+            let record = value?.map(|value| codec::outbox::decode(event, &value));
+            records.push(record.transpose()?);
+        }
+        Ok(records)
     }
 }
 

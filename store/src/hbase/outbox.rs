@@ -231,7 +231,7 @@ impl<C: Cells> Outbox for SharedOutbox<C> {
         limit: usize,
     ) -> Result<Vec<OutboxRecord>, StoreError> {
         // The next key after that of an event.
-        let from = after.map_or(Vec::new(), |after| [&key::record(after)[..], &[0]].concat());
+        let from = after.map(|after| [&key::record(after)[..], &[0]].concat()).unwrap_or_default();
         let rows = self.cells.row_keys(Table::Outbox, from..Vec::new(), limit)?;
         let event = |row: Vec<u8>| {
             Key::try_from(row).map_err(|_| StoreError::corrupt("the key of an outbox record"))
