@@ -4,7 +4,9 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use adtrail_store::hbase::ledger::cells::Table;
 use adtrail_store::layout::codec::row::RowView;
+use adtrail_store::layout::{codec, key};
 use adtrail_store::memory::Memory;
 use attribution::facts::canonical;
 use attribution::facts::event::{EventTime, Fact, Family, IdSpace, Pid, SpreadId};
@@ -12,6 +14,9 @@ use attribution::facts::keys::FactKey;
 use attribution::facts::match_keys::fact_key;
 use attribution::ledger::Ledger;
 use attribution::ledger::record::{CurrentRow, Lookup};
+use attribution::outbox::interest::Interests;
+use attribution::outbox::port::Outbox;
+use attribution::outbox::record::{CallbackKind, CreditMark, EndpointId, OutboxRecord};
 use attribution::rules::policy::Policy;
 use attribution::rules::row::{EventType, Status, seq};
 use attribution::worker::BatchReport;
@@ -19,6 +24,7 @@ use attribution::worker::BatchReport;
 use super::broker::Log;
 use super::plan::{Kind, Plan};
 use crate::support::cells::Model;
+use crate::support::outbox::interest;
 use crate::support::reference::decisions;
 use crate::support::row_text::{RowText, row_texts};
 use crate::support::run::{LedgerUnderTest, worker_after};
@@ -40,6 +46,9 @@ pub trait CheckedStore {
     fn row_texts(&self) -> Vec<RowText>;
 
     fn statuses(&self) -> Vec<Status>;
+
+    /// Returns the callbacks about an event.
+    fn callbacks(&mut self, event: &FactKey) -> Option<OutboxRecord>;
 }
 
 impl CheckedStore for Memory {
@@ -60,6 +69,10 @@ impl CheckedStore for Memory {
 
     fn statuses(&self) -> Vec<Status> {
         self.rows().map(|row| row.status).collect()
+    }
+
+    fn callbacks(&mut self, event: &FactKey) -> Option<OutboxRecord> {
+        self.records_of(&[*event]).expect("memory does not fail").remove(0)
     }
 }
 
@@ -82,6 +95,12 @@ impl CheckedStore for Model {
     fn statuses(&self) -> Vec<Status> {
         let status = |value: &[u8]| RowView::decode(value).expect("a valid row").status;
         self.rows().iter().map(|(_, value)| status(value)).collect()
+    }
+
+    fn callbacks(&mut self, event: &FactKey) -> Option<OutboxRecord> {
+        let key = key::record(event);
+        let value = self.get(Table::Outbox, &key)?;
+        Some(codec::outbox::decode(&key, &value).expect("a valid record"))
     }
 }
 
@@ -173,6 +192,47 @@ pub fn check_final_rows(plan: &Plan, store: &impl CheckedStore) -> CheckResult {
         compare(&whole(store.row_texts()), &whole(CheckedStore::row_texts(expected.ledger())))?;
     }
     Ok(())
+}
+
+/// Checks that each attributed event has a pending callback about its present credit: nothing delivers them. Callbacks
+/// about other credits are dropped when they are due.
+pub fn check_callbacks(plan: &Plan, store: &mut impl CheckedStore) -> CheckResult {
+    for fact in &plan.facts {
+        let kind = match fact.id_space() {
+            IdSpace::Click | IdSpace::Impression => continue,
+            IdSpace::Activation => CallbackKind::Activation,
+            IdSpace::Effect => CallbackKind::Effect,
+        };
+        let key = fact_key(fact.id_space(), fact.pid(), fact.id());
+        let (Lookup::Found(record) | Lookup::Superseded(record, _)) = store.record(&key) else {
+            continue;
+        };
+        let Some(row) = record.current_row().filter(|row| row.status == Status::Attributed) else {
+            continue;
+        };
+        let callbacks = store.callbacks(&key);
+        let entry = callbacks.as_ref().and_then(|all| all.entry(&endpoint(), kind));
+        let is_reported = entry.is_some_and(|entry| {
+            let decision = record.activation().and_then(|record| record.decision.as_ref());
+            let present = decision.map(|decision| CreditMark::of_credit(&decision.credit));
+            entry.is_pending()
+                && entry.credit.spreadid == row.spreadid
+                && present.is_none_or(|present| present == entry.credit)
+        });
+        if !is_reported {
+            return Err(format!("no callback reports {fact:?} as {row:?}, but {callbacks:?}"));
+        }
+    }
+    Ok(())
+}
+
+fn endpoint() -> EndpointId {
+    EndpointId::new("network")
+}
+
+/// Returns the interest of the endpoint of [`check_callbacks`].
+pub fn interests(policy: &Arc<Policy>) -> Arc<Interests> {
+    Arc::new(Interests::new(vec![interest(endpoint().as_str())], Arc::clone(policy)))
 }
 
 /// Checks that the decisions are those of the reference for the messages of each log before its offset in `ends`.

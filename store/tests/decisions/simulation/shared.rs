@@ -49,6 +49,7 @@ pub fn run(
 
 fn check_final(plan: &Plan, world: &World<'_>) -> CheckResult {
     invariants::check_final_rows(plan, &world.model)?;
+    invariants::check_callbacks(plan, &mut world.model.clone())?;
     if world.stats.count_of("crashes") + world.stats.count_of("responses lost") == 0 {
         world.counted.check(plan, &world.model)?;
     }
@@ -66,7 +67,8 @@ fn run_worker(scheduler: &Scheduler<'_>, plan: &Plan, me: usize) {
         let limits = ReadLimits { bytes, ..ReadLimits::default() };
         let worker = Worker::with_limits(ledger(client), Arc::clone(&plan.policy), limits);
         // The third worker divides its batches among threads.
-        let mut worker = worker.with_parallelism(divided_among(if me == 2 { 2 } else { 1 }));
+        let worker = worker.with_parallelism(divided_among(if me == 2 { 2 } else { 1 }));
+        let mut worker = worker.with_interests(invariants::interests(&plan.policy));
         loop {
             let poll = scheduler.turn(me).poll(me);
             let batch = match poll {

@@ -86,6 +86,7 @@ impl Machine<'_> {
                 self.inject_fault()?;
             } else if self.broker.unproduced.is_empty() {
                 invariants::check_final_rows(self.plan, &self.disk.memory)?;
+                invariants::check_callbacks(self.plan, &mut self.disk.memory.clone())?;
                 if !self.is_report_lost {
                     self.disk.counted.check(self.plan, &self.disk.memory)?;
                 }
@@ -129,7 +130,8 @@ impl Machine<'_> {
         let worker = Worker::with_limits(ledger, Arc::clone(&self.plan.policy), limits);
         // Every fourth batch is divided among threads.
         let threads = if self.batches.is_multiple_of(4) { 3 } else { 1 };
-        let mut worker = worker.with_parallelism(divided_among(threads));
+        let worker = worker.with_parallelism(divided_among(threads));
+        let mut worker = worker.with_interests(invariants::interests(&self.plan.policy));
         let positions = batch.progress.positions.clone();
         let outcome = worker.process(batch);
         let CrashingLedger { calls, commits, .. } = *worker.ledger();
