@@ -2,13 +2,14 @@
 //! and decodes to the same value.
 
 use attribution::facts::event::{Family, Pid};
+use attribution::facts::keys::{FactKey, MatchKey};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::embedded::touches::record::TableRecord;
 use crate::layout::codec::row::{RowView, TextCell};
 use crate::layout::codec::touch::{TouchRef, put_contents, split_contents};
-use crate::layout::codec::{fact, fact_record as record_codec, row as row_codec};
-use crate::layout::key::{KEY_BYTES, RowKey};
+use crate::layout::codec::{fact, fact_record as record_codec, outbox, row as row_codec};
+use crate::layout::key::{self, KEY_BYTES, RowKey};
 use crate::maintenance::backup::StoredFile;
 use crate::maintenance::backup::manifest::{Manifest, ManifestName};
 use crate::maintenance::verify::stored_row;
@@ -31,9 +32,11 @@ pub fn row(input: &[u8]) {
     assert_eq!(again, Some(row));
 }
 
-/// The first byte is the family; the rest is the value of a fact record. Also a value of a table of touches.
+/// The first byte is the family; the rest is the value of a fact record. Also a value of a table of touches or of the
+/// outbox.
 pub fn record(input: &[u8]) {
     touch_table(input);
+    outbox_record(input);
     let Some((family, value)) = input.split_first() else { return };
     let (family, pid) = (Family::ALL[usize::from(*family) % Family::ALL.len()], Pid(1));
     let Ok(found) = record_codec::decode(family, pid, value) else { return };
@@ -55,6 +58,19 @@ fn touch_table(input: &[u8]) {
     }
     if let Some(table) = TableRecord::decode(input) {
         assert_eq!(TableRecord::decode(&table.encode()), Some(table));
+    }
+}
+
+fn outbox_record(input: &[u8]) {
+    let event = FactKey { family: Family::Effect, id: MatchKey(1), pid: Pid(1), tag: 1 };
+    let key = key::record(&event);
+    if let Ok(record) = outbox::decode(&key, input) {
+        let mut written = Vec::new();
+        outbox::encode(&record, &mut written);
+        assert_eq!(outbox::decode(&key, &written).ok(), Some(record));
+    }
+    if let Some(tally) = outbox::decode_tally(input) {
+        assert_eq!(outbox::encode_tally(&tally), input);
     }
 }
 
