@@ -103,6 +103,8 @@ impl OutboxRecord {
     pub fn finish(&mut self, claim: &Claim, outcome: &Outcome, now: EventTime) -> bool {
         let Some(entry) = self.entry_mut(&claim.key.endpoint, claim.key.kind) else { return false };
         let is_same = entry.is_pending() && entry.credit.fingerprint == claim.credit.fingerprint;
+        // A later decision may have the credit again that moved before.
+        let is_settled_again = entry.revision != claim.revision;
         match outcome {
             Outcome::Sent { note } => {
                 if !is_same {
@@ -113,6 +115,9 @@ impl OutboxRecord {
                 entry.end(EntryState::Sent, now);
             }
             _ if !is_same || entry.attempt != claim.attempt => return false,
+            Outcome::Dropped | Outcome::Withheld | Outcome::TooOld if is_settled_again => {
+                return false;
+            }
             Outcome::Dropped => entry.end(EntryState::Dropped, now),
             Outcome::Withheld => entry.end(EntryState::Withheld, now),
             Outcome::TooOld => entry.end(EntryState::TooOld, now),

@@ -166,6 +166,17 @@ fn the_decision_of_a_paused_worker_changes_nothing() {
 }
 
 #[test]
+fn credit_that_has_moved_back_meanwhile_is_not_dropped() {
+    let mut record = record_with(&[activation("a", 1, 1)]);
+    // Delivery has read that another endpoint has the credit, by revision 2.
+    let entry = record.entry(&endpoint("a"), CallbackKind::Activation).unwrap();
+    let claim = record.claim_of(entry);
+    record.plan(&activation("a", 1, 3), at(SETTLE_MS));
+    assert!(!record.finish(&claim, &Outcome::Dropped, at(SETTLE_MS)));
+    assert_eq!(withholding(&mut record, "a", 1, SETTLE_MS), Settlement::Send);
+}
+
+#[test]
 fn an_event_that_is_gone_is_dropped() {
     let record = record_with(&[activation("a", 1, 1)]);
     let entry = record.entry(&endpoint("a"), CallbackKind::Activation).unwrap();
