@@ -258,11 +258,15 @@ fn put_change(
             batch.put_cf(&table, keys::due(due, event), b"");
         }
     }
-    let before = before.map(OutboxRecord::counts).unwrap_or_default();
-    for (endpoint, tally) in after.counts() {
-        let tally = tally.since(&before.get(&endpoint).copied().unwrap_or_default());
-        if tally != Tally::default() {
-            added.entry(endpoint).or_default().add(&tally);
+    for entry in &after.entries {
+        let before = before.and_then(|record| record.entry(&entry.endpoint, entry.kind));
+        let tally = entry.tally.since(&before.map(|before| before.tally).unwrap_or_default());
+        match added.get_mut(&entry.endpoint) {
+            _ if tally == Tally::default() => {}
+            Some(sum) => sum.add(&tally),
+            None => {
+                added.insert(entry.endpoint.clone(), tally);
+            }
         }
     }
 }
