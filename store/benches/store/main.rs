@@ -1,12 +1,14 @@
 //! The embedded store without the service: the cost of commits compared with RocksDB alone, of lookups in a large
-//! store, and recovery after a crash. Results are in docs/performance.md.
+//! store, recovery after a crash, and the cost of callbacks. Results are in docs/performance.md.
 //!
-//! `ADTRAIL_BENCH_STORE_ROWS` (4,000,000) and `ADTRAIL_BENCH_STORE_TOUCHES` (5,000,000) set the sizes; 0 skips a part.
+//! `ADTRAIL_BENCH_STORE_ROWS` (4,000,000), `ADTRAIL_BENCH_STORE_TOUCHES` (5,000,000) and
+//! `ADTRAIL_BENCH_STORE_CALLBACKS` (1,000,000) set the sizes; 0 skips a part.
 //! `ADTRAIL_BENCH_STORE_MEMORY` sets `store.memory`.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a bench may fail loudly")]
 
 mod bare;
+mod callbacks;
 mod crash;
 mod facts;
 mod lookups;
@@ -44,6 +46,10 @@ fn main() {
     }
     if rows > 0 {
         rows::run(folder.path(), rows);
+    }
+    let callbacks = count("ADTRAIL_BENCH_STORE_CALLBACKS", 1_000_000);
+    if callbacks > 0 {
+        callbacks::run(folder.path(), callbacks);
     }
 }
 
