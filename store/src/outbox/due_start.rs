@@ -4,7 +4,7 @@
 use attribution::facts::event::EventTime;
 
 /// How much earlier a scan begins, because a commit takes time.
-const SLACK_MS: u64 = 60_000;
+const SLACK_MS: u64 = 5_000;
 /// How often all entries are scanned, because a commit can take longer on a full disk.
 const FULL_SCAN_MS: u64 = 60_000;
 
