@@ -30,7 +30,8 @@ pub struct Interest {
     pub event_names: Vec<Box<str>>,
     /// How long to wait for a correction before a callback is sent.
     pub settle_ms: u64,
-    /// The age of an event from which on no first attempt is made; at most [`super::MAX_AGE_MS_MAX`].
+    /// The age of an event from which on no first attempt is made, except for changes of what was sent; at most
+    /// [`super::MAX_AGE_MS_MAX`].
     pub max_age_ms: u64,
     pub late_credit: LateCredit,
 }

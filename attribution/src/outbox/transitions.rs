@@ -161,7 +161,11 @@ impl OutboxEntry {
     fn make(&mut self, planned: &PlannedCallback, decided: EventTime) {
         self.credit = planned.credit;
         self.due = decided.max(planned.event_time).plus(planned.settle_ms);
-        self.expires = planned.event_time.plus(planned.max_age_ms);
+        // A change is reported only after something else was, so a backfill reports none.
+        self.expires = match self.kind {
+            CallbackKind::ActivationChanged => EventTime::MAX,
+            _ => planned.event_time.plus(planned.max_age_ms),
+        };
         if self.is_pending() && self.tally.made > 0 {
             // It reports another credit than planned before; an attempt in progress is of the credit before.
             self.attempt = 0;

@@ -283,6 +283,25 @@ fn a_webhook_learns_of_changes_of_what_it_was_sent() {
 }
 
 #[test]
+fn changes_of_old_events_are_reported_if_the_event_was() {
+    let (attributed, changed) =
+        (CallbackKind::ActivationAttributed, CallbackKind::ActivationChanged);
+    let days = 3 * MAX_AGE_MS;
+    let change = planned("hook", changed, 2, 2);
+    let mut record = record_with(&[planned("hook", attributed, 1, 1)]);
+    let now = at(SETTLE_MS);
+    let sent = deliver(&mut record, "hook", attributed, 1, LateCredit::Withhold, now);
+    assert_eq!(sent, Settlement::Send);
+    let mut unsent = OutboxRecord::new(event());
+    for (record, expected) in [(&mut record, Settlement::Send), (&mut unsent, Settlement::Drop)] {
+        record.plan(&change, at(days));
+        let now = at(days + SETTLE_MS);
+        let settled = deliver(record, "hook", changed, 2, LateCredit::Withhold, now);
+        assert_eq!(settled, expected);
+    }
+}
+
+#[test]
 fn a_claim_of_an_unknown_entry_changes_nothing() {
     let mut record = record_with(&[activation("a", 1, 1)]);
     let claim = record.claim(&endpoint("a"), CallbackKind::Activation, at(SETTLE_MS), 1).unwrap();
