@@ -7,6 +7,7 @@ use super::record::{
     SentCredit, Tally,
 };
 use crate::facts::event::EventTime;
+use crate::facts::keys::FactKey;
 
 /// The maximum length of a note, in characters.
 const NOTE_CHARS_MAX: usize = 1_000;
@@ -18,6 +19,19 @@ pub struct Claim {
     pub credit: CreditMark,
     pub revision: u32,
     pub attempt: u32,
+    /// How often the entry was sent before, with other credits.
+    pub sent_before: u64,
+}
+
+impl Claim {
+    /// Returns an id of the callback, by which a receiver recognises one that is sent twice. All attempts have the
+    /// same; another credit, or the same one after another was sent, has another.
+    pub fn id(&self) -> String {
+        let FactKey { id, pid, tag, family: _ } = self.key.event;
+        let (kind, fingerprint) = (self.key.kind as u8, self.credit.fingerprint);
+        let event = format!("{:x}-{:016x}{tag:012x}", pid.0, id.0);
+        format!("{event}-{kind}-{fingerprint:016x}-{}", self.sent_before)
+    }
 }
 
 /// The outcome of an attempt, or of settling an entry without one.
@@ -78,6 +92,7 @@ impl OutboxRecord {
             credit: entry.credit,
             revision: entry.revision,
             attempt: entry.attempt,
+            sent_before: entry.tally.sent,
         }
     }
 

@@ -220,6 +220,26 @@ fn a_claim_that_is_not_finished_ends_with_its_lease() {
 }
 
 #[test]
+fn attempts_of_a_callback_have_one_id() {
+    let (name, kind) = (endpoint("a"), CallbackKind::Activation);
+    let mut record = record_with(&[activation("a", 1, 1)]);
+    let ids = |record: &mut OutboxRecord, ms| -> [String; 2] {
+        [0, LEASE_MS].map(|lease| record.claim(&name, kind, at(ms + lease), LEASE_MS).unwrap().id())
+    };
+    let [first, second] = ids(&mut record, SETTLE_MS);
+    assert_eq!(first, "1-0000000000000001000000000001-0-0000000000000001-0");
+    assert_eq!(first, second);
+    // A decision with the same credit.
+    record.plan(&activation("a", 1, 2), at(SETTLE_MS));
+    assert_eq!(ids(&mut record, 10 * SETTLE_MS), [first.clone(), first.clone()]);
+    let claim = record.claim(&name, kind, at(20 * SETTLE_MS), LEASE_MS).unwrap();
+    assert!(record.finish(&claim, &Outcome::Sent { note: "".into() }, at(0)));
+    record.plan(&activation("a", 2, 3), at(0));
+    let [other, _] = ids(&mut record, 30 * SETTLE_MS);
+    assert!(other != first && other.ends_with("0002-1"), "{other}");
+}
+
+#[test]
 fn what_was_sent_counts_even_if_the_credit_has_moved_meanwhile() {
     let (name, kind, now) = (endpoint("a"), CallbackKind::Activation, at(SETTLE_MS));
     let mut record = record_with(&[activation("a", 1, 1)]);
