@@ -11,6 +11,7 @@ use jiff::Timestamp;
 
 use crate::parse::section::Section;
 use crate::parse::{address, duration};
+use crate::sections::callbacks::{self, Callbacks};
 use crate::sections::catalogue::{self, WORKERS_MAX};
 use crate::sections::collect::{self, Collect};
 use crate::sections::kafka::{self, Kafka};
@@ -39,6 +40,8 @@ pub struct Config {
     pub admin_listen: SocketAddr,
     /// `None` if no collector is configured.
     pub collect: Option<Collect>,
+    /// The endpoints that are notified of decisions.
+    pub callbacks: Callbacks,
     /// The tracking links of the collector.
     pub links: Vec<Link>,
     /// Tokens with which apps and servers may send events to the collector.
@@ -107,6 +110,13 @@ pub(crate) fn read(root: &mut Section<'_>) -> Config {
     let collect = root.table("collect", |collect| {
         collect::read(collect, &kafka.formats, others, &store.path, signs_urls)
     });
+    let known = callbacks::Known {
+        policy: &catalogue.policy,
+        has_all_apps: catalogue.has_all_apps,
+        channels: &catalogue.channels,
+        brokers: &kafka.brokers,
+    };
+    let callbacks = root.table("callbacks", |table| callbacks::read(table, &known));
     let shutdown_deadline_ms =
         root.table("run", |run| run.text("shutdown_deadline", duration::parse_ms));
     Config {
@@ -120,6 +130,7 @@ pub(crate) fn read(root: &mut Section<'_>) -> Config {
         tokens,
         admin_listen,
         collect,
+        callbacks,
         links,
         write_tokens,
         shutdown_deadline: Duration::from_millis(shutdown_deadline_ms.unwrap_or(30_000)),

@@ -112,5 +112,7 @@ pub(crate) fn is_private(key: &str) -> bool {
         || key.starts_with("registry.urls")
         || (key.contains(".signature.keys") && ![".not_before", ".expires"].iter().any(|end| key.ends_with(end)))
         || matches!(key, "registry.password" | "registry.token")
+        // A URL of an endpoint can contain a token, too.
+        || (key.starts_with("callbacks.endpoint[") && (key.contains(".credentials.") || key.ends_with(".url")))
         || (key.starts_with("tokens[") || key.starts_with("write_tokens[")) && key.ends_with(".sha256")
 }

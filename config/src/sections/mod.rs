@@ -3,8 +3,10 @@
 //! Start with `catalogue`: apps, channels and campaigns, and the rules of each.
 
 pub(crate) mod attribution_rules;
+pub(crate) mod callbacks;
 pub(crate) mod catalogue;
 pub(crate) mod collect;
+pub(crate) mod credentials;
 pub(crate) mod formats;
 pub(crate) mod fraud;
 pub(crate) mod hbase;

@@ -1,5 +1,6 @@
 //! Tests of layers, windows, overrides, and the settings files in the repository.
 
+mod callbacks;
 mod collect;
 mod mistakes;
 mod registry;
@@ -392,6 +393,13 @@ fn the_example_has_the_default_values() {
             let shown = Collect { dialects: None, public_url: None, spool: None, ..collect };
             assert_eq!(shown, Collect::new(listen));
         }
+        for endpoint in &example.callbacks.endpoints {
+            assert_eq!(endpoint.conditions.share_percent, None);
+            assert_eq!((endpoint.settle_ms, endpoint.max_age_ms), (60_000, DAY_MS));
+            assert_eq!((endpoint.late_credit, endpoint.in_flight_max), (LateCredit::Withhold, 16));
+        }
+        let shown = Callbacks { presets: None, endpoints: Vec::new(), ..example.callbacks.clone() };
+        assert_eq!(shown, defaults.callbacks);
         assert_eq!(example.shutdown_deadline, defaults.shutdown_deadline);
         assert_eq!(example.channels, ["toutiao".into()]);
         let default_windows =
