@@ -172,7 +172,7 @@ fn templates(
     pairs: Vec<(String, String)>,
 ) -> Result<Vec<(Box<str>, Template)>, String> {
     let parse = |(name, text): (String, String)| {
-        Ok((name.into(), labelled(key, Template::parse(&text))?))
+        labelled(key, Template::parse(&text)).map(|template| (name.into(), template))
     };
     pairs.into_iter().map(parse).collect()
 }
@@ -184,8 +184,9 @@ fn required(texts: &[String]) -> Result<Vec<Template>, String> {
 }
 
 fn object(table: toml::Table, depth: usize) -> Result<Node, String> {
-    let nodes: Result<_, String> =
-        table.into_iter().map(|(key, value)| Ok((key.into(), node(value, depth)?))).collect();
+    let entries = table.into_iter();
+    let nodes: Result<Vec<(Box<str>, Node)>, String> =
+        entries.map(|(key, value)| Ok((key.into(), node(value, depth)?))).collect();
     nodes.map(Node::Object)
 }
 
@@ -198,7 +199,7 @@ fn node(value: toml::Value, depth: usize) -> Result<Node, String> {
         toml::Value::Integer(number) => Ok(Node::Literal(number.into())),
         toml::Value::Boolean(truth) => Ok(Node::Literal(truth.into())),
         toml::Value::Array(items) => {
-            let nodes: Result<_, String> =
+            let nodes: Result<Vec<Node>, String> =
                 items.into_iter().map(|item| node(item, depth)).collect();
             nodes.map(Node::List)
         }

@@ -12,6 +12,7 @@ use std::borrow::Cow;
 
 use fields::{Field, Values};
 use filter::Filter;
+pub(crate) use filter::url_encode;
 
 /// Maximum length of a template.
 const BYTES_MAX: usize = 4_096;

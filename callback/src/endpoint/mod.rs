@@ -1,0 +1,209 @@
+//! An endpoint: a preset with the settings of its user, checked, and the requests that it makes.
+//!
+//! Start with [`Endpoint::prepare`]. `conditions` says which events it gets, `request` writes the request.
+
+mod conditions;
+pub(crate) mod request;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use config::{CallbackEndpoint, CallbackKind, Callbacks, LateCredit};
+use reqwest::Url;
+
+use crate::address::{AllowedHosts, HostPattern};
+use crate::crypto::AesKey;
+use crate::error::CallbackError;
+use crate::event::CallbackEvent;
+use crate::preset::catalogue::Presets;
+use crate::preset::{Credential, Preset};
+use crate::sign::Signer;
+use crate::template::Template;
+use conditions::Conditions;
+use request::Request;
+
+/// Requests to a host in a second, if neither the settings nor the preset say otherwise.
+const REQUESTS_PER_SECOND_MAX: NonZeroU32 = NonZeroU32::new(50).unwrap();
+
+/// A receiver of callbacks.
+pub struct Endpoint {
+    settings: CallbackEndpoint,
+    preset: Arc<Preset>,
+    /// The URL of the settings or the preset; `None` if it is always the callback of the touch.
+    url: Option<Template>,
+    hosts: AllowedHosts,
+    conditions: Conditions,
+    signer: Signer,
+    key: Option<AesKey>,
+}
+
+/// Why an event is not sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum NotSent {
+    /// By the settings of the endpoint.
+    Unwanted(&'static str),
+    /// What the network needs is missing or wrong, and will be.
+    Impossible(String),
+}
+
+impl Endpoint {
+    /// Returns the endpoints of the settings.
+    ///
+    /// # Errors
+    /// If a preset does not exist, or if an endpoint lacks what its preset needs.
+    pub fn all(settings: &Callbacks, presets: &Presets) -> Result<Vec<Arc<Self>>, CallbackError> {
+        let endpoint = |of: &CallbackEndpoint| {
+            let preset = presets.find(&of.name, &of.preset)?;
+            let endpoint = Self::new(of.clone(), preset, settings.allow_loopback.clone());
+            endpoint.map(Arc::new).map_err(|problem| CallbackError::Endpoint {
+                endpoint: of.name.clone(),
+                problem,
+            })
+        };
+        settings.endpoints.iter().map(endpoint).collect()
+    }
+
+    fn new(
+        settings: CallbackEndpoint,
+        preset: Arc<Preset>,
+        loopback: Box<[Box<str>]>,
+    ) -> Result<Self, String> {
+        if let Some(name) = preset.values.iter().find(|name| !settings.values.contains_key(*name)) {
+            return Err(format!("values.{name}: missing, expected by the preset"));
+        }
+        for credential in &preset.credentials {
+            if credential.of(&settings).is_none() {
+                let name = credential.name();
+                return Err(format!("credentials.{name}: missing, expected by the preset"));
+            }
+        }
+        let url = match &settings.url {
+            Some(text) => Some(Template::parse(text).map_err(|problem| format!("url: {problem}"))?),
+            None => preset.url.clone(),
+        };
+        let is_plain_http = preset.is_plain_http;
+        let hosts = allowed_hosts(url.as_ref(), &preset.hosts, loopback, is_plain_http)?;
+        let key = settings.credentials.key.as_ref().map(|key| AesKey::from_base64(key.expose()));
+        if key.as_ref().is_some_and(Option::is_none) {
+            return Err("credentials.key: expected 16 bytes in base64".to_owned());
+        }
+        let secret = settings.credentials.secret.as_ref().map(|secret| secret.expose());
+        let previous = settings.credentials.previous_secret.as_ref();
+        let signer = preset.signing.with(secret, previous.map(|secret| secret.expose()))?;
+        let conditions = Conditions::new(settings.conditions.clone());
+        Ok(Self { settings, preset, url, hosts, conditions, signer, key: key.flatten() })
+    }
+
+    pub fn name(&self) -> &str {
+        &self.settings.name
+    }
+
+    /// The keys of its apps; empty for all.
+    pub fn apps(&self) -> &[Box<str>] {
+        &self.settings.apps
+    }
+
+    /// The ids of its channels; empty for all.
+    pub fn channels(&self) -> &[Box<str>] {
+        &self.settings.channels
+    }
+
+    pub fn kinds(&self) -> &[CallbackKind] {
+        self.settings.kinds.as_deref().unwrap_or(&self.preset.kinds)
+    }
+
+    /// Checks whether it has a name for the event: `activation`, or an effect by its name.
+    pub fn wants(&self, kind: CallbackKind, name: &str) -> bool {
+        self.kinds().contains(&kind) && self.event_type(kind, name).is_some()
+    }
+
+    /// How long a decision must stand before it is sent.
+    pub fn settle_ms(&self) -> u64 {
+        self.settings.settle_ms
+    }
+
+    /// The greatest age of an event that is sent, by the settings and by the network.
+    pub fn max_age_ms(&self) -> u64 {
+        let network_max = self.preset.max_age_ms.unwrap_or(u64::MAX);
+        self.settings.max_age_ms.min(network_max)
+    }
+
+    pub fn late_credit(&self) -> LateCredit {
+        self.settings.late_credit
+    }
+
+    /// Checks whether [`CallbackEvent::earlier`] is read.
+    pub fn needs_earlier(&self) -> bool {
+        self.conditions.need_earlier()
+    }
+
+    /// Checks whether a document of the network, or several independent programs, describe the preset.
+    pub fn is_documented(&self) -> bool {
+        self.preset.is_documented
+    }
+
+    pub(crate) fn requests_per_second_max(&self) -> NonZeroU32 {
+        let preset = self.preset.requests_per_second_max;
+        self.settings.requests_per_second_max.or(preset).unwrap_or(REQUESTS_PER_SECOND_MAX)
+    }
+
+    pub(crate) fn in_flight_max(&self) -> u32 {
+        self.settings.in_flight_max
+    }
+
+    /// Returns the request of an attempt at this time.
+    pub(crate) fn prepare(&self, event: &CallbackEvent, now_ms: i64) -> Result<Request, NotSent> {
+        let Some(event_type) = self.event_type(event.kind, &event.name) else {
+            return Err(NotSent::Unwanted("the endpoint has no name for the event"));
+        };
+        self.conditions.check(event)?;
+        request::write(self, event, event_type, now_ms)
+    }
+
+    /// Returns what the endpoint calls an event; `None` if it is not sent.
+    fn event_type<'n>(&'n self, kind: CallbackKind, name: &'n str) -> Option<&'n str> {
+        let mapped = self.settings.events.get(name).or_else(|| self.preset.events.get(name));
+        let unmapped = self.preset.sends_unmapped.then(|| match kind {
+            // The kind says it; only effects have names of their own.
+            CallbackKind::Effect => name,
+            CallbackKind::Activation | CallbackKind::Changed | CallbackKind::Rejected => {
+                kind.name()
+            }
+        });
+        mapped.map(|mapped| &**mapped).or(unmapped).filter(|mapped| !mapped.is_empty())
+    }
+}
+
+impl Credential {
+    fn of(self, settings: &CallbackEndpoint) -> Option<&config::Secret> {
+        let credentials = &settings.credentials;
+        match self {
+            Self::Secret => credentials.secret.as_ref(),
+            Self::AccessToken => credentials.access_token.as_ref(),
+            Self::Key => credentials.key.as_ref(),
+        }
+    }
+}
+
+/// Returns where requests may go. The host of a URL must not depend on an event.
+fn allowed_hosts(
+    url: Option<&Template>,
+    patterns: &[HostPattern],
+    loopback: Box<[Box<str>]>,
+    is_plain_http: bool,
+) -> Result<AllowedHosts, String> {
+    let mut hosts = AllowedHosts { patterns: patterns.to_vec(), own: None, loopback, is_plain_http };
+    let Some(url) = url else { return Ok(hosts) };
+    let start = url.literal_start();
+    let expected = "url: expected a scheme, a host and a path before the first field";
+    let (_, after_scheme) = start.split_once("://").ok_or(expected)?;
+    if !after_scheme.contains('/') {
+        return Err(expected.to_owned());
+    }
+    let parsed = Url::parse(start).map_err(|_| "url: expected a URL")?;
+    hosts.own = parsed.host_str().map(Into::into);
+    hosts.check(&parsed).map_err(|problem| format!("url: {problem}"))?;
+    Ok(hosts)
+}
