@@ -53,8 +53,9 @@ pub(crate) struct AllowedHosts {
 }
 
 impl AllowedHosts {
+    /// Checks whether a host, an IPv6 address in brackets, may be on loopback addresses.
     pub fn is_loopback(&self, host: &str) -> bool {
-        self.loopback.iter().any(|allowed| &**allowed == host)
+        self.loopback.iter().any(|allowed| **allowed == *bare(host))
     }
 
     /// Checks a URL before a request, and returns its host. A name's addresses are checked when it is resolved.
@@ -66,14 +67,13 @@ impl AllowedHosts {
             return Err("the URL has a user or a password".to_owned());
         }
         let host = url.host_str().ok_or("the URL has no host")?;
-        let bare = host.trim_start_matches('[').trim_end_matches(']');
-        let is_loopback = self.is_loopback(bare);
+        let is_loopback = self.is_loopback(host);
         let is_known = self.own.as_deref() == Some(host)
             || self.patterns.iter().any(|pattern| pattern.matches(host));
         if !is_known && !is_loopback {
             return Err("the host is not one of the preset's".to_owned());
         }
-        if let Ok(address) = bare.parse::<IpAddr>() {
+        if let Ok(address) = bare(host).parse::<IpAddr>() {
             check_address(address, is_loopback).map_err(str::to_owned)?;
         }
         if is_loopback && matches!(url.scheme(), "http" | "https") {
@@ -87,6 +87,11 @@ impl AllowedHosts {
             _ => Err("expected https".to_owned()),
         }
     }
+}
+
+/// Removes the brackets of an IPv6 address.
+fn bare(host: &str) -> &str {
+    host.trim_start_matches('[').trim_end_matches(']')
 }
 
 /// Ranges of IPv4 that are not public servers, by first address and length of the prefix.

@@ -12,6 +12,7 @@
 
 mod address;
 mod answer;
+mod credential;
 mod crypto;
 mod decimal;
 mod delivery;

@@ -1,7 +1,7 @@
 //! How networks want requests signed: named steps, because a template could not express them.
 
+use crate::credential::Credential;
 use crate::crypto::{hmac_sha256_hex, md5_hex};
-use crate::preset::Credential;
 use crate::webhook::{ID, SIGNATURE, TIMESTAMP, WebhookKeys};
 
 attribution::named! {

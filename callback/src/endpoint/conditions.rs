@@ -33,13 +33,14 @@ impl Conditions {
             return Err(NotSent::Unwanted("the revenue is less than revenue_min"));
         }
         // An effect below the threshold was not sent, so that it is not the first one.
-        let mut earlier = event.earlier.iter().filter(|earlier| self.has_revenue(&earlier.revenue));
-        if self.0.first_only && earlier.clone().next().is_some() {
+        let earlier = event.earlier.iter().filter(|earlier| self.has_revenue(&earlier.revenue));
+        let mut times_ms = earlier.map(|earlier| earlier.time_ms).peekable();
+        if self.0.first_only && times_ms.peek().is_some() {
             return Err(NotSent::Unwanted("not the first effect of its name"));
         }
         if let Some(length_ms) = self.0.once_per_ms {
             let window = |time_ms| window(event, time_ms, length_ms);
-            if earlier.any(|earlier| window(earlier.time_ms) == window(event.time_ms)) {
+            if times_ms.any(|time_ms| window(time_ms) == window(event.time_ms)) {
                 return Err(NotSent::Unwanted("not the first effect of its name in its window"));
             }
         }

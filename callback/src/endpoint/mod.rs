@@ -10,7 +10,7 @@ pub(crate) mod tests;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use config::{CallbackEndpoint, CallbackKind, Callbacks, LateCredit};
+use config::{CallbackEndpoint, CallbackKind, Callbacks, LateCredit, Secret};
 use reqwest::Url;
 
 use crate::address::{AllowedHosts, HostPattern};
@@ -18,14 +18,14 @@ use crate::crypto::AesKey;
 use crate::error::CallbackError;
 use crate::event::CallbackEvent;
 use crate::preset::catalogue::Presets;
-use crate::preset::{Credential, Preset};
+use crate::preset::Preset;
 use crate::sign::Signer;
 use crate::template::Template;
 use conditions::Conditions;
 use request::Request;
 
 /// Requests to a host in a second, if neither the settings nor the preset say otherwise.
-const REQUESTS_PER_SECOND_MAX: NonZeroU32 = NonZeroU32::new(50).unwrap();
+const REQUESTS_PER_SECOND_MAX: u32 = 50;
 
 /// A receiver of callbacks.
 pub struct Endpoint {
@@ -74,10 +74,13 @@ impl Endpoint {
             return Err(format!("values.{name}: missing, expected by the preset"));
         }
         for credential in &preset.credentials {
-            if credential.of(&settings).is_none() {
+            if credential.of(&settings.credentials).is_none() {
                 let name = credential.name();
                 return Err(format!("credentials.{name}: missing, expected by the preset"));
             }
+        }
+        if preset.needs_own_url && settings.url.is_none() {
+            return Err("url: missing, expected by the preset".to_owned());
         }
         let url = match &settings.url {
             Some(text) => Some(Template::parse(text).map_err(|problem| format!("url: {problem}"))?),
@@ -85,15 +88,16 @@ impl Endpoint {
         };
         let is_plain_http = preset.is_plain_http;
         let hosts = allowed_hosts(url.as_ref(), &preset.hosts, loopback, is_plain_http)?;
-        let key = settings.credentials.key.as_ref().map(|key| AesKey::from_base64(key.expose()));
-        if key.as_ref().is_some_and(Option::is_none) {
-            return Err("credentials.key: expected 16 bytes in base64".to_owned());
-        }
-        let secret = settings.credentials.secret.as_ref().map(|secret| secret.expose());
-        let previous = settings.credentials.previous_secret.as_ref();
-        let signer = preset.signing.with(secret, previous.map(|secret| secret.expose()))?;
+        let wrong_key = "credentials.key: expected 16 bytes in base64";
+        let key = match &settings.credentials.key {
+            Some(key) => Some(AesKey::from_base64(key.expose()).ok_or(wrong_key)?),
+            None => None,
+        };
+        let secret = settings.credentials.secret.as_ref().map(Secret::expose);
+        let previous = settings.credentials.previous_secret.as_ref().map(Secret::expose);
+        let signer = preset.signing.with(secret, previous)?;
         let conditions = Conditions::new(settings.conditions.clone());
-        Ok(Self { settings, preset, url, hosts, conditions, signer, key: key.flatten() })
+        Ok(Self { settings, preset, url, hosts, conditions, signer, key })
     }
 
     pub fn name(&self) -> &str {
@@ -145,8 +149,8 @@ impl Endpoint {
     }
 
     pub(crate) fn requests_per_second_max(&self) -> NonZeroU32 {
-        let preset = self.preset.requests_per_second_max;
-        self.settings.requests_per_second_max.or(preset).unwrap_or(REQUESTS_PER_SECOND_MAX)
+        let set = self.settings.requests_per_second_max.or(self.preset.requests_per_second_max);
+        set.or(NonZeroU32::new(REQUESTS_PER_SECOND_MAX)).unwrap_or(NonZeroU32::MIN)
     }
 
     pub(crate) fn in_flight_max(&self) -> u32 {
@@ -173,17 +177,6 @@ impl Endpoint {
             }
         });
         mapped.map(|mapped| &**mapped).or(unmapped).filter(|mapped| !mapped.is_empty())
-    }
-}
-
-impl Credential {
-    fn of(self, settings: &CallbackEndpoint) -> Option<&config::Secret> {
-        let credentials = &settings.credentials;
-        match self {
-            Self::Secret => credentials.secret.as_ref(),
-            Self::AccessToken => credentials.access_token.as_ref(),
-            Self::Key => credentials.key.as_ref(),
-        }
     }
 }
 

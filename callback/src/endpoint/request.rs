@@ -142,10 +142,9 @@ fn replaced(endpoint: &Endpoint, values: &Values<'_>, mut url: String) -> String
 
 /// Adds parameters; they replace those of the same names. The others keep their notation, which networks sign.
 fn with_query(mut url: Url, pairs: Vec<(Box<str>, String)>) -> String {
-    let name_of = |pair: &str| pair.split_once('=').map_or(pair.to_owned(), |(name, _)| name.to_owned());
     let query = url.query().unwrap_or_default().to_owned();
     let is_kept = |pair: &&str| {
-        let name = name_of(pair);
+        let name = pair.split('=').next().unwrap_or_default();
         !pair.is_empty() && !pairs.iter().any(|(added, _)| **added == *name)
     };
     let mut parts: Vec<String> = query.split('&').filter(is_kept).map(str::to_owned).collect();

@@ -16,6 +16,7 @@ use reqwest::Method;
 
 use crate::address::HostPattern;
 use crate::answer::Success;
+use crate::credential::Credential;
 use crate::sign::Signing;
 use crate::template::Template;
 
@@ -27,8 +28,10 @@ pub(crate) struct Preset {
     pub is_documented: bool,
     pub source: Box<str>,
     pub method: Method,
-    /// `None` if the URL is always the callback of the touch.
+    /// `None` if the URL is always the callback of the touch, or that of the settings.
     pub url: Option<Template>,
+    /// The settings must have the URL.
+    pub needs_own_url: bool,
     /// The callback of a touch may be the URL.
     pub callback_is_url: bool,
     /// The hosts of such URLs.
@@ -65,16 +68,6 @@ pub(crate) enum Node {
     Literal(serde_json::Value),
     List(Vec<Node>),
     Object(Vec<(Box<str>, Node)>),
-}
-
-attribution::named! {
-    /// A secret that the settings must have.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub(crate) enum Credential {
-        Secret = "secret",
-        AccessToken = "access_token",
-        Key = "key",
-    }
 }
 
 impl Preset {

@@ -6,9 +6,10 @@ use config::CallbackKind;
 use reqwest::Method;
 use serde::Deserialize;
 
-use super::{Credential, Node, Preset};
+use super::{Node, Preset};
 use crate::address::HostPattern;
 use crate::answer::Success;
+use crate::credential::Credential;
 use crate::sign::Signing;
 use crate::template::Template;
 use crate::template::fields::Field;
@@ -24,6 +25,8 @@ struct Raw {
     #[serde(default = "get")]
     method: String,
     url: Option<String>,
+    #[serde(default)]
+    own_url: bool,
     #[serde(default)]
     callback_is_url: bool,
     #[serde(default)]
@@ -88,6 +91,7 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Preset, String> {
         source: raw.source.into(),
         method: method(&raw.method)?,
         url: url.transpose()?,
+        needs_own_url: raw.own_url,
         callback_is_url: raw.callback_is_url,
         hosts: raw.hosts.iter().map(|host| HostPattern::parse(host)).collect::<Result<_, _>>()?,
         is_plain_http: raw.plain_http,
@@ -115,8 +119,9 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Preset, String> {
 }
 
 fn check(preset: &Preset) -> Result<(), String> {
-    if preset.url.is_none() && !preset.callback_is_url {
-        return Err("url: missing, expected unless callback_is_url = true".to_owned());
+    if preset.url.is_none() && !preset.callback_is_url && !preset.needs_own_url {
+        let problem = "url: missing, expected unless callback_is_url = true or own_url = true";
+        return Err(problem.to_owned());
     }
     if preset.callback_is_url == preset.hosts.is_empty() {
         return Err("hosts: expected with callback_is_url = true, and only then".to_owned());

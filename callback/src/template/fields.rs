@@ -31,12 +31,13 @@ const CREDIT: [&str; 10] = [
     "site",
 ];
 
-const EVENT: [&str; 25] = [
+const EVENT: [&str; 28] = [
     "id",
     "kind",
     "revision",
     "type",
     "now",
+    "nonce",
     "app",
     "app_name",
     "event_id",
@@ -57,7 +58,12 @@ const EVENT: [&str; 25] = [
     "currency",
     "props",
     "ids",
+    "device_id",
+    "device_id_kind",
 ];
+
+/// The ids that may be `device_id`, best first.
+const DEVICE_ID: [&str; 4] = ["oaid", "oaid_md5", "imei", "imei_md5"];
 
 /// The name of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,7 +104,7 @@ impl Field {
     /// Checks whether logs and pages must not show the value.
     fn is_private(&self) -> bool {
         match self {
-            Self::Event(name) => matches!(*name, "ip" | "ids"),
+            Self::Event(name) => matches!(*name, "ip" | "ids" | "device_id"),
             Self::Credit(name) | Self::Previous(name) => matches!(*name, "callback" | "click_id"),
             Self::Id(_) | Self::Credential(_) => true,
             Self::Param(_) | Self::Value(_) => false,
@@ -165,6 +171,7 @@ impl<'a> Values<'a> {
             "revision" => Some(event.revision.to_string().into()),
             "type" => text(self.event_type),
             "now" => Some(self.now_ms.to_string().into()),
+            "nonce" => Some(md5_hex(format!("{}.{}", event.id, self.now_ms)).into()),
             "app" => text(&event.app),
             "app_name" => text(&event.app_name),
             "event_id" => text(&event.event_id),
@@ -185,17 +192,25 @@ impl<'a> Values<'a> {
             "currency" => text(&event.currency),
             "props" => json(&event.props),
             "ids" => json(&event.ids),
+            "device_id" => DEVICE_ID.into_iter().find_map(|name| self.known_id(name)),
+            "device_id_kind" => {
+                let mut names = DEVICE_ID.into_iter();
+                names.find(|name| self.known_id(name).is_some()).map(Cow::Borrowed)
+            }
             _ => None,
         }
     }
 
     /// Returns a device id; the MD5 of one that is known as it is, if its MD5 is not.
     fn id(&self, name: &str) -> Option<Cow<'a, str>> {
-        let known = |name: &str| self.event.ids.get(name).and_then(|id| text(id));
-        known(name).or_else(|| {
-            let raw = known(name.strip_suffix(MD5)?)?;
+        self.known_id(name).or_else(|| {
+            let raw = self.known_id(name.strip_suffix(MD5)?)?;
             Some(md5_hex(raw.as_bytes()).into())
         })
+    }
+
+    fn known_id(&self, name: &str) -> Option<Cow<'a, str>> {
+        self.event.ids.get(name).and_then(|id| text(id))
     }
 }
 
@@ -289,5 +304,8 @@ pub(crate) mod tests {
         check("ids.imei", None);
         check("ids.oaid_md5", Some("87f8274c36eb73fabcbf143a10eca6a4"));
         check("reject_reason", None);
+        check("device_id", Some(crate::event::tests::OAID));
+        check("device_id_kind", Some("oaid"));
+        check("nonce", Some("72666a97fa8d7d73ea4ba73a4407d34d"));
     }
 }

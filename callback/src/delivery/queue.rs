@@ -1,0 +1,85 @@
+//! The port to the outbox, which keeps what is to be sent and what became of it.
+
+use std::error::Error;
+use std::time::Duration;
+
+use crate::endpoint::request::Shown;
+use crate::event::CallbackEvent;
+
+/// Why the outbox cannot be used now. Delivery tries again later.
+pub type QueueError = Box<dyn Error + Send + Sync>;
+
+/// The outbox, as delivery needs it. Its methods may block.
+pub trait Queue: Send + Sync + 'static {
+    /// Identifies a callback: its endpoint, event and kind.
+    type Key: Clone + Send + Sync + 'static;
+
+    /// Claims at most `limit` callbacks of the endpoint that are due, the oldest first, and returns those to be sent.
+    /// Until `lease` has passed or they are finished, nobody else gets them. Callbacks whose decision has changed or
+    /// that are too old are finished here and not returned.
+    ///
+    /// # Errors
+    /// If the store fails.
+    fn claim(
+        &self,
+        endpoint: &str,
+        now_ms: i64,
+        limit: usize,
+        lease: Duration,
+    ) -> Result<Vec<Claimed<Self::Key>>, QueueError>;
+
+    /// Checks whether the endpoint may still get the activation of this effect, or gets it now. An effect waits for it.
+    ///
+    /// # Errors
+    /// If the store fails.
+    fn has_pending_activation(&self, key: &Self::Key) -> Result<bool, QueueError>;
+
+    /// Keeps what became of claimed callbacks. Those of which it fails are sent again after their lease.
+    ///
+    /// # Errors
+    /// If the store fails.
+    fn finish(&self, finished: &[(Self::Key, Finished)]) -> Result<(), QueueError>;
+}
+
+/// A callback to be sent.
+#[derive(Debug, Clone)]
+pub struct Claimed<K> {
+    pub key: K,
+    /// The number of attempts made before.
+    pub attempts: u32,
+    pub event: CallbackEvent,
+}
+
+/// What became of a claimed callback.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finished {
+    pub outcome: Outcome,
+    /// `None` if no request was sent.
+    pub attempt: Option<Attempt>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// The endpoint has taken it.
+    Sent,
+    /// The settings of the endpoint exclude it.
+    Dropped,
+    /// It cannot succeed any more.
+    Dead,
+    /// An attempt has failed; the next one is due then.
+    Retry { due_ms: i64 },
+    /// No attempt was made; it is due again then.
+    Postponed { due_ms: i64 },
+}
+
+/// One attempt, for persons who look for the reason of a failure. It has no ids and no tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attempt {
+    pub at_ms: i64,
+    pub status: Option<u16>,
+    /// Why it was sent, or not.
+    pub reason: Box<str>,
+    pub request: Shown,
+    /// The beginning of the response.
+    pub answer: Box<str>,
+}

@@ -1,0 +1,177 @@
+//! Tests of requests and of the mistakes of endpoints. callback/tests sends those of every preset.
+
+use super::*;
+use crate::event::Credit;
+use crate::event::tests::{OAID, activation, event};
+
+const NOW_MS: i64 = 1_773_160_001_000;
+
+/// Returns the endpoint with these lines of its table.
+pub(crate) fn try_endpoint(lines: &str) -> Result<Arc<Endpoint>, CallbackError> {
+    let text = format!("[callbacks]\nallow_loopback = [\"localhost\"]\n[[callbacks.endpoint]]\nname = \"a\"\n{lines}\n");
+    let settings = config::parse(&text).unwrap().callbacks;
+    let presets = Presets::load(&settings).unwrap();
+    Endpoint::all(&settings, &presets).map(|mut endpoints| endpoints.remove(0))
+}
+
+pub(crate) fn endpoint(lines: &str) -> Arc<Endpoint> {
+    try_endpoint(lines).unwrap()
+}
+
+fn with_callback(event: CallbackEvent, callback: &str) -> CallbackEvent {
+    let credit = Credit { callback: callback.into(), ..event.credit };
+    CallbackEvent { credit, ..event }
+}
+
+#[track_caller]
+fn check_wrong(lines: &str, expected: &str) {
+    let Err(error) = try_endpoint(lines) else { panic!("expected {expected}") };
+    assert_eq!(error.to_string(), format!("callbacks.endpoint: endpoint \"a\": {expected}"));
+}
+
+#[track_caller]
+fn check_impossible(lines: &str, event: &CallbackEvent, expected: &str) {
+    let outcome = endpoint(lines).prepare(event, NOW_MS).err();
+    assert_eq!(outcome, Some(NotSent::Impossible(expected.to_owned())));
+}
+
+#[test]
+fn a_get_has_its_parameters_in_order() {
+    let request = endpoint("preset = \"kuaishou\"").prepare(&event(), NOW_MS).unwrap();
+    let expected = "https://ad.partner.gifshow.com/track/activate?callback=token%2F1%3D&event_type=3\
+                    &event_time=1773160000999&purchase_amount=9.99";
+    assert_eq!((request.url.as_str(), &*request.host), (expected, "ad.partner.gifshow.com"));
+    assert_eq!((request.method.as_str(), request.body.len()), ("GET", 0));
+    let shown = expected.replace("token%2F1%3D", "hidden");
+    assert_eq!(*request.shown.url, *shown);
+}
+
+#[test]
+fn a_value_that_is_not_known_is_left_out() {
+    let request = endpoint("preset = \"kuaishou\"").prepare(&activation(), NOW_MS).unwrap();
+    assert!(request.url.as_str().ends_with("&event_type=1&event_time=1773150000000"));
+}
+
+#[test]
+fn a_callback_may_be_a_url() {
+    let endpoint = endpoint("preset = \"kuaishou\"");
+    let url = |callback: &str| {
+        let request = endpoint.prepare(&with_callback(activation(), callback), NOW_MS);
+        request.map(|request| (request.url.to_string(), request.shown.url.to_string()))
+    };
+    let end = "event_type=1&event_time=1773150000000";
+    let expected = format!("https://ad.partner.gifshow.com/track/activate?callback=t&{end}");
+    let shown = format!("http://ad.partner.gifshow.com/track/activate?hidden&{end}");
+    let plain = "http://ad.partner.gifshow.com/track/activate?callback=t";
+    assert_eq!(url(plain), Ok((expected.clone(), shown.clone())));
+    let encoded = "http%3A%2F%2Fad.partner.gifshow.com%2Ftrack%2Factivate%3Fcallback%3Dt";
+    assert_eq!(url(encoded), Ok((expected.clone(), shown)));
+    let with_type = format!("{plain}&event_type=9#x");
+    assert_eq!(url(&with_type).unwrap().0, expected);
+    let refused = |reason: &str| Err(NotSent::Impossible(reason.to_owned()));
+    let host = "the host is not one of the preset's";
+    assert_eq!(url("https://evil.example/?callback=t"), refused(host));
+    assert_eq!(url("https://169.254.169.254/latest"), refused(host));
+    let port = "expected port 443, or 80 without TLS";
+    assert_eq!(url("https://ad.partner.gifshow.com:22/"), refused(port));
+    assert_eq!(url("https://x y/"), refused("the URL is not one"));
+}
+
+#[test]
+fn a_network_may_leave_texts_open_in_its_url() {
+    let endpoint = endpoint("preset = \"baidu\"\ncredentials.secret = \"akey\"");
+    let url = |callback: &str| {
+        let event = with_callback(event(), callback);
+        endpoint.prepare(&event, NOW_MS).unwrap().url.to_string()
+    };
+    let start = "https://ocpc.baidu.com/ocpcapi/cb/actionCb?a_type=orders&a_value=999&s=1";
+    let raw = url("http://ocpc.baidu.com/ocpcapi/cb/actionCb?a_type={{ATYPE}}&a_value={{AVALUE}}&s=1");
+    assert!(raw.starts_with(start), "{raw}");
+    let encoded = "https://ocpc.baidu.com/ocpcapi/cb/actionCb?a_type=%7B%7BATYPE%7D%7D&a_value=%7B%7BAVALUE%7D%7D&s=1";
+    assert_eq!(url(encoded), raw);
+    let (signed, sign) = raw.split_once("&sign=").unwrap();
+    assert_eq!(sign, crate::crypto::md5_hex(format!("{signed}akey")));
+}
+
+#[test]
+fn a_body_has_what_is_known() {
+    let request = endpoint("preset = \"oceanengine\"\nevents.purchase = \"active_pay\"");
+    let request = request.prepare(&event(), NOW_MS).unwrap();
+    let body = String::from_utf8(request.body).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(json["event_type"], "active_pay");
+    assert_eq!(json["timestamp"], 1_773_160_000_999_i64);
+    assert_eq!(json["properties"]["pay_amount"], 999);
+    assert_eq!(json["context"]["ad"]["callback"], "token/1=");
+    assert_eq!(json["context"]["device"]["oaid"], OAID);
+    assert_eq!(json["context"]["device"].get("idfa"), None);
+    assert_eq!(request.headers["content-type"], "application/json");
+    let shown = request.shown.body;
+    assert!(!shown.contains("token/1=") && !shown.contains(OAID) && shown.contains("active_pay"));
+}
+
+#[test]
+fn an_endpoint_gets_the_events_that_it_has_names_for() {
+    let lines = "preset = \"kuaishou\"\nevents.login = \"5\"\nevents.purchase = \"\"";
+    let endpoint = endpoint(lines);
+    assert!(endpoint.wants(CallbackKind::Activation, "activation"));
+    assert!(endpoint.wants(CallbackKind::Effect, "login"));
+    assert!(!endpoint.wants(CallbackKind::Effect, "purchase"));
+    assert!(!endpoint.wants(CallbackKind::Effect, "level"));
+    assert!(!endpoint.wants(CallbackKind::Rejected, "activation"));
+    let unwanted = NotSent::Unwanted("the endpoint has no name for the event");
+    assert_eq!(endpoint.prepare(&event(), NOW_MS).err(), Some(unwanted));
+}
+
+#[test]
+fn what_a_network_needs_must_be_known() {
+    let kuaishou = "preset = \"kuaishou\"";
+    let missing = "a field that the network needs is not known";
+    check_impossible(kuaishou, &with_callback(event(), ""), missing);
+    let tencent = "preset = \"tencent\"\ncredentials.access_token = \"t\"";
+    check_impossible(tencent, &with_callback(event(), "token"), "the touch has no callback URL");
+    let long = with_callback(event(), &"a".repeat(17 << 10));
+    check_impossible(kuaishou, &long, "the URL is too long");
+}
+
+#[test]
+fn settings_of_an_endpoint_are_checked_with_its_preset() {
+    check_wrong("preset = \"huawei\"", "credentials.secret: missing, expected by the preset");
+    check_wrong("preset = \"weibo\"", "values.company: missing, expected by the preset");
+    check_wrong("preset = \"kuaishou\"\ncredentials.key = \"x\"", "credentials.key: expected 16 bytes in base64");
+    let webhook = "preset = \"webhook\"\ncredentials.secret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"\n";
+    let check_url = |url: &str, expected: &str| {
+        check_wrong(&format!("{webhook}url = \"{url}\""), &format!("url: {expected}"));
+    };
+    let start = "expected a scheme, a host and a path before the first field";
+    check_url("https://{app}.example/", start);
+    check_url("https://a.example{app}/", start);
+    check_url("http://a.example/", "expected https");
+    check_url("https://a.example:8443/", "expected port 443, or 80 without TLS");
+    check_url("https://192.168.0.1/", "a private address");
+    check_url("https://u:p@a.example/", "the URL has a user or a password");
+    check_url("https://a.example/{x}", "expected a field, the nearest is \"id\": \"x\"");
+    check_wrong(webhook, "url: missing, expected by the preset");
+    let secret = "preset = \"webhook\"\nurl = \"https://a.example/\"\ncredentials.secret = \"hunter2\"";
+    let expected = "credentials.secret: expected a secret of 24 to 64 bytes in base64, with or without \"whsec_\"";
+    check_wrong(secret, expected);
+}
+
+#[test]
+fn a_network_limits_the_age_of_events() {
+    let age = |lines: &str| endpoint(lines).max_age_ms();
+    let red = "preset = \"xiaohongshu\"\nvalues.advertiser_id = \"1\"";
+    assert_eq!(age(red), 3_600_000);
+    assert_eq!(age(&format!("{red}\nmax_age = \"10m\"")), 600_000);
+    assert_eq!(age("preset = \"kuaishou\""), 86_400_000);
+}
+
+#[test]
+fn a_response_is_shown_without_what_it_repeats() {
+    let endpoint = endpoint("preset = \"kuaishou\"\ncredentials.secret = \"hunter2\"");
+    let body = format!("token/1= token%2F1%3D {OAID} hunter2\n203.0.113.9 ok");
+    let shown = request::shown_answer(&endpoint, &event(), body.as_bytes());
+    assert_eq!(&*shown, "hidden hidden hidden hiddenhidden ok");
+    let long = request::shown_answer(&endpoint, &event(), "é".repeat(3_000).as_bytes());
+    assert_eq!(long.chars().count(), 2_049);
+}
