@@ -58,6 +58,13 @@ impl AllowedHosts {
         self.loopback.iter().any(|allowed| **allowed == *bare(host))
     }
 
+    /// Checks whether requests may go to a host at all.
+    pub fn knows(&self, host: &str) -> bool {
+        self.own.as_deref() == Some(host)
+            || self.patterns.iter().any(|pattern| pattern.matches(host))
+            || self.is_loopback(host)
+    }
+
     /// Checks a URL before a request, and returns its host. A name's addresses are checked when it is resolved.
     ///
     /// # Errors
@@ -68,9 +75,7 @@ impl AllowedHosts {
         }
         let host = url.host_str().ok_or("the URL has no host")?;
         let is_loopback = self.is_loopback(host);
-        let is_known = self.own.as_deref() == Some(host)
-            || self.patterns.iter().any(|pattern| pattern.matches(host));
-        if !is_known && !is_loopback {
+        if !self.knows(host) {
             return Err("the host is not one of the preset's".to_owned());
         }
         if let Ok(address) = bare(host).parse::<IpAddr>() {

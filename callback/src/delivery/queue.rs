@@ -28,11 +28,12 @@ pub trait Queue: Send + Sync + 'static {
         lease: Duration,
     ) -> Result<Vec<Claimed<Self::Key>>, QueueError>;
 
-    /// Checks whether the endpoint may still get the activation of this effect, or gets it now. An effect waits for it.
+    /// Returns the time at which the endpoint gets the activation of this effect; `None` if it has it, or never gets
+    /// it. An effect waits for it.
     ///
     /// # Errors
     /// If the store fails.
-    fn has_pending_activation(&self, key: &Self::Key) -> Result<bool, QueueError>;
+    fn pending_activation_ms(&self, key: &Self::Key) -> Result<Option<i64>, QueueError>;
 
     /// Keeps what became of claimed callbacks. Those of which it fails are sent again after their lease.
     ///

@@ -14,6 +14,7 @@ use config::{CallbackEndpoint, CallbackKind, Callbacks, LateCredit, Secret};
 use reqwest::Url;
 
 use crate::address::{AllowedHosts, HostPattern};
+use crate::answer::Success;
 use crate::crypto::AesKey;
 use crate::error::CallbackError;
 use crate::event::CallbackEvent;
@@ -146,6 +147,15 @@ impl Endpoint {
     /// Checks whether a document of the network, or several independent programs, describe the preset.
     pub fn is_documented(&self) -> bool {
         self.preset.is_documented
+    }
+
+    /// Checks whether its requests may go to a host.
+    pub(crate) fn may_use(&self, host: &str) -> bool {
+        self.hosts.knows(host)
+    }
+
+    pub(crate) fn success(&self) -> &Success {
+        &self.preset.success
     }
 
     pub(crate) fn requests_per_second_max(&self) -> NonZeroU32 {

@@ -1,0 +1,176 @@
+//! The callbacks of one endpoint: claims what is due, sends some at a time, and keeps what became of each.
+
+use std::sync::Arc;
+
+use config::CallbackKind;
+use tokio::sync::watch;
+use tokio::task::{JoinError, JoinSet, spawn_blocking};
+use tokio::time::{Instant, sleep};
+
+use super::queue::{Claimed, Finished, Outcome, Queue, QueueError};
+use super::sender::{Done, Sender};
+use crate::endpoint::Endpoint;
+use crate::error::CallbackError;
+use crate::metrics;
+
+pub(super) struct Lane<Q: Queue> {
+    endpoint: Arc<Endpoint>,
+    sender: Arc<Sender>,
+    queue: Arc<Q>,
+    in_flight: JoinSet<(Q::Key, Done)>,
+    /// The host takes nothing until then.
+    paused_until_ms: i64,
+}
+
+/// A claimed callback, and until when it waits for its activation.
+type Waiting<K> = (Claimed<K>, Option<i64>);
+
+impl<Q: Queue> Lane<Q> {
+    pub fn new(endpoint: Arc<Endpoint>, sender: Arc<Sender>, queue: Arc<Q>) -> Self {
+        Self { endpoint, sender, queue, in_flight: JoinSet::new(), paused_until_ms: i64::MIN }
+    }
+
+    /// # Errors
+    /// If a task has ended with a panic.
+    pub async fn run(mut self, mut stopped: watch::Receiver<bool>) -> Result<(), CallbackError> {
+        let poll_interval = self.sender.timing().poll_interval;
+        let mut next_claim = Instant::now();
+        while !*stopped.borrow() {
+            if Instant::now() >= next_claim && self.may_claim() {
+                if self.start_due().await? {
+                    continue;
+                }
+                next_claim = Instant::now() + poll_interval;
+            }
+            tokio::select! {
+                changed = stopped.changed() => if changed.is_err() { break },
+                Some(ended) = self.in_flight.join_next() => self.finish(ended).await?,
+                () = sleep(poll_interval) => {}
+            }
+        }
+        self.end().await
+    }
+
+    /// Sends all that is due now, and returns once all of it is finished.
+    ///
+    /// # Errors
+    /// If a task has ended with a panic.
+    #[cfg(test)]
+    pub async fn drain(&mut self) -> Result<(), CallbackError> {
+        loop {
+            let has_more = self.may_claim() && self.start_due().await?;
+            match self.in_flight.join_next().await {
+                Some(ended) => self.finish(ended).await?,
+                None if has_more => {}
+                None => return Ok(()),
+            }
+        }
+    }
+
+    async fn end(&mut self) -> Result<(), CallbackError> {
+        while let Some(ended) = self.in_flight.join_next().await {
+            self.finish(ended).await?;
+        }
+        Ok(())
+    }
+
+    /// Claims are made once half of the requests have ended, so that each has several callbacks.
+    fn may_claim(&self) -> bool {
+        self.in_flight.len() * 2 <= self.in_flight_max()
+            && self.sender.now_ms() >= self.paused_until_ms
+    }
+
+    fn in_flight_max(&self) -> usize {
+        usize::try_from(self.endpoint.in_flight_max()).unwrap_or(usize::MAX)
+    }
+
+    /// Claims what is due, and begins to send it. Returns true if there may be more, and room for it.
+    async fn start_due(&mut self) -> Result<bool, CallbackError> {
+        let limit = self.in_flight_max() - self.in_flight.len();
+        let claimed = match self.claim(limit).await? {
+            Ok(claimed) => claimed,
+            Err(error) => {
+                self.outbox_failed("claim", &error);
+                return Ok(false);
+            }
+        };
+        let is_full = claimed.len() >= limit;
+        let (mut waiting, mut started) = (Vec::new(), 0);
+        for (claimed, activation_ms) in claimed {
+            if let Some(activation_ms) = activation_ms {
+                let wait_ms = i64::try_from(self.sender.timing().activation_wait.as_millis());
+                let least_ms = self.sender.now_ms().saturating_add(wait_ms.unwrap_or(i64::MAX));
+                let due_ms = activation_ms.max(least_ms);
+                let outcome = Outcome::Postponed { due_ms };
+                waiting.push((claimed.key, Finished { outcome, attempt: None }));
+                continue;
+            }
+            let (sender, endpoint) = (self.sender.clone(), self.endpoint.clone());
+            self.in_flight.spawn(async move {
+                let done = sender.send(&endpoint, &claimed.event, claimed.attempts).await;
+                (claimed.key, done)
+            });
+            started += 1;
+        }
+        self.keep(waiting).await?;
+        Ok(is_full && started < limit)
+    }
+
+    async fn claim(
+        &self,
+        limit: usize,
+    ) -> Result<Result<Vec<Waiting<Q::Key>>, QueueError>, JoinError> {
+        let (queue, endpoint) = (self.queue.clone(), self.endpoint.clone());
+        let (now_ms, lease) = (self.sender.now_ms(), self.sender.timing().lease);
+        spawn_blocking(move || {
+            let claimed = queue.claim(endpoint.name(), now_ms, limit, lease)?;
+            let waiting = |claimed: Claimed<Q::Key>| {
+                let activation_ms = match claimed.event.kind {
+                    CallbackKind::Effect => queue.pending_activation_ms(&claimed.key)?,
+                    CallbackKind::Activation | CallbackKind::Changed | CallbackKind::Rejected => {
+                        None
+                    }
+                };
+                Ok((claimed, activation_ms))
+            };
+            claimed.into_iter().map(waiting).collect()
+        })
+        .await
+    }
+
+    /// Keeps what became of a callback, and of all others that have ended meanwhile.
+    async fn finish(
+        &mut self,
+        ended: Result<(Q::Key, Done), JoinError>,
+    ) -> Result<(), CallbackError> {
+        let mut finished = Vec::new();
+        let mut next = Some(ended);
+        while let Some(ended) = next {
+            let (key, Done { finished: of, paused_until_ms }) = ended?;
+            self.paused_until_ms = self.paused_until_ms.max(paused_until_ms.unwrap_or(i64::MIN));
+            finished.push((key, of));
+            next = self.in_flight.try_join_next();
+        }
+        self.keep(finished).await
+    }
+
+    async fn keep(&self, finished: Vec<(Q::Key, Finished)>) -> Result<(), CallbackError> {
+        if finished.is_empty() {
+            return Ok(());
+        }
+        for (_, finished) in &finished {
+            metrics::finished(self.endpoint.name(), finished.outcome);
+        }
+        let queue = self.queue.clone();
+        if let Err(error) = spawn_blocking(move || queue.finish(&finished)).await? {
+            self.outbox_failed("finish", &error);
+        }
+        Ok(())
+    }
+
+    fn outbox_failed(&self, operation: &'static str, error: &QueueError) {
+        metrics::outbox_failed(operation);
+        let endpoint = self.endpoint.name();
+        tracing::warn!(endpoint, operation, %error, "the outbox of callbacks failed, retrying");
+    }
+}
