@@ -84,7 +84,7 @@ impl<Q: Queue> Lane<Q> {
         usize::try_from(self.endpoint.in_flight_max()).unwrap_or(usize::MAX)
     }
 
-    /// Claims what is due, and begins to send it. Returns true if there may be more, and room for it.
+    /// Claims what is due, and begins to send it. Returns true if there may be more.
     async fn start_due(&mut self) -> Result<bool, CallbackError> {
         let limit = self.in_flight_max() - self.in_flight.len();
         let claimed = match self.claim(limit).await? {
@@ -95,7 +95,7 @@ impl<Q: Queue> Lane<Q> {
             }
         };
         let is_full = claimed.len() >= limit;
-        let (mut waiting, mut started) = (Vec::new(), 0);
+        let mut waiting = Vec::new();
         for (claimed, activation_ms) in claimed {
             if let Some(activation_ms) = activation_ms {
                 let wait_ms = i64::try_from(self.sender.timing().activation_wait.as_millis());
@@ -110,10 +110,9 @@ impl<Q: Queue> Lane<Q> {
                 let done = sender.send(&endpoint, &claimed.event, claimed.attempts).await;
                 (claimed.key, done)
             });
-            started += 1;
         }
         self.keep(waiting).await?;
-        Ok(is_full && started < limit)
+        Ok(is_full)
     }
 
     async fn claim(
@@ -123,17 +122,8 @@ impl<Q: Queue> Lane<Q> {
         let (queue, endpoint) = (self.queue.clone(), self.endpoint.clone());
         let (now_ms, lease) = (self.sender.now_ms(), self.sender.timing().lease);
         spawn_blocking(move || {
-            let claimed = queue.claim(endpoint.name(), now_ms, limit, lease)?;
-            let waiting = |claimed: Claimed<Q::Key>| {
-                let activation_ms = match claimed.event.kind {
-                    CallbackKind::Effect => queue.pending_activation_ms(&claimed.key)?,
-                    CallbackKind::Activation | CallbackKind::Changed | CallbackKind::Rejected => {
-                        None
-                    }
-                };
-                Ok((claimed, activation_ms))
-            };
-            claimed.into_iter().map(waiting).collect()
+            let claimed = queue.claim(endpoint.name(), now_ms, limit, lease);
+            claimed.and_then(|claimed| with_waits(&*queue, claimed))
         })
         .await
     }
@@ -173,4 +163,20 @@ impl<Q: Queue> Lane<Q> {
         let endpoint = self.endpoint.name();
         tracing::warn!(endpoint, operation, %error, "the outbox of callbacks failed, retrying");
     }
+}
+
+/// Adds to each effect until when it waits.
+fn with_waits<Q: Queue>(
+    queue: &Q,
+    claimed: Vec<Claimed<Q::Key>>,
+) -> Result<Vec<Waiting<Q::Key>>, QueueError> {
+    let mut waiting = Vec::with_capacity(claimed.len());
+    for claimed in claimed {
+        let activation_ms = match claimed.event.kind {
+            CallbackKind::Effect => queue.pending_activation_ms(&claimed.key)?,
+            CallbackKind::Activation | CallbackKind::Changed | CallbackKind::Rejected => None,
+        };
+        waiting.push((claimed, activation_ms));
+    }
+    Ok(waiting)
 }

@@ -149,6 +149,11 @@ impl Endpoint {
         self.preset.is_documented
     }
 
+    /// Says where the preset is from.
+    pub fn source(&self) -> &str {
+        &self.preset.source
+    }
+
     /// Checks whether its requests may go to a host.
     pub(crate) fn may_use(&self, host: &str) -> bool {
         self.hosts.knows(host)

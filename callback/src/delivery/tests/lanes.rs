@@ -1,0 +1,215 @@
+//! Tests of lanes: retries, pauses, order, and endpoints that do not wait for each other.
+
+use std::sync::Arc;
+
+use super::super::deliver;
+use super::super::lane::Lane;
+use super::super::queue::Outcome;
+use super::memory::{Memory, TestClock};
+use super::mock::{Answer, Mock};
+use super::{NOW_MS, sender};
+use crate::Sender;
+use crate::event::CallbackEvent;
+use crate::event::tests::{activation, event};
+
+const DAY_MS: i64 = 86_400_000;
+
+struct Site {
+    mock: Mock,
+    sender: Arc<Sender>,
+    clock: TestClock,
+    queue: Arc<Memory>,
+}
+
+impl Site {
+    /// A site with endpoints of these names, each at a server of its own path.
+    fn new(names: &[&str]) -> Self {
+        let mock = Mock::start();
+        let endpoint = |name: &&str| {
+            let url = mock.url(&format!("/{name}?callback={{callback|url}}"));
+            format!(
+                "[[callbacks.endpoint]]\nname = \"{name}\"\npreset = \"kuaishou\"\nurl = \"{url}\"\n\
+                 requests_per_second_max = 10000\n"
+            )
+        };
+        let endpoints: String = names.iter().map(endpoint).collect();
+        let (sender, clock) = sender(&endpoints);
+        mock.answers(Answer::Reply(200, "{\"result\":1}".to_owned()));
+        Self { mock, sender: Arc::new(sender), clock, queue: Arc::default() }
+    }
+
+    fn lane(&self, index: usize) -> Lane<Memory> {
+        let endpoint = self.sender.endpoints()[index].clone();
+        Lane::new(endpoint, self.sender.clone(), self.queue.clone())
+    }
+}
+
+fn numbered(number: u32, event: CallbackEvent) -> CallbackEvent {
+    CallbackEvent { id: format!("cb_{number}").into(), ..event }
+}
+
+#[tokio::test]
+async fn what_is_due_is_sent_once() {
+    let site = Site::new(&["a"]);
+    for key in 0..40 {
+        site.queue.add(key, "a", numbered(key, activation()), NOW_MS);
+    }
+    site.queue.add(99, "a", activation(), NOW_MS + 1);
+    site.queue.add(98, "other", activation(), NOW_MS);
+    site.lane(0).drain().await.unwrap();
+    assert_eq!(site.mock.received().len(), 40);
+    for key in 0..40 {
+        assert_eq!(site.queue.end(key), Some(Outcome::Sent), "{key}");
+    }
+    assert_eq!((site.queue.end(99), site.queue.end(98)), (None, None));
+    site.lane(0).drain().await.unwrap();
+    assert_eq!(site.mock.received().len(), 0);
+}
+
+#[tokio::test]
+async fn a_failing_callback_is_tried_eight_times() {
+    let site = Site::new(&["a"]);
+    site.mock.answers(Answer::Reply(500, String::new()));
+    site.queue.add(1, "a", activation(), NOW_MS);
+    let mut waits = Vec::new();
+    while site.queue.end(1).is_none() {
+        let before_ms = site.clock.now_ms();
+        site.lane(0).drain().await.unwrap();
+        let due_ms = site.queue.due_ms(1);
+        waits.push((due_ms - before_ms) / 1_000);
+        site.clock.set_ms(due_ms);
+        assert!(waits.len() <= 8);
+    }
+    assert_eq!(site.queue.end(1), Some(Outcome::Dead));
+    assert_eq!(site.mock.received().len(), 8);
+    assert_eq!(site.queue.reasons(1), ["status 500"; 8]);
+    let expected = [5, 60, 300, 1_800, 7_200, 18_000, 36_000];
+    for (wait, expected) in waits.iter().zip(expected) {
+        assert!((expected * 9 / 10 - 1..=expected * 11 / 10).contains(wait), "{wait}");
+    }
+}
+
+#[tokio::test]
+async fn a_callback_that_fails_once_is_sent_with_the_same_time() {
+    let site = Site::new(&["a"]);
+    site.mock.answers(Answer::HangUp);
+    site.queue.add(1, "a", activation(), NOW_MS);
+    site.lane(0).drain().await.unwrap();
+    assert_eq!(site.queue.end(1), None);
+    site.mock.answers(Answer::Reply(200, "{\"result\":1}".to_owned()));
+    site.clock.set_ms(site.queue.due_ms(1));
+    site.lane(0).drain().await.unwrap();
+    assert_eq!(site.queue.end(1), Some(Outcome::Sent));
+    let paths: Vec<_> = site.mock.received().into_iter().map(|received| received.path).collect();
+    assert!(paths.len() >= 2 && paths.iter().all(|path| *path == paths[0]), "{paths:?}");
+}
+
+#[tokio::test]
+async fn an_effect_waits_for_its_activation() {
+    let site = Site::new(&["a"]);
+    site.mock.answers(Answer::Reply(503, String::new()));
+    site.queue.add(1, "a", event(), NOW_MS);
+    site.queue.add(2, "a", activation(), NOW_MS);
+    site.lane(0).drain().await.unwrap();
+    let received = site.mock.received();
+    assert_eq!(received.len(), 1);
+    assert_eq!(received[0].parameter("event_type").as_deref(), Some("1"));
+    assert!(site.queue.due_ms(1) >= NOW_MS + 1_000);
+    site.mock.answers(Answer::Reply(200, "{\"result\":1}".to_owned()));
+    for step in 1..=3 {
+        site.clock.set_ms(NOW_MS + step * 10_000);
+        site.lane(0).drain().await.unwrap();
+    }
+    let types: Vec<_> =
+        site.mock.received().iter().filter_map(|received| received.parameter("event_type")).collect();
+    assert_eq!(types, ["1", "3"]);
+    assert_eq!((site.queue.end(1), site.queue.end(2)), (Some(Outcome::Sent), Some(Outcome::Sent)));
+}
+
+#[tokio::test]
+async fn an_effect_goes_after_a_dead_activation() {
+    let site = Site::new(&["a"]);
+    site.mock.answers(Answer::Reply(400, String::new()));
+    site.queue.add(1, "a", event(), NOW_MS);
+    site.queue.add(2, "a", activation(), NOW_MS);
+    site.lane(0).drain().await.unwrap();
+    assert_eq!((site.queue.end(1), site.queue.end(2)), (None, Some(Outcome::Dead)));
+    site.clock.set_ms(NOW_MS + 2_000);
+    site.lane(0).drain().await.unwrap();
+    assert_eq!(site.queue.end(1), Some(Outcome::Dead));
+}
+
+/// The server of `a` fails for a day, while `b` has a server that works.
+#[tokio::test]
+async fn an_endpoint_that_fails_for_a_day_delays_no_other() {
+    let site = Site::new(&["a"]);
+    let other = Site::new(&["b"]);
+    site.mock.answers(Answer::Reply(502, String::new()));
+    for key in 0..100 {
+        site.queue.add(key, "a", numbered(key, activation()), NOW_MS);
+        other.queue.add(key, "b", numbered(key, activation()), NOW_MS);
+    }
+    for step in 0..288 {
+        let now_ms = NOW_MS + step * DAY_MS / 288;
+        site.clock.set_ms(now_ms);
+        other.clock.set_ms(now_ms);
+        site.lane(0).drain().await.unwrap();
+        other.lane(0).drain().await.unwrap();
+    }
+    assert!((0..100).all(|key| other.queue.end(key) == Some(Outcome::Sent)));
+    assert_eq!(other.mock.received().len(), 100);
+    // Without the pauses of the host there would be 800 requests.
+    let requests = site.mock.received().len();
+    assert!((10..500).contains(&requests), "{requests}");
+    site.mock.answers(Answer::Reply(200, "{\"result\":1}".to_owned()));
+    for step in 0..288 {
+        site.clock.set_ms(NOW_MS + DAY_MS + step * DAY_MS / 288);
+        site.lane(0).drain().await.unwrap();
+    }
+    let ends: Vec<_> = (0..100).map(|key| site.queue.end(key)).collect();
+    assert!(ends.iter().all(Option::is_some), "nothing is left pending");
+    assert!(ends.contains(&Some(Outcome::Sent)));
+}
+
+#[tokio::test]
+async fn a_host_that_asks_for_rest_gets_it() {
+    let site = Site::new(&["a"]);
+    site.mock.answers(Answer::With(429, "Retry-After: 120", String::new()));
+    site.queue.add(1, "a", activation(), NOW_MS);
+    site.lane(0).drain().await.unwrap();
+    assert_eq!(site.queue.due_ms(1), NOW_MS + 120_000);
+    site.queue.add(2, "a", numbered(2, activation()), NOW_MS);
+    site.lane(0).drain().await.unwrap();
+    assert_eq!(site.mock.received().len(), 1);
+    assert_eq!((site.queue.end(2), site.queue.due_ms(2)), (None, NOW_MS + 120_000));
+}
+
+#[tokio::test]
+async fn a_failing_outbox_loses_nothing() {
+    let site = Site::new(&["a"]);
+    site.queue.add(1, "a", activation(), NOW_MS);
+    *site.queue.fails.lock() = true;
+    site.lane(0).drain().await.unwrap();
+    assert_eq!((site.mock.received().len(), site.queue.end(1)), (0, None));
+    *site.queue.fails.lock() = false;
+    site.lane(0).drain().await.unwrap();
+    assert_eq!(site.queue.end(1), Some(Outcome::Sent));
+}
+
+#[tokio::test]
+async fn delivery_ends_after_its_requests() {
+    let site = Site::new(&["a", "b"]);
+    site.queue.add(1, "a", activation(), NOW_MS);
+    site.queue.add(2, "b", activation(), NOW_MS);
+    let queue = site.queue.clone();
+    let sent = async move {
+        while queue.end(1).is_none() || queue.end(2).is_none() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    deliver(site.sender.clone(), site.queue.clone(), sent).await.unwrap();
+    assert_eq!(site.mock.received().len(), 2);
+    // Without endpoints there is nothing to do.
+    let (none, _) = sender("");
+    deliver(Arc::new(none), site.queue.clone(), std::future::pending()).await.unwrap();
+}

@@ -1,0 +1,135 @@
+//! A server that records requests and answers by script, on a loopback address.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// What the server does with a request.
+#[derive(Debug, Clone)]
+pub(super) enum Answer {
+    /// A status with a body.
+    Reply(u16, String),
+    /// The same, with a header.
+    With(u16, &'static str, String),
+    /// Closes the connection without a response.
+    HangUp,
+    /// Never answers.
+    Silence,
+}
+
+/// A request as received.
+#[derive(Debug, Clone)]
+pub(super) struct Received {
+    pub method: String,
+    /// Path and query.
+    pub path: String,
+    /// Names in lower case.
+    pub headers: Vec<(String, String)>,
+    pub body: String,
+}
+
+#[derive(Default)]
+struct Shared {
+    answer: Option<Answer>,
+    received: Vec<Received>,
+    /// Connections that are kept open without a response.
+    silent: Vec<TcpStream>,
+}
+
+pub(super) struct Mock {
+    pub port: u16,
+    shared: Arc<Mutex<Shared>>,
+}
+
+impl Mock {
+    pub fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let shared: Arc<Mutex<Shared>> = Arc::default();
+        let serving = shared.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let shared = serving.clone();
+                std::thread::spawn(move || serve(stream.unwrap(), &shared));
+            }
+        });
+        Self { port, shared }
+    }
+
+    /// Answers all further requests so.
+    pub fn answers(&self, answer: Answer) {
+        self.shared.lock().answer = Some(answer);
+    }
+
+    /// Returns the requests since the last call.
+    pub fn received(&self) -> Vec<Received> {
+        std::mem::take(&mut self.shared.lock().received)
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://localhost:{}{path}", self.port)
+    }
+}
+
+impl Received {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| &**value)
+    }
+
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+
+    /// Returns a parameter of the query, decoded.
+    pub fn parameter(&self, name: &str) -> Option<String> {
+        let url = reqwest::Url::parse(&format!("http://localhost{}", self.path)).unwrap();
+        let found = url.query_pairs().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.into_owned())
+    }
+}
+
+/// Serves one request; the client opens another connection for the next one.
+fn serve(stream: TcpStream, shared: &Mutex<Shared>) {
+    let mut reader = BufReader::new(stream);
+    let Some(received) = read(&mut reader) else { return };
+    let mut stream = reader.into_inner();
+    let mut shared = shared.lock();
+    shared.received.push(received);
+    let answer = shared.answer.clone().unwrap_or(Answer::Reply(200, String::new()));
+    let (status, header, body) = match answer {
+        Answer::Reply(status, body) => (status, "", body),
+        Answer::With(status, header, body) => (status, header, body),
+        Answer::HangUp => return,
+        Answer::Silence => {
+            shared.silent.push(stream);
+            return;
+        }
+    };
+    let header = if header.is_empty() { String::new() } else { format!("{header}\r\n") };
+    let length = body.len();
+    let head = format!("HTTP/1.1 {status} x\r\n{header}Connection: close\r\nContent-Length: {length}\r\n\r\n");
+    // The client may have gone.
+    drop(stream.write_all(format!("{head}{body}").as_bytes()));
+}
+
+fn read(reader: &mut BufReader<TcpStream>) -> Option<Received> {
+    let mut line = String::new();
+    reader.read_line(&mut line).ok()?;
+    let mut words = line.split_whitespace();
+    let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
+    let mut headers = Vec::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        let Some((name, value)) = line.trim_end().split_once(':') else { break };
+        headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+    }
+    let length = headers.iter().find(|(name, _)| name == "content-length");
+    let length = length.map_or(0, |(_, length)| length.parse().unwrap());
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    Some(Received { method, path, headers, body: String::from_utf8(body).unwrap() })
+}
