@@ -1,5 +1,5 @@
-//! Where a request may go. URLs of callbacks arrive inside public clicks, so that anybody could make this process send a
-//! request to any server: those of its own network, and itself, are refused by name and by address.
+//! Where a request may go. URLs of callbacks arrive inside public clicks, so that anybody could make this process send
+//! a request to any server: those of its own network, and itself, are refused by name and by address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -23,7 +23,8 @@ impl HostPattern {
         let is_allowed = |byte: u8| {
             byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.')
         };
-        let has_labels = name.split('.').count() > 1 && name.split('.').all(|label| !label.is_empty());
+        let has_labels =
+            name.split('.').count() > 1 && name.split('.').all(|label| !label.is_empty());
         let is_address = name.parse::<IpAddr>().is_ok();
         if !has_labels || is_address || !name.bytes().all(is_allowed) {
             return Err(format!("hosts: expected a host name such as \"*.example.com\": {text:?}"));
@@ -48,7 +49,7 @@ pub(crate) struct AllowedHosts {
     pub own: Option<Box<str>>,
     /// Hosts that may be on loopback addresses, without TLS and with any port.
     pub loopback: Box<[Box<str>]>,
-    /// Whether the network has no TLS.
+    /// The network has no TLS.
     pub is_plain_http: bool,
 }
 
@@ -136,9 +137,12 @@ pub(crate) fn check_address(address: IpAddr, allows_loopback: bool) -> Result<()
         return Ok(());
     }
     let refused = match address {
-        IpAddr::V4(v4) => REFUSED_V4.iter().find(|(first, bits, _)| {
-            starts_with(v4.to_bits().into(), first.to_bits().into(), 32 - bits)
-        }).map(|(_, _, class)| *class),
+        IpAddr::V4(v4) => REFUSED_V4
+            .iter()
+            .find(|(first, bits, _)| {
+                starts_with(v4.to_bits().into(), first.to_bits().into(), 32 - bits)
+            })
+            .map(|(_, _, class)| *class),
         IpAddr::V6(v6) => refused_v6(v6),
     };
     refused.map_or(Ok(()), Err)
@@ -155,9 +159,9 @@ fn refused_v6(address: Ipv6Addr) -> Option<&'static str> {
             "an address that is not global"
         });
     }
-    let range = REFUSED_V6.iter().find(|(first, prefix, _)| {
-        starts_with(bits, first.to_bits(), 128 - prefix)
-    });
+    let range = REFUSED_V6
+        .iter()
+        .find(|(first, prefix, _)| starts_with(bits, first.to_bits(), 128 - prefix));
     range.map(|(_, _, class)| *class)
 }
 
@@ -180,14 +184,20 @@ mod tests {
     #[test]
     fn addresses_that_are_not_public_are_refused() {
         check_refused("0.0.0.0 0.255.255.255", "an address of this network");
-        check_refused("10.0.0.0 10.255.255.255 172.16.0.1 172.31.255.255 192.168.0.1", "a private address");
+        check_refused(
+            "10.0.0.0 10.255.255.255 172.16.0.1 172.31.255.255 192.168.0.1",
+            "a private address",
+        );
         check_refused("100.64.0.0 100.127.255.255", "an address of carrier-grade NAT");
         check_refused("127.0.0.1 127.255.255.254 ::1", "a loopback address");
         check_refused("169.254.169.254 169.254.0.0", "a link-local address");
         check_refused("192.0.0.8 192.31.196.1 2001::1 2001:1ff::1", "an address of a protocol");
         check_refused("192.88.99.1 2002:7f00:1::", "an address of a relay");
         check_refused("198.18.0.1 198.19.255.255", "an address for benchmarks");
-        check_refused("192.0.2.1 198.51.100.1 203.0.113.9 2001:db8::1 3fff::1", "an address for documentation");
+        check_refused(
+            "192.0.2.1 198.51.100.1 203.0.113.9 2001:db8::1 3fff::1",
+            "an address for documentation",
+        );
         check_refused("224.0.0.1 239.255.255.255", "a multicast address");
         check_refused("240.0.0.1 255.255.255.255", "a reserved address");
     }
@@ -206,9 +216,21 @@ mod tests {
     #[test]
     fn public_addresses_are_allowed() {
         for address in [
-            "1.1.1.1", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0", "126.255.255.255", "128.0.0.1",
-            "172.15.255.255", "172.32.0.0", "192.167.255.255", "223.255.255.255", "2606:4700::1111", "2001:200::1",
-            "2400:3200::1", "3ffe::1",
+            "1.1.1.1",
+            "9.255.255.255",
+            "11.0.0.0",
+            "100.63.255.255",
+            "100.128.0.0",
+            "126.255.255.255",
+            "128.0.0.1",
+            "172.15.255.255",
+            "172.32.0.0",
+            "192.167.255.255",
+            "223.255.255.255",
+            "2606:4700::1111",
+            "2001:200::1",
+            "2400:3200::1",
+            "3ffe::1",
         ] {
             assert_eq!(check_address(address.parse().unwrap(), false), Ok(()), "{address}");
         }
@@ -224,14 +246,19 @@ mod tests {
 
     #[test]
     fn patterns_match_whole_labels() {
-        let matches = |pattern: &str, host: &str| HostPattern::parse(pattern).unwrap().matches(host);
+        let matches =
+            |pattern: &str, host: &str| HostPattern::parse(pattern).unwrap().matches(host);
         assert!(matches("api.e.qq.com", "api.e.qq.com"));
-        assert!(!matches("api.e.qq.com", "xapi.e.qq.com") && !matches("api.e.qq.com", "a.api.e.qq.com"));
+        assert!(
+            !matches("api.e.qq.com", "xapi.e.qq.com") && !matches("api.e.qq.com", "a.api.e.qq.com")
+        );
         assert!(matches("*.e.qq.com", "api.e.qq.com") && matches("*.e.qq.com", "a.b.e.qq.com"));
         for host in ["e.qq.com", ".e.qq.com", "xe.qq.com", "e.qq.com.a.example", "api.e.qq.com."] {
             assert!(!matches("*.e.qq.com", host), "{host}");
         }
-        for wrong in ["", "*", "*.", "com", "*.com", "a..com", "A.com", "127.0.0.1", "a.com/b", "a.com:1"] {
+        for wrong in
+            ["", "*", "*.", "com", "*.com", "a..com", "A.com", "127.0.0.1", "a.com/b", "a.com:1"]
+        {
             assert!(HostPattern::parse(wrong).is_err(), "{wrong}");
         }
     }
@@ -261,9 +288,17 @@ mod tests {
         check_url("http://127.0.0.1:1234/", Ok("127.0.0.1"));
         let host = Err("the host is not one of the preset's");
         for url in [
-            "https://evil.example/", "https://api.e.qq.com.evil.example/", "https://e.qq.com./",
-            "https://10.0.0.1/", "https://[::1]/", "https://0x7f000002/", "https://2130706434/", "https://127.2/",
-            "https://evil.example#.e.qq.com", "https://evil.example?.e.qq.com", "https://evil.example\\.e.qq.com",
+            "https://evil.example/",
+            "https://api.e.qq.com.evil.example/",
+            "https://e.qq.com./",
+            "https://10.0.0.1/",
+            "https://[::1]/",
+            "https://0x7f000002/",
+            "https://2130706434/",
+            "https://127.2/",
+            "https://evil.example#.e.qq.com",
+            "https://evil.example?.e.qq.com",
+            "https://evil.example\\.e.qq.com",
         ] {
             check_url(url, host);
         }

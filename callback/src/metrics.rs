@@ -7,7 +7,7 @@ use metrics::{counter, histogram};
 use crate::delivery::queue::Outcome;
 
 config::describe_metrics! {
-    /// Attempts and decisions about claimed callbacks, by endpoint and outcome: sent, dropped, dead, retry or postponed.
+    /// What became of claimed callbacks, by endpoint and outcome: sent, dropped, dead, retry or postponed.
     describe_counter OUTCOMES = "adtrail_callbacks_outcomes_total";
     /// Responses of endpoints, by endpoint and status; the status of a request without a response is none.
     describe_counter RESPONSES = "adtrail_callbacks_responses_total";

@@ -115,7 +115,7 @@ fn collect_keys(value: &toml::Value, path: &str, keys: &mut BTreeSet<String>) {
 /// Returns every string literal of the code that is the name of a metric.
 fn metrics() -> Vec<String> {
     let mut names = BTreeSet::new();
-    for folder in ["collect/src", "export/src", "ingest/src", "src", "store/src"] {
+    for folder in ["callback/src", "collect/src", "export/src", "ingest/src", "src", "store/src"] {
         collect_metrics(Path::new(folder), &mut names);
     }
     names.into_iter().collect()

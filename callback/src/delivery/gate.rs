@@ -1,4 +1,4 @@
-//! Whether a host may get a request now: its rate, its pauses after failures, and those that it asks for.
+//! Decides when a host may get a request: its rate, its pauses after failures, and those that it asks for.
 //!
 //! A pure state machine; times come from the caller.
 
@@ -86,10 +86,8 @@ impl Gate {
     /// The host has not answered, or only that it fails.
     pub fn failed(&mut self, now_ms: i64, timing: &Timing) {
         let (min_ms, max_ms) = (ms(timing.pause_min), ms(timing.pause_max));
-        let pause = |pause_ms: i64| State::Paused {
-            until_ms: now_ms.saturating_add(pause_ms),
-            pause_ms,
-        };
+        let pause =
+            |pause_ms: i64| State::Paused { until_ms: now_ms.saturating_add(pause_ms), pause_ms };
         self.state = match self.state {
             State::Open { failures } if failures + 1 < FAILURES_MAX => {
                 State::Open { failures: failures + 1 }

@@ -65,7 +65,8 @@ mod tests {
         for (index, delay_ms) in expected.into_iter().enumerate() {
             let attempts = u32::try_from(index + 1).unwrap();
             for id in 0..200 {
-                let wait = next_attempt_ms(attempts, &format!("cb_{id}"), 1_000, None).unwrap() - 1_000;
+                let wait =
+                    next_attempt_ms(attempts, &format!("cb_{id}"), 1_000, None).unwrap() - 1_000;
                 assert!((delay_ms * 9 / 10..=delay_ms * 11 / 10).contains(&wait), "{wait}");
             }
         }

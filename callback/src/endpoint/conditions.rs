@@ -98,8 +98,10 @@ mod tests {
 
     #[test]
     fn revenue_has_a_threshold() {
-        let settings =
-            CallbackConditions { revenue_min: Some("6.00".into()), ..CallbackConditions::default() };
+        let settings = CallbackConditions {
+            revenue_min: Some("6.00".into()),
+            ..CallbackConditions::default()
+        };
         let check = |revenue: &str| is_sent(&settings, 0, revenue, &[]);
         assert!(check("6") && check("6.0000") && check("100"));
         assert!(!check("5.99") && !check("") && !check("-7"));
@@ -119,8 +121,10 @@ mod tests {
 
     #[test]
     fn a_window_has_one_effect() {
-        let settings =
-            CallbackConditions { once_per_ms: Some(24 * 3_600_000), ..CallbackConditions::default() };
+        let settings = CallbackConditions {
+            once_per_ms: Some(24 * 3_600_000),
+            ..CallbackConditions::default()
+        };
         assert!(is_sent(&settings, 23 * HOUR_MS, "", &[]));
         assert!(!is_sent(&settings, 23 * HOUR_MS, "", &[(HOUR_MS, "")]));
         assert!(is_sent(&settings, 24 * HOUR_MS, "", &[(23 * HOUR_MS, "")]));
@@ -130,8 +134,10 @@ mod tests {
     #[test]
     fn a_share_is_of_activations() {
         let sent = |percent: u32| {
-            let settings =
-                CallbackConditions { share_percent: Some(percent), ..CallbackConditions::default() };
+            let settings = CallbackConditions {
+                share_percent: Some(percent),
+                ..CallbackConditions::default()
+            };
             let conditions = Conditions::new(settings);
             let is_sent = |number: u32| {
                 let id: Box<str> = format!("a-{number}").into();

@@ -18,8 +18,8 @@ use crate::answer::Success;
 use crate::crypto::AesKey;
 use crate::error::CallbackError;
 use crate::event::CallbackEvent;
-use crate::preset::catalogue::Presets;
 use crate::preset::Preset;
+use crate::preset::catalogue::Presets;
 use crate::sign::Signer;
 use crate::template::Template;
 use conditions::Conditions;
@@ -43,7 +43,7 @@ pub struct Endpoint {
 /// Why an event is not sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NotSent {
-    /// By the settings of the endpoint.
+    /// The settings of the endpoint exclude it.
     Unwanted(&'static str),
     /// What the network needs is missing or wrong, and will be.
     Impossible(String),
@@ -58,10 +58,9 @@ impl Endpoint {
         let endpoint = |of: &CallbackEndpoint| {
             let preset = presets.find(&of.name, &of.preset)?;
             let endpoint = Self::new(of.clone(), preset, settings.allow_loopback.clone());
-            endpoint.map(Arc::new).map_err(|problem| CallbackError::Endpoint {
-                endpoint: of.name.clone(),
-                problem,
-            })
+            endpoint
+                .map(Arc::new)
+                .map_err(|problem| CallbackError::Endpoint { endpoint: of.name.clone(), problem })
         };
         settings.endpoints.iter().map(endpoint).collect()
     }
@@ -202,7 +201,8 @@ fn allowed_hosts(
     loopback: Box<[Box<str>]>,
     is_plain_http: bool,
 ) -> Result<AllowedHosts, String> {
-    let mut hosts = AllowedHosts { patterns: patterns.to_vec(), own: None, loopback, is_plain_http };
+    let mut hosts =
+        AllowedHosts { patterns: patterns.to_vec(), own: None, loopback, is_plain_http };
     let Some(url) = url else { return Ok(hosts) };
     let start = url.literal_start();
     let expected = "url: expected a scheme, a host and a path before the first field";

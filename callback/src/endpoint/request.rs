@@ -81,10 +81,7 @@ fn draft(endpoint: &Endpoint, values: &Values<'_>) -> Result<Draft, NotSent> {
     })
 }
 
-fn rendered(
-    pairs: &[(Box<str>, Template)],
-    values: &Values<'_>,
-) -> Vec<(Box<str>, String)> {
+fn rendered(pairs: &[(Box<str>, Template)], values: &Values<'_>) -> Vec<(Box<str>, String)> {
     let pairs = pairs.iter().map(|(name, template)| Some((name.clone(), template.render(values)?)));
     pairs.flatten().collect()
 }
@@ -171,7 +168,8 @@ fn json(node: &Node, values: &Values<'_>) -> Option<Value> {
             (!items.is_empty()).then_some(Value::Array(items))
         }
         Node::Object(nodes) => {
-            let entries = nodes.iter().map(|(name, node)| Some((name.to_string(), json(node, values)?)));
+            let entries =
+                nodes.iter().map(|(name, node)| Some((name.to_string(), json(node, values)?)));
             let entries: Map<String, Value> = entries.flatten().collect();
             (!entries.is_empty()).then_some(Value::Object(entries))
         }

@@ -8,7 +8,9 @@ const NOW_MS: i64 = 1_773_160_001_000;
 
 /// Returns the endpoint with these lines of its table.
 pub(crate) fn try_endpoint(lines: &str) -> Result<Arc<Endpoint>, CallbackError> {
-    let text = format!("[callbacks]\nallow_loopback = [\"localhost\"]\n[[callbacks.endpoint]]\nname = \"a\"\n{lines}\n");
+    let text = format!(
+        "[callbacks]\nallow_loopback = [\"localhost\"]\n[[callbacks.endpoint]]\nname = \"a\"\n{lines}\n"
+    );
     let settings = config::parse(&text).unwrap().callbacks;
     let presets = Presets::load(&settings).unwrap();
     Endpoint::all(&settings, &presets).map(|mut endpoints| endpoints.remove(0))
@@ -85,7 +87,8 @@ fn a_network_may_leave_texts_open_in_its_url() {
         endpoint.prepare(&event, NOW_MS).unwrap().url.to_string()
     };
     let start = "https://ocpc.baidu.com/ocpcapi/cb/actionCb?a_type=orders&a_value=999&s=1";
-    let raw = url("http://ocpc.baidu.com/ocpcapi/cb/actionCb?a_type={{ATYPE}}&a_value={{AVALUE}}&s=1");
+    let raw =
+        url("http://ocpc.baidu.com/ocpcapi/cb/actionCb?a_type={{ATYPE}}&a_value={{AVALUE}}&s=1");
     assert!(raw.starts_with(start), "{raw}");
     let encoded = "https://ocpc.baidu.com/ocpcapi/cb/actionCb?a_type=%7B%7BATYPE%7D%7D&a_value=%7B%7BAVALUE%7D%7D&s=1";
     assert_eq!(url(encoded), raw);
@@ -138,8 +141,12 @@ fn what_a_network_needs_must_be_known() {
 fn settings_of_an_endpoint_are_checked_with_its_preset() {
     check_wrong("preset = \"huawei\"", "credentials.secret: missing, expected by the preset");
     check_wrong("preset = \"weibo\"", "values.company: missing, expected by the preset");
-    check_wrong("preset = \"kuaishou\"\ncredentials.key = \"x\"", "credentials.key: expected 16 bytes in base64");
-    let webhook = "preset = \"webhook\"\ncredentials.secret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"\n";
+    check_wrong(
+        "preset = \"kuaishou\"\ncredentials.key = \"x\"",
+        "credentials.key: expected 16 bytes in base64",
+    );
+    let webhook =
+        "preset = \"webhook\"\ncredentials.secret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"\n";
     let check_url = |url: &str, expected: &str| {
         check_wrong(&format!("{webhook}url = \"{url}\""), &format!("url: {expected}"));
     };
@@ -152,7 +159,8 @@ fn settings_of_an_endpoint_are_checked_with_its_preset() {
     check_url("https://u:p@a.example/", "the URL has a user or a password");
     check_url("https://a.example/{x}", "expected a field, the nearest is \"id\": \"x\"");
     check_wrong(webhook, "url: missing, expected by the preset");
-    let secret = "preset = \"webhook\"\nurl = \"https://a.example/\"\ncredentials.secret = \"hunter2\"";
+    let secret =
+        "preset = \"webhook\"\nurl = \"https://a.example/\"\ncredentials.secret = \"hunter2\"";
     let expected = "credentials.secret: expected a secret of 24 to 64 bytes in base64, with or without \"whsec_\"";
     check_wrong(secret, expected);
 }

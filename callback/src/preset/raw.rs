@@ -172,10 +172,7 @@ fn labelled<T>(key: &str, outcome: Result<T, String>) -> Result<T, String> {
     outcome.map_err(|problem| format!("{key}: {problem}"))
 }
 
-fn templates(
-    key: &str,
-    pairs: Vec<(String, String)>,
-) -> Result<Vec<(Box<str>, Template)>, String> {
+fn templates(key: &str, pairs: Vec<(String, String)>) -> Result<Vec<(Box<str>, Template)>, String> {
     let parse = |(name, text): (String, String)| {
         labelled(key, Template::parse(&text)).map(|template| (name.into(), template))
     };

@@ -9,7 +9,7 @@ use config::nearest::nearest;
 use crate::crypto::{AesKey, md5_hex};
 use crate::event::{CallbackEvent, Credit};
 
-/// The text in place of ids and tokens, where somebody reads a request.
+/// The text in place of ids and tokens, where a person reads a request.
 pub(crate) const HIDDEN: &str = "hidden";
 
 /// Kinds of device ids, each also with `_md5`.
@@ -73,7 +73,7 @@ pub(crate) enum Field {
     Previous(&'static str),
     Param(Box<str>),
     Id(Box<str>),
-    /// Of the endpoint's settings.
+    /// One of the endpoint's settings.
     Value(Box<str>),
     Credential(&'static str),
 }

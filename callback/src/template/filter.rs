@@ -11,8 +11,7 @@ use crate::crypto::{md5_hex, sha256_hex};
 use crate::decimal;
 
 /// All but the unreserved characters of RFC 3986.
-const ENCODED: &AsciiSet =
-    &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 const DEFAULT: &str = "default:";
 

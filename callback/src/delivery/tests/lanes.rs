@@ -120,8 +120,12 @@ async fn an_effect_waits_for_its_activation() {
         site.clock.set_ms(NOW_MS + step * 10_000);
         site.lane(0).drain().await.unwrap();
     }
-    let types: Vec<_> =
-        site.mock.received().iter().filter_map(|received| received.parameter("event_type")).collect();
+    let types: Vec<_> = site
+        .mock
+        .received()
+        .iter()
+        .filter_map(|received| received.parameter("event_type"))
+        .collect();
     assert_eq!(types, ["1", "3"]);
     assert_eq!((site.queue.end(1), site.queue.end(2)), (Some(Outcome::Sent), Some(Outcome::Sent)));
 }

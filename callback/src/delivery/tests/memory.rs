@@ -67,7 +67,8 @@ impl Memory {
 
     pub fn reasons(&self, key: u32) -> Vec<String> {
         let entries = self.entries.lock();
-        let attempts = entries[&key].finished.iter().filter_map(|finished| finished.attempt.as_ref());
+        let attempts =
+            entries[&key].finished.iter().filter_map(|finished| finished.attempt.as_ref());
         attempts.map(|attempt| attempt.reason.to_string()).collect()
     }
 

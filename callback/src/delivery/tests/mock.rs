@@ -110,7 +110,9 @@ fn serve(stream: TcpStream, shared: &Mutex<Shared>) {
     };
     let header = if header.is_empty() { String::new() } else { format!("{header}\r\n") };
     let length = body.len();
-    let head = format!("HTTP/1.1 {status} x\r\n{header}Connection: close\r\nContent-Length: {length}\r\n\r\n");
+    let head = format!(
+        "HTTP/1.1 {status} x\r\n{header}Connection: close\r\nContent-Length: {length}\r\n\r\n"
+    );
     // The client may have gone.
     drop(stream.write_all(format!("{head}{body}").as_bytes()));
 }

@@ -5,6 +5,7 @@ mod memory;
 mod mock;
 mod networks;
 mod safety;
+mod table;
 
 use std::io;
 use std::net::IpAddr;

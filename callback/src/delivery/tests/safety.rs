@@ -81,7 +81,8 @@ async fn the_connection_goes_to_the_address_that_was_checked() {
         Box::pin(found(address.parse().unwrap()))
     });
     let url = mock.url("/track?callback={callback|url}");
-    let settings = format!("[callbacks]\nallow_loopback = [\"localhost\"]\n{KUAISHOU}url = \"{url}\"\n");
+    let settings =
+        format!("[callbacks]\nallow_loopback = [\"localhost\"]\n{KUAISHOU}url = \"{url}\"\n");
     let (sender, _) = sender_with(&settings, timing(), changing);
     let endpoint = &sender.endpoints()[0];
     let finished = sender.try_once(endpoint, &activation()).await;
@@ -97,7 +98,8 @@ async fn a_silent_server_is_a_failure() {
     let mock = Mock::start();
     mock.answers(Answer::Silence);
     let url = mock.url("/track?callback={callback|url}");
-    let settings = format!("[callbacks]\nallow_loopback = [\"localhost\"]\n{KUAISHOU}url = \"{url}\"\n");
+    let settings =
+        format!("[callbacks]\nallow_loopback = [\"localhost\"]\n{KUAISHOU}url = \"{url}\"\n");
     let timing = Timing { request_timeout: Duration::from_millis(200), ..timing() };
     let (sender, _) = sender_with(&settings, timing, lookup("127.0.0.1"));
     let finished = sender.try_once(&sender.endpoints()[0], &activation()).await;
