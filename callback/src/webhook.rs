@@ -67,20 +67,20 @@ mod tests {
 
     #[test]
     fn during_a_rotation_both_keys_sign() {
-        let other = format!("{PREFIX}{}", STANDARD.encode([7; 32]));
-        let both = WebhookKeys::parse([SECRET, &other]).unwrap().sign(MESSAGE, TIME, BODY);
+        let other = format!("{PREFIX}{}", STANDARD.encode([7_u8; 32]));
+        let both = WebhookKeys::parse([SECRET, &*other]).unwrap().sign(MESSAGE, TIME, BODY);
         let alone = WebhookKeys::parse([&*other]).unwrap().sign(MESSAGE, TIME, BODY);
         assert_eq!(both, format!("{SIGNED} {alone}"));
     }
 
     #[test]
     fn other_texts_are_no_secrets() {
-        let short = STANDARD.encode([7; 23]);
-        let long = STANDARD.encode([7; 65]);
-        for wrong in ["", "whsec_", "hunter2", "whsec_*", &short, &long] {
+        let short = STANDARD.encode([7_u8; 23]);
+        let long = STANDARD.encode([7_u8; 65]);
+        for wrong in ["", "whsec_", "hunter2", "whsec_*", &*short, &*long] {
             assert!(WebhookKeys::parse([wrong]).is_err(), "{wrong}");
         }
-        assert!(WebhookKeys::parse([&*STANDARD.encode([7; 24])]).is_ok());
-        assert!(WebhookKeys::parse([&*STANDARD.encode([7; 64])]).is_ok());
+        assert!(WebhookKeys::parse([&*STANDARD.encode([7_u8; 24])]).is_ok());
+        assert!(WebhookKeys::parse([&*STANDARD.encode([7_u8; 64])]).is_ok());
     }
 }

@@ -79,6 +79,10 @@ impl Endpoint {
                 return Err(format!("credentials.{name}: missing, expected by the preset"));
             }
         }
+        let kinds = settings.kinds.iter().flatten();
+        if let Some(kind) = kinds.copied().find(|kind| !preset.kinds.contains(kind)) {
+            return Err(format!("kinds: the preset does not have {:?}", kind.name()));
+        }
         if preset.needs_own_url && settings.url.is_none() {
             return Err("url: missing, expected by the preset".to_owned());
         }

@@ -158,6 +158,8 @@ fn settings_of_an_endpoint_are_checked_with_its_preset() {
     check_url("https://192.168.0.1/", "a private address");
     check_url("https://u:p@a.example/", "the URL has a user or a password");
     check_url("https://a.example/{x}", "expected a field, the nearest is \"id\": \"x\"");
+    let kinds = "preset = \"kuaishou\"\nkinds = [\"activation.changed\"]";
+    check_wrong(kinds, "kinds: the preset does not have \"activation.changed\"");
     check_wrong(webhook, "url: missing, expected by the preset");
     let secret =
         "preset = \"webhook\"\nurl = \"https://a.example/\"\ncredentials.secret = \"hunter2\"";
