@@ -82,6 +82,9 @@ mod tests {
         check("7b5ca2d57178d2f1", "873541edf36da9170af47d5b69e82193");
         check("868049039501257", "8d3ebd3654fb46a2832296669cf1b536");
         check("10bc955ac2a675d3", "f703b39228c8c5cf8069051d86a20747");
+        let md5 = md5_hex("1fe9a970-efbb-29e0-0bdd-f5dbbf751ab5");
+        let expected = "a58f9fffa86c12e6fb43f5232a46d53ef06196f4be138d185a09b1294c736c50";
+        assert_eq!(sha256_hex(&md5), expected);
     }
 
     /// The first block is the vector F.1.1 of NIST SP 800-38A; the second one is the padding.

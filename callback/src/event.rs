@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use config::CallbackKind;
+use xxhash_rust::xxh3::xxh3_128;
 
 /// An activation or an effect, with the decision about it. Texts that are not known are empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallbackEvent {
-    /// Identifies the callback in all its attempts, so that a receiver recognises a repetition: no dots.
+    /// Identifies the callback in all its attempts, so that a receiver recognises a repetition: see
+    /// [`CallbackEvent::id_of`].
     pub id: Box<str>,
     pub kind: CallbackKind,
     /// The revision of the decision.
@@ -47,6 +49,27 @@ pub struct CallbackEvent {
     pub earlier: Vec<Earlier>,
 }
 
+impl CallbackEvent {
+    /// Returns the id of the callback of this kind about an event: the same in every process, of 35 characters. Each
+    /// change of a credit is a callback of its own, so that the id of one depends on the revision.
+    pub fn id_of(
+        endpoint: &str,
+        app: &str,
+        event_id: &str,
+        kind: CallbackKind,
+        revision: u32,
+    ) -> Box<str> {
+        let revision = match kind {
+            CallbackKind::Changed => revision.to_string(),
+            CallbackKind::Activation | CallbackKind::Effect | CallbackKind::Rejected => {
+                String::new()
+            }
+        };
+        let parts = [endpoint, app, event_id, kind.name(), &*revision];
+        format!("cb_{:032x}", xxh3_128(parts.join("\0").as_bytes())).into()
+    }
+}
+
 /// Which touch of which campaign has the credit.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Credit {
@@ -84,6 +107,24 @@ pub(crate) mod tests {
 
     fn pairs(of: &[(&str, &str)]) -> BTreeMap<Box<str>, Box<str>> {
         of.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect()
+    }
+
+    #[test]
+    fn an_id_is_of_one_callback() {
+        use CallbackKind::{Activation, Changed, Effect};
+        let id = CallbackEvent::id_of("a", "app-x", "e-1", Effect, 1);
+        assert!(id.len() == 35 && id.starts_with("cb_") && !id.contains('.'), "{id}");
+        assert_eq!(id, CallbackEvent::id_of("a", "app-x", "e-1", Effect, 2));
+        for (endpoint, app, event_id, kind) in [
+            ("b", "app-x", "e-1", Effect),
+            ("a", "app-y", "e-1", Effect),
+            ("a", "app-x", "e-2", Effect),
+            ("a", "app-x", "e-1", Activation),
+        ] {
+            assert_ne!(id, CallbackEvent::id_of(endpoint, app, event_id, kind, 1));
+        }
+        let changed = |revision| CallbackEvent::id_of("a", "app-x", "e-1", Changed, revision);
+        assert_ne!(changed(1), changed(2));
     }
 
     /// A purchase of an app, credited to a click.

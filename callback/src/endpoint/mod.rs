@@ -7,6 +7,7 @@ pub(crate) mod request;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -125,6 +126,16 @@ impl Endpoint {
     /// Checks whether it has a name for the event: `activation`, or an effect by its name.
     pub fn wants(&self, kind: CallbackKind, name: &str) -> bool {
         self.kinds().contains(&kind) && self.event_type(kind, name).is_some()
+    }
+
+    /// Returns the names of the events that it has names for; `None` if it takes events with the names that they have.
+    pub fn event_names(&self) -> Option<BTreeSet<&str>> {
+        if self.preset.sends_unmapped {
+            return None;
+        }
+        let names = self.settings.events.keys().chain(self.preset.events.keys());
+        let is_sent = |name: &&str| self.event_type(CallbackKind::Effect, name).is_some();
+        Some(names.map(|name| &**name).filter(is_sent).collect())
     }
 
     /// How long a decision must stand before it is sent.

@@ -122,6 +122,8 @@ fn an_endpoint_gets_the_events_that_it_has_names_for() {
     assert!(!endpoint.wants(CallbackKind::Effect, "purchase"));
     assert!(!endpoint.wants(CallbackKind::Effect, "level"));
     assert!(!endpoint.wants(CallbackKind::Rejected, "activation"));
+    let names: Vec<_> = endpoint.event_names().unwrap().into_iter().collect();
+    assert_eq!(names, ["activation", "login", "register"]);
     let unwanted = NotSent::Unwanted("the endpoint has no name for the event");
     assert_eq!(endpoint.prepare(&event(), NOW_MS).err(), Some(unwanted));
 }
