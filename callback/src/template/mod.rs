@@ -105,7 +105,7 @@ impl Template {
     /// Returns all fields that it names.
     pub fn fields(&self) -> impl Iterator<Item = &Field> {
         let slots = self.parts.iter().flat_map(|part| match part {
-            Part::Literal(_) => &[][..],
+            Part::Literal(_) => &[] as &[Filtered],
             Part::Slot(alternatives) => alternatives.as_slice(),
         });
         slots.map(|slot| &slot.field)
@@ -149,7 +149,7 @@ fn parse_alternative(text: &str) -> Result<Filtered, String> {
     let field = Field::parse(names.next().unwrap_or_default().trim())?;
     let filters: Result<Vec<_>, _> = names.map(|name| Filter::parse(name.trim())).collect();
     let filters = filters?;
-    let before_last = filters.split_last().map_or(&[][..], |(_, others)| others);
+    let before_last = filters.split_last().map_or(&[] as &[Filter], |(_, others)| others);
     if before_last.contains(&Filter::Json) {
         return Err(format!("json: expected as the last filter: {text:?}"));
     }
