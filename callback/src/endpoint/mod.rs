@@ -5,7 +5,7 @@
 mod conditions;
 pub(crate) mod request;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -83,6 +83,10 @@ impl Endpoint {
         let kinds = settings.kinds.iter().flatten();
         if let Some(kind) = kinds.copied().find(|kind| !preset.kinds.contains(kind)) {
             return Err(format!("kinds: the preset does not have {:?}", kind.name()));
+        }
+        // The ids and tokens of one network are none of another one's business.
+        if !preset.needs_own_url && settings.channels.is_empty() {
+            return Err("channels: missing, expected the channels of the network".to_owned());
         }
         if preset.needs_own_url && settings.url.is_none() {
             return Err("url: missing, expected by the preset".to_owned());

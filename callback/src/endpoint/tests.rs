@@ -7,16 +7,22 @@ use crate::event::tests::{OAID, activation, event};
 const NOW_MS: i64 = 1_773_160_001_000;
 
 /// Returns the endpoint with these lines of its table.
-pub(crate) fn try_endpoint(lines: &str) -> Result<Arc<Endpoint>, CallbackError> {
+fn try_endpoint(lines: &str) -> Result<Arc<Endpoint>, CallbackError> {
+    try_endpoint_of_all(&format!("channels = [\"toutiao\"]\n{lines}"))
+}
+
+/// Like [`try_endpoint`], but of all channels unless a line names some.
+fn try_endpoint_of_all(lines: &str) -> Result<Arc<Endpoint>, CallbackError> {
     let text = format!(
-        "[callbacks]\nallow_loopback = [\"localhost\"]\n[[callbacks.endpoint]]\nname = \"a\"\n{lines}\n"
+        "[[channels]]\nid = \"toutiao\"\n[callbacks]\nallow_loopback = [\"localhost\"]\n\
+         [[callbacks.endpoint]]\nname = \"a\"\n{lines}\n"
     );
     let settings = config::parse(&text).unwrap().callbacks;
     let presets = Presets::load(&settings).unwrap();
     Endpoint::all(&settings, &presets).map(|mut endpoints| endpoints.remove(0))
 }
 
-pub(crate) fn endpoint(lines: &str) -> Arc<Endpoint> {
+fn endpoint(lines: &str) -> Arc<Endpoint> {
     try_endpoint(lines).unwrap()
 }
 
@@ -167,6 +173,15 @@ fn settings_of_an_endpoint_are_checked_with_its_preset() {
         "preset = \"webhook\"\nurl = \"https://a.example/\"\ncredentials.secret = \"hunter2\"";
     let expected = "credentials.secret: expected a secret of 24 to 64 bytes in base64, with or without \"whsec_\"";
     check_wrong(secret, expected);
+}
+
+#[test]
+fn a_network_gets_its_own_channels_only() {
+    let error = try_endpoint_of_all("preset = \"kuaishou\"").err().unwrap().to_string();
+    assert!(error.ends_with("channels: missing, expected the channels of the network"), "{error}");
+    let webhook = "preset = \"webhook\"\nurl = \"https://a.example/\"\n\
+                   credentials.secret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"";
+    assert!(try_endpoint_of_all(webhook).unwrap().channels().is_empty());
 }
 
 #[test]

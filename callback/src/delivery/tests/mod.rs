@@ -36,9 +36,11 @@ fn timing() -> Timing {
     Timing { request_timeout: Duration::from_secs(10), ..Timing::default() }
 }
 
-/// Returns a sender for the endpoints of these settings.
+/// Returns a sender for the endpoints of these settings, all of one channel.
 fn sender_with(settings: &str, timing: Timing, lookup: Lookup) -> (Sender, TestClock) {
-    let settings = config::parse(settings).unwrap().callbacks;
+    let settings = settings.replace("preset =", "channels = [\"toutiao\"]\npreset =");
+    let settings = format!("[[channels]]\nid = \"toutiao\"\n{settings}");
+    let settings = config::parse(&settings).unwrap().callbacks;
     let presets = Presets::load(&settings).unwrap();
     let endpoints = Endpoint::all(&settings, &presets).unwrap();
     let clock = TestClock::default();
