@@ -195,8 +195,22 @@ impl Endpoint {
         let Some(event_type) = self.event_type(event.kind, &event.name) else {
             return Err(NotSent::Unwanted("the endpoint has no name for the event"));
         };
+        if !self.serves(event) {
+            return Err(NotSent::Unwanted("the endpoint is not of the app or the channel"));
+        }
         self.conditions.check(event)?;
         request::write(self, event, event_type, now_ms)
+    }
+
+    /// Checks app and channel. Settings may have changed since the callback was made.
+    fn serves(&self, event: &CallbackEvent) -> bool {
+        let is_in = |list: &[Box<str>], name: &str| {
+            list.is_empty() || list.iter().any(|known| **known == *name)
+        };
+        let previous = event.previous.iter();
+        let mut credits = previous.chain([&event.credit]);
+        is_in(&self.settings.apps, &event.app)
+            && credits.any(|credit| is_in(&self.settings.channels, &credit.channel))
     }
 
     /// Returns what the endpoint calls an event; `None` if it is not sent.

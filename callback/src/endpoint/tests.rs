@@ -185,6 +185,17 @@ fn a_network_gets_its_own_channels_only() {
 }
 
 #[test]
+fn an_event_of_another_channel_is_not_sent() {
+    let endpoint = endpoint("preset = \"kuaishou\"");
+    let of_channel = |channel: &str| Credit { channel: channel.into(), ..event().credit };
+    let other = CallbackEvent { credit: of_channel("other"), ..event() };
+    let unwanted = NotSent::Unwanted("the endpoint is not of the app or the channel");
+    assert_eq!(endpoint.prepare(&other, NOW_MS).err(), Some(unwanted));
+    let moved = CallbackEvent { previous: Some(of_channel("toutiao")), ..other };
+    assert!(endpoint.prepare(&moved, NOW_MS).is_ok());
+}
+
+#[test]
 fn a_network_limits_the_age_of_events() {
     let age = |lines: &str| endpoint(lines).max_age_ms();
     let red = "preset = \"xiaohongshu\"\nvalues.advertiser_id = \"1\"";
