@@ -192,7 +192,8 @@ impl Endpoint {
 
     /// Returns the request of an attempt at this time.
     pub(crate) fn prepare(&self, event: &CallbackEvent, now_ms: i64) -> Result<Request, NotSent> {
-        let Some(event_type) = self.event_type(event.kind, &event.name) else {
+        let event_type = self.event_type(event.kind, &event.name);
+        let Some(event_type) = event_type.filter(|_| self.kinds().contains(&event.kind)) else {
             return Err(NotSent::Unwanted("the endpoint has no name for the event"));
         };
         if !self.serves(event) {
@@ -207,7 +208,7 @@ impl Endpoint {
         let is_in = |list: &[Box<str>], name: &str| {
             list.is_empty() || list.iter().any(|known| **known == *name)
         };
-        let previous = event.previous.iter();
+        let previous = event.previous.iter().filter(|_| event.kind == CallbackKind::Changed);
         let mut credits = previous.chain([&event.credit]);
         is_in(&self.settings.apps, &event.app)
             && credits.any(|credit| is_in(&self.settings.channels, &credit.channel))

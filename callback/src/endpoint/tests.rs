@@ -191,8 +191,18 @@ fn an_event_of_another_channel_is_not_sent() {
     let other = CallbackEvent { credit: of_channel("other"), ..event() };
     let unwanted = NotSent::Unwanted("the endpoint is not of the app or the channel");
     assert_eq!(endpoint.prepare(&other, NOW_MS).err(), Some(unwanted));
-    let moved = CallbackEvent { previous: Some(of_channel("toutiao")), ..other };
-    assert!(endpoint.prepare(&moved, NOW_MS).is_ok());
+    let moved = CallbackEvent {
+        kind: CallbackKind::Changed,
+        previous: Some(of_channel("toutiao")),
+        ..other
+    };
+    let unnamed = NotSent::Unwanted("the endpoint has no name for the event");
+    assert_eq!(endpoint.prepare(&moved, NOW_MS).err(), Some(unnamed));
+    let webhook = self::endpoint(
+        "preset = \"webhook\"\nurl = \"https://a.example/\"\n\
+         credentials.secret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"",
+    );
+    assert!(webhook.prepare(&moved, NOW_MS).is_ok(), "the channel has lost the credit");
 }
 
 #[test]
