@@ -12,7 +12,7 @@ use attribution::ledger::{
     DecisionWrite, FactWrite, Facts, Ledger, Position, Progress, Unfinished,
 };
 use attribution::outbox::port::Outbox;
-use attribution::outbox::record::{Counts, OutboxRecord};
+use attribution::outbox::record::{Counts, EndpointId, OutboxRecord};
 use attribution::rules::expiry::ExpiryFloor;
 use attribution::rules::policy::Policy;
 use attribution::rules::row::Row;
@@ -174,10 +174,15 @@ impl Ledger for Memory {
 impl Outbox for Memory {
     type Error = StoreError;
 
-    fn due(&mut self, now: EventTime, limit: usize) -> Result<Vec<OutboxRecord>, StoreError> {
-        let due = |record: &&OutboxRecord| record.due().is_some_and(|due| due <= now);
-        let mut records: Vec<&OutboxRecord> = self.outbox.values().filter(due).collect();
-        records.sort_by_key(|record| record.due());
+    fn due(
+        &mut self,
+        endpoint: &EndpointId,
+        now: EventTime,
+        limit: usize,
+    ) -> Result<Vec<OutboxRecord>, StoreError> {
+        let is_due = |record: &&OutboxRecord| record.due_of(endpoint).is_some_and(|due| due <= now);
+        let mut records: Vec<&OutboxRecord> = self.outbox.values().filter(is_due).collect();
+        records.sort_by_key(|record| record.due_of(endpoint));
         Ok(records.into_iter().take(limit).cloned().collect())
     }
 

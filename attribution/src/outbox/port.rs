@@ -18,8 +18,13 @@ const RECORDS_PER_LIST: usize = 100_000;
 pub trait Outbox {
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// Returns at most `limit` records with entries that are due, those with the earliest entries first.
-    fn due(&mut self, now: EventTime, limit: usize) -> Result<Vec<OutboxRecord>, Self::Error>;
+    /// Returns at most `limit` records with entries of an endpoint that are due, those with the earliest entries first.
+    fn due(
+        &mut self,
+        endpoint: &EndpointId,
+        now: EventTime,
+        limit: usize,
+    ) -> Result<Vec<OutboxRecord>, Self::Error>;
 
     /// Returns the records of events, in the order of the keys.
     fn records_of(&mut self, events: &[FactKey]) -> Result<Vec<Option<OutboxRecord>>, Self::Error>;

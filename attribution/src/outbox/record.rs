@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use xxhash_rust::xxh3::xxh3_64;
+
 use crate::facts::event::{EventTime, SpreadId};
 use crate::facts::keys::FactKey;
 use crate::rules::build_row;
@@ -20,6 +22,11 @@ impl EndpointId {
 
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Returns a hash of the name, by which stores divide due times.
+    pub fn digest(&self) -> u64 {
+        xxh3_64(self.0.as_bytes())
     }
 }
 
@@ -232,6 +239,20 @@ impl OutboxRecord {
     pub fn due(&self) -> Option<EventTime> {
         let pending = self.entries.iter().filter(|entry| entry.is_pending());
         pending.map(|entry| entry.due).min()
+    }
+
+    /// Returns when the first pending entry of each endpoint is due.
+    pub fn dues(&self) -> impl Iterator<Item = (&EndpointId, EventTime)> {
+        let by_endpoint = self.entries.chunk_by(|one, next| one.endpoint == next.endpoint);
+        by_endpoint.filter_map(|entries| {
+            let pending = entries.iter().filter(|entry| entry.is_pending());
+            pending.min_by_key(|entry| entry.due).map(|entry| (&entry.endpoint, entry.due))
+        })
+    }
+
+    /// Returns when the first pending entry of an endpoint is due.
+    pub fn due_of(&self, endpoint: &EndpointId) -> Option<EventTime> {
+        self.dues().find(|(of, _)| *of == endpoint).map(|(_, due)| due)
     }
 
     /// Returns when the record is no longer needed; `None` while an entry is pending.

@@ -35,9 +35,13 @@ pub fn run(folder: &Path, total: usize) {
     deliver(&store);
 }
 
+fn endpoint() -> EndpointId {
+    EndpointId::new("network")
+}
+
 fn interest() -> Interest {
     Interest {
-        endpoint: EndpointId::new("network"),
+        endpoint: endpoint(),
         apps: Vec::new(),
         channels: Vec::new(),
         kinds: vec![CallbackKind::Activation, CallbackKind::Effect],
@@ -99,7 +103,8 @@ fn deliver(store: &Embedded) {
     let now = EventTime::MAX.minus(LEASE_MS);
     let (started, cpu, mut delivered) = (Instant::now(), thread_seconds(), 0);
     loop {
-        let records = outbox.due(now, DELIVERED_TOGETHER).expect("the outbox is readable");
+        let records =
+            outbox.due(&endpoint(), now, DELIVERED_TOGETHER).expect("the outbox is readable");
         if records.is_empty() {
             break;
         }

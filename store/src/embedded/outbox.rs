@@ -11,7 +11,7 @@ use attribution::facts::event::EventTime;
 use attribution::facts::keys::{FactKey, FactKeySet};
 use attribution::ledger::DecisionWrite;
 use attribution::outbox::port::Outbox;
-use attribution::outbox::record::{Counts, OutboxRecord, Tally};
+use attribution::outbox::record::{Counts, EndpointId, OutboxRecord, Tally};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rocksdb::{Direction, IteratorMode, ReadOptions, WriteBatch};
 
@@ -20,8 +20,8 @@ use super::write::batch_writer::write_options;
 use crate::StoreError;
 use crate::layout::codec;
 use crate::layout::key::{self, Key};
-use crate::layout::outbox::{self as keys, OutboxTableKey};
-use crate::outbox::due_start::DueStart;
+use crate::layout::outbox::{self as keys, DueKey, OutboxTableKey};
+use crate::outbox::due_start::DueStarts;
 
 /// How long delivery waits for a commit that changes the same record. A full disk takes longer.
 const COMMIT_WAIT: Duration = Duration::from_secs(10);
@@ -107,12 +107,12 @@ impl OutboxWriter {
 pub struct EmbeddedOutbox {
     tables: Tables,
     in_flight: CommitInFlight,
-    start: DueStart,
+    starts: DueStarts,
 }
 
 impl EmbeddedOutbox {
     pub(super) fn new(tables: Tables, in_flight: CommitInFlight) -> Self {
-        Self { tables, in_flight, start: DueStart::default() }
+        Self { tables, in_flight, starts: DueStarts::default() }
     }
 
     /// Calls `visit` with the entries of the outbox from a key on, until it returns false.
@@ -149,19 +149,25 @@ impl EmbeddedOutbox {
 impl Outbox for EmbeddedOutbox {
     type Error = StoreError;
 
-    fn due(&mut self, now: EventTime, limit: usize) -> Result<Vec<OutboxRecord>, StoreError> {
-        let start = self.start.begin(now).millis().to_be_bytes();
+    fn due(
+        &mut self,
+        endpoint: &EndpointId,
+        now: EventTime,
+        limit: usize,
+    ) -> Result<Vec<OutboxRecord>, StoreError> {
+        let time = self.starts.of(endpoint).begin(now);
+        let start = DueKey { endpoint: endpoint.digest(), time, event: Key::default() };
         let (mut events, mut first) = (Vec::new(), None);
-        self.each_from(&[&keys::DUE_PREFIX[..], &start].concat(), |key, _| {
-            let OutboxTableKey::Due(time, event) = key else { return Ok(false) };
-            if time > now || events.len() >= limit {
+        self.each_from(&keys::due(&start), |key, _| {
+            let OutboxTableKey::Due(due) = key else { return Ok(false) };
+            if due.endpoint != start.endpoint || due.time > now || events.len() >= limit {
                 return Ok(false);
             }
-            first.get_or_insert(time);
-            events.push(event);
+            first.get_or_insert(due.time);
+            events.push(due.event);
             Ok(true)
         })?;
-        self.start.found(first, now);
+        self.starts.of(endpoint).found(first, now);
         Ok(self.read_all(&events)?.into_iter().flatten().collect())
     }
 
@@ -234,7 +240,7 @@ fn read(tables: &Tables, event: &Key) -> Result<Option<OutboxRecord>, StoreError
     value.map(|value| codec::outbox::decode(event, &value)).transpose()
 }
 
-/// Puts a record with its entry in the due index, and adds what it counts.
+/// Puts a record with its entries in the due index, and adds what it counts.
 fn put_change(
     batch: &mut WriteBatch,
     tables: &Tables,
@@ -249,14 +255,13 @@ fn put_change(
     let mut value = Vec::with_capacity(128);
     codec::outbox::encode(after, &mut value);
     batch.put_cf(&table, keys::record(event), value);
-    let (old_due, due) = (before.and_then(OutboxRecord::due), after.due());
-    if old_due != due {
-        if let Some(old_due) = old_due {
-            batch.delete_cf(&table, keys::due(old_due, event));
-        }
-        if let Some(due) = due {
-            batch.put_cf(&table, keys::due(due, event), b"");
-        }
+    let old_dues: Vec<DueKey> = before.into_iter().flat_map(keys::due_keys).collect();
+    let dues: Vec<DueKey> = keys::due_keys(after).collect();
+    for old in old_dues.iter().filter(|old| !dues.contains(old)) {
+        batch.delete_cf(&table, keys::due(old));
+    }
+    for due in dues.iter().filter(|due| !old_dues.contains(due)) {
+        batch.put_cf(&table, keys::due(due), b"");
     }
     for entry in &after.entries {
         let before = before.and_then(|record| record.entry(&entry.endpoint, entry.kind));
@@ -281,7 +286,7 @@ fn put_counts(batch: &mut WriteBatch, tables: &Tables, added: Counts) {
     }
 }
 
-/// Adds a record that is copied, with its entry in the due index and its tallies.
+/// Adds a record that is copied, with its entries in the due index and its tallies.
 pub fn put_copied(
     batch: &mut WriteBatch,
     tables: &Tables,

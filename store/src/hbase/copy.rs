@@ -125,8 +125,8 @@ impl StoreSide for SharedSide<'_> {
         let mut puts: BTreeMap<Table, Vec<CellPut>> = BTreeMap::new();
         for item in items {
             if let CopyItem::Outbox(event, value) = &item {
-                let due = outbox::put_copied_due(event, value)?;
-                puts.entry(Table::OutboxDue).or_default().extend(due);
+                let dues = outbox::put_copied_dues(event, value)?;
+                puts.entry(Table::OutboxDue).or_default().extend(dues);
             }
             let (table, put) = match item {
                 CopyItem::Fact(family, key, value) => {

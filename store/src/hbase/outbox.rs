@@ -1,5 +1,5 @@
-//! The outbox in HBase: a row per event, which is changed by compare-and-set, and a row per record in the table of due
-//! times.
+//! The outbox in HBase: a row per event, which is changed by compare-and-set, and a row per endpoint of a record in the
+//! table of due times.
 //!
 //! The row of a due time is put before the record that it leads to, and deleted after the record is due at another
 //! time. So each pending record has its row; a surplus one leads to a record that is due at another time, and is ignored.
@@ -11,15 +11,15 @@ use attribution::facts::event::EventTime;
 use attribution::facts::keys::FactKey;
 use attribution::outbox::interest::PlannedCallback;
 use attribution::outbox::port::Outbox;
-use attribution::outbox::record::{Counts, OutboxRecord};
+use attribution::outbox::record::{Counts, EndpointId, OutboxRecord};
 use attribution::rules::policy::HOUR_MS;
 
 use super::ledger::cells::{CellDelete, Cells, NOW, Put, PutWhere, Table, VALUE};
 use crate::StoreError;
 use crate::layout::codec;
 use crate::layout::key::{self, Key};
-use crate::layout::outbox::decode_due;
-use crate::outbox::due_start::DueStart;
+use crate::layout::outbox::{DueKey, due_keys};
+use crate::outbox::due_start::DueStarts;
 
 /// Number of parts of the table of due times, by the first bits of the event's key.
 const SHARDS: u8 = 16;
@@ -31,12 +31,12 @@ const SURPLUS_MS: u64 = HOUR_MS;
 /// The outbox of a store in HBase, for one of many workers.
 pub struct SharedOutbox<C> {
     cells: C,
-    start: DueStart,
+    starts: DueStarts,
 }
 
 impl<C> SharedOutbox<C> {
     pub fn new(cells: C) -> Self {
-        Self { cells, start: DueStart::default() }
+        Self { cells, starts: DueStarts::default() }
     }
 }
 
@@ -79,8 +79,8 @@ fn change<C: Cells>(
 /// A record to put.
 struct Changed {
     event: Key,
-    old_due: Option<EventTime>,
-    due: Option<EventTime>,
+    /// Due times that it no longer has.
+    stale: Vec<DueKey>,
 }
 
 /// Tries to change each record once. Returns the events of those that another worker has changed meanwhile.
@@ -101,12 +101,13 @@ fn change_once<C: Cells>(
         if before.as_ref() == Some(&record) {
             continue;
         }
-        let (old_due, due) = (before.as_ref().and_then(OutboxRecord::due), record.due());
+        let now_due: Vec<DueKey> = due_keys(&record).collect();
+        let stale = before.iter().flat_map(due_keys).filter(|old| !now_due.contains(old)).collect();
         let mut value = Vec::with_capacity(128);
         codec::outbox::encode(&record, &mut value);
         puts.push(PutWhere { row: *event, expected, value, ttl_ms: None });
-        dues.extend(due.map(|due| put_due(due, event)));
-        changes.push(Changed { event: *event, old_due, due });
+        dues.extend(now_due.iter().map(put_due));
+        changes.push(Changed { event: *event, stale });
     }
     if changes.is_empty() {
         return Ok(Vec::new());
@@ -115,26 +116,27 @@ fn change_once<C: Cells>(
         cells.put(Table::OutboxDue, dues)?;
     }
     let outcomes = cells.put_where(Table::Outbox, puts)?;
-    let (mut failed, mut stale) = (Vec::new(), Vec::new());
-    for (Changed { event, old_due, due }, is_put) in changes.into_iter().zip(outcomes) {
-        if !is_put {
+    let (mut failed, mut all_stale) = (Vec::new(), Vec::new());
+    for (Changed { event, stale }, is_put) in changes.into_iter().zip(outcomes) {
+        if is_put {
+            all_stale.extend(stale.iter().map(due_row));
+        } else {
             failed.push(event);
-        } else if old_due != due {
-            stale.extend(old_due.map(|due| due_row(due, &event)));
         }
     }
-    delete_dues(cells, stale)?;
+    delete_dues(cells, all_stale)?;
     Ok(failed)
 }
 
-fn put_due(due: EventTime, event: &Key) -> Put {
-    let (row, column) = (due_row(due, event), VALUE.to_vec());
+fn put_due(due: &DueKey) -> Put {
+    let (row, column) = (due_row(due), VALUE.to_vec());
     Put { row, column, value: vec![1], time: None, ttl_ms: None }
 }
 
-/// The row of the due time of a record that is copied; `None` if no entry is pending.
-pub(super) fn put_copied_due(event: &Key, value: &[u8]) -> Result<Option<Put>, StoreError> {
-    Ok(codec::outbox::decode(event, value)?.due().map(|due| put_due(due, event)))
+/// The rows of the due times of a record that is copied.
+pub(super) fn put_copied_dues(event: &Key, value: &[u8]) -> Result<Vec<Put>, StoreError> {
+    let record = codec::outbox::decode(event, value)?;
+    Ok(due_keys(&record).map(|due| put_due(&due)).collect())
 }
 
 fn delete_dues<C: Cells>(cells: &mut C, rows: Vec<Vec<u8>>) -> Result<(), StoreError> {
@@ -145,22 +147,25 @@ fn delete_dues<C: Cells>(cells: &mut C, rows: Vec<Vec<u8>>) -> Result<(), StoreE
     cells.delete(Table::OutboxDue, rows.into_iter().map(delete).collect())
 }
 
-/// The row of a due time: shard u8 · due u64 · key of the event.
-fn due_row(due: EventTime, event: &Key) -> Vec<u8> {
-    let shard = event.first().map_or(0, |first| first & 0xf0);
-    [&[shard][..], &due.millis().to_be_bytes(), event].concat()
+/// The row of a due time: shard u8 · endpoint u64 · due u64 · key of the event.
+fn due_row(due: &DueKey) -> Vec<u8> {
+    let shard = due.event.first().map_or(0, |first| first & 0xf0);
+    [&[shard][..], &due.encode()].concat()
 }
 
 impl<C: Cells> SharedOutbox<C> {
-    /// Returns the records of one part that are due, at most `limit`, with their times, and deletes surplus rows.
+    /// Returns the records of one part with entries of an endpoint that are due, at most `limit`, with their times, and
+    /// deletes surplus rows.
     fn due_in(
         &mut self,
         shard: u8,
+        endpoint: &EndpointId,
         times: (EventTime, EventTime),
         limit: usize,
     ) -> Result<Vec<(EventTime, OutboxRecord)>, StoreError> {
         let (from, now) = times;
-        let bound = |millis: u64| [&[shard][..], &millis.to_be_bytes()].concat();
+        let hash = endpoint.digest().to_be_bytes();
+        let bound = |millis: u64| [&[shard][..], &hash, &millis.to_be_bytes()].concat();
         let (mut from, end) = (bound(from.millis()), bound(now.millis().saturating_add(1)));
         let (mut found, mut surplus) = (Vec::new(), Vec::new());
         while found.len() < limit {
@@ -170,14 +175,14 @@ impl<C: Cells> SharedOutbox<C> {
                 RECORDS_PER_READ,
             )?;
             let due = |row: &Vec<u8>| {
-                let row = row.get(1..).and_then(decode_due);
+                let row = row.get(1..).and_then(DueKey::decode);
                 row.ok_or_else(|| StoreError::corrupt("the row of a due time"))
             };
-            let dues = rows.iter().map(due).collect::<Result<Vec<(EventTime, Key)>, _>>()?;
-            let events: Vec<Key> = dues.iter().map(|(_, event)| *event).collect();
+            let dues = rows.iter().map(due).collect::<Result<Vec<DueKey>, _>>()?;
+            let events: Vec<Key> = dues.iter().map(|due| due.event).collect();
             let records = self.read(&events)?;
-            for ((row, (time, _)), record) in rows.iter().zip(dues).zip(records) {
-                match record.filter(|record| record.due() == Some(time)) {
+            for ((row, DueKey { time, .. }), record) in rows.iter().zip(dues).zip(records) {
+                match record.filter(|record| record.due_of(endpoint) == Some(time)) {
                     Some(record) => found.push((time, record)),
                     None if now.since(time).is_some_and(|ms| ms >= SURPLUS_MS) => {
                         surplus.push(row.clone());
@@ -209,14 +214,20 @@ impl<C: Cells> SharedOutbox<C> {
 impl<C: Cells> Outbox for SharedOutbox<C> {
     type Error = StoreError;
 
-    fn due(&mut self, now: EventTime, limit: usize) -> Result<Vec<OutboxRecord>, StoreError> {
-        let from = self.start.begin(now);
+    fn due(
+        &mut self,
+        endpoint: &EndpointId,
+        now: EventTime,
+        limit: usize,
+    ) -> Result<Vec<OutboxRecord>, StoreError> {
+        let from = self.starts.of(endpoint).begin(now);
         let mut found = Vec::new();
         for shard in 0..SHARDS {
-            found.extend(self.due_in(shard << 4, (from, now), limit)?);
+            found.extend(self.due_in(shard << 4, endpoint, (from, now), limit)?);
         }
         found.sort_by_key(|(due, record)| (*due, record.event));
-        self.start.found(found.first().map(|(due, _)| *due), now);
+        let first = found.first().map(|(due, _)| *due);
+        self.starts.of(endpoint).found(first, now);
         Ok(found.into_iter().take(limit).map(|(_, record)| record).collect())
     }
 

@@ -1,12 +1,25 @@
 //! Where a scan of the due index begins. Entries are deleted at its start all the time, and a scan has to skip what is
 //! left of them, so it begins where the last one found the first entry.
 
+use std::collections::BTreeMap;
+
 use attribution::facts::event::EventTime;
+use attribution::outbox::record::EndpointId;
 
 /// How much earlier a scan begins, because a commit takes time.
 const SLACK_MS: u64 = 5_000;
 /// How often all entries are scanned, because a commit can take longer on a full disk.
 const FULL_SCAN_MS: u64 = 60_000;
+
+/// Where the scans of each endpoint begin.
+#[derive(Debug, Clone, Default)]
+pub struct DueStarts(BTreeMap<EndpointId, DueStart>);
+
+impl DueStarts {
+    pub fn of(&mut self, endpoint: &EndpointId) -> &mut DueStart {
+        self.0.entry(endpoint.clone()).or_default()
+    }
+}
 
 #[derive(Debug, Clone, Default)]
 pub struct DueStart {

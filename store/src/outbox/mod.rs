@@ -5,7 +5,7 @@ pub(crate) mod due_start;
 use attribution::facts::event::EventTime;
 use attribution::facts::keys::FactKey;
 use attribution::outbox::port::Outbox;
-use attribution::outbox::record::{Counts, OutboxRecord};
+use attribution::outbox::record::{Counts, EndpointId, OutboxRecord};
 
 use crate::StoreError;
 use crate::embedded::outbox::EmbeddedOutbox;
@@ -31,8 +31,13 @@ macro_rules! either {
 impl Outbox for StoredOutbox {
     type Error = StoreError;
 
-    fn due(&mut self, now: EventTime, limit: usize) -> Result<Vec<OutboxRecord>, StoreError> {
-        either!(self, outbox => outbox.due(now, limit))
+    fn due(
+        &mut self,
+        endpoint: &EndpointId,
+        now: EventTime,
+        limit: usize,
+    ) -> Result<Vec<OutboxRecord>, StoreError> {
+        either!(self, outbox => outbox.due(endpoint, now, limit))
     }
 
     fn records_of(&mut self, events: &[FactKey]) -> Result<Vec<Option<OutboxRecord>>, StoreError> {

@@ -1,6 +1,6 @@
 //! Processes that crash between any two writes of a shared store: each callback is made, and delivered at least once.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use adtrail_store::StoreError;
@@ -9,7 +9,9 @@ use attribution::facts::event::{EventTime, Fact};
 use attribution::facts::keys::FactKey;
 use attribution::outbox::interest::Interests;
 use attribution::outbox::port::{Outbox, Outcome};
-use attribution::outbox::record::{CallbackKind, EntryState, OutboxKey, OutboxRecord, Tally};
+use attribution::outbox::record::{
+    CallbackKind, EndpointId, EntryState, OutboxKey, OutboxRecord, Tally,
+};
 use attribution::worker::{Batch, Worker};
 use support::cells::{BeforeStep, HookedClient, Model, SteppedCells, ledger};
 use support::facts::{A, Draft, HOUR, MINUTE, a_plus, activation, click, effect, identified};
@@ -48,8 +50,21 @@ fn outbox(model: &SharedModel, steps: Option<usize>) -> SharedOutbox<SteppedCell
     SharedOutbox::new(SteppedCells(HookedClient::new(model, crash_after(steps))))
 }
 
+/// Returns the records with entries of any endpoint that are due.
 fn due(model: &SharedModel) -> Vec<OutboxRecord> {
-    outbox(model, None).due(later(), 100).expect("memory does not fail")
+    due_in(&mut outbox(model, None), later())
+}
+
+fn due_in(
+    outbox: &mut SharedOutbox<SteppedCells<HookedClient>>,
+    now: EventTime,
+) -> Vec<OutboxRecord> {
+    let mut records = BTreeMap::new();
+    for endpoint in ["n", "m"].map(EndpointId::new) {
+        let due = outbox.due(&endpoint, now, 100).expect("memory does not fail");
+        records.extend(due.into_iter().map(|record| (record.event, record)));
+    }
+    records.into_values().collect()
 }
 
 /// Returns the pending callbacks, with the credits that they report.
@@ -155,7 +170,7 @@ fn delivery_that_crashes_at_any_step_is_repeated() {
         // Another process continues after the lease.
         let mut other = outbox(&model, None);
         let now = later().plus(LEASE_MS);
-        for record in other.due(now, 10).expect("memory does not fail") {
+        for record in due_in(&mut other, now) {
             let keys = record.entries.iter().map(|entry| record.key_of(entry));
             let keys: Vec<OutboxKey> = keys.collect();
             let claims = other.claim(&keys, now, LEASE_MS).expect("memory does not fail");

@@ -16,8 +16,8 @@ use crate::layout::codec;
 use crate::layout::key::Key;
 use crate::layout::outbox::{self as keys, DUE_BYTES, OutboxTableKey, RECORD_BYTES};
 
-/// The key of an entry of the due index.
-type DueKey = [u8; DUE_BYTES];
+/// The key of an entry of the due index, as stored.
+type StoredDue = [u8; DUE_BYTES];
 /// The key of a record.
 type RecordKey = [u8; RECORD_BYTES];
 
@@ -73,23 +73,23 @@ fn check_dues(
     findings: &mut Findings<'_>,
 ) -> Result<(), StoreError> {
     let targets = dues.iter().filter_map(|key| match keys::decode(key)? {
-        OutboxTableKey::Due(time, event) => Some((key, time, event)),
+        OutboxTableKey::Due(due) => Some((key, due)),
         OutboxTableKey::Record(_) | OutboxTableKey::Count(_) => None,
     });
     let targets: Vec<_> = targets.collect();
-    let records = targets.iter().filter_map(|(_, _, event)| record_key(event));
+    let records = targets.iter().filter_map(|(_, due)| record_key(&due.event));
     let found = look_up(snapshot, OUTBOX, records.collect::<Vec<_>>(), findings)?;
-    for (key, time, event) in targets {
-        let due = match record_key(&event).and_then(|key| found.get(&key)) {
+    for (key, due) in targets {
+        let is_right = match record_key(&due.event).and_then(|key| found.get(&key)) {
             // An unreadable record is reported by itself.
             Some(Found::Unreadable) => continue,
-            Some(Found::Value(value)) => match codec::outbox::decode(&event, value) {
-                Ok(record) => record.due(),
+            Some(Found::Value(value)) => match codec::outbox::decode(&due.event, value) {
+                Ok(record) => keys::due_keys(&record).any(|known| known == due),
                 Err(_) => continue,
             },
-            None => None,
+            None => false,
         };
-        if due != Some(time) {
+        if !is_right {
             let tables = &snapshot.tables;
             findings.repair_by_delete(Problem::CallbackDueWrong, tables, OUTBOX, key);
         }
@@ -103,10 +103,8 @@ fn check_records(
     records: &[OutboxRecord],
     findings: &mut Findings<'_>,
 ) -> Result<(), StoreError> {
-    let due_key = |record: &OutboxRecord| -> Option<DueKey> {
-        keys::due(record.due()?, &record.event).try_into().ok()
-    };
-    let dues: Vec<DueKey> = records.iter().filter_map(due_key).collect();
+    let dues = records.iter().flat_map(keys::due_keys);
+    let dues: Vec<StoredDue> = dues.filter_map(|due| keys::due(&due).try_into().ok()).collect();
     let found = look_up(snapshot, OUTBOX, dues.iter().copied(), findings)?;
     for key in dues.iter().filter(|key| !found.contains_key(*key)) {
         let table = snapshot.tables.outbox();

@@ -1,5 +1,6 @@
 //! Callbacks about decisions, from the commit to delivery.
 
+use std::collections::BTreeMap;
 use std::sync::mpsc::channel;
 
 use attribution::facts::event::EventTime;
@@ -24,6 +25,7 @@ suite! { with_hbase:
     a_decision_without_callbacks_makes_none
     a_changed_decision_moves_its_callbacks
     the_earliest_callbacks_are_delivered_first
+    endpoints_do_not_delay_each_other
     entries_are_listed_in_parts
     dead_callbacks_are_retried
 }
@@ -63,13 +65,28 @@ fn decide(ledger: &mut impl LedgerWithOutbox, id: &str, callbacks: Vec<PlannedCa
     commit(ledger);
 }
 
+fn due_of(
+    ledger: &mut impl LedgerWithOutbox,
+    name: &str,
+    now: EventTime,
+    limit: usize,
+) -> Vec<OutboxRecord> {
+    let due = ledger.with_outbox(|outbox| outbox.due(&EndpointId::new(name), now, limit));
+    due.expect("the outbox is readable")
+}
+
+/// Returns the records with entries of any endpoint that are due.
 fn due(ledger: &mut impl LedgerWithOutbox) -> Vec<OutboxRecord> {
-    ledger.with_outbox(|outbox| outbox.due(later(), 100)).expect("the outbox is readable")
+    let mut records = BTreeMap::new();
+    for name in ["m", "n"] {
+        let due = due_of(ledger, name, later(), 100);
+        records.extend(due.into_iter().map(|record| (record.event, record)));
+    }
+    records.into_values().collect()
 }
 
 fn due_events(ledger: &mut impl LedgerWithOutbox, limit: usize) -> Vec<FactKey> {
-    let due = ledger.with_outbox(|outbox| outbox.due(later(), limit));
-    due.expect("the outbox is readable").iter().map(|record| record.event).collect()
+    due_of(ledger, "n", later(), limit).iter().map(|record| record.event).collect()
 }
 
 /// Returns the number of entries of each part of a list.
@@ -195,8 +212,18 @@ fn the_earliest_callbacks_are_delivered_first(ledger: &mut impl LedgerWithOutbox
     assert_eq!(due_events(ledger, 2), ["a", "b"].map(key));
     finish(ledger, "a", "n", sent());
     assert_eq!(due_events(ledger, 2), ["b", "c"].map(key));
-    let none = ledger.with_outbox(|outbox| outbox.due(EventTime::default(), 10));
-    assert_eq!(none.expect("the outbox is readable"), []);
+    assert_eq!(due_of(ledger, "n", EventTime::default(), 10), []);
+}
+
+fn endpoints_do_not_delay_each_other(ledger: &mut impl LedgerWithOutbox) {
+    for index in 0..10 {
+        decide(ledger, &index.to_string(), vec![planned("m", 1)]);
+    }
+    decide(ledger, "both", vec![planned("m", 1), planned("n", 1)]);
+    assert_eq!(due_events(ledger, 1), [key("both")]);
+    finish(ledger, "both", "n", sent());
+    assert_eq!(due_events(ledger, 1), []);
+    assert_eq!(due_of(ledger, "m", later(), 100).len(), 11);
 }
 
 fn entries_are_listed_in_parts(ledger: &mut impl LedgerWithOutbox) {

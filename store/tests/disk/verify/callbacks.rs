@@ -16,7 +16,8 @@ const CALLBACKS: &[Damage] = &[
     }),
     ("a due time is of another callback", &[Problem::CallbackDueWrong], |raw| {
         let (mut key, value) = callback(raw, b'd');
-        key[9] ^= 1;
+        // The first byte of the event, after the endpoint and the time.
+        key[17] ^= 1;
         raw.put("outbox", &key, &value);
     }),
     (
