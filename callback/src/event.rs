@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use config::CallbackKind;
+use attribution::outbox::port::Claim;
+use attribution::outbox::record::CallbackKind;
 use xxhash_rust::xxh3::xxh3_128;
 
 /// An activation or an effect, with the decision about it. Texts that are not known are empty.
@@ -29,7 +30,7 @@ pub struct CallbackEvent {
     pub activation_id: Box<str>,
     pub activation_time_ms: Option<i64>,
     pub credit: Credit,
-    /// The credit before, of [`CallbackKind::Changed`].
+    /// The credit before, of [`CallbackKind::ActivationChanged`].
     pub previous: Option<Credit>,
     /// The device ids that are known, by the names of the collector's fields, such as `oaid` and `imei_md5`. Those of
     /// the touch complete those of the event.
@@ -50,22 +51,10 @@ pub struct CallbackEvent {
 }
 
 impl CallbackEvent {
-    /// Returns the id of the callback of this kind about an event: the same in every process, of 35 characters. Each
-    /// change of a credit is a callback of its own, so that the id of one depends on the revision.
-    pub fn id_of(
-        endpoint: &str,
-        app: &str,
-        event_id: &str,
-        kind: CallbackKind,
-        revision: u32,
-    ) -> Box<str> {
-        let revision = match kind {
-            CallbackKind::Changed => revision.to_string(),
-            CallbackKind::Activation | CallbackKind::Effect | CallbackKind::Rejected => {
-                String::new()
-            }
-        };
-        let parts = [endpoint, app, event_id, kind.name(), &*revision];
+    /// Returns the id of the callback to an endpoint with this claim: the same in all attempts and every process, of 35
+    /// characters.
+    pub fn id_of(claim: &Claim) -> Box<str> {
+        let parts = [claim.key.endpoint.as_str(), &*claim.id()];
         format!("cb_{:032x}", xxh3_128(parts.join("\0").as_bytes())).into()
     }
 }
@@ -101,6 +90,11 @@ pub struct Earlier {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use attribution::facts::event::{Family, Pid, SpreadId};
+    use attribution::facts::keys::{FactKey, MatchKey};
+    use attribution::outbox::record::{CreditMark, EndpointId, OutboxKey};
+    use attribution::rules::row::Status;
+
     use super::*;
 
     pub(crate) const OAID: &str = "97e7ef3f-e5f2-d0b8-ccfc-f79bbeaf4841";
@@ -111,20 +105,26 @@ pub(crate) mod tests {
 
     #[test]
     fn an_id_is_of_one_callback() {
-        use CallbackKind::{Activation, Changed, Effect};
-        let id = CallbackEvent::id_of("a", "app-x", "e-1", Effect, 1);
+        use CallbackKind::{Activation, Effect};
+        let claim = |endpoint: &str, event: u64, kind, fingerprint: u64, attempt: u32| {
+            let event =
+                FactKey { family: Family::Effect, id: MatchKey(event), pid: Pid(1), tag: 1 };
+            let (status, spreadid) = (Status::Attributed, SpreadId(7));
+            let key = OutboxKey { endpoint: EndpointId::new(endpoint), event, kind };
+            let credit = CreditMark { fingerprint, status, spreadid };
+            Claim { key, credit, revision: 1, attempt, sent_before: 0 }
+        };
+        let id = CallbackEvent::id_of(&claim("a", 1, Effect, 1, 1));
         assert!(id.len() == 35 && id.starts_with("cb_") && !id.contains('.'), "{id}");
-        assert_eq!(id, CallbackEvent::id_of("a", "app-x", "e-1", Effect, 2));
-        for (endpoint, app, event_id, kind) in [
-            ("b", "app-x", "e-1", Effect),
-            ("a", "app-y", "e-1", Effect),
-            ("a", "app-x", "e-2", Effect),
-            ("a", "app-x", "e-1", Activation),
+        assert_eq!(id, CallbackEvent::id_of(&claim("a", 1, Effect, 1, 2)), "another attempt");
+        for other in [
+            claim("b", 1, Effect, 1, 1),
+            claim("a", 2, Effect, 1, 1),
+            claim("a", 1, Activation, 1, 1),
+            claim("a", 1, Effect, 2, 1),
         ] {
-            assert_ne!(id, CallbackEvent::id_of(endpoint, app, event_id, kind, 1));
+            assert_ne!(id, CallbackEvent::id_of(&other));
         }
-        let changed = |revision| CallbackEvent::id_of("a", "app-x", "e-1", Changed, revision);
-        assert_ne!(changed(1), changed(2));
     }
 
     /// A purchase of an app, credited to a click.

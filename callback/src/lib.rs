@@ -26,7 +26,6 @@ mod sign;
 mod template;
 mod webhook;
 
-pub use config::CallbackKind;
 pub use delivery::deliver;
 pub use delivery::queue::{Attempt, Claimed, Finished, Outcome, Queue, QueueError};
 pub use delivery::sender::{Clock, Sender};

@@ -27,9 +27,7 @@ pub use parse::secret::{Secret, TOKEN_PREFIX};
 use parse::section::Section;
 use parse::tree::{self, Table};
 use parse::{error, layers};
-pub use sections::callbacks::{
-    CallbackConditions, CallbackEndpoint, CallbackKind, Callbacks, LateCredit,
-};
+pub use sections::callbacks::{CallbackConditions, CallbackEndpoint, Callbacks};
 pub use sections::collect::Collect;
 pub use sections::credentials::CallbackCredentials;
 pub use sections::formats::{Format, Formats};

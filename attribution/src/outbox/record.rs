@@ -51,6 +51,10 @@ impl CallbackKind {
     pub fn is_webhook(self) -> bool {
         !matches!(self, Self::Activation | Self::Effect)
     }
+
+    pub fn is_effect(self) -> bool {
+        matches!(self, Self::Effect | Self::EffectAttributed)
+    }
 }
 
 crate::named! {

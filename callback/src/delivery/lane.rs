@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use config::CallbackKind;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet, spawn_blocking};
 use tokio::time::{Instant, sleep};
@@ -172,9 +171,9 @@ fn with_waits<Q: Queue>(
 ) -> Result<Vec<Waiting<Q::Key>>, QueueError> {
     let mut waiting = Vec::with_capacity(claimed.len());
     for claimed in claimed {
-        let activation_ms = match claimed.event.kind {
-            CallbackKind::Effect => queue.pending_activation_ms(&claimed.key)?,
-            CallbackKind::Activation | CallbackKind::Changed | CallbackKind::Rejected => None,
+        let activation_ms = match claimed.event.kind.is_effect() {
+            true => queue.pending_activation_ms(&claimed.key)?,
+            false => None,
         };
         waiting.push((claimed, activation_ms));
     }

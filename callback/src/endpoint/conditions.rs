@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-use config::{CallbackConditions, CallbackKind};
+use config::CallbackConditions;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::NotSent;
@@ -26,7 +26,7 @@ impl Conditions {
         if !is_in_share {
             return Err(NotSent::Unwanted("the activation is not in the share"));
         }
-        if event.kind != CallbackKind::Effect {
+        if !event.kind.is_effect() {
             return Ok(());
         }
         if !self.has_revenue(&event.revenue) {

@@ -11,7 +11,9 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use config::{CallbackEndpoint, CallbackKind, Callbacks, LateCredit, Secret};
+use attribution::outbox::interest::LateCredit;
+use attribution::outbox::record::CallbackKind;
+use config::{CallbackEndpoint, Callbacks, Secret};
 use reqwest::Url;
 
 use crate::address::{AllowedHosts, HostPattern};
@@ -208,7 +210,8 @@ impl Endpoint {
         let is_in = |list: &[Box<str>], name: &str| {
             list.is_empty() || list.iter().any(|known| **known == *name)
         };
-        let previous = event.previous.iter().filter(|_| event.kind == CallbackKind::Changed);
+        let previous =
+            event.previous.iter().filter(|_| event.kind == CallbackKind::ActivationChanged);
         let mut credits = previous.chain([&event.credit]);
         is_in(&self.settings.apps, &event.app)
             && credits.any(|credit| is_in(&self.settings.channels, &credit.channel))
@@ -217,13 +220,9 @@ impl Endpoint {
     /// Returns what the endpoint calls an event; `None` if it is not sent.
     fn event_type<'n>(&'n self, kind: CallbackKind, name: &'n str) -> Option<&'n str> {
         let mapped = self.settings.events.get(name).or_else(|| self.preset.events.get(name));
-        let unmapped = self.preset.sends_unmapped.then(|| match kind {
-            // The kind says it; only effects have names of their own.
-            CallbackKind::Effect => name,
-            CallbackKind::Activation | CallbackKind::Changed | CallbackKind::Rejected => {
-                kind.name()
-            }
-        });
+        // The kind says it; only effects have names of their own.
+        let own_name = if kind.is_effect() { name } else { kind.name() };
+        let unmapped = self.preset.sends_unmapped.then_some(own_name);
         mapped.map(|mapped| &**mapped).or(unmapped).filter(|mapped| !mapped.is_empty())
     }
 }

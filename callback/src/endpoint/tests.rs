@@ -127,7 +127,7 @@ fn an_endpoint_gets_the_events_that_it_has_names_for() {
     assert!(endpoint.wants(CallbackKind::Effect, "login"));
     assert!(!endpoint.wants(CallbackKind::Effect, "purchase"));
     assert!(!endpoint.wants(CallbackKind::Effect, "level"));
-    assert!(!endpoint.wants(CallbackKind::Rejected, "activation"));
+    assert!(!endpoint.wants(CallbackKind::ActivationRejected, "activation"));
     let names: Vec<_> = endpoint.event_names().unwrap().into_iter().collect();
     assert_eq!(names, ["activation", "login", "register"]);
     let unwanted = NotSent::Unwanted("the endpoint has no name for the event");
@@ -192,7 +192,7 @@ fn an_event_of_another_channel_is_not_sent() {
     let unwanted = NotSent::Unwanted("the endpoint is not of the app or the channel");
     assert_eq!(endpoint.prepare(&other, NOW_MS).err(), Some(unwanted));
     let moved = CallbackEvent {
-        kind: CallbackKind::Changed,
+        kind: CallbackKind::ActivationChanged,
         previous: Some(of_channel("toutiao")),
         ..other
     };

@@ -11,7 +11,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-use config::CallbackKind;
+use attribution::outbox::record::CallbackKind;
 use reqwest::Method;
 
 use crate::address::HostPattern;

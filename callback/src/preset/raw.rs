@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use config::CallbackKind;
+use attribution::outbox::record::CallbackKind;
 use reqwest::Method;
 use serde::Deserialize;
 

@@ -293,7 +293,7 @@ pub(crate) mod tests {
         };
         check("type", Some("pay"));
         check("now", Some("1773160001000"));
-        check("kind", Some("effect.attributed"));
+        check("kind", Some("effect"));
         check("params.sub1", Some("a b"));
         check("params.sub2", None);
         check("values.account", Some("12"));

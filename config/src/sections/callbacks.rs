@@ -5,6 +5,9 @@ use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
+use attribution::outbox::MAX_AGE_MS_MAX;
+use attribution::outbox::interest::LateCredit;
+use attribution::outbox::record::CallbackKind;
 use attribution::rules::policy::{DAY_MS, Policy};
 
 use super::credentials::{self, CallbackCredentials};
@@ -15,9 +18,8 @@ use crate::parse::tree::{Node, Table, Value};
 use crate::parse::{address, duration};
 
 const NAME_CHARS_MAX: usize = 40;
-/// Allowed values of `callbacks.max_age`.
+/// The least value of `callbacks.max_age`.
 const MAX_AGE_MIN_MS: u64 = 60_000;
-const MAX_AGE_MAX_MS: u64 = 30 * DAY_MS;
 /// The greatest value of `settle`: endpoints refuse what is late.
 const SETTLE_MAX_MS: u64 = DAY_MS;
 const URL_BYTES_MAX: usize = 2_048;
@@ -72,30 +74,6 @@ pub struct CallbackConditions {
     pub once_per_ms: Option<u64>,
     /// The share of activations, in percent, whose events are sent; `None` for all.
     pub share_percent: Option<u32>,
-}
-
-attribution::named! {
-    /// What an endpoint is notified of.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    pub enum CallbackKind {
-        /// An activation got a credit.
-        Activation = "activation.attributed",
-        /// The credit of an activation that was sent before changed.
-        Changed = "activation.changed",
-        /// An effect inherited a credit.
-        Effect = "effect.attributed",
-        /// An activation was rejected.
-        Rejected = "activation.rejected",
-    }
-}
-
-attribution::named! {
-    /// What becomes of a credit that has moved to an endpoint after another one was notified.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub enum LateCredit {
-        Withhold = "withhold",
-        Send = "send",
-    }
 }
 
 /// What endpoints refer to.
@@ -291,10 +269,10 @@ fn parse_settle(text: &str) -> Result<u64, Problem> {
 
 fn parse_max_age(text: &str) -> Result<u64, Problem> {
     let ms = duration::parse_ms(text)?;
-    if (MAX_AGE_MIN_MS..=MAX_AGE_MAX_MS).contains(&ms) {
+    if (MAX_AGE_MIN_MS..=MAX_AGE_MS_MAX).contains(&ms) {
         Ok(ms)
     } else {
-        Err(r#"expected a duration from "1m" to "30d""#.into())
+        Err(r#"expected a duration from "1m" to "5d""#.into())
     }
 }
 

@@ -2,11 +2,13 @@
 
 use std::num::NonZeroU32;
 
+use attribution::outbox::interest::LateCredit;
+use attribution::outbox::record::CallbackKind;
 use attribution::rules::policy::HOUR_MS;
 
 use super::mistakes::check_wrong;
 use super::{CATALOGUE, parse};
-use crate::{CallbackConditions, CallbackEndpoint, CallbackKind, LateCredit};
+use crate::{CallbackConditions, CallbackEndpoint};
 
 /// The endpoint begins on line 7.
 fn with_endpoint(text: &str) -> String {
@@ -49,7 +51,7 @@ fn all_settings_of_an_endpoint_are_read() {
     );
     assert_eq!(endpoint.url.as_deref(), Some("https://a.example/x?y={time|s}"));
     assert_eq!((&*endpoint.apps[0], &*endpoint.channels[0]), ("app-x", "toutiao"));
-    assert_eq!(endpoint.kinds.as_deref(), Some(&[CallbackKind::Changed][..]));
+    assert_eq!(endpoint.kinds.as_deref(), Some(&[CallbackKind::ActivationChanged][..]));
     assert_eq!((endpoint.settle_ms, endpoint.max_age_ms), (0, HOUR_MS));
     assert_eq!(endpoint.late_credit, LateCredit::Send);
     let conditions = CallbackConditions {
@@ -88,9 +90,9 @@ fn mistakes_are_named() {
     check_wrong_endpoint("url = \"ftp://a\"", "url: expected an https or http URL of at most 2048 characters, without fragment: (not shown)");
     check_wrong_endpoint("apps = [\"app-y\"]", "apps[0]: expected the key of one of the [[apps]], the nearest is \"app-x\": \"app-y\"");
     check_wrong_endpoint("channels = [\"x\"]", "channels[0]: expected the id of one of the [[channels]], the nearest is \"toutiao\": \"x\"");
-    check_wrong_endpoint("kinds = [\"x\"]", "kinds[0]: expected one of \"activation.attributed\", \"activation.changed\", \"effect.attributed\", \"activation.rejected\": \"x\"");
+    check_wrong_endpoint("kinds = [\"x\"]", "kinds[0]: expected one of \"activation\", \"effect\", \"activation.attributed\", \"activation.changed\", \"activation.rejected\", \"effect.attributed\": \"x\"");
     check_wrong_endpoint("settle = \"2d\"", "settle: expected at most \"1d\": \"2d\"");
-    check_wrong_endpoint("max_age = \"1s\"", "max_age: expected a duration from \"1m\" to \"30d\": \"1s\"");
+    check_wrong_endpoint("max_age = \"1s\"", "max_age: expected a duration from \"1m\" to \"5d\": \"1s\"");
     check_wrong_endpoint("late_credit = \"x\"", "late_credit: expected \"withhold\" or \"send\": \"x\"");
     check_wrong_endpoint("revenue_min = \"-1\"", "revenue_min: expected a decimal without a sign, such as \"6.00\": \"-1\"");
     check_wrong_endpoint("once_per = \"0s\"", "once_per: expected a duration of at least \"1ms\": \"0s\"");

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use attribution::facts::event::{Pid, SpreadId};
+use attribution::outbox::interest::LateCredit;
 use attribution::rules::policy::{
     AppPolicy, DAY_MS, Fraud, HOUR_MS, Origin, ReinstallEffects, Windows,
 };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use config::CallbackKind;
+use attribution::outbox::record::CallbackKind;
 use parking_lot::Mutex;
 
 use super::super::queue::{Claimed, Finished, Outcome, Queue, QueueError};

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use attribution::outbox::record::CallbackKind;
+
 use super::super::queue::{Finished, Outcome};
 use super::mock::{Answer, Mock};
 use super::table::{NETWORKS, Network, WEBHOOK_SECRET};
@@ -42,7 +44,9 @@ impl Network {
         }
         let mut ids = event.ids;
         ids.insert("gaid".into(), "GAID-1".into());
-        CallbackEvent { credit, ids, ..event }
+        let is_webhook = matches!(self.preset, "webhook" | "appsflyer_push");
+        let kind = if is_webhook { CallbackKind::EffectAttributed } else { event.kind };
+        CallbackEvent { kind, credit, ids, ..event }
     }
 }
 
@@ -164,7 +168,8 @@ async fn a_webhook_is_signed_with_both_secrets_during_a_rotation() {
         mock.url("/hook")
     ));
     let endpoint: &Arc<_> = &sender.endpoints()[0];
-    let finished = sender.try_once(endpoint, &event()).await;
+    let event = CallbackEvent { kind: CallbackKind::EffectAttributed, ..event() };
+    let finished = sender.try_once(endpoint, &event).await;
     assert_eq!(finished.outcome, Outcome::Sent);
     let received = mock.received().remove(0);
     let signatures = received.header("webhook-signature").unwrap();
@@ -184,7 +189,7 @@ async fn a_changed_credit_has_the_previous_one() {
     ));
     let previous = Credit { channel: "other".into(), spreadid: 9, ..Credit::default() };
     let changed = CallbackEvent {
-        kind: config::CallbackKind::Changed,
+        kind: CallbackKind::ActivationChanged,
         previous: Some(previous),
         ..activation()
     };
