@@ -78,6 +78,15 @@ impl Reader {
         }
     }
 
+    /// Returns the value of the current row of each activation or effect, whose records were read before. `None` if it
+    /// has none, or if another worker of a shared store has not written it yet.
+    pub fn current_rows(
+        &self,
+        events: &[(FactKey, FactRecord)],
+    ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        either!(self, reader => reader.current_rows(events))
+    }
+
     /// All apps that the store knows.
     pub fn apps(&self) -> Result<BTreeMap<Pid, App>, StoreError> {
         match self {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::facts::event::{EventTime, SpreadId};
+use crate::facts::event::{EventTime, SpreadId, TouchKind};
 use crate::facts::keys::FactKey;
 use crate::rules::build_row;
 use crate::rules::row::{CreditedTouch, RejectReason, Row, Status};
@@ -92,23 +92,29 @@ pub struct CreditMark {
 
 impl CreditMark {
     pub fn of_row(row: &Row) -> Self {
-        Self::new(row.status, row.spreadid, row.touch.as_ref(), row.reject_reason)
+        let touch = row.touch.as_ref().map(identity);
+        Self::new(row.status, row.spreadid, touch, row.reject_reason)
     }
 
     pub fn of_credit(credit: &Credit) -> Self {
-        Self::new(credit.status, credit.spreadid, credit.touch.as_ref(), credit.reject_reason)
+        let touch = credit.touch.as_ref().map(identity);
+        Self::new(credit.status, credit.spreadid, touch, credit.reject_reason)
     }
 
-    fn new(
+    /// `touch` is the kind and the id of the credited one.
+    pub fn new(
         status: Status,
         spreadid: SpreadId,
-        touch: Option<&CreditedTouch>,
+        touch: Option<(TouchKind, &str)>,
         reject_reason: Option<RejectReason>,
     ) -> Self {
-        let touch = touch.map(|touch| (touch.kind, &touch.click_id));
         let fingerprint = build_row::digest(&(status, spreadid, touch, reject_reason));
         Self { fingerprint, status, spreadid }
     }
+}
+
+fn identity(touch: &CreditedTouch) -> (TouchKind, &str) {
+    (touch.kind, &touch.click_id)
 }
 
 /// A credit that was sent.
@@ -204,7 +210,7 @@ pub struct OutboxEntry {
     /// When the state last changed.
     pub changed: EventTime,
     pub tally: Tally,
-    /// Why the last attempt failed. It never has a token.
+    /// What the last attempt has led to, with its request, as people may see it: it has no device id and no token.
     pub note: Box<str>,
 }
 

@@ -10,7 +10,7 @@ use crate::facts::event::EventTime;
 use crate::facts::keys::FactKey;
 
 /// The maximum length of a note, in characters.
-const NOTE_CHARS_MAX: usize = 1_000;
+const NOTE_CHARS_MAX: usize = 2_000;
 
 /// An entry as delivery has seen it. Its outcome counts only if the entry is still the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +40,9 @@ pub enum Outcome {
     Sent {
         note: Box<str>,
     },
-    Dropped,
+    Dropped {
+        note: Box<str>,
+    },
     Withheld,
     TooOld,
     Dead {
@@ -130,10 +132,13 @@ impl OutboxRecord {
                 entry.end(EntryState::Sent, now);
             }
             _ if !is_same || entry.attempt != claim.attempt => return false,
-            Outcome::Dropped | Outcome::Withheld | Outcome::TooOld if is_settled_again => {
+            Outcome::Dropped { .. } | Outcome::Withheld | Outcome::TooOld if is_settled_again => {
                 return false;
             }
-            Outcome::Dropped => entry.end(EntryState::Dropped, now),
+            Outcome::Dropped { note } => {
+                entry.note = shortened(note);
+                entry.end(EntryState::Dropped, now);
+            }
             Outcome::Withheld => entry.end(EntryState::Withheld, now),
             Outcome::TooOld => entry.end(EntryState::TooOld, now),
             Outcome::Dead { note } => {

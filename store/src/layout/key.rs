@@ -5,9 +5,9 @@
 use attribution::facts::event::{EventTime, Family, Pid, SpreadId};
 use attribution::facts::keys::{FactKey, MatchKey};
 use attribution::ledger::index::IndexEntry;
-use attribution::ledger::record::CurrentRow;
+use attribution::ledger::record::{CurrentRow, FactRecord};
 use attribution::ledger::{Position, RecordFingerprint};
-use attribution::rules::row::Row;
+use attribution::rules::row::{EventType, Row, seq};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::codec::event_time;
@@ -67,6 +67,22 @@ impl RowKey {
             seq: read_u64(key, 16),
         })
     }
+}
+
+/// The key of the current row of an activation or effect, whose app has this first partition; `None` without a row.
+pub fn current_row(
+    event: &FactKey,
+    record: &FactRecord,
+    base: u16,
+    partitions: u16,
+) -> Option<Key> {
+    let event_type = match event.family {
+        Family::Effect => EventType::Effect,
+        Family::Activation | Family::Touch => EventType::Activation,
+    };
+    let seq = seq(event_type, record.id());
+    let row = record.current_row()?;
+    Some(RowKey::current(event.pid, seq, row, base, partitions).encode())
 }
 
 /// The first partition of an app's rows, and the only one with a fanout of 1.

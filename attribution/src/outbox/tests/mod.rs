@@ -79,7 +79,7 @@ fn deliver(
             assert!(record.finish(&claim, &Outcome::Sent { note: "200".into() }, now));
             return settlement;
         }
-        Settlement::Drop => Outcome::Dropped,
+        Settlement::Drop => Outcome::Dropped { note: "".into() },
         Settlement::Withhold => Outcome::Withheld,
         Settlement::TooOld => Outcome::TooOld,
     };
@@ -172,7 +172,7 @@ fn credit_that_has_moved_back_meanwhile_is_not_dropped() {
     let entry = record.entry(&endpoint("a"), CallbackKind::Activation).unwrap();
     let claim = record.claim_of(entry);
     record.plan(&activation("a", 1, 3), at(SETTLE_MS));
-    assert!(!record.finish(&claim, &Outcome::Dropped, at(SETTLE_MS)));
+    assert!(!record.finish(&claim, &Outcome::Dropped { note: "".into() }, at(SETTLE_MS)));
     assert_eq!(withholding(&mut record, "a", 1, SETTLE_MS), Settlement::Send);
 }
 
@@ -268,7 +268,7 @@ fn dead_entries_are_made_again() {
     let claim = record.claim(&name, kind, now, LEASE_MS).unwrap();
     let note = "é".repeat(5_000).into();
     assert!(record.finish(&claim, &Outcome::Dead { note }, now));
-    assert_eq!(record.entry(&name, kind).unwrap().note.chars().count(), 1_000);
+    assert_eq!(record.entry(&name, kind).unwrap().note.chars().count(), 2_000);
     assert_eq!(record.retry(|entry| entry.endpoint == endpoint("b"), now), 0);
     assert_eq!(record.retry(|_| true, now), 1);
     // Its age does not matter.
@@ -326,7 +326,7 @@ fn a_claim_of_an_unknown_entry_changes_nothing() {
     let mut record = record_with(&[activation("a", 1, 1)]);
     let claim = record.claim(&endpoint("a"), CallbackKind::Activation, at(SETTLE_MS), 1).unwrap();
     let mut empty = OutboxRecord::new(event());
-    assert!(!empty.finish(&claim, &Outcome::Dropped, at(0)));
+    assert!(!empty.finish(&claim, &Outcome::Dropped { note: "".into() }, at(0)));
     let other = Claim { credit: credit(9), ..claim };
-    assert!(!record.finish(&other, &Outcome::Dropped, at(0)));
+    assert!(!record.finish(&other, &Outcome::Dropped { note: "".into() }, at(0)));
 }

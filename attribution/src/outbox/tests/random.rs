@@ -124,7 +124,7 @@ impl World {
         for entry in self.due(now) {
             let outcome = match self.settle(&entry, now) {
                 Settlement::Wait => panic!("it is due"),
-                Settlement::Drop => Outcome::Dropped,
+                Settlement::Drop => Outcome::Dropped { note: "".into() },
                 Settlement::Withhold => Outcome::Withheld,
                 Settlement::TooOld => Outcome::TooOld,
                 Settlement::Send if fails => Outcome::Dead { note: "400".into() },

@@ -66,6 +66,26 @@ impl EmbeddedReader {
         EmbeddedOutbox::new(self.tables.clone(), self.outbox.clone())
     }
 
+    /// See [`crate::reader::Reader::current_rows`].
+    pub fn current_rows(
+        &self,
+        events: &[(FactKey, FactRecord)],
+    ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        let key = |(event, record): &(FactKey, FactRecord)| {
+            let app = self.apps.of(event.pid)?;
+            key::current_row(event, record, app.base, self.partitions)
+        };
+        let keys: Vec<Option<Key>> = events.iter().map(key).collect();
+        let table = self.tables.events();
+        let read = |key: Option<Key>| -> Result<Option<Vec<u8>>, StoreError> {
+            match key {
+                Some(key) => Ok(self.tables.db.get_cf(&table, key)?),
+                None => Ok(None),
+            }
+        };
+        keys.into_iter().map(read).collect()
+    }
+
     pub(crate) fn names(&self) -> Result<Names, StoreError> {
         meta::names(&self.tables)
     }

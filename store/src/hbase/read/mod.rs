@@ -5,6 +5,7 @@ pub mod newest_first;
 pub mod rows;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use attribution::rules::expiry::ExpiryFloor;
 
 use super::cluster::Cluster;
 use super::ledger::SharedLedger;
+use super::ledger::cells::{Cells, Table};
 use super::outbox::SharedOutbox;
 use super::schema::meta;
 use super::schema::tables::LAG_MS;
@@ -27,7 +29,7 @@ use crate::clock::now;
 use crate::expiry::retention;
 use crate::layout::campaign_index::CreditedActivation;
 use crate::layout::codec::row::{RowView, TextCell};
-use crate::layout::key::RowKey;
+use crate::layout::key::{self, Key, RowKey};
 use crate::layout::stored_row::StoredRow;
 use crate::layout::summary_counts::{Dimensions, SummaryKey, Totals, quarter_start};
 use newest_first::NewestFirst;
@@ -55,6 +57,37 @@ impl SharedReader {
 
     pub fn outbox(&self) -> SharedOutbox<Cluster> {
         SharedOutbox::new(self.cluster.clone())
+    }
+
+    /// See [`crate::reader::Reader::current_rows`].
+    pub fn current_rows(
+        &self,
+        events: &[(FactKey, FactRecord)],
+    ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        let mut bases: BTreeMap<Pid, Option<u16>> = BTreeMap::new();
+        for (event, _) in events {
+            if let Entry::Vacant(vacant) = bases.entry(event.pid) {
+                vacant.insert(meta::app(&self.cluster, event.pid)?.map(|app| app.base));
+            }
+        }
+        let key = |(event, record): &(FactKey, FactRecord)| {
+            let base = bases.get(&event.pid).copied().flatten()?;
+            key::current_row(event, record, base, self.partitions)
+        };
+        let keys: Vec<Option<Key>> = events.iter().map(key).collect();
+        let found: Vec<Key> = keys.iter().flatten().copied().collect();
+        let mut values = self.cluster.clone().get(Table::Events, &found)?.into_iter();
+        let mut rows = Vec::with_capacity(events.len());
+        for ((_, record), key) in events.iter().zip(keys) {
+            let value = key.and_then(|_| values.next()).flatten();
+            let revision = record.current_row().map(|row| row.revision);
+            let is_current = match &value {
+                Some(value) => Some(RowView::decode(value)?.revision) >= revision,
+                None => false,
+            };
+            rows.push(value.filter(|_| is_current));
+        }
+        Ok(rows)
     }
 
     /// See [`crate::reader::View::rows`].

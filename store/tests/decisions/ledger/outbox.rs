@@ -189,7 +189,7 @@ fn a_changed_decision_moves_its_callbacks(ledger: &mut impl LedgerWithOutbox) {
     let pending = record(ledger, "a").expect("the event has callbacks");
     assert_eq!(pending.entries.first().map(|entry| entry.credit), Some(credit(2)));
     decide(ledger, "a", vec![planned("m", 3)]);
-    finish(ledger, "a", "n", Outcome::Dropped);
+    finish(ledger, "a", "n", Outcome::Dropped { note: "".into() });
     finish(ledger, "a", "m", sent());
     let made = Tally { made: 1, ..Tally::default() };
     check_counts(ledger, [("m", Tally { sent: 1, ..made }), ("n", Tally { dropped: 1, ..made })]);
