@@ -14,6 +14,11 @@ config::timing! {
     pub struct Timing {
         pub ingest: ingest::Timing = ingest::Timing::default(),
         pub store: store::Timing = store::Timing::default(),
+        pub callback: callback::Timing = callback::Timing::default(),
+        /// How often to count the callbacks of a shared store, for which all of them are read.
+        pub callback_count_interval: Duration = Duration::from_secs(300),
+        /// How often to end callbacks of endpoints that the settings no longer have.
+        pub unclaimed_callback_interval: Duration = Duration::from_secs(3_600),
         /// How often to check whether HBase responds, and to exchange progress with other processes. Readiness and the
         /// completeness shown by exports are at most this old.
         pub hbase_check_interval: Duration = Duration::from_secs(2),

@@ -18,11 +18,13 @@ use store::reader::Reader;
 use tokio::runtime::Runtime;
 
 use super::attribution_thread::{self, PipelineMetrics};
+use super::callbacks::Callbacks;
+use super::callbacks::metrics::OutboxMetrics;
 use super::listeners::{Listeners, Served};
 use super::shutdown_deadline::listen_for_signals;
 use super::{
     BATCH_QUEUE_LENGTH, Running, Threads, collector, control_socket, links, log_retained_floors,
-    readiness,
+    readiness, served_and_delivered,
 };
 use crate::timing::Timing;
 
@@ -33,6 +35,7 @@ pub fn run(
     shutdown: &Shutdown,
     recorder: PrometheusHandle,
 ) -> anyhow::Result<()> {
+    let callbacks = Callbacks::new(config)?;
     let runtime = Runtime::new().context("the runtime of the listeners cannot be started")?;
     let listeners = Listeners::bind(&runtime, config, Served { exports: true, collects: true })?;
     let mut embedded = Embedded::open_with_timing(&config.store, &config.policy, timing.store)?;
@@ -43,7 +46,7 @@ pub fn run(
     let engine = EngineMetrics::new(embedded.engine());
     let disk_gate = embedded.block_when_disk_full();
     let worker = Worker::new(embedded, Arc::clone(&config.policy));
-    let mut worker = worker.with_parallelism(parallelism);
+    let mut worker = worker.with_parallelism(parallelism).with_interests(callbacks.interests());
     let positions = worker.ledger_mut().positions()?;
     let progress = Progress { positions, consumed_until: worker.ledger().consumed_until() };
 
@@ -58,7 +61,8 @@ pub fn run(
     let intake =
         ingest::start(config, &progress, batches, committed_in, stop, state, timing.ingest)?;
     let attribution = attribution_thread::start(worker, batches_in, committed, metrics.clone())?;
-    let control = control_socket::start(&config.store.path, checkpoints, shutdown)?;
+    let control = control_socket::start(&config.store.path, checkpoints, &reader, shutdown)?;
+    let delivery = callbacks.start(&runtime, &reader, &timing, shutdown)?;
 
     let access = Access::new(&config.tokens, config.downloads_per_token_max);
     let intake_state = Arc::clone(&health);
@@ -67,7 +71,8 @@ pub fn run(
         .with_links(links::tracking_links(config, collector.clone()));
     let ready = readiness(health.clone(), disk_gate.clone(), collector.clone());
     let requests = collector.clone().map(links::requests);
-    let render = render(metrics, recorder, engine, reader, health);
+    let outbox = OutboxMetrics::new(&callbacks, &reader);
+    let render = render(metrics, recorder, engine, outbox, reader, health);
     let admin = Admin { metrics: render, readiness: ready, requests };
     tracing::info!(
         export = %config.export_listen,
@@ -75,7 +80,8 @@ pub fn run(
         store = %config.store.path.display(),
         "adtrail runs"
     );
-    let servers = runtime.spawn(listeners.serve(Some(export), collector, admin, shutdown.clone()));
+    let served = listeners.serve(Some(export), collector, admin, shutdown.clone());
+    let servers = runtime.spawn(served_and_delivered(served, delivery));
     let threads = Some(Threads { intake, attribution, others: vec![control] });
     let mut is_full = false;
     let poll = || {
@@ -106,11 +112,13 @@ fn render(
     metrics: Arc<PipelineMetrics>,
     recorder: PrometheusHandle,
     engine: EngineMetrics,
+    outbox: OutboxMetrics,
     reader: Reader,
     health: Arc<Health>,
 ) -> Arc<dyn Fn() -> String + Send + Sync> {
     Arc::new(move || {
         engine.observe();
+        outbox.observe();
         metrics.scrape(&health, reader.regions().as_ref(), || recorder.render())
     })
 }

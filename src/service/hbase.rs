@@ -19,12 +19,14 @@ use store::hbase::Shared;
 use tokio::runtime::Runtime;
 
 use super::attribution_thread::{self, PipelineMetrics};
+use super::callbacks::metrics::OutboxMetrics;
+use super::callbacks::{self, Callbacks};
 use super::heartbeat::{self, LastSeen};
 use super::listeners::{Listeners, Served};
 use super::shutdown_deadline::listen_for_signals;
 use super::{
     BATCH_QUEUE_LENGTH, Roles, Running, Threads, collector, links, log_retained_floors, readiness,
-    regions,
+    regions, served_and_delivered,
 };
 use crate::timing::Timing;
 
@@ -36,6 +38,7 @@ pub fn run(
     shutdown: &Shutdown,
     recorder: PrometheusHandle,
 ) -> anyhow::Result<()> {
+    let callbacks = Callbacks::new(config)?;
     let runtime = Runtime::new().context("the runtime of the listeners cannot be started")?;
     // A role alone does not collect: `adtrail collect` does.
     let served = Served { exports: roles.exports, collects: roles == Roles::ALL };
@@ -47,7 +50,11 @@ pub fn run(
     listen_for_signals(shutdown).context("cannot install signal handlers")?;
     let health = Arc::new(Health::default());
     let attribution = match roles.attributes {
-        true => Some(attribute(config, &store, &health, timing.ingest, shutdown)?),
+        true => Some(attribute(config, &store, &callbacks, &health, timing.ingest, shutdown)?),
+        false => None,
+    };
+    let delivery = match roles.attributes {
+        true => Some(deliver(&callbacks, &store, &runtime, &timing, shutdown)?),
         false => None,
     };
     let names = TopicNames::new(&config.kafka.topics);
@@ -62,7 +69,14 @@ pub fn run(
     let (metrics, threads) = attribution.unzip();
     let admin = admin(metrics, recorder, health, seen, collector.clone());
     log_start(config, hbase, roles);
-    let servers = runtime.spawn(listeners.serve(state, collector, admin, shutdown.clone()));
+    let served = listeners.serve(state, collector, admin, shutdown.clone());
+    let delivery = async move {
+        match delivery {
+            Some(delivery) => delivery.await,
+            None => Ok(()),
+        }
+    };
+    let servers = runtime.spawn(served_and_delivered(served, delivery));
     let give_up = |threads: Option<&Threads>, deadline: Instant| {
         if let Some(threads) = threads {
             threads.wait(deadline.min(Instant::now() + timing.hbase_last_write_timeout));
@@ -93,6 +107,7 @@ fn check_tables(config: &Config, store: &Shared, roles: Roles) -> anyhow::Result
 fn attribute(
     config: &Config,
     store: &Shared,
+    callbacks: &Callbacks,
     health: &Arc<Health>,
     timing: ingest::Timing,
     shutdown: &Shutdown,
@@ -100,7 +115,9 @@ fn attribute(
     let ledger = store.ledger(&config.policy)?;
     log_retained_floors(&config.policy, &ledger.retained_floors(&config.policy));
     let worker = Worker::new(ledger, Arc::clone(&config.policy));
-    let worker = worker.with_parallelism(Parallelism::new(config.workers));
+    let worker = worker
+        .with_parallelism(Parallelism::new(config.workers))
+        .with_interests(callbacks.interests());
     let metrics = Arc::new(PipelineMetrics::new(config));
     let (batches, batches_in) = sync_channel(BATCH_QUEUE_LENGTH);
     let (committed, committed_in) = channel();
@@ -109,6 +126,20 @@ fn attribute(
     let attribution =
         attribution_thread::start(worker, batches_in, committed, Arc::clone(&metrics))?;
     Ok((metrics, Threads { intake, attribution, others: Vec::new() }))
+}
+
+/// Starts to send callbacks, and to count them.
+fn deliver(
+    callbacks: &Callbacks,
+    store: &Shared,
+    runtime: &Runtime,
+    timing: &Timing,
+    shutdown: &Shutdown,
+) -> anyhow::Result<impl Future<Output = anyhow::Result<()>> + Send + use<>> {
+    let reader = store.reader();
+    let metrics = OutboxMetrics::new(callbacks, &reader);
+    callbacks::metrics::start(metrics, timing.callback_count_interval, shutdown)?;
+    callbacks.start(runtime, &reader, timing, shutdown)
 }
 
 fn export(config: &Config, store: &Shared, seen: &Arc<LastSeen>) -> ExportState {

@@ -78,7 +78,7 @@ impl Listeners {
     }
 }
 
-async fn until_shutdown(shutdown: Shutdown) {
+pub async fn until_shutdown(shutdown: Shutdown) {
     while !shutdown.is_requested() {
         tokio::time::sleep(SUPERVISION_INTERVAL).await;
     }

@@ -1,6 +1,7 @@
 //! The service: reads and attributes events, serves exports, or both.
 
 pub(crate) mod attribution_thread;
+pub(crate) mod callbacks;
 pub(crate) mod collector;
 pub(crate) mod control_socket;
 mod embedded;
@@ -125,6 +126,15 @@ impl Running {
         }
         Ok(())
     }
+}
+
+/// Waits for the listeners and for the delivery of callbacks.
+async fn served_and_delivered(
+    served: impl Future<Output = anyhow::Result<()>>,
+    delivery: impl Future<Output = anyhow::Result<()>>,
+) -> anyhow::Result<()> {
+    let (served, delivered) = tokio::join!(served, delivery);
+    served.and(delivered.context("the delivery of callbacks failed"))
 }
 
 /// The threads that read and attribute. Each ends by itself on shutdown.

@@ -2,7 +2,7 @@
 //! and a service resumes from there.
 
 use std::collections::BTreeMap;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -252,6 +252,7 @@ fn backups_are_taken_one_at_a_time_and_interrupted_ones_leave_nothing() {
 
     // A client that disconnects without copying anything.
     let mut client = UnixStream::connect(&socket).unwrap();
+    client.write_all(b"backup\n").unwrap();
     let mut response = [0; 8];
     client.read_exact(&mut response).unwrap();
     assert_eq!(&response, b"created\n");

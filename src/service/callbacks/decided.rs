@@ -1,0 +1,78 @@
+//! The decisions that stand, as they are stored.
+
+use attribution::facts::event::{EventTime, Pid};
+use attribution::facts::keys::FactKey;
+use attribution::ledger::Facts;
+use attribution::ledger::record::FactRecord;
+use attribution::outbox::record::CreditMark;
+use attribution::rules::policy::Policy;
+use store::StoreError;
+use store::layout::codec::row::{RowView, TextCell};
+use store::reader::Reader;
+
+/// What the store has of an event.
+pub enum Present {
+    /// The event or its app is gone.
+    Gone,
+    /// Another worker has committed the decision and is about to write the row.
+    Unwritten,
+    Decided(Box<Decided>),
+}
+
+/// An event with its decision.
+pub struct Decided {
+    pub record: FactRecord,
+    pub mark: CreditMark,
+    /// The value of the row that shows the decision.
+    row: Vec<u8>,
+}
+
+impl Decided {
+    fn new(record: FactRecord, row: Vec<u8>) -> Result<Option<Self>, StoreError> {
+        let Some(current) = record.current_row() else { return Ok(None) };
+        let view = RowView::decode(&row)?;
+        let touch = view.touch_kind.map(|kind| (kind, view.text(TextCell::ClickId)));
+        let mark = CreditMark::new(view.status, current.spreadid, touch, view.reject_reason);
+        Ok(Some(Self { record, mark, row }))
+    }
+
+    /// # Errors
+    /// If the row is damaged.
+    pub fn row(&self) -> Result<RowView<'_>, StoreError> {
+        RowView::decode(&self.row)
+    }
+}
+
+/// Reads the present decision on each event.
+pub fn read(
+    reader: &mut Reader,
+    policy: &Policy,
+    events: &[FactKey],
+) -> Result<Vec<Present>, StoreError> {
+    let records = reader.records(events)?;
+    let is_known = |pid: Pid| policy.app(pid).is_some();
+    let found = events.iter().zip(records).map(|(event, record)| {
+        let record = record.filter(|record| record.current_row().is_some());
+        record.filter(|_| is_known(event.pid)).map(|record| (*event, record))
+    });
+    let found: Vec<Option<(FactKey, FactRecord)>> = found.collect();
+    let decided: Vec<(FactKey, FactRecord)> = found.iter().flatten().cloned().collect();
+    let mut rows = reader.current_rows(&decided)?.into_iter();
+    // An embedded store writes both at once, so the row has expired there.
+    let without_row = || match reader {
+        Reader::Embedded(_) => Present::Gone,
+        Reader::Shared(_) => Present::Unwritten,
+    };
+    let present = found.into_iter().map(|found| {
+        let Some((_, record)) = found else { return Ok(Present::Gone) };
+        let Some(row) = rows.next().flatten() else { return Ok(without_row()) };
+        let decided = Decided::new(record, row)?;
+        Ok(decided.map_or(Present::Gone, |decided| Present::Decided(Box::new(decided))))
+    });
+    present.collect()
+}
+
+/// Returns a time as the crate `callback` has it.
+pub fn millis(time: EventTime) -> i64 {
+    i64::try_from(time.millis()).unwrap_or(i64::MAX)
+}

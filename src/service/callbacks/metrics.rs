@@ -1,0 +1,105 @@
+//! Metrics of the outbox. Of each endpoint, made = sent + dropped + withheld + too_old + dead + pending.
+//!
+//! They are gauges: the store counts, so that a restart does not reset them, and over HBase they are sums of the records
+//! that are kept.
+
+use std::thread::Builder;
+use std::time::Duration;
+
+use anyhow::Context;
+use attribution::outbox::port::Outbox;
+use attribution::outbox::record::{Counts, EndpointId, EntryState, Tally};
+use ingest::Shutdown;
+use metrics::gauge;
+use parking_lot::Mutex;
+use store::StoreError;
+use store::outbox::StoredOutbox;
+use store::reader::Reader;
+
+use super::{Callbacks, now};
+
+config::describe_metrics! {
+    /// Callbacks that were ever pending, by endpoint; one that is retried after it was dead counts again.
+    describe_gauge MADE = "adtrail_callbacks_made";
+    /// What became of them, by endpoint and state: pending, sent, dropped, withheld, too_old or dead.
+    describe_gauge BY_STATE = "adtrail_callbacks_by_state";
+    /// How long the callback of an endpoint that is due for longest has been due; 0 if none is.
+    describe_gauge OVERDUE = "adtrail_callbacks_overdue_seconds";
+}
+
+/// Observes the outbox of a store.
+pub struct OutboxMetrics {
+    outbox: Mutex<StoredOutbox>,
+    endpoints: Vec<EndpointId>,
+}
+
+impl OutboxMetrics {
+    pub fn new(callbacks: &Callbacks, reader: &Reader) -> Self {
+        describe();
+        let endpoints = callbacks.endpoints().iter();
+        Self {
+            outbox: Mutex::new(reader.outbox()),
+            endpoints: endpoints.map(|endpoint| EndpointId::new(endpoint.name())).collect(),
+        }
+    }
+
+    /// Sets the metrics. If the outbox cannot be read, they keep their values.
+    pub fn observe(&self) {
+        if let Err(error) = self.try_observe() {
+            tracing::warn!(%error, "the callbacks of the outbox cannot be counted");
+        }
+    }
+
+    fn try_observe(&self) -> Result<(), StoreError> {
+        let now = now();
+        let mut outbox = self.outbox.lock();
+        let none = self.endpoints.iter().map(|endpoint| (endpoint.clone(), Tally::default()));
+        let mut counts: Counts = none.collect();
+        counts.extend(outbox.counts()?);
+        for (endpoint, tally) in &counts {
+            set(endpoint, tally);
+        }
+        for endpoint in &self.endpoints {
+            let records = outbox.due(endpoint, now, 1)?;
+            let due = records.first().and_then(|record| record.due_of(endpoint));
+            let overdue_ms = due.and_then(|due| now.since(due)).unwrap_or_default();
+            let overdue = Duration::from_millis(overdue_ms).as_secs_f64();
+            gauge!(OVERDUE, "endpoint" => endpoint.as_str().to_owned()).set(overdue);
+        }
+        Ok(())
+    }
+}
+
+fn set(endpoint: &EndpointId, tally: &Tally) {
+    let name = || endpoint.as_str().to_owned();
+    gauge!(MADE, "endpoint" => name()).set(tally.made as f64);
+    for state in EntryState::ALL {
+        let count = match state {
+            EntryState::Pending => tally.pending(),
+            EntryState::Sent => tally.sent,
+            EntryState::Dropped => tally.dropped,
+            EntryState::Withheld => tally.withheld,
+            EntryState::TooOld => tally.too_old,
+            EntryState::Dead => tally.dead,
+        };
+        gauge!(BY_STATE, "endpoint" => name(), "state" => state.name()).set(count as f64);
+    }
+}
+
+/// Starts a thread that observes until shutdown is requested, for a store that counts by reading all records.
+pub fn start(
+    metrics: OutboxMetrics,
+    interval: Duration,
+    shutdown: &Shutdown,
+) -> anyhow::Result<()> {
+    let shutdown = shutdown.clone();
+    let observe = move || {
+        while !shutdown.is_requested() {
+            metrics.observe();
+            shutdown.sleep(interval);
+        }
+    };
+    let thread = Builder::new().name("adtrail-callbacks".into()).spawn(observe);
+    thread.context("the thread that counts callbacks cannot be started")?;
+    Ok(())
+}

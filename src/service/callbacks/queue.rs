@@ -1,0 +1,341 @@
+//! The outbox of the store, as delivery needs it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use attribution::facts::event::{EventTime, Family};
+use attribution::facts::keys::FactKey;
+use attribution::facts::match_keys::fact_key;
+use attribution::outbox::port::{self, Claim, Outbox};
+use attribution::outbox::record::{
+    CallbackKind, EndpointId, OutboxEntry, OutboxKey, OutboxRecord, SentCredit,
+};
+use attribution::outbox::settle::{Settlement, settle};
+use attribution::rules::policy::{HOUR_MS, Policy};
+use attribution::rules::row::EventType;
+use callback::{CallbackEvent, Claimed, Clock, Endpoint, Finished, Outcome, Queue, QueueError};
+use parking_lot::Mutex;
+use store::StoreError;
+use store::layout::codec::row::TextCell;
+use store::outbox::StoredOutbox;
+use store::reader::Reader;
+
+use super::decided::{self, Decided, Present, millis};
+use super::earlier::earlier_effects;
+use super::event::{Related, Report};
+use super::note::note;
+
+/// How long the effects of an activation whose attempt is in progress wait before they look again: a fraction of the
+/// lease.
+const WAITS_PER_LEASE: u64 = 12;
+/// How often one claim looks for more, if what is due is settled without being sent.
+const READS_PER_CLAIM_MAX: usize = 16;
+/// How long a callback waits for the row of its decision, which another worker is about to write.
+const ROW_WAIT_MS: u64 = 5_000;
+/// A row that is missing for longer has expired.
+const ROW_WAIT_MAX_MS: u64 = HOUR_MS;
+
+/// The outbox of a store, with a handle for each endpoint.
+pub struct StoreQueue {
+    lanes: BTreeMap<Box<str>, Lane>,
+    reader: Reader,
+    policy: Arc<Policy>,
+    clock: Clock,
+    lease_ms: u64,
+    /// For endpoints that the settings do not have.
+    others: Mutex<StoredOutbox>,
+}
+
+struct Lane {
+    id: EndpointId,
+    endpoint: Arc<Endpoint>,
+    outbox: Mutex<StoredOutbox>,
+}
+
+/// A callback that was claimed.
+#[derive(Debug, Clone)]
+pub struct Key {
+    claim: Claim,
+    /// The activation of an effect.
+    activation: Option<FactKey>,
+}
+
+/// What is to be done with the entries of one read.
+#[derive(Default)]
+struct Settled {
+    finished: Vec<(Claim, port::Outcome)>,
+    /// Those to be sent, or whose decision is not written yet.
+    claimed: Vec<OutboxKey>,
+    /// What the endpoint was last told of each event.
+    last_sent: HashMap<FactKey, SentCredit>,
+}
+
+impl StoreQueue {
+    pub fn new(
+        reader: &Reader,
+        policy: &Arc<Policy>,
+        endpoints: &[Arc<Endpoint>],
+        clock: Clock,
+    ) -> Self {
+        let lane = |endpoint: &Arc<Endpoint>| {
+            let (id, outbox) = (EndpointId::new(endpoint.name()), Mutex::new(reader.outbox()));
+            (endpoint.name().into(), Lane { id, endpoint: Arc::clone(endpoint), outbox })
+        };
+        Self {
+            lanes: endpoints.iter().map(lane).collect(),
+            reader: reader.clone(),
+            policy: Arc::clone(policy),
+            clock,
+            lease_ms: 0,
+            others: Mutex::new(reader.outbox()),
+        }
+    }
+
+    /// Sets the lease of claims.
+    #[must_use]
+    pub fn with_lease(self, lease: Duration) -> Self {
+        let lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
+        Self { lease_ms, ..self }
+    }
+
+    /// Calls `work` with the outbox, which no lane uses.
+    pub fn with_outbox<R>(&self, work: impl FnOnce(&mut StoredOutbox) -> R) -> R {
+        work(&mut self.others.lock())
+    }
+
+    pub fn has_endpoint(&self, endpoint: &EndpointId) -> bool {
+        self.lanes.contains_key(endpoint.as_str())
+    }
+
+    pub fn now(&self) -> EventTime {
+        time((self.clock)())
+    }
+
+    fn lane(&self, endpoint: &str) -> Result<&Lane, QueueError> {
+        let lane = self.lanes.get(endpoint);
+        lane.ok_or_else(|| format!("the outbox has no lane for endpoint {endpoint}").into())
+    }
+
+    /// Settles and claims entries of records that are due, and adds those to be sent.
+    fn claim_from(
+        &self,
+        lane: &Lane,
+        records: &[OutboxRecord],
+        now: EventTime,
+        lease_ms: u64,
+        claimed: &mut Vec<Claimed<Key>>,
+    ) -> Result<(), StoreError> {
+        let mut reader = self.reader.clone();
+        let events: Vec<FactKey> = records.iter().map(|record| record.event).collect();
+        let present = decided::read(&mut reader, &self.policy, &events)?;
+        let mut settled = Settled::default();
+        for (record, present) in records.iter().zip(&present) {
+            settled.add(lane, record, present, now);
+        }
+        let claims = {
+            let mut outbox = lane.outbox.lock();
+            outbox.finish(&settled.finished, now)?;
+            config::crash_point!("callback-settled");
+            outbox.claim(&settled.claimed, now, lease_ms)?
+        };
+        config::crash_point!("callback-claimed");
+        let present: HashMap<FactKey, Present> = events.into_iter().zip(present).collect();
+        let mut postponed = Vec::new();
+        let (mut told, mut about) = (Vec::new(), Vec::new());
+        for claim in claims {
+            match present.get(&claim.key.event) {
+                // The decision may have changed since it was read.
+                Some(Present::Decided(decided))
+                    if decided.mark.fingerprint == claim.credit.fingerprint =>
+                {
+                    about.push((claim.key.event, &**decided));
+                    told.push(claim);
+                }
+                _ => {
+                    let due = now.plus(ROW_WAIT_MS);
+                    postponed.push((claim, port::Outcome::Postponed { due }));
+                }
+            }
+        }
+        lane.outbox.lock().finish(&postponed, now)?;
+        let related = Related::read(&mut reader, about.iter().copied())?;
+        for (claim, (event, decided)) in told.into_iter().zip(about) {
+            let last_sent = settled.last_sent.get(&event).copied();
+            let event = self.event(lane, &claim, decided, &related, last_sent)?;
+            let attempts = claim.attempt.saturating_sub(1);
+            let activation = activation(&claim, decided)?;
+            claimed.extend(event.map(|event| {
+                let key = Key { claim, activation };
+                Claimed { key, attempts, event }
+            }));
+        }
+        Ok(())
+    }
+
+    /// Describes a decision to the endpoint; `None` if the app has gone from the settings since.
+    fn event(
+        &self,
+        lane: &Lane,
+        claim: &Claim,
+        decided: &Decided,
+        related: &Related,
+        last_sent: Option<SentCredit>,
+    ) -> Result<Option<CallbackEvent>, StoreError> {
+        let Some(app) = self.policy.app(claim.key.event.pid) else { return Ok(None) };
+        let earlier = if lane.endpoint.needs_earlier() {
+            earlier_effects(&mut self.reader.clone(), app, decided)?
+        } else {
+            Vec::new()
+        };
+        let report = Report { claim, decided, app, last_sent, earlier };
+        report.event(related, &self.policy).map(Some)
+    }
+
+    /// Describes the present decision on an event to an endpoint, as its first attempt would; `None` if the store does
+    /// not have the event, or if the endpoint is not one of the settings.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub fn describe(
+        &self,
+        endpoint: &str,
+        event: FactKey,
+        kind: CallbackKind,
+    ) -> Result<Option<CallbackEvent>, StoreError> {
+        let Some(lane) = self.lanes.get(endpoint) else { return Ok(None) };
+        let mut reader = self.reader.clone();
+        let present = decided::read(&mut reader, &self.policy, &[event])?.pop();
+        let Some(Present::Decided(decided)) = present else { return Ok(None) };
+        let key = OutboxKey { endpoint: lane.id.clone(), event, kind };
+        let claim = Claim { key, credit: decided.mark, revision: 1, attempt: 1, sent_before: 0 };
+        let related = Related::read(&mut reader, std::iter::once((event, &*decided)))?;
+        self.event(lane, &claim, &decided, &related, None)
+    }
+}
+
+impl Settled {
+    /// Adds the entries of the endpoint that are due.
+    fn add(&mut self, lane: &Lane, record: &OutboxRecord, present: &Present, now: EventTime) {
+        let own = |entry: &&OutboxEntry| entry.endpoint == lane.id && entry.is_due(now);
+        for entry in record.entries.iter().filter(own) {
+            let mark = match present {
+                Present::Gone => None,
+                Present::Decided(decided) => Some(decided.mark),
+                Present::Unwritten => {
+                    let waited = now.since(entry.changed).unwrap_or_default();
+                    if waited < ROW_WAIT_MAX_MS {
+                        self.claimed.push(record.key_of(entry));
+                        continue;
+                    }
+                    None
+                }
+            };
+            let outcome = match settle(record, entry, mark, lane.endpoint.late_credit(), now) {
+                Settlement::Wait => continue,
+                Settlement::Send => {
+                    self.claimed.push(record.key_of(entry));
+                    let sent = record.last_sent(&lane.id);
+                    self.last_sent.extend(sent.map(|sent| (record.event, sent)));
+                    continue;
+                }
+                Settlement::Drop => {
+                    let is_same =
+                        mark.map(|mark| mark.fingerprint) == Some(entry.credit.fingerprint);
+                    let note =
+                        if is_same { "the endpoint knows it" } else { "the credit has moved" };
+                    port::Outcome::Dropped { note: note.into() }
+                }
+                Settlement::Withhold => port::Outcome::Withheld,
+                Settlement::TooOld => port::Outcome::TooOld,
+            };
+            self.finished.push((record.claim_of(entry), outcome));
+        }
+    }
+}
+
+/// Returns the activation of an effect.
+fn activation(claim: &Claim, decided: &Decided) -> Result<Option<FactKey>, StoreError> {
+    let event = claim.key.event;
+    let row = decided.row()?;
+    let id = row.text(TextCell::ActivationId);
+    let is_effect = event.family == Family::Effect && !id.is_empty();
+    Ok(is_effect.then(|| fact_key(EventType::Activation, event.pid, id)))
+}
+
+fn time(millis: i64) -> EventTime {
+    EventTime::from_millis(millis).unwrap_or_default()
+}
+
+impl Queue for StoreQueue {
+    type Key = Key;
+
+    fn claim(
+        &self,
+        endpoint: &str,
+        now_ms: i64,
+        limit: usize,
+        lease: Duration,
+    ) -> Result<Vec<Claimed<Key>>, QueueError> {
+        let (lane, now) = (self.lane(endpoint)?, time(now_ms));
+        let lease_ms = u64::try_from(lease.as_millis())?;
+        let mut claimed = Vec::new();
+        for _ in 0..READS_PER_CLAIM_MAX {
+            let open = limit.saturating_sub(claimed.len());
+            if open == 0 {
+                break;
+            }
+            let records = lane.outbox.lock().due(&lane.id, now, open)?;
+            self.claim_from(lane, &records, now, lease_ms, &mut claimed)?;
+            if records.len() < open {
+                break;
+            }
+        }
+        Ok(claimed)
+    }
+
+    fn pending_activation_ms(&self, key: &Key) -> Result<Option<i64>, QueueError> {
+        let Some(activation) = key.activation else { return Ok(None) };
+        let endpoint = &key.claim.key.endpoint;
+        let lane = self.lane(endpoint.as_str())?;
+        let record = lane.outbox.lock().records_of(&[activation])?.pop().flatten();
+        let kinds = [CallbackKind::Activation, CallbackKind::ActivationAttributed];
+        let entries = kinds.map(|kind| record.as_ref()?.entry(endpoint, kind));
+        let pending = entries.into_iter().flatten().filter(|entry| entry.is_pending());
+        let now = self.now();
+        let (soon, lease_end) =
+            (now.plus(self.lease_ms / WAITS_PER_LEASE), now.plus(self.lease_ms));
+        // While an attempt is in progress, the due time is the end of its lease, and it ends much earlier.
+        let due = pending.map(|entry| match entry.attempt > 0 && entry.due <= lease_end {
+            true => entry.due.min(soon),
+            false => entry.due,
+        });
+        Ok(due.max().map(millis))
+    }
+
+    fn finish(&self, finished: &[(Key, Finished)]) -> Result<(), QueueError> {
+        config::crash_point!("callback-sent");
+        let mut by_endpoint: BTreeMap<&EndpointId, Vec<(Claim, port::Outcome)>> = BTreeMap::new();
+        for (key, finished) in finished {
+            let outcome = (key.claim.clone(), outcome(finished));
+            by_endpoint.entry(&key.claim.key.endpoint).or_default().push(outcome);
+        }
+        let now = self.now();
+        for (endpoint, outcomes) in by_endpoint {
+            self.lane(endpoint.as_str())?.outbox.lock().finish(&outcomes, now)?;
+        }
+        config::crash_point!("callback-finished");
+        Ok(())
+    }
+}
+
+fn outcome(finished: &Finished) -> port::Outcome {
+    let note = note(finished.attempt.as_ref());
+    match finished.outcome {
+        Outcome::Sent => port::Outcome::Sent { note },
+        Outcome::Dropped => port::Outcome::Dropped { note },
+        Outcome::Dead => port::Outcome::Dead { note },
+        Outcome::Retry { due_ms } => port::Outcome::Retry { due: time(due_ms), note },
+        Outcome::Postponed { due_ms } => port::Outcome::Postponed { due: time(due_ms) },
+    }
+}
