@@ -1,5 +1,6 @@
 //! The command line.
 
+mod callbacks;
 mod kafka;
 mod rows;
 mod store;
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+pub use callbacks::{Callbacks, ListCallbacks, RetryCallbacks, ShowCallbacks, TestCallback};
 pub use kafka::{Peek, ReplayDlq};
 pub use rows::{CheckEvents, Download, Explain, Format, Replay};
 pub use store::{Backup, Copy, HBase, InitHBase, Regions, Restore, Verify};
@@ -129,6 +131,11 @@ pub enum Command {
     /// expected. Also works beside a running service, as of its last commit. Writes a line for each kind of check to
     /// standard output, then the problems. Exits with 1 if there are any. See docs/verify.md in the source.
     Verify(Verify),
+    /// List, show and retry callbacks to ad networks and other servers, and test endpoints
+    ///
+    /// See docs/callbacks.md in the source.
+    #[command(subcommand)]
+    Callbacks(Callbacks),
     /// Check the settings, and report all errors
     CheckConfig(Settings),
     /// Manage API tokens

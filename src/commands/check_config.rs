@@ -4,6 +4,7 @@ use collect::Dialects;
 
 use super::{UsageError, counted, load_for_kafka, print, require_apps};
 use crate::cli::Settings;
+use crate::service::callbacks::Callbacks;
 
 pub fn run(settings: &Settings) -> anyhow::Result<()> {
     let config = load_for_kafka(settings)?;
@@ -13,6 +14,8 @@ pub fn run(settings: &Settings) -> anyhow::Result<()> {
         let checked = checked.and_then(|()| collect::check_keys(&config));
         checked.map_err(|error| UsageError(error.to_string()))?;
     }
+    let callbacks = Callbacks::new(&config).map_err(|error| UsageError(error.to_string()))?;
+    callbacks.warn_of_unverified();
     // Settings without apps are valid, but probably a mistake.
     if let Err(UsageError(problem)) = require_apps(&config, settings) {
         tracing::warn!("{problem}");

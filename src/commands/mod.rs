@@ -1,5 +1,6 @@
 //! The commands, one module each, and their shared helpers.
 
+pub mod callbacks;
 pub mod check_config;
 pub mod check_events;
 pub mod collector;

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use attribution::facts::event::EventTime;
 use attribution::outbox::record::CallbackKind;
 use attribution::rules::policy::AppPolicy;
-use attribution::rules::row::EventType;
 use callback::CallbackEvent;
 
 use super::decided::millis;
@@ -15,6 +14,8 @@ pub struct Sample<'a> {
     pub kind: CallbackKind,
     pub app: &'a AppPolicy,
     pub channel: &'a str,
+    /// The name of the event.
+    pub name: &'a str,
     pub now: EventTime,
     /// Makes the ids of the event and the callback unique.
     pub number: u64,
@@ -22,7 +23,7 @@ pub struct Sample<'a> {
 
 impl Sample<'_> {
     pub fn event(&self) -> CallbackEvent {
-        let Self { kind, app, channel, now, number } = *self;
+        let Self { kind, app, channel, name, now, number } = *self;
         let id: Box<str> = format!("adtrail-test-{number:x}").into();
         let is_effect = kind.is_effect();
         let text = |text: &str| Box::<str>::from(text);
@@ -34,7 +35,7 @@ impl Sample<'_> {
             app: app.key.clone(),
             app_name: app.name.clone(),
             event_id: id.clone(),
-            name: text(if is_effect { "purchase" } else { EventType::Activation.name() }),
+            name: text(name),
             time_ms: now_ms,
             status: text("attributed"),
             install_type: text("install"),
