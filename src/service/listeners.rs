@@ -9,7 +9,7 @@ use ingest::Shutdown;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
-use super::SUPERVISION_INTERVAL;
+use super::until_shutdown::until_shutdown;
 
 /// The listeners of a process, besides the admin listener.
 #[derive(Debug, Clone, Copy)]
@@ -75,11 +75,5 @@ impl Listeners {
         };
         let ((), collected, ()) = tokio::join!(export, collect, admin);
         Ok(collected?)
-    }
-}
-
-pub async fn until_shutdown(shutdown: Shutdown) {
-    while !shutdown.is_requested() {
-        tokio::time::sleep(SUPERVISION_INTERVAL).await;
     }
 }

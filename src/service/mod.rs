@@ -13,9 +13,10 @@ mod readiness;
 pub mod region_metrics;
 mod regions;
 pub(crate) mod shutdown_deadline;
+mod until_shutdown;
 
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, bail};
 use attribution::facts::event::EventTime;
@@ -29,9 +30,8 @@ use tokio::runtime::Runtime;
 
 use crate::open_files;
 use crate::timing::Timing;
+use until_shutdown::SUPERVISION_INTERVAL;
 
-/// Interval of the checks for a shutdown request or an ended thread.
-const SUPERVISION_INTERVAL: Duration = Duration::from_millis(50);
 /// Capacity of the queue of batches in front of the attribution worker.
 const BATCH_QUEUE_LENGTH: usize = 2;
 

@@ -78,12 +78,12 @@ fn touch_key(pid: Pid, row: &RowView<'_>) -> Option<FactKey> {
     row.touch_kind.map(|kind| fact_key(kind, pid, row.text(TextCell::ClickId)))
 }
 
-/// What an endpoint is told.
+/// What an endpoint is notified of.
 pub struct Report<'a> {
     pub claim: &'a Claim,
     pub decided: &'a Decided,
     pub app: &'a AppPolicy,
-    /// What the endpoint was last told of the event.
+    /// What the endpoint was last notified of.
     pub last_sent: Option<SentCredit>,
     pub earlier: Vec<Earlier>,
 }
@@ -244,7 +244,7 @@ impl CreditOf<'_> {
     }
 }
 
-/// Returns the credit that the endpoint was told before. Its touch is known if it is that of the decision before.
+/// Returns the credit that the endpoint was notified of before. Its touch is known if it is that of the decision before.
 fn previous(record: &FactRecord, sent: SentCredit, policy: &Policy, pid: Pid) -> callback::Credit {
     let credit_of = CreditOf { policy, pid, spreadid: sent.credit.spreadid };
     let before = record.activation().and_then(|record| record.previous.as_ref());

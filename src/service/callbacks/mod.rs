@@ -29,7 +29,7 @@ use jiff::Timestamp;
 use store::reader::Reader;
 use tokio::runtime::Runtime;
 
-use super::listeners::until_shutdown;
+use super::until_shutdown::until_shutdown;
 use crate::timing::Timing;
 use queue::StoreQueue;
 
@@ -102,7 +102,8 @@ impl Callbacks {
         let sender = Arc::new(self.sender(timing.callback)?);
         let queue = Arc::new(self.queue(reader, timing.callback));
         let interval = timing.unclaimed_callback_interval;
-        let expiry = unclaimed::expire_regularly(queue.clone(), interval, shutdown.clone());
+        let expiry =
+            unclaimed::expire_regularly(queue.clone(), interval, until_shutdown(shutdown.clone()));
         let expiry = runtime.spawn(expiry);
         let delivery = callback::deliver(sender, queue, until_shutdown(shutdown.clone()));
         let delivery = runtime.spawn(delivery);

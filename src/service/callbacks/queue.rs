@@ -65,9 +65,9 @@ pub struct Key {
 #[derive(Default)]
 struct Settled {
     finished: Vec<(Claim, port::Outcome)>,
-    /// Those to be sent, or whose decision is not written yet.
+    /// Entries to be sent, or whose decision is not written yet.
     claimed: Vec<OutboxKey>,
-    /// What the endpoint was last told of each event.
+    /// What the endpoint was last notified of, by event.
     last_sent: HashMap<FactKey, SentCredit>,
 }
 
@@ -142,7 +142,7 @@ impl StoreQueue {
         config::crash_point!("callback-claimed");
         let present: HashMap<FactKey, Present> = events.into_iter().zip(present).collect();
         let mut postponed = Vec::new();
-        let (mut told, mut about) = (Vec::new(), Vec::new());
+        let (mut claims_to_send, mut about) = (Vec::new(), Vec::new());
         for claim in claims {
             match present.get(&claim.key.event) {
                 // The decision may have changed since it was read.
@@ -150,7 +150,7 @@ impl StoreQueue {
                     if decided.mark.fingerprint == claim.credit.fingerprint =>
                 {
                     about.push((claim.key.event, &**decided));
-                    told.push(claim);
+                    claims_to_send.push(claim);
                 }
                 _ => {
                     let due = now.plus(ROW_WAIT_MS);
@@ -160,7 +160,7 @@ impl StoreQueue {
         }
         lane.outbox.lock().finish(&postponed, now)?;
         let related = Related::read(&mut reader, about.iter().copied())?;
-        for (claim, (event, decided)) in told.into_iter().zip(about) {
+        for (claim, (event, decided)) in claims_to_send.into_iter().zip(about) {
             let last_sent = settled.last_sent.get(&event).copied();
             let event = self.event(lane, &claim, decided, &related, last_sent)?;
             let attempts = claim.attempt.saturating_sub(1);

@@ -1,5 +1,6 @@
 //! Ends callbacks of endpoints that are no longer in the settings, which nobody sends.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,13 +8,12 @@ use attribution::facts::event::EventTime;
 use attribution::outbox::MAX_AGE_MS_MAX;
 use attribution::outbox::port::{Outbox, Outcome};
 use attribution::outbox::record::{EndpointId, OutboxEntry};
-use ingest::Shutdown;
 use store::StoreError;
 use store::outbox::StoredOutbox;
 use tokio::task::{JoinError, spawn_blocking};
+use tokio::time::sleep;
 
 use super::queue::StoreQueue;
-use crate::service::SUPERVISION_INTERVAL;
 
 const RECORDS_PER_READ: usize = 1_000;
 
@@ -25,9 +25,10 @@ const RECORDS_PER_READ: usize = 1_000;
 pub async fn expire_regularly(
     queue: Arc<StoreQueue>,
     interval: Duration,
-    shutdown: Shutdown,
+    shutdown: impl Future<Output = ()>,
 ) -> Result<(), JoinError> {
-    while !shutdown.is_requested() {
+    let mut shutdown = pin!(shutdown);
+    loop {
         let of_task = queue.clone();
         let expired = spawn_blocking(move || expire(&of_task)).await?;
         match expired {
@@ -38,13 +39,11 @@ pub async fn expire_regularly(
             ),
             Err(error) => tracing::warn!(%error, "the outbox of callbacks failed, retrying"),
         }
-        let mut waited = Duration::ZERO;
-        while waited < interval && !shutdown.is_requested() {
-            tokio::time::sleep(SUPERVISION_INTERVAL).await;
-            waited += SUPERVISION_INTERVAL;
+        tokio::select! {
+            () = &mut shutdown => return Ok(()),
+            () = sleep(interval) => {}
         }
     }
-    Ok(())
 }
 
 /// Returns the number of callbacks that were ended.
