@@ -49,6 +49,7 @@ pub(crate) const PAGES: &[(&str, Route)] = &[
     ("/activations", || compressed(limited(get(page::activation)))),
     ("/devices", || compressed(limited(get(page::devices).post(page::device)))),
     ("/links", || compressed(limited(get(page::links)))),
+    ("/callbacks", || compressed(limited(get(page::callbacks)))),
 ];
 
 /// Routes without data, which need no token.

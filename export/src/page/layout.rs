@@ -25,12 +25,13 @@ struct Link {
     is_current: bool,
 }
 
-const LINKS: [(&str, &str); 5] = [
+const LINKS: [(&str, &str); 6] = [
     ("Export", "/"),
     ("History", "/exports"),
     ("Activation", "/activations"),
     ("Device", "/devices"),
     ("Links", "/links"),
+    ("Callbacks", "/callbacks"),
 ];
 
 /// An option of the list of apps.

@@ -6,6 +6,7 @@
 //! ([`lookup::recent`]).
 
 mod assets;
+mod callbacks;
 mod export_form;
 mod format;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -23,6 +24,7 @@ mod templates;
 mod tests;
 
 pub(crate) use assets::asset;
+pub(crate) use callbacks::callbacks;
 pub(crate) use history::exports;
 pub(crate) use home::{download, home};
 pub(crate) use http::problem::{into_page, reads_pages};

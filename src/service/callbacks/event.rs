@@ -244,7 +244,7 @@ impl CreditOf<'_> {
     }
 }
 
-/// Returns the credit that the endpoint was notified of before. Its touch is known if it is that of the decision before.
+/// Returns the credit that the endpoint knows. Its touch is known if it is that of the previous decision.
 fn previous(record: &FactRecord, sent: SentCredit, policy: &Policy, pid: Pid) -> callback::Credit {
     let credit_of = CreditOf { policy, pid, spreadid: sent.credit.spreadid };
     let before = record.activation().and_then(|record| record.previous.as_ref());

@@ -292,6 +292,7 @@ const all = {
         `/activations?app=app-x&event_id=${facts.activation}`,
         '/activations?app=app-x&event_id=nothing',
         '/devices',
+        '/callbacks?app=app-x',
         '/links?app=app-x',
         '/links?app=app-x&kind=person',
         '/links?app=app-x&channel=none&campaign=none',

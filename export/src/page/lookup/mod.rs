@@ -19,7 +19,7 @@ pub(super) fn no_app(page_request: &PageRequest) -> Option<(&'static str, String
 }
 
 /// Marks a page for the audit log, if something of an app was looked up.
-fn audited(mut page: Response, looked_up: Option<&AppPolicy>) -> Response {
+pub(super) fn audited(mut page: Response, looked_up: Option<&AppPolicy>) -> Response {
     if let Some(app) = looked_up {
         page.extensions_mut().insert(LookedUp(app.key.clone()));
     }

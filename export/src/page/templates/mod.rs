@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::http::problem::Problem;
 use crate::page::format;
 
-const SOURCES: [(&str, &str); 10] = [
+const SOURCES: [(&str, &str); 11] = [
     ("base.html", include_str!("base.html")),
     ("fields.html", include_str!("fields.html")),
     ("export.html", include_str!("export.html")),
@@ -16,6 +16,7 @@ const SOURCES: [(&str, &str); 10] = [
     ("activation.html", include_str!("activation.html")),
     ("device.html", include_str!("device.html")),
     ("links.html", include_str!("links.html")),
+    ("callbacks.html", include_str!("callbacks.html")),
     ("requests.html", include_str!("requests.html")),
     ("sign-in.html", include_str!("sign-in.html")),
     ("problem.html", include_str!("problem.html")),

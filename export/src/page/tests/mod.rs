@@ -1,5 +1,6 @@
 //! Pages as they are sent, and where forms lead. How a browser renders them is tested in `tests/integrations`.
 
+mod callbacks;
 mod form;
 mod history;
 mod links;
@@ -135,7 +136,16 @@ fn hostile_names_are_escaped() {
 #[test]
 fn pages_are_not_cached_and_have_a_strict_csp() {
     let bed = Bed::new(many_activations(3));
-    for target in ["/", "/exports", "/activations", "/devices", "/links", "/sign-in", "/nothing"] {
+    for target in [
+        "/",
+        "/exports",
+        "/activations",
+        "/devices",
+        "/links",
+        "/callbacks",
+        "/sign-in",
+        "/nothing",
+    ] {
         let answer = page(&bed, target);
         let header = |name| answer.header(name).unwrap_or_default();
         assert_eq!(header("content-type"), "text/html; charset=utf-8", "{target}");
