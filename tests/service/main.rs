@@ -1,6 +1,7 @@
 //! `adtrail run` on a real Kafka: ingest, exports, refused settings, and recovery from failures.
 #![cfg(test)]
 
+mod callbacks;
 mod collector;
 mod conformance_kafka;
 #[path = "../support/conformance_runner.rs"]

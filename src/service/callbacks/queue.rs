@@ -286,6 +286,9 @@ impl Queue for StoreQueue {
                 break;
             }
             let records = lane.outbox.lock().due(&lane.id, now, open)?;
+            if records.is_empty() {
+                break;
+            }
             self.claim_from(lane, &records, now, lease_ms, &mut claimed)?;
             if records.len() < open {
                 break;

@@ -1,0 +1,123 @@
+//! The commands and the page: a network that is down, and what an operator does then.
+
+use testbed::kafka::Kafka;
+use testbed::site::Site;
+use testbed::{check_exit, check_refused};
+
+use super::network::Network;
+use super::*;
+
+const TAKEN: &str = "{\"code\":0}";
+
+fn lines(output: &std::process::Output) -> Vec<Value> {
+    check_exit(output, 0, &[]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn dead_callbacks_are_listed_shown_and_sent_again_with_the_same_id() {
+    let network = Network::start();
+    let endpoints = [ocean(&network, "a", ""), ocean(&network, "b", "")].concat();
+    let site = Site::new(Kafka::shared(), "callbacks.dead", 2, &settings(&endpoints)).impatient();
+    network.answer("/a", 403, "{\"code\":1,\"detail\":\"token-c-1 is blocked\"}");
+    network.answer("/b", 200, TAKEN);
+    let adtrail = site.start();
+    produce(&site, &click(1, "c-1", 1, 30 * MINUTE_MS));
+    produce(&site, &activation("a-1", 1, 20 * MINUTE_MS));
+    produce(&site, &click(2, "c-2", 2, 30 * MINUTE_MS));
+    produce(&site, &activation("a-2", 2, 20 * MINUTE_MS));
+    await_state(&adtrail, "a", "dead", 1);
+    // The other endpoint goes on.
+    await_state(&adtrail, "b", "sent", 1);
+
+    let list = |more: &[&str]| lines(&site.run(&[&["callbacks", "list"][..], more].concat()));
+    let dead = list(&["--state", "dead"]);
+    let [line] = &dead[..] else { panic!("{dead:?}") };
+    assert_eq!((&line["endpoint"], &line["event_id"]), (&"a".into(), &"a-1".into()), "{line}");
+    assert_eq!((&line["kind"], &line["reason"]), (&"activation".into(), &"status 403".into()));
+    assert_eq!(list(&[]).len(), 2);
+    assert_eq!(list(&["--endpoint", "b", "--app", "app-x"]).len(), 1);
+    let counts = list(&["--counts"]);
+    assert_eq!((&counts[0]["made"], &counts[0]["dead"]), (&1.into(), &1.into()), "{counts:?}");
+
+    let shown = site.run(&["callbacks", "show", "--app", "app-x", "--activation", "a-1"]);
+    check_exit(&shown, 0, &[]);
+    let text = String::from_utf8_lossy(&shown.stdout);
+    assert!(text.contains("request: POST http://localhost:"), "{text}");
+    assert!(text.contains("hidden is blocked") && !text.contains("token-c-1"), "{text}");
+    let page = adtrail.get("/callbacks?app=app-x&state=dead").unwrap().text();
+    assert!(page.contains("status 403") && page.contains("hidden is blocked"), "{page}");
+    assert!(!page.contains("token-c-1") && !page.contains(&oaid(1)), "{page}");
+
+    network.answer("/a", 200, TAKEN);
+    let retried = lines(&site.run(&["callbacks", "retry", "--app", "app-x"]));
+    assert_eq!(retried, [json!({"retried": 1})]);
+    let requests = network.await_requests("/a", 2);
+    let ids: Vec<Value> =
+        requests.iter().map(|request| request.json()["outer_event_id"].clone()).collect();
+    assert_eq!(ids[0], ids[1]);
+    await_state(&adtrail, "a", "sent", 1);
+    check_conserved(&adtrail);
+    // Without a service the command changes the store itself.
+    adtrail.stop();
+    assert_eq!(lines(&site.run(&["callbacks", "retry"])), [json!({"retried": 0})]);
+    assert_eq!(list(&["--state", "sent"]).len(), 2);
+}
+
+#[test]
+fn an_endpoint_is_tested_with_a_made_up_event_or_a_stored_one() {
+    let network = Network::start();
+    let endpoints = [ocean(&network, "a", ""), webhook(&network, "")].concat();
+    let site = Site::new(Kafka::shared(), "callbacks.test", 2, &settings(&endpoints)).impatient();
+    network.answer("/hook", 200, "thanks");
+    network.answer("/a", 500, "");
+    let test = |more: &[&str]| site.run(&[&["callbacks", "test"][..], more].concat());
+    let tested = test(&["hook"]);
+    check_exit(&tested, 0, &[]);
+    let shown: Value = serde_json::from_slice(&tested.stdout).unwrap();
+    assert_eq!((&shown["outcome"], &shown["response"]), (&"sent".into(), &"thanks".into()));
+    let received = network.received("/hook").remove(0).json();
+    assert_eq!(received["type"], "activation.attributed");
+    let event_id = received["data"]["event_id"].as_str().unwrap();
+    assert!(event_id.starts_with("adtrail-test-"), "{received}");
+
+    let failed = test(&["a"]);
+    check_exit(&failed, 1, &[]);
+    assert!(String::from_utf8_lossy(&failed.stdout).contains("status 500"), "{failed:?}");
+    check_refused(&test(&["other"]), 2, &["no such endpoint", "a, hook"]);
+    check_refused(
+        &test(&["a", "--kind", "activation.changed"]),
+        2,
+        &["expected one of activation"],
+    );
+
+    let adtrail = site.start();
+    produce(&site, &click(2, "c-1", 1, 30 * MINUTE_MS));
+    produce(&site, &activation("a-1", 1, 20 * MINUTE_MS));
+    await_state(&adtrail, "hook", "sent", 1);
+    let tested = test(&["hook", "--app", "app-x", "--activation", "a-1"]);
+    check_exit(&tested, 0, &[]);
+    let received = network.received("/hook").pop().unwrap().json();
+    assert_eq!(received["data"]["click_id"], "c-1");
+    check_refused(
+        &test(&["hook", "--app", "app-x", "--activation", "none"]),
+        1,
+        &["the store has no such event"],
+    );
+    // A test changes nothing.
+    assert_eq!(adtrail.metric("adtrail_callbacks_made"), Some(1.0));
+}
+
+#[test]
+fn mistakes_of_endpoints_are_found_before_a_start() {
+    let network = Network::start();
+    let endpoint = ocean(&network, "a", "").replace("oceanengine", "oceanengin");
+    let site = Site::new(Kafka::shared(), "callbacks.mistakes", 1, &settings(&endpoint));
+    check_refused(&site.run(&["check-config"]), 2, &["no such preset", "oceanengine"]);
+    check_refused(
+        &site.run(&["callbacks", "list", "--state", "lost"]),
+        2,
+        &["--state: expected one of"],
+    );
+}

@@ -1,0 +1,118 @@
+//! Credit that moves, and what is not sent at all.
+
+use testbed::kafka::Kafka;
+use testbed::site::Site;
+
+use super::network::Network;
+use super::*;
+
+const TAKEN: &str = "{\"code\":0}";
+
+fn site(name: &str, endpoints: &str) -> Site {
+    Site::new(Kafka::shared(), name, 2, &settings(endpoints)).impatient()
+}
+
+#[test]
+fn credit_that_moves_before_it_was_sent_is_reported_to_the_other_network_only() {
+    let network = Network::start();
+    let site = site(
+        "callbacks.before",
+        &format!("{}{}", ocean(&network, "a", ""), ocean(&network, "b", "")),
+    );
+    // The first network refuses the callback, so that it is never sent.
+    network.answer("/a", 400, "");
+    network.answer("/b", 200, TAKEN);
+    let adtrail = site.start();
+    produce(&site, &click(1, "c-1", 1, 30 * MINUTE_MS));
+    produce(&site, &activation("a-1", 1, 10 * MINUTE_MS));
+    await_state(&adtrail, "a", "dead", 1);
+    produce(&site, &click(2, "c-2", 1, 20 * MINUTE_MS));
+    let [request] = &network.await_requests("/b", 1)[..] else { panic!("one is expected") };
+    assert_eq!(request.json()["context"]["ad"]["callback"], "token-c-2");
+    await_state(&adtrail, "b", "sent", 1);
+    // It would be taken now, but the credit has moved.
+    network.answer("/a", 200, TAKEN);
+    let output = site.run(&["callbacks", "retry", "--endpoint", "a"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "{\"retried\":1}\n", "{output:?}");
+    await_state(&adtrail, "a", "dropped", 1);
+    assert_eq!(network.received("/a").len(), 1);
+    check_conserved(&adtrail);
+}
+
+/// Sends a callback to `a`, moves the credit to `b`, and returns the service.
+fn move_after_sending(site: &Site, network: &Network) -> Adtrail {
+    network.answer("/a", 200, TAKEN);
+    network.answer("/b", 200, TAKEN);
+    network.answer("/hook", 200, "");
+    let adtrail = site.start();
+    produce(site, &click(1, "c-1", 1, 30 * MINUTE_MS));
+    produce(site, &activation("a-1", 1, 10 * MINUTE_MS));
+    await_state(&adtrail, "a", "sent", 1);
+    await_state(&adtrail, "hook", "sent", 1);
+    produce(site, &click(2, "c-2", 1, 20 * MINUTE_MS));
+    adtrail
+}
+
+#[test]
+fn credit_that_moves_after_it_was_sent_is_withheld_from_other_networks() {
+    let network = Network::start();
+    let endpoints = [ocean(&network, "a", ""), ocean(&network, "b", ""), webhook(&network, "")];
+    let site = site("callbacks.withheld", &endpoints.concat());
+    let adtrail = move_after_sending(&site, &network);
+    await_state(&adtrail, "b", "withheld", 1);
+    assert_eq!(network.received("/b").len(), 0);
+    // The webhook learns of the change.
+    let hooks = network.await_requests("/hook", 2);
+    let changed =
+        hooks.iter().map(|hook| hook.json()).find(|hook| hook["type"] == "activation.changed");
+    let changed = changed.unwrap_or_else(|| panic!("{hooks:?}"));
+    assert_eq!(
+        (&changed["data"]["channel"], &changed["data"]["spreadid"]),
+        (&"b".into(), &2.into())
+    );
+    assert_eq!(changed["data"]["previous"]["channel"], "a");
+    assert_eq!(changed["data"]["previous"]["click_id"], "c-1");
+    check_conserved(&adtrail);
+}
+
+#[test]
+fn late_credit_is_sent_if_the_endpoint_wants_it() {
+    let network = Network::start();
+    let late = ocean(&network, "b", "late_credit = \"send\"\n");
+    let endpoints = [ocean(&network, "a", ""), late, webhook(&network, "")];
+    let site = site("callbacks.late", &endpoints.concat());
+    let adtrail = move_after_sending(&site, &network);
+    let [request] = &network.await_requests("/b", 1)[..] else { panic!("one is expected") };
+    assert_eq!(request.json()["context"]["ad"]["callback"], "token-c-2");
+    await_state(&adtrail, "b", "sent", 1);
+    assert_eq!(network.received("/a").len(), 1, "nothing is retracted");
+}
+
+#[test]
+fn nothing_is_sent_about_duplicates_other_channels_and_what_is_too_old() {
+    let network = Network::start();
+    let site = site("callbacks.none", &ocean(&network, "a", ""));
+    network.answer("/a", 200, TAKEN);
+    let adtrail = site.start();
+    let day_ms = 1_440 * MINUTE_MS;
+    // Of a channel without an endpoint.
+    produce(&site, &click(2, "c-1", 1, 30 * MINUTE_MS));
+    produce(&site, &activation("other", 1, 20 * MINUTE_MS));
+    // Without an ad.
+    produce(&site, &activation("organic", 2, 20 * MINUTE_MS));
+    // Older than a day.
+    produce(&site, &click(1, "c-3", 3, 2 * day_ms));
+    produce(&site, &activation("old", 3, 2 * day_ms - MINUTE_MS));
+    await_state(&adtrail, "a", "too_old", 1);
+    // A duplicate of one that is sent.
+    produce(&site, &click(1, "c-4", 4, 30 * MINUTE_MS));
+    produce(&site, &activation("first", 4, 20 * MINUTE_MS));
+    produce(&site, &activation("again", 4, 19 * MINUTE_MS));
+    produce(&site, &purchase("e-1", 4, 10 * MINUTE_MS));
+    let requests = network.await_requests("/a", 2);
+    await_state(&adtrail, "a", "sent", 2);
+    assert_eq!(requests.len(), 2, "{requests:?}");
+    adtrail.await_read(9);
+    assert_eq!(adtrail.metric("adtrail_callbacks_made"), Some(3.0));
+    check_conserved(&adtrail);
+}
