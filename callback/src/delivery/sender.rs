@@ -186,7 +186,8 @@ impl Sender {
         let attempt = Attempt {
             at_ms,
             status: reply.status,
-            reason: reason.into(),
+            // A reason may have a text of the response.
+            reason: shown_answer(endpoint, event, reason.as_bytes()),
             request: shown,
             answer: reply.answer,
         };

@@ -1,7 +1,7 @@
 //! Metrics of the outbox. Of each endpoint, made = sent + dropped + withheld + too_old + dead + pending.
 //!
-//! They are gauges: the store counts, so that a restart does not reset them, and over HBase they are sums of the records
-//! that are kept.
+//! They are gauges: the store counts, so that a restart does not reset them, and over HBase they are sums of the
+//! records that are kept.
 
 use std::thread::Builder;
 use std::time::Duration;

@@ -61,6 +61,13 @@ pub struct Key {
     activation: Option<FactKey>,
 }
 
+#[cfg(test)]
+impl Key {
+    pub fn event(&self) -> FactKey {
+        self.claim.key.event
+    }
+}
+
 /// What is to be done with the entries of one read.
 #[derive(Default)]
 struct Settled {

@@ -95,7 +95,7 @@ fn nothing_is_sent_about_duplicates_other_channels_and_what_is_too_old() {
     network.answer("/a", 200, TAKEN);
     let adtrail = site.start();
     let day_ms = 1_440 * MINUTE_MS;
-    // Of a channel without an endpoint.
+    // Its channel has no endpoint.
     produce(&site, &click(2, "c-1", 1, 30 * MINUTE_MS));
     produce(&site, &activation("other", 1, 20 * MINUTE_MS));
     // Without an ad.
