@@ -153,7 +153,10 @@ fn convert(client: &Client, network: &Network, case: &Case, device: u64) {
     let spreadid = device;
     client.get(&format!("/click/app-x/{dialect}?spreadid={spreadid}&{click}"));
     // A network without a time of the click has that of the report.
-    let event = |event_id: String| json!({"event_id": event_id, "time": now_ms(), "ids": {(*id): oaid(device)}, "os": "android"});
+    let event = |event_id: String| {
+        let ids = json!({(*id): oaid(device)});
+        json!({"event_id": event_id, "time": now_ms(), "ids": ids, "os": "android"})
+    };
     client.post("/activation/app-x", &event(format!("a-{device}")));
     let mut purchase = event(format!("e-{device}"));
     purchase["name"] = "purchase".into();
