@@ -6,6 +6,7 @@
 mod broker;
 mod client;
 mod metrics;
+mod network;
 mod progress;
 mod report;
 mod reports;
@@ -33,6 +34,7 @@ use crate::service::{self, shutdown_deadline};
 use crate::telemetry;
 use crate::timing::Timing;
 use broker::Broker;
+use network::Network;
 use progress::Progress;
 use report::{Counts, Links};
 use traffic::catalogue::{self, APPS};
@@ -57,7 +59,8 @@ pub fn run(options: &cli::Demo, timing: Timing) -> anyhow::Result<()> {
     let folder =
         TempDir::with_prefix("adtrail-demo-").context("the temporary folder cannot be created")?;
     let broker = Broker::start()?;
-    let settings = write_settings(&broker, folder.path())?;
+    let network = Network::start()?;
+    let settings = write_settings(&broker, &network, folder.path())?;
     let config = config::parse(&fs::read_to_string(&settings)?)?;
     let collect = config.collect.as_ref().context("the settings have no collector")?;
     let collect_listen = collect.listen;
@@ -228,7 +231,7 @@ impl Demo {
 }
 
 /// Writes a settings file as a user would.
-fn write_settings(broker: &Broker, folder: &Path) -> anyhow::Result<PathBuf> {
+fn write_settings(broker: &Broker, network: &Network, folder: &Path) -> anyhow::Result<PathBuf> {
     let collect = choose_address(8082)?;
     let text = format!(
         "# The settings of this demo; config/example.toml explains all settings.\n\n\
@@ -236,12 +239,13 @@ fn write_settings(broker: &Broker, folder: &Path) -> anyhow::Result<PathBuf> {
          [store]\npath = {:?}\n\n\
          [export]\nlisten = \"{}\"\n\n\
          [admin]\nlisten = \"{}\"\n\n\
-         [collect]\nlisten = \"{collect}\"\npublic_url = \"http://{collect}\"\n\n{}\
+         [collect]\nlisten = \"{collect}\"\npublic_url = \"http://{collect}\"\n\n{}{}\
          [[links]]\nid = \"poster\"\nspreadid = 101\nfallback = \"https://example.com/\"\n",
         broker.address(),
         folder.join("store"),
         choose_address(8080)?,
         choose_address(8081)?,
+        network.settings(),
         catalogue::settings(),
     );
     let file = folder.join("adtrail.toml");

@@ -126,6 +126,7 @@ impl Links<'_> {
             "Next steps\n\n  \
              page          http://{export}/\n  \
              links         http://{export}/links?app={app}&campaign=101\n  \
+             callbacks     http://{export}/callbacks?app={app}\n  \
              click         curl -gfsS 'http://{collect}/click/{app}/toutiao?spreadid=101&click_id=c&ip={{ip}}'\n  \
              poster        http://{collect}/go/poster\n  \
              full CSV      curl -fsS 'http://{export}{csv}' -o {app}.csv\n  \

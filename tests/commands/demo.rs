@@ -106,6 +106,11 @@ fn the_demo_serves_until_it_is_interrupted() {
     });
     drop(busy);
     await_reports(produced() + 4.0);
+    let sent = format!("{}&state=sent", url("callbacks"));
+    eventually("callbacks are sent", || {
+        let page = get(&sent).text();
+        if page.contains("data-state=\"sent\"") { Ok(()) } else { Err(page) }
+    });
     let curl = url("full CSV");
     let csv = get(curl.split('\'').next().unwrap());
     assert!(csv.status == 200 && csv.is_whole, "{csv:?}");

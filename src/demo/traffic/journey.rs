@@ -46,6 +46,11 @@ pub fn draw(rng: &mut Rng, start_ms: i64) -> Vec<Message> {
     journey.messages
 }
 
+/// Returns the callback token of a click, of which the click id is not a part.
+fn token(click_id: &str) -> String {
+    click_id.chars().rev().chain(".t".chars()).collect()
+}
+
 impl Journey<'_> {
     /// Sends some touches, and sometimes an activation.
     fn see_ads(&mut self, start_ms: i64) {
@@ -73,6 +78,10 @@ impl Journey<'_> {
     fn touch(&mut self, campaign: &Campaign, time_ms: i64) -> Option<String> {
         let is_click = self.chance(72);
         let click_id = self.chance(90).then(|| self.id("c"));
+        let mut params = json!({"sub1": campaign.channel.id});
+        if let Some(click_id) = &click_id {
+            params["callback"] = token(click_id).into();
+        }
         let touch = json!({
             "type": if is_click { "click" } else { "impression" },
             "spreadid": campaign.spreadid,
@@ -83,7 +92,7 @@ impl Journey<'_> {
             "site": self.choose(&SITES),
             // An attribution window set by the link.
             "lookback_ms": self.chance(5).then_some(3 * DAY_MS),
-            "params": {"sub1": campaign.channel.id},
+            "params": params,
         });
         self.send(TopicKind::Clicks, time_ms, touch);
         click_id.filter(|_| is_click)
