@@ -2,6 +2,7 @@
 //! same events.
 #![cfg(test)]
 
+mod callbacks;
 mod conformance_hbase;
 #[path = "../support/conformance_runner.rs"]
 mod conformance_runner;
@@ -9,6 +10,9 @@ mod copy;
 mod fanout;
 mod faults;
 mod large;
+#[expect(dead_code, reason = "only a part of it is used here")]
+#[path = "../support/network.rs"]
+mod network;
 mod regions;
 mod rights;
 mod tables;

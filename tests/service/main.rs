@@ -8,6 +8,8 @@ mod conformance_kafka;
 mod conformance_runner;
 mod downloads;
 mod kafka;
+#[path = "../support/network.rs"]
+mod network;
 mod operations;
 mod recovery;
 mod spool;

@@ -4,7 +4,6 @@ use testbed::kafka::Kafka;
 use testbed::site::Site;
 use testbed::{check_exit, check_refused};
 
-use super::network::Network;
 use super::*;
 
 const TAKEN: &str = "{\"code\":0}";

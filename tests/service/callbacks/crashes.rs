@@ -8,7 +8,6 @@ use testbed::kafka::Kafka;
 use testbed::length;
 use testbed::site::Site;
 
-use super::network::Network;
 use super::*;
 
 const SIGABRT: i32 = 6;

@@ -3,7 +3,6 @@
 use testbed::kafka::Kafka;
 use testbed::site::Site;
 
-use super::network::Network;
 use super::*;
 
 const TAKEN: &str = "{\"code\":0}";

@@ -3,7 +3,6 @@
 mod commands;
 mod crashes;
 mod credit;
-mod network;
 mod networks;
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,8 +12,8 @@ use testbed::adtrail::Adtrail;
 use testbed::kafka::{Kafka, Message};
 use testbed::site::Site;
 
+use crate::network::Network;
 pub(super) use crashes::POINTS;
-use network::Network;
 
 /// A secret of 24 bytes.
 const WEBHOOK_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";

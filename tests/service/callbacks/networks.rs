@@ -6,8 +6,8 @@ use testbed::prometheus::{Prometheus, check_metrics};
 use testbed::site::Site;
 use testbed::{eventually, free_port};
 
-use super::network::{Network, Request};
 use super::*;
+use crate::network::Request;
 
 /// A network with its channel.
 struct Case {
