@@ -205,7 +205,8 @@ fn credit_that_has_moved_is_dropped_or_withheld() {
     bed.process(moved);
     assert_eq!(bed.send_all("a"), 0);
     assert_eq!(bed.tally("a"), Tally { made: 2, dropped: 1, withheld: 1, ..Tally::default() });
-    let [changed] = &bed.events("hook")[..] else { panic!("one is expected") };
+    let hooks = bed.events("hook");
+    let [changed] = &hooks[..] else { panic!("{hooks:?}") };
     assert_eq!(changed.kind, CallbackKind::ActivationChanged);
     assert_eq!((changed.credit.spreadid, &*changed.credit.callback), (7, "token-c-3"));
     let previous = changed.previous.as_ref().unwrap();

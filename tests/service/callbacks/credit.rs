@@ -26,7 +26,8 @@ fn credit_that_moves_before_it_was_sent_is_reported_to_the_other_network_only() 
     produce(&site, &activation("a-1", 1, 10 * MINUTE_MS));
     await_state(&adtrail, "a", "dead", 1);
     produce(&site, &click(2, "c-2", 1, 20 * MINUTE_MS));
-    let [request] = &network.await_requests("/b", 1)[..] else { panic!("one is expected") };
+    let requests = network.await_requests("/b", 1);
+    let [request] = &requests[..] else { panic!("{requests:?}") };
     assert_eq!(request.json()["context"]["ad"]["callback"], "token-c-2");
     await_state(&adtrail, "b", "sent", 1);
     // It would be taken now, but the credit has moved.
@@ -81,7 +82,8 @@ fn late_credit_is_sent_if_the_endpoint_wants_it() {
     let endpoints = [ocean(&network, "a", ""), late, webhook(&network, "")];
     let site = site("callbacks.late", &endpoints.concat());
     let adtrail = move_after_sending(&site, &network);
-    let [request] = &network.await_requests("/b", 1)[..] else { panic!("one is expected") };
+    let requests = network.await_requests("/b", 1);
+    let [request] = &requests[..] else { panic!("{requests:?}") };
     assert_eq!(request.json()["context"]["ad"]["callback"], "token-c-2");
     await_state(&adtrail, "b", "sent", 1);
     assert_eq!(network.received("/a").len(), 1, "nothing is retracted");
