@@ -1,5 +1,6 @@
 //! Callbacks: what networks and webhooks are notified of, on a real Kafka and servers of networks on this machine.
 
+mod cases;
 mod commands;
 mod crashes;
 mod credit;
