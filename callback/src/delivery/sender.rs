@@ -12,6 +12,7 @@ use reqwest::header::RETRY_AFTER;
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response};
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use super::gate::{Admission, Gate};
 use super::queue::{Attempt, Finished, Outcome};
@@ -131,9 +132,11 @@ impl Sender {
             Err(not_sent) => return Done::without_request(written_ms, not_sent),
         };
         let host = self.host(&request.host);
-        let Ok(_permit) = host.in_flight.acquire().await else {
-            // The semaphore is never closed.
-            return Done::postponed(written_ms);
+        let permit = timeout(self.timing.rate_wait_max, host.in_flight.acquire()).await;
+        // The semaphore is never closed, but others may use the host for longer than the lease.
+        let Ok(Ok(_permit)) = permit else {
+            let wait_ms = i64::try_from(self.timing.poll_interval.as_millis()).unwrap_or(i64::MAX);
+            return Done::postponed(self.now_ms().saturating_add(wait_ms));
         };
         let admission =
             host.gate.lock().admit(host.requests_per_second_max, self.now_ms(), &self.timing);

@@ -17,7 +17,7 @@ config::timing! {
         pub pause_min: Duration = Duration::from_secs(10),
         /// The longest pause of a host that fails.
         pub pause_max: Duration = Duration::from_secs(300),
-        /// A request that would wait longer for the rate of its host is postponed.
+        /// A request that would wait longer for the rate of its host, or for other requests to it, is postponed.
         pub rate_wait_max: Duration = Duration::from_secs(5),
     }
 }

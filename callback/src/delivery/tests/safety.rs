@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::super::queue::{Finished, Outcome};
 use super::super::timing::Timing;
 use super::mock::{Answer, Mock};
-use super::{found, lookup, sender, sender_with, timing};
+use super::{NOW_MS, found, lookup, sender, sender_with, timing};
 use crate::event::tests::activation;
 use crate::event::{CallbackEvent, Credit};
 use crate::resolver::Lookup;
@@ -105,6 +105,26 @@ async fn a_silent_server_is_a_failure() {
     let finished = sender.try_once(&sender.endpoints()[0], &activation()).await;
     assert_eq!(reason(&finished), "no response within 200ms");
     assert!(matches!(finished.outcome, Outcome::Retry { .. }));
+}
+
+/// Otherwise its lease could end while it waits.
+#[tokio::test]
+async fn a_callback_does_not_wait_long_for_others_of_its_host() {
+    let mock = Mock::start();
+    mock.answers(Answer::Silence);
+    let url = mock.url("/track?callback={callback|url}");
+    let settings = format!(
+        "[callbacks]\nallow_loopback = [\"localhost\"]\n{KUAISHOU}in_flight_max = 1\nurl = \"{url}\"\n"
+    );
+    let timing = Timing { rate_wait_max: Duration::from_millis(50), ..timing() };
+    let (sender, _) = sender_with(&settings, timing, lookup("127.0.0.1"));
+    let (endpoint, event) = (&sender.endpoints()[0], activation());
+    let finished = tokio::select! {
+        biased;
+        first = sender.try_once(endpoint, &event) => panic!("it has no response: {first:?}"),
+        second = sender.try_once(endpoint, &event) => second,
+    };
+    assert_eq!(finished.outcome, Outcome::Postponed { due_ms: NOW_MS + 500 });
 }
 
 #[tokio::test]
