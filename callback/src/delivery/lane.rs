@@ -19,6 +19,8 @@ pub(super) struct Lane<Q: Queue> {
     in_flight: JoinSet<(Q::Key, Done)>,
     /// The host takes nothing until then.
     paused_until_ms: i64,
+    /// How many callbacks were postponed by their hosts since one was not.
+    postponed: usize,
 }
 
 /// A claimed callback, and until when it waits for its activation.
@@ -26,7 +28,8 @@ type Waiting<K> = (Claimed<K>, Option<i64>);
 
 impl<Q: Queue> Lane<Q> {
     pub fn new(endpoint: Arc<Endpoint>, sender: Arc<Sender>, queue: Arc<Q>) -> Self {
-        Self { endpoint, sender, queue, in_flight: JoinSet::new(), paused_until_ms: i64::MIN }
+        let (in_flight, paused_until_ms) = (JoinSet::new(), i64::MIN);
+        Self { endpoint, sender, queue, in_flight, paused_until_ms, postponed: 0 }
     }
 
     /// # Errors
@@ -136,11 +139,24 @@ impl<Q: Queue> Lane<Q> {
         let mut next = Some(ended);
         while let Some(ended) = next {
             let (key, Done { finished: of, paused_until_ms }) = ended?;
-            self.paused_until_ms = self.paused_until_ms.max(paused_until_ms.unwrap_or(i64::MIN));
+            self.note_pause(paused_until_ms);
             finished.push((key, of));
             next = self.in_flight.try_join_next();
         }
         self.keep(finished).await
+    }
+
+    /// Pauses with the host. If clicks name the hosts, one that fails must not delay the others, so that the lane
+    /// pauses only after many callbacks were postponed and none was not.
+    fn note_pause(&mut self, paused_until_ms: Option<i64>) {
+        let Some(until_ms) = paused_until_ms else {
+            self.postponed = 0;
+            return;
+        };
+        self.postponed = self.postponed.saturating_add(1);
+        if !self.endpoint.has_hosts_of_clicks() || self.postponed >= self.in_flight_max() {
+            self.paused_until_ms = self.paused_until_ms.max(until_ms);
+        }
     }
 
     async fn keep(&self, finished: Vec<(Q::Key, Finished)>) -> Result<(), CallbackError> {

@@ -174,6 +174,11 @@ impl Endpoint {
         &self.preset.source
     }
 
+    /// Checks whether URLs of clicks choose among its hosts.
+    pub(crate) fn has_hosts_of_clicks(&self) -> bool {
+        self.preset.callback_is_url
+    }
+
     /// Checks whether its requests may go to a host.
     pub(crate) fn may_use(&self, host: &str) -> bool {
         self.hosts.knows(host)

@@ -7,10 +7,10 @@ use super::super::lane::Lane;
 use super::super::queue::Outcome;
 use super::memory::{Memory, TestClock};
 use super::mock::{Answer, Mock};
-use super::{NOW_MS, sender};
+use super::{NOW_MS, lookup, sender, sender_with, timing};
 use crate::Sender;
-use crate::event::CallbackEvent;
 use crate::event::tests::{activation, event};
+use crate::event::{CallbackEvent, Credit};
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -186,6 +186,44 @@ async fn a_host_that_asks_for_rest_gets_it() {
     site.lane(0).drain().await.unwrap();
     assert_eq!(site.mock.received().len(), 1);
     assert_eq!((site.queue.end(2), site.queue.due_ms(2)), (None, NOW_MS + 120_000));
+}
+
+/// Anybody can report clicks whose callbacks lead to a host of the network that fails.
+#[tokio::test]
+async fn a_host_of_clicks_that_fails_delays_no_other() {
+    let [failing, working] = [Mock::start(), Mock::start()];
+    failing.answers(Answer::Reply(500, String::new()));
+    working.answers(Answer::Reply(200, "{\"result\":1}".to_owned()));
+    let (sender, _) = sender_with(
+        "[callbacks]\nallow_loopback = [\"localhost\", \"127.0.0.1\"]\n\
+         [[callbacks.endpoint]]\nname = \"a\"\npreset = \"kuaishou\"\nrequests_per_second_max = 10000\n",
+        timing(),
+        lookup("127.0.0.1"),
+    );
+    let queue: Arc<Memory> = Arc::default();
+    let add = |key: u32, url: &str| {
+        let event = numbered(key, activation());
+        let credit = Credit { callback: url.into(), ..event.credit };
+        queue.add(key, "a", CallbackEvent { credit, ..event }, NOW_MS);
+    };
+    let failing_url = failing.url("/track").replace("localhost", "127.0.0.1");
+    let endpoint = sender.endpoints()[0].clone();
+    let mut lane = Lane::new(endpoint, Arc::new(sender), queue.clone());
+    (0..12).for_each(|key| add(key, &failing_url));
+    lane.drain().await.unwrap();
+    (12..15).for_each(|key| add(key, &failing_url));
+    (15..60).for_each(|key| add(key, &working.url("/track")));
+    lane.drain().await.unwrap();
+    assert!(queue.due_ms(12) > NOW_MS && queue.end(12).is_none(), "its host has a pause");
+    for key in 15..60 {
+        assert_eq!(queue.end(key), Some(Outcome::Sent), "{key}");
+    }
+    // Without a host that works, the others wait in the outbox.
+    assert!((10..=12).contains(&failing.received().len()));
+    (60..200).for_each(|key| add(key, &failing_url));
+    lane.drain().await.unwrap();
+    assert_eq!(failing.received().len(), 0);
+    assert!((60..200).any(|key| queue.due_ms(key) == NOW_MS));
 }
 
 #[tokio::test]
