@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::record::{CallbackKind, CreditMark, EndpointId};
-use crate::facts::event::{EventTime, Pid, SpreadId};
+use crate::facts::event::{EventTime, Pid};
 use crate::rules::policy::Policy;
 use crate::rules::row::{EventType, Row, Status};
 use crate::rules::winner::Credit;
@@ -87,11 +87,8 @@ impl Interests {
         }
         for interest in self.all.iter().filter(|interest| interest.wants_event(row)) {
             for kind in kinds.into_iter().flatten().filter(|kind| interest.kinds.contains(kind)) {
-                let is_change = kind == CallbackKind::ActivationChanged;
-                let before = before.filter(|_| is_change).map(|before| before.spreadid);
-                if self.wants_channel(interest, row.pid, Some(row.spreadid))
-                    || self.wants_channel(interest, row.pid, before)
-                {
+                // What was sent before decides whether a change is sent, and credit can move on before that.
+                if kind == CallbackKind::ActivationChanged || self.wants_channel(interest, row) {
                     planned.push(interest.planned(kind, credit, row));
                 }
             }
@@ -99,9 +96,8 @@ impl Interests {
         planned
     }
 
-    fn wants_channel(&self, interest: &Interest, pid: Pid, spreadid: Option<SpreadId>) -> bool {
-        let Some(spreadid) = spreadid else { return false };
-        let channel = || self.policy.campaign(pid, spreadid).map(|campaign| &campaign.channel);
+    fn wants_channel(&self, interest: &Interest, row: &Row) -> bool {
+        let channel = || self.policy.campaign(row.pid, row.spreadid).map(|of| &of.channel);
         interest.channels.is_empty()
             || channel().is_some_and(|channel| interest.channels.contains(channel))
     }
@@ -137,11 +133,7 @@ fn kinds(row: &Row, credit: CreditMark, before: Option<CreditMark>) -> [Option<C
         let [network, webhook] = kinds.map(|kind| is_attributed.then_some(kind));
         return [network, webhook, None];
     }
-    let is_reported = |status| matches!(status, Status::Attributed | Status::Rejected);
-    let has_changed = before.is_some_and(|before| {
-        before.fingerprint != credit.fingerprint
-            && (is_reported(before.status) || is_reported(credit.status))
-    });
+    let has_changed = before.is_some_and(|before| before.fingerprint != credit.fingerprint);
     let changed = has_changed.then_some(CallbackKind::ActivationChanged);
     match credit.status {
         Status::Attributed => {
