@@ -72,6 +72,9 @@ pub(super) fn write(
 fn draft(endpoint: &Endpoint, values: &Values<'_>) -> Result<Draft, NotSent> {
     let base = checked_url(endpoint, &base_url(endpoint, values)?)?;
     let preset = &endpoint.preset;
+    if !has_known_path(endpoint, values, &base) {
+        return Err(NotSent::Impossible("the path is not one of the preset's".to_owned()));
+    }
     let url = with_query(base, rendered(&preset.query, values));
     let body = preset.body.as_ref().and_then(|body| json(body, values));
     Ok(Draft {
@@ -100,6 +103,15 @@ fn checked_url(endpoint: &Endpoint, text: &str) -> Result<Url, NotSent> {
         url.set_scheme("https").map_err(|()| wrong("the URL is not one"))?;
     }
     Ok(url)
+}
+
+/// Checks the path of a URL that comes from a click. Servers of tests have their own ones.
+fn has_known_path(endpoint: &Endpoint, values: &Values<'_>, url: &Url) -> bool {
+    let paths = &endpoint.preset.paths;
+    paths.is_empty()
+        || paths.iter().any(|path| **path == *url.path())
+        || endpoint.hosts.is_loopback(url.host_str().unwrap_or_default())
+        || callback_url(&values.event.credit.callback).is_none()
 }
 
 /// Returns the URL without the parameters of the preset.

@@ -85,6 +85,31 @@ fn a_callback_may_be_a_url() {
     assert_eq!(url("https://x y/"), refused("the URL is not one"));
 }
 
+/// Anybody can report a click, and the token allows more than conversions.
+#[test]
+fn an_access_token_goes_to_the_paths_of_the_preset_only() {
+    let endpoint = endpoint("preset = \"tencent\"\ncredentials.access_token = \"token-1\"");
+    let prepare = |url: &str| {
+        let request = endpoint.prepare(&with_callback(activation(), url), NOW_MS);
+        request.map(|request| request.url.to_string())
+    };
+    let url = "https://api.e.qq.com/v3.0/user_actions/add?cb=x%2F1&conv_id=2";
+    assert_eq!(prepare(url).as_deref(), Ok(url));
+    let old = prepare("http://tracking.e.qq.com/conv?cb=x");
+    assert_eq!(old.as_deref(), Ok("https://tracking.e.qq.com/conv?cb=x"));
+    let refused = Err(NotSent::Impossible("the path is not one of the preset's".to_owned()));
+    for path in [
+        "/v3.0/adgroups/delete?adgroup_id=1",
+        "/v3.0/user_actions/add/",
+        "/v3.0/user_actions/add/../../adgroups/delete",
+        "/v3.0/user_actions%2Fadd",
+        "/?/v3.0/user_actions/add",
+        "/",
+    ] {
+        assert_eq!(prepare(&format!("https://api.e.qq.com{path}")), refused, "{path}");
+    }
+}
+
 #[test]
 fn a_network_may_leave_texts_open_in_its_url() {
     let endpoint = endpoint("preset = \"baidu\"\ncredentials.secret = \"akey\"");

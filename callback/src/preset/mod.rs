@@ -36,6 +36,8 @@ pub(crate) struct Preset {
     pub callback_is_url: bool,
     /// The hosts of such URLs.
     pub hosts: Vec<HostPattern>,
+    /// Their paths; empty for all. A token must not go with a request of another kind, which anybody could ask for.
+    pub paths: Vec<Box<str>>,
     /// The network has no TLS.
     pub is_plain_http: bool,
     pub kinds: Vec<CallbackKind>,

@@ -32,6 +32,8 @@ struct Raw {
     #[serde(default)]
     hosts: Vec<String>,
     #[serde(default)]
+    paths: Vec<Box<str>>,
+    #[serde(default)]
     plain_http: bool,
     #[serde(default = "network_kinds")]
     kinds: Vec<String>,
@@ -94,6 +96,7 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Preset, String> {
         needs_own_url: raw.own_url,
         callback_is_url: raw.callback_is_url,
         hosts: raw.hosts.iter().map(|host| HostPattern::parse(host)).collect::<Result<_, _>>()?,
+        paths: raw.paths,
         is_plain_http: raw.plain_http,
         kinds: names("kinds", &raw.kinds, CallbackKind::from_name)?,
         events: raw.events,
@@ -128,6 +131,16 @@ fn check(preset: &Preset) -> Result<(), String> {
     }
     if !preset.replace.is_empty() && !preset.callback_is_url {
         return Err("replace: expected only with callback_is_url = true".to_owned());
+    }
+    if !preset.paths.is_empty() && !preset.callback_is_url {
+        return Err("paths: expected only with callback_is_url = true".to_owned());
+    }
+    if let Some(wrong) = preset.paths.iter().find(|path| !path.starts_with('/')) {
+        return Err(format!("paths: expected a path such as \"/v1/track\": {wrong:?}"));
+    }
+    let sends_token = preset.credentials.contains(&Credential::AccessToken);
+    if sends_token && preset.callback_is_url && preset.paths.is_empty() {
+        return Err("paths: expected with callback_is_url and \"access_token\"".to_owned());
     }
     let needed = preset.signing.credential();
     if let Some(needed) = needed.filter(|needed| !preset.credentials.contains(needed)) {

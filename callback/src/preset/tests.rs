@@ -86,6 +86,10 @@ fn mistakes_in_a_file_are_named() {
     let check = |text: &str, expected: &str| check_wrong(&format!("{url}{text}"), expected);
     check("hosts = [\"a.example\"]", "hosts: expected with callback_is_url");
     check("callback_is_url = true\nhosts = [\"*\"]", "hosts: expected a host name");
+    check("paths = [\"/a\"]", "paths: expected only with callback_is_url");
+    let of_clicks = "callback_is_url = true\nhosts = [\"a.example\"]\n";
+    check(&format!("{of_clicks}paths = [\"a\"]"), "paths: expected a path");
+    check(&format!("{of_clicks}credentials = [\"access_token\"]"), "paths: expected with");
     check("method = \"PUT\"", "method: expected");
     check("kinds = [\"x\"]", "kinds: unknown name");
     check("sign = \"rot13\"", "sign: unknown name");
