@@ -31,6 +31,10 @@ use request::Request;
 /// Requests to a host in a second, if neither the settings nor the preset say otherwise.
 const REQUESTS_PER_SECOND_MAX: u32 = 50;
 
+/// What is sent before [`CallbackKind::ActivationChanged`], which is dropped if nothing was.
+const FIRST_KINDS: [CallbackKind; 2] =
+    [CallbackKind::ActivationAttributed, CallbackKind::ActivationRejected];
+
 /// A receiver of callbacks.
 pub struct Endpoint {
     settings: CallbackEndpoint,
@@ -85,6 +89,12 @@ impl Endpoint {
         let kinds = settings.kinds.iter().flatten();
         if let Some(kind) = kinds.copied().find(|kind| !preset.kinds.contains(kind)) {
             return Err(format!("kinds: the preset does not have {:?}", kind.name()));
+        }
+        let kinds = settings.kinds.as_deref().unwrap_or(&preset.kinds);
+        let is_first = |kind: &CallbackKind| FIRST_KINDS.contains(kind);
+        if kinds.contains(&CallbackKind::ActivationChanged) && !kinds.iter().any(is_first) {
+            let name = CallbackKind::ActivationAttributed.name();
+            return Err(format!("kinds: expected {name:?} too, whose credit is then changed"));
         }
         // The ids and tokens of one network are none of another one's business.
         if !preset.needs_own_url && settings.channels.is_empty() {

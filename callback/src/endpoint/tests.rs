@@ -194,6 +194,10 @@ fn settings_of_an_endpoint_are_checked_with_its_preset() {
     let kinds = "preset = \"kuaishou\"\nkinds = [\"activation.changed\"]";
     check_wrong(kinds, "kinds: the preset does not have \"activation.changed\"");
     check_wrong(webhook, "url: missing, expected by the preset");
+    let changes =
+        format!("{webhook}url = \"https://a.example/\"\nkinds = [\"activation.changed\"]");
+    let too = "kinds: expected \"activation.attributed\" too, whose credit is then changed";
+    check_wrong(&changes, too);
     let secret =
         "preset = \"webhook\"\nurl = \"https://a.example/\"\ncredentials.secret = \"hunter2\"";
     let expected = "credentials.secret: expected a secret of 24 to 64 bytes in base64, with or without \"whsec_\"";
