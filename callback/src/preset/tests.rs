@@ -7,6 +7,7 @@ use config::Callbacks;
 
 use super::catalogue::Presets;
 use super::raw;
+use crate::template::Template;
 
 const HEAD: &str = "documented = false\nsource = \"a test\"\n";
 
@@ -41,6 +42,14 @@ fn every_preset_has_a_source_and_calls_an_activation_something() {
         assert!(preset.source.len() > 10, "{}", preset.name);
         let names_activation = preset.events.contains_key("activation");
         assert!(names_activation || preset.sends_unmapped, "{}", preset.name);
+    }
+}
+
+#[test]
+fn no_token_is_sent_without_tls() {
+    for preset in built_in().iter() {
+        let start = preset.url.as_ref().map_or("", Template::literal_start);
+        assert!(!preset.is_plain_http && !start.starts_with("http:"), "{}", preset.name);
     }
 }
 
