@@ -166,11 +166,20 @@ impl<Q: Queue> Lane<Q> {
         for (_, finished) in &finished {
             metrics::finished(self.endpoint.name(), finished.outcome);
         }
-        let queue = self.queue.clone();
-        if let Err(error) = spawn_blocking(move || queue.finish(&finished)).await? {
+        let finished = Arc::new(finished);
+        let lease_end = Instant::now() + self.sender.timing().lease;
+        loop {
+            let (queue, of_task) = (self.queue.clone(), finished.clone());
+            let Err(error) = spawn_blocking(move || queue.finish(&of_task)).await? else {
+                return Ok(());
+            };
             self.outbox_failed("finish", &error);
+            if Instant::now() >= lease_end {
+                // They are claimed and sent again.
+                return Ok(());
+            }
+            sleep(self.sender.timing().poll_interval).await;
         }
-        Ok(())
     }
 
     fn outbox_failed(&self, operation: &'static str, error: &QueueError) {

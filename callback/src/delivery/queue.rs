@@ -35,7 +35,8 @@ pub trait Queue: Send + Sync + 'static {
     /// If the store fails.
     fn pending_activation_ms(&self, key: &Self::Key) -> Result<Option<i64>, QueueError>;
 
-    /// Keeps what became of claimed callbacks. Those of which it fails are sent again after their lease.
+    /// Keeps what became of claimed callbacks. May be called again after a failure; what is not kept until the lease
+    /// ends is sent again.
     ///
     /// # Errors
     /// If the store fails.

@@ -239,6 +239,15 @@ async fn a_failing_outbox_loses_nothing() {
 }
 
 #[tokio::test]
+async fn what_was_sent_is_kept_although_the_outbox_fails_at_first() {
+    let site = Site::new(&["a"]);
+    site.queue.add(1, "a", activation(), NOW_MS);
+    *site.queue.failures.lock() = 2;
+    site.lane(0).drain().await.unwrap();
+    assert_eq!((site.mock.received().len(), site.queue.end(1)), (1, Some(Outcome::Sent)));
+}
+
+#[tokio::test]
 async fn delivery_ends_after_its_requests() {
     let site = Site::new(&["a", "b"]);
     site.queue.add(1, "a", activation(), NOW_MS);

@@ -41,6 +41,8 @@ pub(super) struct Memory {
     pub entries: Mutex<BTreeMap<u32, Entry>>,
     /// The outbox fails as long as this is true.
     pub fails: Mutex<bool>,
+    /// How often it does not keep what became of callbacks.
+    pub failures: Mutex<u32>,
 }
 
 impl Memory {
@@ -115,6 +117,11 @@ impl Queue for Memory {
 
     fn finish(&self, finished: &[(u32, Finished)]) -> Result<(), QueueError> {
         self.check()?;
+        let mut failures = self.failures.lock();
+        if *failures > 0 {
+            *failures -= 1;
+            return Err("another process writes".into());
+        }
         let mut entries = self.entries.lock();
         for (key, finished) in finished {
             let entry = entries.get_mut(key).unwrap();
