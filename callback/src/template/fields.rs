@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use attribution::rules::row::{AD_PARAMS, SUB_PARAMS};
 use config::CallbackCredentials;
 use config::nearest::nearest;
 
@@ -107,7 +108,9 @@ impl Field {
             Self::Event(name) => matches!(*name, "ip" | "ids" | "device_id"),
             Self::Credit(name) | Self::Previous(name) => matches!(*name, "callback" | "click_id"),
             Self::Id(_) | Self::Credential(_) => true,
-            Self::Param(_) | Self::Value(_) => false,
+            // Others can be ids of people, as those of players.
+            Self::Param(name) => !AD_PARAMS.contains(&&**name) && !SUB_PARAMS.contains(&&**name),
+            Self::Value(_) => false,
         }
     }
 }

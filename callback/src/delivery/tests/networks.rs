@@ -39,7 +39,7 @@ impl Network {
         // Unity takes activations only.
         let event = if self.preset == "unity" { activation() } else { event() };
         let mut credit = Credit { callback: callback.into(), ..event.credit };
-        for (name, value) in [("ad_id", "123"), ("creative_id", "cr"), ("gamer_id", "g-1")] {
+        for (name, value) in [("ad_id", "123"), ("creative_id", "cr"), ("gamer_id", "gamer-1")] {
             credit.params.insert(name.into(), value.into());
         }
         let mut ids = event.ids;
@@ -115,6 +115,7 @@ async fn what_is_kept_of_a_request_has_no_ids_and_no_tokens() {
             "t%2B1",
             "203.0.113.9",
             "cb=x",
+            "gamer-1",
         ] {
             assert!(!shown.contains(private), "{}: {private} in {shown}", network.preset);
         }

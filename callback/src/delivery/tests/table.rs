@@ -269,7 +269,7 @@ pub(super) static NETWORKS: [Network; 18] = [
         callback_is_url: false,
         path: "/games/500/install",
         method: "GET",
-        query: &[("advertisingTrackingId", "gaid-1"), ("attributed", "1"), ("gamerId", "g-1")],
+        query: &[("advertisingTrackingId", "gaid-1"), ("attributed", "1"), ("gamerId", "gamer-1")],
         body: &[],
         success: "{\"install\":true,\"responseCode\":200,\"status\":\"ok\"}",
         error: Some("{\"status\":\"error\"}"),
