@@ -25,6 +25,8 @@ use crate::outbox::due_start::DueStarts;
 const SHARDS: u8 = 16;
 /// Number of records that are read together.
 const RECORDS_PER_READ: usize = 1_000;
+/// The least number of rows of due times that are read together.
+const DUES_PER_READ_MIN: usize = 16;
 /// The age of a surplus row from which on it is deleted. A younger one may be of a record that is being put.
 const SURPLUS_MS: u64 = HOUR_MS;
 
@@ -168,12 +170,11 @@ impl<C: Cells> SharedOutbox<C> {
         let bound = |millis: u64| [&[shard][..], &hash, &millis.to_be_bytes()].concat();
         let (mut from, end) = (bound(from.millis()), bound(now.millis().saturating_add(1)));
         let (mut found, mut surplus) = (Vec::new(), Vec::new());
+        // Few rows are surplus ones.
+        let rows_max = limit.clamp(DUES_PER_READ_MIN, RECORDS_PER_READ);
         while found.len() < limit {
-            let rows = self.cells.row_keys(
-                Table::OutboxDue,
-                from.clone()..end.clone(),
-                RECORDS_PER_READ,
-            )?;
+            let range = from.clone()..end.clone();
+            let rows = self.cells.row_keys(Table::OutboxDue, range, rows_max)?;
             let due = |row: &Vec<u8>| {
                 let row = row.get(1..).and_then(DueKey::decode);
                 row.ok_or_else(|| StoreError::corrupt("the row of a due time"))
@@ -191,7 +192,7 @@ impl<C: Cells> SharedOutbox<C> {
                 }
             }
             match rows.last() {
-                Some(last) if rows.len() == RECORDS_PER_READ => from = [&last[..], &[0]].concat(),
+                Some(last) if rows.len() == rows_max => from = [&last[..], &[0]].concat(),
                 _ => break,
             }
         }

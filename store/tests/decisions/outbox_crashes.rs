@@ -1,6 +1,7 @@
 //! Processes that crash between any two writes of a shared store: each callback is made, and delivered at least once.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use adtrail_store::StoreError;
@@ -190,4 +191,24 @@ fn delivery_that_crashes_at_any_step_is_repeated() {
             return;
         }
     }
+}
+
+/// Otherwise each claim would read what has been pending since an endpoint failed.
+#[test]
+fn no_more_records_are_read_than_are_needed() {
+    let model = SharedModel::default();
+    let mut events = vec![click("c1", a_plus(-HOUR)), activation("a", A)];
+    events.extend((0..600).map(|number| effect(&format!("e{number}"), a_plus(MINUTE))));
+    process(&model, None, &identified(events)).expect("memory does not fail");
+    let steps = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&steps);
+    let count: BeforeStep = Box::new(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    });
+    let mut outbox = SharedOutbox::new(SteppedCells(HookedClient::new(&model, count)));
+    let due = outbox.due(&EndpointId::new("n"), later(), 10).expect("memory does not fail");
+    assert_eq!(due.len(), 10);
+    let steps = steps.load(Ordering::Relaxed);
+    assert!(steps < 300, "{steps}");
 }
