@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use attribution::outbox::interest::LateCredit;
 use attribution::outbox::record::CallbackKind;
+use attribution::rules::row::InstallType;
 use config::{CallbackEndpoint, Callbacks, Secret};
 use reqwest::Url;
 
@@ -139,18 +140,22 @@ impl Endpoint {
         self.settings.kinds.as_deref().unwrap_or(&self.preset.kinds)
     }
 
-    /// Checks whether it has a name for the event: `activation`, or an effect by its name.
+    /// Checks whether it has a name for the event: `activation`, `reinstall`, or an effect by its name.
     pub fn wants(&self, kind: CallbackKind, name: &str) -> bool {
         self.kinds().contains(&kind) && self.event_type(kind, name).is_some()
     }
 
-    /// Returns the names of the events that it has names for; `None` if it takes events with the names that they have.
+    /// Returns which of `activation` and the names of effects it has names for; `None` if it takes all events, with the
+    /// names that they have.
     pub fn event_names(&self) -> Option<BTreeSet<&str>> {
         if self.preset.sends_unmapped {
             return None;
         }
         let names = self.settings.events.keys().chain(self.preset.events.keys());
-        let is_sent = |name: &&str| self.event_type(CallbackKind::Effect, name).is_some();
+        let is_sent = |name: &&str| {
+            let has_name = self.event_type(CallbackKind::Effect, name).is_some();
+            has_name && *name != InstallType::Reinstall.name()
+        };
         Some(names.map(|name| &**name).filter(is_sent).collect())
     }
 
@@ -209,7 +214,7 @@ impl Endpoint {
 
     /// Returns the request of an attempt at this time.
     pub(crate) fn prepare(&self, event: &CallbackEvent, now_ms: i64) -> Result<Request, NotSent> {
-        let event_type = self.event_type(event.kind, &event.name);
+        let event_type = self.event_type(event.kind, name_of(event));
         let Some(event_type) = event_type.filter(|_| self.kinds().contains(&event.kind)) else {
             return Err(NotSent::Unwanted("the endpoint has no name for the event"));
         };
@@ -235,11 +240,19 @@ impl Endpoint {
     /// Returns what the endpoint calls an event; `None` if it is not sent.
     fn event_type<'n>(&'n self, kind: CallbackKind, name: &'n str) -> Option<&'n str> {
         let mapped = self.settings.events.get(name).or_else(|| self.preset.events.get(name));
-        // The kind says it; only effects have names of their own.
-        let own_name = if kind.is_effect() { name } else { kind.name() };
+        // The kind of a webhook says it; only effects have names of their own.
+        let has_own_name = kind.is_effect() || !kind.is_webhook();
+        let own_name = if has_own_name { name } else { kind.name() };
         let unmapped = self.preset.sends_unmapped.then_some(own_name);
         mapped.map(|mapped| &**mapped).or(unmapped).filter(|mapped| !mapped.is_empty())
     }
+}
+
+/// Returns the name by which settings and presets have the event. Networks do not count a reinstall as another install.
+fn name_of(event: &CallbackEvent) -> &str {
+    let reinstall = InstallType::Reinstall.name();
+    let is_reinstall = event.kind == CallbackKind::Activation && *event.install_type == *reinstall;
+    if is_reinstall { reinstall } else { &event.name }
 }
 
 /// Returns where requests may go. The host of a URL must not depend on an event.

@@ -160,6 +160,25 @@ fn an_endpoint_gets_the_events_that_it_has_names_for() {
 }
 
 #[test]
+fn a_reinstall_has_a_name_of_its_own() {
+    let again = CallbackEvent { install_type: "reinstall".into(), ..activation() };
+    let unwanted = NotSent::Unwanted("the endpoint has no name for the event");
+    let outcome = endpoint("preset = \"kuaishou\"").prepare(&again, NOW_MS).err();
+    assert_eq!(outcome, Some(unwanted));
+    let named = endpoint("preset = \"kuaishou\"\nevents.reinstall = \"84\"");
+    let request = named.prepare(&again, NOW_MS).unwrap();
+    assert!(request.url.as_str().contains("&event_type=84&"), "{}", request.url);
+    let names: Vec<_> = named.event_names().unwrap().into_iter().collect();
+    assert_eq!(names, ["activation", "purchase", "register"], "it is not an effect");
+    let webhook = endpoint(
+        "preset = \"webhook\"\nurl = \"https://a.example/\"\n\
+         credentials.secret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"",
+    );
+    let kind = CallbackKind::ActivationAttributed;
+    assert!(webhook.prepare(&CallbackEvent { kind, ..again }, NOW_MS).is_ok());
+}
+
+#[test]
 fn what_a_network_needs_must_be_known() {
     let kuaishou = "preset = \"kuaishou\"";
     let missing = "a field that the network needs is not known";

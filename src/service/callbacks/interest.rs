@@ -3,7 +3,7 @@
 use attribution::outbox::interest::Interest;
 use attribution::outbox::record::EndpointId;
 use attribution::rules::policy::Policy;
-use attribution::rules::row::EventType;
+use attribution::rules::row::{EventType, InstallType};
 use callback::Endpoint;
 
 /// Returns what the rules need to know of an endpoint.
@@ -17,7 +17,10 @@ pub fn interest(endpoint: &Endpoint, policy: &Policy) -> Interest {
     let has_effects = effects.as_ref().is_none_or(|names| !names.is_empty());
     let kinds = endpoint.kinds().iter().copied().filter(|kind| match kind.is_effect() {
         true => has_effects,
-        false => endpoint.wants(*kind, activation),
+        false => {
+            endpoint.wants(*kind, activation)
+                || endpoint.wants(*kind, InstallType::Reinstall.name())
+        }
     });
     Interest {
         endpoint: EndpointId::new(endpoint.name()),
@@ -67,6 +70,9 @@ mod tests {
         let none = "preset = \"oceanengine\"\nchannels = [\"toutiao\"]\n\
                     events = { activation = \"\", register = \"\", purchase = \"\" }\n";
         assert_eq!(interest_of(none).kinds, []);
+        let again = "preset = \"unity\"\nchannels = [\"toutiao\"]\nvalues.game_id = \"1\"\n\
+                     events = { activation = \"\", reinstall = \"again\" }\n";
+        assert_eq!(interest_of(again).kinds, [CallbackKind::Activation]);
     }
 
     #[test]
