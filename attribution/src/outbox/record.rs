@@ -205,6 +205,8 @@ pub struct OutboxEntry {
     pub expires: EventTime,
     /// The number of attempts that have begun.
     pub attempt: u32,
+    /// How often it had been sent when it was made to report this credit, which tells callbacks about one credit apart.
+    pub sent_before: u64,
     /// What was last sent, even if the entry has become pending again.
     pub sent: Option<SentCredit>,
     /// When the state last changed.

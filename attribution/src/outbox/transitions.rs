@@ -19,7 +19,7 @@ pub struct Claim {
     pub credit: CreditMark,
     pub revision: u32,
     pub attempt: u32,
-    /// How often the entry was sent before, with other credits.
+    /// See [`OutboxEntry::sent_before`].
     pub sent_before: u64,
 }
 
@@ -94,7 +94,7 @@ impl OutboxRecord {
             credit: entry.credit,
             revision: entry.revision,
             attempt: entry.attempt,
-            sent_before: entry.tally.sent,
+            sent_before: entry.sent_before,
         }
     }
 
@@ -180,6 +180,7 @@ impl OutboxEntry {
     /// Sets what the callback reports, and makes it pending.
     fn make(&mut self, planned: &PlannedCallback, decided: EventTime) {
         self.credit = planned.credit;
+        self.sent_before = self.tally.sent;
         self.due = decided.max(planned.event_time).plus(planned.settle_ms);
         // A change is reported only after something else was, so a backfill reports none.
         self.expires = match self.kind {
@@ -242,6 +243,7 @@ fn new_entry(planned: &PlannedCallback) -> OutboxEntry {
         due: EventTime::default(),
         expires: EventTime::default(),
         attempt: 0,
+        sent_before: 0,
         sent: None,
         changed: EventTime::default(),
         tally: Tally::default(),

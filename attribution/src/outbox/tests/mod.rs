@@ -240,6 +240,19 @@ fn attempts_of_a_callback_have_one_id() {
 }
 
 #[test]
+fn an_id_does_not_change_if_an_earlier_credit_is_noted_meanwhile() {
+    let (name, kind) = (endpoint("a"), CallbackKind::Activation);
+    let mut record = record_with(&[activation("a", 1, 1)]);
+    let earlier = record.claim(&name, kind, at(SETTLE_MS), LEASE_MS).unwrap();
+    record.plan(&activation("a", 2, 2), at(SETTLE_MS));
+    let first = record.claim(&name, kind, at(2 * SETTLE_MS), LEASE_MS).unwrap();
+    assert!(record.finish(&earlier, &Outcome::Sent { note: "".into() }, at(2 * SETTLE_MS)));
+    let again = record.claim(&name, kind, at(2 * SETTLE_MS + LEASE_MS), LEASE_MS).unwrap();
+    assert_eq!(first.id(), again.id());
+    assert_ne!(first.id(), earlier.id());
+}
+
+#[test]
 fn what_was_sent_counts_even_if_the_credit_has_moved_meanwhile() {
     let (name, kind, now) = (endpoint("a"), CallbackKind::Activation, at(SETTLE_MS));
     let mut record = record_with(&[activation("a", 1, 1)]);

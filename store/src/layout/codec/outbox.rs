@@ -51,6 +51,7 @@ fn put_entry(out: &mut Vec<u8>, entry: &OutboxEntry) {
     put_varint(out, entry.due.millis());
     put_varint(out, entry.expires.millis());
     put_varint(out, u64::from(entry.attempt));
+    put_varint(out, entry.sent_before);
     out.push(u8::from(entry.sent.is_some()));
     if let Some(sent) = &entry.sent {
         put_credit(out, &sent.credit);
@@ -72,6 +73,7 @@ fn entry(input: &mut Input<'_>) -> Result<OutboxEntry, StoreError> {
         due: time(input)?,
         expires: time(input)?,
         attempt: input.varint_u32()?,
+        sent_before: input.varint()?,
         sent: match input.byte()? {
             0 => None,
             1 => Some(SentCredit {
@@ -157,6 +159,7 @@ mod tests {
         fn any_entry()(
             (name, kind, state) in ("[a-z]{1,8}", 0..CallbackKind::ALL.len(), 0..EntryState::ALL.len()),
             (credit, revision, attempt) in (any_credit(), any::<u32>(), any::<u32>()),
+            sent_before in any::<u64>(),
             [due, expires, changed] in [any_time(), any_time(), any_time()],
             sent in prop::option::of((any_credit(), any::<u32>(), any_time())),
             numbers in prop::array::uniform6(any::<u64>()),
@@ -174,6 +177,7 @@ mod tests {
                 due,
                 expires,
                 attempt,
+                sent_before,
                 sent,
                 changed,
                 tally,
@@ -235,6 +239,7 @@ mod tests {
             due: EventTime::default(),
             expires: EventTime::MAX,
             attempt: 0,
+            sent_before: 0,
             sent: None,
             changed: EventTime::default(),
             tally: Tally::default(),
