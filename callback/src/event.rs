@@ -90,7 +90,7 @@ pub struct Earlier {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use attribution::facts::event::{Family, Pid, SpreadId};
+    use attribution::facts::event::{EventTime, Family, Pid, SpreadId};
     use attribution::facts::keys::{FactKey, MatchKey};
     use attribution::outbox::record::{CreditMark, EndpointId, OutboxKey};
     use attribution::rules::row::Status;
@@ -112,7 +112,9 @@ pub(crate) mod tests {
             let (status, spreadid) = (Status::Attributed, SpreadId(7));
             let key = OutboxKey { endpoint: EndpointId::new(endpoint), event, kind };
             let credit = CreditMark { fingerprint, status, spreadid };
-            Claim { key, credit, revision: 1, attempt, sent_before: 0 }
+            let at = EventTime::default();
+            let (sent_before, maybe_sent_before) = (0, None);
+            Claim { key, credit, revision: 1, attempt, sent_before, at, maybe_sent_before }
         };
         let id = CallbackEvent::id_of(&claim("a", 1, Effect, 1, 1));
         assert!(id.len() == 35 && id.starts_with("cb_") && !id.contains('.'), "{id}");

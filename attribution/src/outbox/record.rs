@@ -209,6 +209,8 @@ pub struct OutboxEntry {
     pub sent_before: u64,
     /// What was last sent, even if the entry has become pending again.
     pub sent: Option<SentCredit>,
+    /// What the endpoint may have taken, and when that attempt began: it is in progress, or its outcome is not known.
+    pub maybe_sent: Option<SentCredit>,
     /// When the state last changed.
     pub changed: EventTime,
     pub tally: Tally,

@@ -1,7 +1,7 @@
 //! Decides what happens to an entry that is due.
 
 use super::interest::LateCredit;
-use super::record::{CallbackKind, CreditMark, OutboxEntry, OutboxRecord};
+use super::record::{CallbackKind, CreditMark, OutboxEntry, OutboxRecord, SentCredit};
 use crate::facts::event::EventTime;
 
 /// What is to be done with an entry.
@@ -9,6 +9,10 @@ use crate::facts::event::EventTime;
 pub enum Settlement {
     /// It is not due, or no longer pending.
     Wait,
+    /// It depends on an attempt that is in progress until then.
+    Later {
+        due: EventTime,
+    },
     Send,
     Drop,
     Withhold,
@@ -39,8 +43,12 @@ pub fn settle(
         }
     } else if entry.sent.is_some_and(|sent| is_same(sent.credit)) {
         return Settlement::Drop;
-    } else if late_credit == LateCredit::Withhold && has_sent_other(record, entry) {
-        return Settlement::Withhold;
+    } else if late_credit == LateCredit::Withhold {
+        match other_sent(record, entry, now) {
+            Other::NotSent => {}
+            Other::Open { until } => return Settlement::Later { due: until },
+            Other::Sent => return Settlement::Withhold,
+        }
     }
     if entry.attempt == 0 && now > entry.expires {
         return Settlement::TooOld;
@@ -48,11 +56,37 @@ pub fn settle(
     Settlement::Send
 }
 
-/// Checks whether another credit of the event was sent: to any ad network, or by the same webhook in the same kind.
-fn has_sent_other(record: &OutboxRecord, entry: &OutboxEntry) -> bool {
+/// What has become of other credits of the event.
+enum Other {
+    NotSent,
+    /// One is being sent.
+    Open {
+        until: EventTime,
+    },
+    Sent,
+}
+
+/// Checks whether another credit of the event was sent: to any ad network, or by the same webhook in the same kind. An
+/// ad network that may have taken one counts as having taken it, because otherwise two could pay. A webhook that gets
+/// two goes by their revisions.
+fn other_sent(record: &OutboxRecord, entry: &OutboxEntry, now: EventTime) -> Other {
     let is_alike = |other: &&OutboxEntry| {
         other.kind == entry.kind && (!entry.kind.is_webhook() || other.endpoint == entry.endpoint)
     };
-    let mut sent = record.entries.iter().filter(is_alike).filter_map(|other| other.sent);
-    sent.any(|sent| sent.credit.fingerprint != entry.credit.fingerprint)
+    let is_other = |sent: SentCredit| sent.credit.fingerprint != entry.credit.fingerprint;
+    let mut open_until = None;
+    for other in record.entries.iter().filter(is_alike) {
+        if other.sent.is_some_and(is_other) {
+            return Other::Sent;
+        }
+        if entry.kind.is_webhook() || !other.maybe_sent.is_some_and(is_other) {
+            continue;
+        }
+        // Once its lease has ended, nobody will know.
+        if !other.is_pending() || other.due <= now {
+            return Other::Sent;
+        }
+        open_until = open_until.max(Some(other.due));
+    }
+    open_until.map_or(Other::NotSent, |until| Other::Open { until })
 }

@@ -21,6 +21,10 @@ pub struct Claim {
     pub attempt: u32,
     /// See [`OutboxEntry::sent_before`].
     pub sent_before: u64,
+    /// When the attempt began.
+    pub at: EventTime,
+    /// [`OutboxEntry::maybe_sent`] before the attempt began.
+    pub maybe_sent_before: Option<SentCredit>,
 }
 
 impl Claim {
@@ -31,6 +35,10 @@ impl Claim {
         let (kind, fingerprint) = (self.key.kind as u8, self.credit.fingerprint);
         let event = format!("{:x}-{:016x}{tag:012x}", pid.0, id.0);
         format!("{event}-{kind}-{fingerprint:016x}-{}", self.sent_before)
+    }
+
+    fn sent_at(&self, at: EventTime) -> SentCredit {
+        SentCredit { credit: self.credit, revision: self.revision, at }
     }
 }
 
@@ -47,16 +55,29 @@ pub enum Outcome {
     TooOld,
     Dead {
         note: Box<str>,
+        maybe_sent: bool,
     },
     /// The attempt failed, and the next one is due at a time.
     Retry {
         due: EventTime,
         note: Box<str>,
+        /// Nobody knows whether the endpoint has taken it, for example because it did not respond in time.
+        maybe_sent: bool,
+    },
+    /// The entry is settled again at a time; no attempt has begun.
+    Later {
+        due: EventTime,
     },
     /// No attempt was made, for example because the endpoint is not called at present. It counts as none.
     Postponed {
         due: EventTime,
     },
+}
+
+impl Outcome {
+    fn is_maybe_sent(&self) -> bool {
+        matches!(self, Self::Dead { maybe_sent: true, .. } | Self::Retry { maybe_sent: true, .. })
+    }
 }
 
 impl OutboxRecord {
@@ -95,10 +116,13 @@ impl OutboxRecord {
             revision: entry.revision,
             attempt: entry.attempt,
             sent_before: entry.sent_before,
+            at: EventTime::default(),
+            maybe_sent_before: entry.maybe_sent,
         }
     }
 
-    /// Begins an attempt of an entry that is due. If it is not finished within the lease, the entry is due again.
+    /// Begins an attempt of an entry that is due. If it is not finished within the lease, the entry is due again. From
+    /// now on the endpoint may have taken it, until the outcome says otherwise.
     pub fn claim(
         &mut self,
         endpoint: &EndpointId,
@@ -110,29 +134,41 @@ impl OutboxRecord {
         if !entry.is_due(now) {
             return None;
         }
+        let maybe_sent_before = entry.maybe_sent;
         entry.attempt = entry.attempt.saturating_add(1);
         entry.due = now.plus(lease_ms.max(1));
+        let (credit, revision) = (entry.credit, entry.revision);
+        entry.maybe_sent = Some(SentCredit { credit, revision, at: now });
         let entry = self.entry(endpoint, kind)?;
-        Some(self.claim_of(entry))
+        Some(Claim { at: now, maybe_sent_before, ..self.claim_of(entry) })
     }
 
-    /// Ends an attempt. If the entry has changed meanwhile, only that it was sent counts. Returns whether it counts.
+    /// Ends an attempt. If the entry has changed meanwhile, only whether it was sent counts. Returns whether the outcome
+    /// is that of the entry.
     pub fn finish(&mut self, claim: &Claim, outcome: &Outcome, now: EventTime) -> bool {
         let Some(entry) = self.entry_mut(&claim.key.endpoint, claim.key.kind) else { return false };
         let is_same = entry.is_pending() && entry.credit.fingerprint == claim.credit.fingerprint;
         // A later decision may have the credit again that moved before.
         let is_settled_again = entry.revision != claim.revision;
+        if entry.maybe_sent == Some(claim.sent_at(claim.at)) && !outcome.is_maybe_sent() {
+            entry.maybe_sent = claim.maybe_sent_before;
+        }
         match outcome {
             Outcome::Sent { note } => {
                 if !is_same {
                     return entry.note_sent(claim, now);
                 }
-                entry.set_sent(claim, now);
+                entry.sent = Some(claim.sent_at(now));
                 entry.note = shortened(note);
                 entry.end(EntryState::Sent, now);
             }
             _ if !is_same || entry.attempt != claim.attempt => return false,
-            Outcome::Dropped { .. } | Outcome::Withheld | Outcome::TooOld if is_settled_again => {
+            Outcome::Dropped { .. }
+            | Outcome::Withheld
+            | Outcome::TooOld
+            | Outcome::Later { .. }
+                if is_settled_again =>
+            {
                 return false;
             }
             Outcome::Dropped { note } => {
@@ -141,14 +177,15 @@ impl OutboxRecord {
             }
             Outcome::Withheld => entry.end(EntryState::Withheld, now),
             Outcome::TooOld => entry.end(EntryState::TooOld, now),
-            Outcome::Dead { note } => {
+            Outcome::Dead { note, maybe_sent: _ } => {
                 entry.note = shortened(note);
                 entry.end(EntryState::Dead, now);
             }
-            Outcome::Retry { due, note } => {
+            Outcome::Retry { due, note, maybe_sent: _ } => {
                 entry.note = shortened(note);
                 entry.due = *due;
             }
+            Outcome::Later { due } => entry.due = *due,
             Outcome::Postponed { due } => {
                 entry.attempt = entry.attempt.saturating_sub(1);
                 entry.due = *due;
@@ -211,18 +248,13 @@ impl OutboxEntry {
         self.tally.count(state);
     }
 
-    fn set_sent(&mut self, claim: &Claim, now: EventTime) {
-        let (credit, revision) = (claim.credit, claim.revision);
-        self.sent = Some(SentCredit { credit, revision, at: now });
-    }
-
     /// Notes that the claimed credit was sent, although the entry has changed. The present credit of a pending entry
     /// then is a further callback.
     fn note_sent(&mut self, claim: &Claim, now: EventTime) -> bool {
         if self.sent.is_some_and(|sent| sent.credit.fingerprint == claim.credit.fingerprint) {
             return false;
         }
-        self.set_sent(claim, now);
+        self.sent = Some(claim.sent_at(now));
         self.tally.count(EntryState::Pending);
         self.tally.count(EntryState::Sent);
         if !self.is_pending() {
@@ -245,6 +277,7 @@ fn new_entry(planned: &PlannedCallback) -> OutboxEntry {
         attempt: 0,
         sent_before: 0,
         sent: None,
+        maybe_sent: None,
         changed: EventTime::default(),
         tally: Tally::default(),
         note: Box::default(),

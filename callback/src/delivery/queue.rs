@@ -82,6 +82,8 @@ pub struct Attempt {
     /// Why it was sent, or not.
     pub reason: Box<str>,
     pub request: Shown,
+    /// It counts as failed, but nobody knows whether the endpoint has taken it.
+    pub maybe_sent: bool,
     /// The beginning of the response.
     pub answer: Box<str>,
 }

@@ -10,7 +10,7 @@ use config::Callbacks;
 use parking_lot::Mutex;
 use reqwest::header::RETRY_AFTER;
 use reqwest::redirect::Policy;
-use reqwest::{Client, Response};
+use reqwest::{Client, Response, StatusCode};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
@@ -66,6 +66,8 @@ struct Reply {
     status: Option<u16>,
     verdict: Verdict,
     retry_after_ms: Option<i64>,
+    /// The host may have taken it, although the verdict is a failure.
+    maybe_taken: bool,
     answer: Box<str>,
 }
 
@@ -92,6 +94,7 @@ impl Sender {
         let client = Client::builder()
             .user_agent(concat!("adtrail/", env!("CARGO_PKG_VERSION")))
             .timeout(timing.request_timeout)
+            .connect_timeout(timing.connect_timeout)
             .redirect(Policy::none())
             .referer(false)
             // A proxy would resolve the name again.
@@ -192,6 +195,7 @@ impl Sender {
             // A reason may have a text of the response.
             reason: shown_answer(endpoint, event, reason.as_bytes()),
             request: shown,
+            maybe_sent: reply.maybe_taken,
             answer: reply.answer,
         };
         Done { finished: Finished { outcome, attempt: Some(attempt) }, paused_until_ms: None }
@@ -226,15 +230,18 @@ impl Sender {
             status: Some(status.as_u16()),
             verdict: Verdict::of(status, &body, endpoint.success()),
             retry_after_ms,
+            maybe_taken: status == StatusCode::GATEWAY_TIMEOUT,
             answer: shown_answer(endpoint, event, &body),
         }
     }
 
     /// A response that does not end is none: the host may have taken the callback, or not.
     fn no_response(&self, status: Option<u16>, error: reqwest::Error) -> Reply {
+        // Without a connection nothing was sent.
+        let maybe_taken = !error.is_connect();
         let reason = match refusal(&error) {
             Some(refused) => refused.to_string(),
-            None if error.is_timeout() => {
+            None if maybe_taken && error.is_timeout() => {
                 format!("no response within {:?}", self.timing.request_timeout)
             }
             None => describe(error),
@@ -243,6 +250,7 @@ impl Sender {
             status,
             verdict: Verdict::Failed(reason),
             retry_after_ms: None,
+            maybe_taken,
             answer: Box::default(),
         }
     }
@@ -289,6 +297,7 @@ impl Done {
             status: None,
             reason,
             request: Shown::default(),
+            maybe_sent: false,
             answer: Box::default(),
         };
         Self { finished: Finished { outcome, attempt: Some(attempt) }, paused_until_ms: None }

@@ -7,6 +7,8 @@ config::timing! {
     pub struct Timing {
         /// From the lookup of the name to the end of the response.
         pub request_timeout: Duration = Duration::from_secs(15),
+        /// From the lookup of the name to the connection.
+        pub connect_timeout: Duration = Duration::from_secs(10),
         /// How often to ask the outbox for what is due.
         pub poll_interval: Duration = Duration::from_millis(500),
         /// How long a claimed callback belongs to this process: longer than a request and the wait before it.

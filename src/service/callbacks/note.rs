@@ -9,7 +9,7 @@ const URL_CHARS_MAX: usize = 400;
 /// Returns the reason, the response and the request, a line for each; the body of the request is the last one.
 pub fn note(attempt: Option<&Attempt>) -> Box<str> {
     let Some(attempt) = attempt else { return Box::default() };
-    let Attempt { at_ms: _, status: _, reason, request, answer } = attempt;
+    let Attempt { at_ms: _, status: _, reason, request, maybe_sent: _, answer } = attempt;
     let mut lines = vec![reason.to_string()];
     if !answer.is_empty() {
         lines.push(format!("response: {}", shortened(answer, ANSWER_CHARS_MAX)));
@@ -49,6 +49,7 @@ mod tests {
             status: Some(200),
             reason: "status 200, code 7".into(),
             request,
+            maybe_sent: false,
             answer: "é".repeat(400).into(),
         };
         let note = note(Some(&attempt));
@@ -63,7 +64,8 @@ mod tests {
     #[test]
     fn without_a_request_there_is_only_the_reason() {
         let (request, answer) = (Shown::default(), Box::default());
-        let attempt = Attempt { at_ms: 1, status: None, reason: "x".into(), request, answer };
+        let (reason, maybe_sent) = ("x".into(), false);
+        let attempt = Attempt { at_ms: 1, status: None, reason, request, maybe_sent, answer };
         assert_eq!((&*note(Some(&attempt)), &*note(None)), ("x", ""));
     }
 }

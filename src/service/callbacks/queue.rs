@@ -31,7 +31,7 @@ use super::note::note;
 const WAITS_PER_LEASE: u64 = 12;
 /// How often one claim looks for more, if what is due is settled without being sent.
 const READS_PER_CLAIM_MAX: usize = 16;
-/// How long a callback waits for the row of its decision, which another worker is about to write.
+/// How long a callback waits for its decision, which another worker is about to write.
 const ROW_WAIT_MS: u64 = 5_000;
 /// A row that is missing for longer has expired.
 const ROW_WAIT_MAX_MS: u64 = HOUR_MS;
@@ -72,7 +72,7 @@ impl Key {
 #[derive(Default)]
 struct Settled {
     finished: Vec<(Claim, port::Outcome)>,
-    /// Entries to be sent, or whose decision is not written yet.
+    /// Entries to be sent.
     claimed: Vec<OutboxKey>,
     /// What the endpoint was last notified of, by event.
     last_sent: HashMap<FactKey, SentCredit>,
@@ -215,7 +215,15 @@ impl StoreQueue {
         let present = decided::read(&mut reader, &self.policy, &[event])?.pop();
         let Some(Present::Decided(decided)) = present else { return Ok(None) };
         let key = OutboxKey { endpoint: lane.id.clone(), event, kind };
-        let claim = Claim { key, credit: decided.mark, revision: 1, attempt: 1, sent_before: 0 };
+        let claim = Claim {
+            key,
+            credit: decided.mark,
+            revision: 1,
+            attempt: 1,
+            sent_before: 0,
+            at: EventTime::default(),
+            maybe_sent_before: None,
+        };
         let related = Related::read(&mut reader, std::iter::once((event, &*decided)))?;
         self.event(lane, &claim, &decided, &related, None)
     }
@@ -232,7 +240,9 @@ impl Settled {
                 Present::Unwritten => {
                     let waited = now.since(entry.changed).unwrap_or_default();
                     if waited < ROW_WAIT_MAX_MS {
-                        self.claimed.push(record.key_of(entry));
+                        let due = now.plus(ROW_WAIT_MS);
+                        let outcome = port::Outcome::Later { due };
+                        self.finished.push((record.claim_of(entry), outcome));
                         continue;
                     }
                     None
@@ -240,6 +250,7 @@ impl Settled {
             };
             let outcome = match settle(record, entry, mark, lane.endpoint.late_credit(), now) {
                 Settlement::Wait => continue,
+                Settlement::Later { due } => port::Outcome::Later { due },
                 Settlement::Send => {
                     self.claimed.push(record.key_of(entry));
                     let sent = record.last_sent(&lane.id);
@@ -341,11 +352,12 @@ impl Queue for StoreQueue {
 
 fn outcome(finished: &Finished) -> port::Outcome {
     let note = note(finished.attempt.as_ref());
+    let maybe_sent = finished.attempt.as_ref().is_some_and(|attempt| attempt.maybe_sent);
     match finished.outcome {
         Outcome::Sent => port::Outcome::Sent { note },
         Outcome::Dropped => port::Outcome::Dropped { note },
-        Outcome::Dead => port::Outcome::Dead { note },
-        Outcome::Retry { due_ms } => port::Outcome::Retry { due: time(due_ms), note },
+        Outcome::Dead => port::Outcome::Dead { note, maybe_sent },
+        Outcome::Retry { due_ms } => port::Outcome::Retry { due: time(due_ms), note, maybe_sent },
         Outcome::Postponed { due_ms } => port::Outcome::Postponed { due: time(due_ms) },
     }
 }

@@ -143,6 +143,7 @@ impl Bed {
             status: Some(200),
             reason: "taken".into(),
             request: Shown::default(),
+            maybe_sent: false,
             answer: "".into(),
         };
         let finished = |claimed: Claimed<Key>| {
@@ -214,6 +215,23 @@ fn credit_that_has_moved_is_dropped_or_withheld() {
 }
 
 #[test]
+fn credit_that_moves_while_it_is_sent_waits() {
+    let mut bed = Bed::new(&[network("a", "a", ""), network("b", "b", "")].concat());
+    let facts = vec![bed.click(7, "c-1", 1), bed.activation("a-1", 5)];
+    bed.process(facts);
+    let claimed = bed.claim("a").remove(0);
+    let moved = vec![bed.click(8, "c-2", 2)];
+    bed.process(moved);
+    assert_eq!(bed.send_all("b"), 0);
+    assert_eq!(bed.tally("b"), Tally { made: 1, ..Tally::default() });
+    // The network has refused it.
+    let finished = Finished { outcome: Outcome::Dead, attempt: None };
+    bed.queue.finish(&[(claimed.key, finished)]).unwrap();
+    let later_ms = i64::try_from(bed.queue.now().plus(2 * MINUTE_MS).millis()).unwrap();
+    assert_eq!(bed.queue.claim("b", later_ms, 10, LEASE).unwrap().len(), 1);
+}
+
+#[test]
 fn an_effect_waits_for_its_activation() {
     let mut bed = Bed::new(&network("a", "a", ""));
     let facts = vec![bed.click(7, "c-1", 1), bed.activation("a-1", 2), bed.effect("e-1", 3)];
@@ -263,6 +281,7 @@ fn outcomes_are_kept_with_their_reasons() {
         status: Some(500),
         reason: "status 500".into(),
         request: Shown::default(),
+        maybe_sent: false,
         answer: "busy".into(),
     };
     let outcome = Outcome::Retry { due_ms: later_ms };

@@ -74,6 +74,7 @@ fn deliver(
     let claim = record.claim_of(entry);
     let outcome = match settlement {
         Settlement::Wait => return settlement,
+        Settlement::Later { due } => Outcome::Later { due },
         Settlement::Send => {
             let claim = record.claim(&endpoint(name), kind, now, LEASE_MS).unwrap();
             assert!(record.finish(&claim, &Outcome::Sent { note: "200".into() }, now));
@@ -195,7 +196,7 @@ fn old_events_are_not_sent_but_later_attempts_are_made() {
     assert_eq!(withholding(&mut record.clone(), "a", 1, MAX_AGE_MS + 1), Settlement::TooOld);
     let now = at(SETTLE_MS);
     let claim = record.claim(&endpoint("a"), CallbackKind::Activation, now, LEASE_MS).unwrap();
-    let failed = Outcome::Retry { due: at(MAX_AGE_MS + 1), note: "500".into() };
+    let failed = Outcome::Retry { due: at(MAX_AGE_MS + 1), note: "500".into(), maybe_sent: false };
     assert!(record.finish(&claim, &failed, now));
     assert_eq!(withholding(&mut record, "a", 1, MAX_AGE_MS + 1), Settlement::Send);
 }
@@ -209,7 +210,7 @@ fn a_claim_that_is_not_finished_ends_with_its_lease() {
     assert_eq!(record.claim(&name, kind, at(SETTLE_MS + LEASE_MS - 1), LEASE_MS), None);
     let second = record.claim(&name, kind, at(SETTLE_MS + LEASE_MS), LEASE_MS).unwrap();
     assert_eq!((first.attempt, second.attempt), (1, 2));
-    let failed = Outcome::Dead { note: "400".into() };
+    let failed = Outcome::Dead { note: "400".into(), maybe_sent: false };
     assert!(!record.finish(&first, &failed, at(0)), "another attempt is in progress");
     let sent = Outcome::Sent { note: "200".into() };
     assert!(record.finish(&first, &sent, at(0)));
@@ -264,6 +265,69 @@ fn what_was_sent_counts_even_if_the_credit_has_moved_meanwhile() {
     assert_eq!(withholding(&mut record, "a", 2, 2 * SETTLE_MS), Settlement::Withhold);
 }
 
+/// Returns a record whose credit has moved from network a to b while an attempt of a is in progress, and its claim.
+fn moved_during_an_attempt() -> (OutboxRecord, Claim) {
+    let mut record = record_with(&[activation("a", 1, 1)]);
+    let (name, kind) = (endpoint("a"), CallbackKind::Activation);
+    let claim = record.claim(&name, kind, at(SETTLE_MS), LEASE_MS).unwrap();
+    record.plan(&PlannedCallback { settle_ms: 0, ..activation("b", 2, 2) }, at(SETTLE_MS));
+    (record, claim)
+}
+
+#[test]
+fn a_credit_waits_while_another_one_is_sent() {
+    let (mut record, claim) = moved_during_an_attempt();
+    let until = at(SETTLE_MS + LEASE_MS);
+    let waiting = withholding(&mut record, "b", 2, SETTLE_MS);
+    assert_eq!(waiting, Settlement::Later { due: until });
+    assert_eq!(record.due_of(&endpoint("b")), Some(until));
+    let refused = Outcome::Dead { note: "400".into(), maybe_sent: false };
+    assert!(record.finish(&claim, &refused, at(SETTLE_MS)));
+    assert_eq!(withholding(&mut record, "b", 2, SETTLE_MS + LEASE_MS), Settlement::Send);
+}
+
+#[test]
+fn a_credit_that_may_have_been_sent_counts_as_sent() {
+    // The process has ended.
+    let (record, claim) = moved_during_an_attempt();
+    let (note, due) = (Box::<str>::from("no response"), at(10 * SETTLE_MS));
+    let mut retried = record.clone();
+    let unknown = Outcome::Retry { due, note: note.clone(), maybe_sent: true };
+    assert!(retried.finish(&claim, &unknown, at(SETTLE_MS)));
+    let mut dead = record.clone();
+    assert!(dead.finish(&claim, &Outcome::Dead { note, maybe_sent: true }, at(SETTLE_MS)));
+    for mut record in [record, retried, dead] {
+        let now_ms = 10 * SETTLE_MS;
+        let entry = record.entry(&endpoint("b"), CallbackKind::Activation).unwrap();
+        let sent = settle(&record, entry, Some(credit(2)), LateCredit::Send, at(now_ms));
+        assert_eq!(sent, Settlement::Send);
+        assert_eq!(withholding(&mut record, "b", 2, now_ms), Settlement::Withhold);
+    }
+}
+
+#[test]
+fn an_attempt_that_has_sent_nothing_leaves_what_is_known_of_earlier_ones() {
+    let (mut record, _) = moved_during_an_attempt();
+    let (name, kind) = (endpoint("a"), CallbackKind::Activation);
+    record.plan(&activation("a", 1, 3), at(SETTLE_MS));
+    let again = record.claim(&name, kind, at(SETTLE_MS + LEASE_MS), LEASE_MS).unwrap();
+    let (due, now) = (at(3 * SETTLE_MS), at(2 * SETTLE_MS));
+    assert!(record.finish(&again, &Outcome::Postponed { due }, now));
+    record.plan(&activation("b", 2, 4), now);
+    assert_eq!(withholding(&mut record, "b", 2, 3 * SETTLE_MS), Settlement::Withhold);
+}
+
+#[test]
+fn a_webhook_may_get_two_credits() {
+    let kind = CallbackKind::ActivationAttributed;
+    let mut record = record_with(&[planned("hook", kind, 1, 1)]);
+    record.claim(&endpoint("hook"), kind, at(SETTLE_MS), LEASE_MS).unwrap();
+    record.plan(&planned("hook", kind, 2, 2), at(SETTLE_MS));
+    let now = at(2 * SETTLE_MS);
+    let sent = deliver(&mut record, "hook", kind, 2, LateCredit::Withhold, now);
+    assert_eq!(sent, Settlement::Send);
+}
+
 #[test]
 fn a_postponed_attempt_does_not_count() {
     let (name, kind, now) = (endpoint("a"), CallbackKind::Activation, at(SETTLE_MS));
@@ -280,7 +344,7 @@ fn dead_entries_are_made_again() {
     let mut record = record_with(&[activation("a", 1, 1), activation("b", 1, 1)]);
     let claim = record.claim(&name, kind, now, LEASE_MS).unwrap();
     let note = "é".repeat(5_000).into();
-    assert!(record.finish(&claim, &Outcome::Dead { note }, now));
+    assert!(record.finish(&claim, &Outcome::Dead { note, maybe_sent: false }, now));
     assert_eq!(record.entry(&name, kind).unwrap().note.chars().count(), 2_000);
     assert_eq!(record.retry(|entry| entry.endpoint == endpoint("b"), now), 0);
     assert_eq!(record.retry(|_| true, now), 1);

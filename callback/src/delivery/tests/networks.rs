@@ -137,10 +137,14 @@ async fn failures_are_tried_again_or_not() {
             let finished = site.send(reply(status, network.success)).await;
             assert_eq!(is_retry(&finished), retried, "{name} {status}");
             assert_eq!(finished.outcome == Outcome::Dead, !retried, "{name} {status}");
-            assert_eq!(finished.attempt.unwrap().status, Some(status));
+            let attempt = finished.attempt.unwrap();
+            assert_eq!((attempt.status, attempt.maybe_sent), (Some(status), false));
         }
+        let finished = site.send(reply(504, "")).await;
+        assert!(is_retry(&finished) && finished.attempt.unwrap().maybe_sent, "{name}");
         let finished = site.send(Answer::HangUp).await;
         assert!(is_retry(&finished), "{name}: {finished:?}");
+        assert!(finished.attempt.unwrap().maybe_sent, "{name}: it has received the request");
         site.mock.received();
         let location = "Location: http://169.254.169.254/latest/meta-data";
         let finished = site.send(Answer::With(302, location, network.success.to_owned())).await;

@@ -44,6 +44,7 @@ async fn a_name_with_a_refused_address_gets_no_request() {
         let finished = send_to(callback, lookup(address)).await;
         assert_eq!(reason(&finished), format!("refused: the host has {class}"));
         assert!(matches!(finished.outcome, Outcome::Retry { .. }), "the name may be repaired");
+        assert!(!finished.attempt.unwrap().maybe_sent, "nothing was sent");
     }
 }
 
@@ -105,6 +106,7 @@ async fn a_silent_server_is_a_failure() {
     let finished = sender.try_once(&sender.endpoints()[0], &activation()).await;
     assert_eq!(reason(&finished), "no response within 200ms");
     assert!(matches!(finished.outcome, Outcome::Retry { .. }));
+    assert!(finished.attempt.unwrap().maybe_sent);
 }
 
 /// Otherwise its lease could end while it waits.

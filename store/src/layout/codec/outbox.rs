@@ -52,12 +52,8 @@ fn put_entry(out: &mut Vec<u8>, entry: &OutboxEntry) {
     put_varint(out, entry.expires.millis());
     put_varint(out, u64::from(entry.attempt));
     put_varint(out, entry.sent_before);
-    out.push(u8::from(entry.sent.is_some()));
-    if let Some(sent) = &entry.sent {
-        put_credit(out, &sent.credit);
-        put_varint(out, u64::from(sent.revision));
-        put_varint(out, sent.at.millis());
-    }
+    put_sent(out, entry.sent.as_ref());
+    put_sent(out, entry.maybe_sent.as_ref());
     put_varint(out, entry.changed.millis());
     put_tally(out, &entry.tally);
     put_text(out, &entry.note);
@@ -74,19 +70,32 @@ fn entry(input: &mut Input<'_>) -> Result<OutboxEntry, StoreError> {
         expires: time(input)?,
         attempt: input.varint_u32()?,
         sent_before: input.varint()?,
-        sent: match input.byte()? {
-            0 => None,
-            1 => Some(SentCredit {
-                credit: credit(input)?,
-                revision: input.varint_u32()?,
-                at: time(input)?,
-            }),
-            _ => return Err(StoreError::corrupt("an outbox record")),
-        },
+        sent: sent(input)?,
+        maybe_sent: sent(input)?,
         changed: time(input)?,
         tally: tally(input)?,
         note: input.boxed()?,
     })
+}
+
+fn put_sent(out: &mut Vec<u8>, sent: Option<&SentCredit>) {
+    out.push(u8::from(sent.is_some()));
+    if let Some(sent) = sent {
+        put_credit(out, &sent.credit);
+        put_varint(out, u64::from(sent.revision));
+        put_varint(out, sent.at.millis());
+    }
+}
+
+fn sent(input: &mut Input<'_>) -> Result<Option<SentCredit>, StoreError> {
+    match input.byte()? {
+        0 => Ok(None),
+        1 => {
+            let (credit, revision) = (credit(input)?, input.varint_u32()?);
+            Ok(Some(SentCredit { credit, revision, at: time(input)? }))
+        }
+        _ => Err(StoreError::corrupt("an outbox record")),
+    }
 }
 
 fn put_credit(out: &mut Vec<u8>, credit: &CreditMark) {
@@ -151,6 +160,12 @@ mod tests {
         )
     }
 
+    fn any_sent() -> impl Strategy<Value = Option<SentCredit>> {
+        let sent = (any_credit(), any::<u32>(), any_time());
+        let sent = sent.prop_map(|(credit, revision, at)| SentCredit { credit, revision, at });
+        prop::option::of(sent)
+    }
+
     fn any_time() -> impl Strategy<Value = EventTime> {
         (0..=EventTime::MAX.millis()).prop_map(|ms| EventTime::default().plus(ms))
     }
@@ -161,13 +176,12 @@ mod tests {
             (credit, revision, attempt) in (any_credit(), any::<u32>(), any::<u32>()),
             sent_before in any::<u64>(),
             [due, expires, changed] in [any_time(), any_time(), any_time()],
-            sent in prop::option::of((any_credit(), any::<u32>(), any_time())),
+            [sent, maybe_sent] in [any_sent(), any_sent()],
             numbers in prop::array::uniform6(any::<u64>()),
             note in ".{0,20}",
         ) -> OutboxEntry {
             let mut tally = Tally::default();
             tally.numbers_mut().into_iter().zip(numbers).for_each(|(to, from)| *to = from);
-            let sent = sent.map(|(credit, revision, at)| SentCredit { credit, revision, at });
             OutboxEntry {
                 endpoint: EndpointId::new(&name),
                 kind: CallbackKind::ALL[kind],
@@ -179,6 +193,7 @@ mod tests {
                 attempt,
                 sent_before,
                 sent,
+                maybe_sent,
                 changed,
                 tally,
                 note: note.into(),
@@ -241,6 +256,7 @@ mod tests {
             attempt: 0,
             sent_before: 0,
             sent: None,
+            maybe_sent: None,
             changed: EventTime::default(),
             tally: Tally::default(),
             note: "".into(),

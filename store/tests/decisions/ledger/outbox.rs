@@ -135,7 +135,7 @@ fn sent() -> Outcome {
 }
 
 fn dead() -> Outcome {
-    Outcome::Dead { note: "400".into() }
+    Outcome::Dead { note: "400".into(), maybe_sent: false }
 }
 
 #[track_caller]
