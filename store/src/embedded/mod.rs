@@ -126,12 +126,12 @@ impl Embedded {
         let creation = StoreCreation::begin(&settings.path)?;
         let expiry = Expiry::new(policy, |pid| settings.retention_of(pid));
         let retention = Retention::default();
-        let limits = Limits { retention, expiry, removes_callbacks: true };
+        let limits = Limits { retention, expiry };
         let mut tables = Tables::open(&settings.path, settings.memory_bytes, &limits)?;
         let meta = Meta::load_or_create(&tables, &settings.path, settings.partitions)?;
         names::check_app_ids(&meta::names(&tables)?, policy)?;
         tables.disk_full_gate = DiskFullGate::new(timing);
-        let Limits { retention, expiry: synced_expiry, .. } = limits;
+        let Limits { retention, expiry: synced_expiry } = limits;
         expiry_floor::record(&tables, &synced_expiry, meta.consumed_until)?;
         synced_expiry.until().advance(meta.consumed_until.unwrap_or_default());
         let rows = RowTable::open(&tables, &meta, settings, policy, retention)?;

@@ -33,19 +33,17 @@ pub const META: &str = "meta";
 pub const FIXED_TABLES: [&str; 9] =
     [EVENTS, ACTIVATIONS, EFFECTS, OFFSETS, CELLS, COUNTS, CAMPAIGN_INDEX, OUTBOX, META];
 
-/// The limits beyond which compactions remove rows and facts.
+/// The limits beyond which compactions remove rows, facts and callbacks.
 pub struct Limits {
     pub retention: Retention,
     pub expiry: Expiry,
-    /// True if compactions remove outbox records that are no longer needed.
-    pub removes_callbacks: bool,
 }
 
 impl Limits {
     /// Limits by which compactions remove nothing.
     pub fn none() -> Self {
         let expiry = Expiry::new(&Policy::default(), |_| None);
-        Self { retention: Retention::default(), expiry, removes_callbacks: false }
+        Self { retention: Retention::default(), expiry }
     }
 }
 
@@ -65,7 +63,7 @@ pub fn descriptors(
         CELLS => options::cells(),
         COUNTS => options::counts(budget, cache, &limits.retention),
         CAMPAIGN_INDEX => options::campaign_index(budget, cache, &limits.retention),
-        OUTBOX => options::outbox(budget, cache, limits.removes_callbacks),
+        OUTBOX => options::outbox(budget, cache, &limits.expiry),
         // Positions and metadata are small.
         _ => Options::default(),
     };

@@ -137,14 +137,16 @@ pub fn campaign_index(budget: &Budget, cache: &Cache, retention: &Retention) -> 
 }
 
 /// The outbox: lookups by whole key, and scans in key order.
-pub fn outbox(budget: &Budget, cache: &Cache, removes_records: bool) -> Options {
+pub fn outbox(budget: &Budget, cache: &Cache, expiry: &Expiry) -> Options {
     let mut blocks = blocks(cache, 8 * 1024);
     blocks.set_whole_key_filtering(true);
     let mut options = with_blocks(budget, &blocks);
     options.set_merge_operator_associative("add", callbacks::merge);
-    if removes_records {
-        remove_if(&mut options, "expiry", |key, value| is_callback_expired(key, value, now()));
-    }
+    let until = expiry.until().clone();
+    // A clock that is ahead must not forget what was sent, so that the low watermark must be as late, too.
+    remove_if(&mut options, "expiry", move |key, value| {
+        until.get().is_some_and(|until| is_callback_expired(key, value, until.min(now())))
+    });
     options
 }
 
