@@ -19,6 +19,7 @@ pub trait Outbox {
     type Error: std::error::Error + Send + Sync + 'static;
 
     /// Returns at most `limit` records with entries of an endpoint that are due, those with the earliest entries first.
+    /// If some cannot be read, this is an error, and they do not count as due any more.
     fn due(
         &mut self,
         endpoint: &EndpointId,
@@ -29,7 +30,8 @@ pub trait Outbox {
     /// Returns the records of events, in the order of the keys.
     fn records_of(&mut self, events: &[FactKey]) -> Result<Vec<Option<OutboxRecord>>, Self::Error>;
 
-    /// Returns the next records after that of an event, in the order of the store.
+    /// Returns the next records after that of an event, in the order of the store; none only after the last one. There
+    /// may be fewer than `limit`, and those that cannot be read are left out.
     fn next_records(
         &mut self,
         after: Option<&FactKey>,
@@ -94,7 +96,7 @@ pub trait Outbox {
         let (mut listing, mut read) = (Listing { entries: Vec::new(), next: after }, 0);
         while listing.entries.len() < limit && read < RECORDS_PER_LIST {
             let records = self.next_records(listing.next.as_ref(), RECORDS_PER_READ)?;
-            let is_last = records.len() < RECORDS_PER_READ;
+            let is_last = records.is_empty();
             for record in records {
                 read += 1;
                 listing.next = Some(record.event);
@@ -131,8 +133,8 @@ pub trait Outbox {
             })?;
             count += retried.values().sum::<u64>();
             match records.last() {
-                Some(last) if records.len() == RECORDS_PER_READ => after = Some(last.event),
-                _ => return Ok(count),
+                Some(last) => after = Some(last.event),
+                None => return Ok(count),
             }
         }
     }

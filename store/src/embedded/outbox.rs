@@ -22,6 +22,7 @@ use crate::layout::codec;
 use crate::layout::key::{self, Key};
 use crate::layout::outbox::{self as keys, DueKey, OutboxTableKey};
 use crate::outbox::due_start::DueStarts;
+use crate::outbox::{StoredRecord, unreadable_records};
 
 /// How long delivery waits for a commit that changes the same record. A full disk takes longer.
 const COMMIT_WAIT: Duration = Duration::from_secs(10);
@@ -134,13 +135,12 @@ impl EmbeddedOutbox {
         Ok(())
     }
 
-    fn read_all(&self, events: &[Key]) -> Result<Vec<Option<OutboxRecord>>, StoreError> {
+    fn read_all(&self, events: &[Key]) -> Result<Vec<Option<StoredRecord>>, StoreError> {
         let keys: Vec<Vec<u8>> = events.iter().map(keys::record_of).collect();
         let values = self.tables.db.batched_multi_get_cf(&self.tables.outbox(), &keys, false);
         let mut records = Vec::with_capacity(events.len());
         for (event, value) in events.iter().zip(values) {
-            let record = value?.map(|value| codec::outbox::decode(event, &value));
-            records.push(record.transpose()?);
+            records.push(value?.map(|value| codec::outbox::decode(event, &value)));
         }
         Ok(records)
     }
@@ -157,23 +157,37 @@ impl Outbox for EmbeddedOutbox {
     ) -> Result<Vec<OutboxRecord>, StoreError> {
         let time = self.starts.of(endpoint).begin(now);
         let start = DueKey { endpoint: endpoint.digest(), time, event: Key::default() };
-        let (mut events, mut first) = (Vec::new(), None);
+        let (mut dues, mut first) = (Vec::new(), None);
         self.each_from(&keys::due(&start), |key, _| {
             let OutboxTableKey::Due(due) = key else { return Ok(false) };
-            if due.endpoint != start.endpoint || due.time > now || events.len() >= limit {
+            if due.endpoint != start.endpoint || due.time > now || dues.len() >= limit {
                 return Ok(false);
             }
             first.get_or_insert(due.time);
-            events.push(due.event);
+            dues.push(due);
             Ok(true)
         })?;
         self.starts.of(endpoint).found(first, now);
-        Ok(self.read_all(&events)?.into_iter().flatten().collect())
+        let events: Vec<Key> = dues.iter().map(|due| due.event).collect();
+        let (mut records, mut unreadable) = (Vec::with_capacity(dues.len()), WriteBatch::default());
+        for (due, record) in dues.iter().zip(self.read_all(&events)?) {
+            match record {
+                Some(Ok(record)) => records.push(record),
+                Some(Err(_)) => unreadable.delete_cf(&self.tables.outbox(), keys::due(due)),
+                None => {}
+            }
+        }
+        if unreadable.is_empty() {
+            return Ok(records);
+        }
+        let count = unreadable.len();
+        self.tables.write(unreadable, &write_options())?;
+        Err(unreadable_records(count))
     }
 
     fn records_of(&mut self, events: &[FactKey]) -> Result<Vec<Option<OutboxRecord>>, StoreError> {
         let events: Vec<Key> = events.iter().map(key::record).collect();
-        self.read_all(&events)
+        self.read_all(&events)?.into_iter().map(Option::transpose).collect()
     }
 
     fn next_records(
@@ -190,7 +204,7 @@ impl Outbox for EmbeddedOutbox {
             if records.len() >= limit {
                 return Ok(false);
             }
-            records.push(codec::outbox::decode(&event, value)?);
+            records.extend(codec::outbox::decode(&event, value).ok());
             Ok(true)
         })?;
         Ok(records)
@@ -210,6 +224,7 @@ impl Outbox for EmbeddedOutbox {
         keys.sort_unstable();
         keys.dedup();
         for before in self.read_all(&keys)?.into_iter().flatten() {
+            let before = before?;
             let mut after = before.clone();
             change(&mut after);
             put_change(&mut batch, &self.tables, Some(&before), &after, &mut added);
@@ -298,4 +313,62 @@ pub fn put_copied(
     put_change(batch, tables, None, &record, &mut added);
     put_counts(batch, tables, added);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use attribution::facts::event::{Family, Pid, SpreadId};
+    use attribution::facts::keys::MatchKey;
+    use attribution::outbox::interest::PlannedCallback;
+    use attribution::outbox::record::{CallbackKind, CreditMark};
+    use attribution::rules::row::Status;
+
+    use super::*;
+    use crate::embedded::open::column_families::Limits;
+
+    fn event(id: u64) -> FactKey {
+        FactKey { family: Family::Activation, id: MatchKey(id), pid: Pid(1), tag: 1 }
+    }
+
+    /// Writes the records of events, each with a callback that is due.
+    fn put(tables: &Tables, endpoint: &EndpointId, events: &[FactKey]) {
+        let planned = PlannedCallback {
+            endpoint: endpoint.clone(),
+            kind: CallbackKind::Activation,
+            credit: CreditMark {
+                fingerprint: 1,
+                status: Status::Attributed,
+                spreadid: SpreadId(1),
+            },
+            revision: 1,
+            event_time: EventTime::default(),
+            settle_ms: 0,
+            max_age_ms: u64::MAX >> 20,
+        };
+        let (mut batch, mut added) = (WriteBatch::default(), Counts::new());
+        for event in events {
+            let mut record = OutboxRecord::new(*event);
+            record.plan(&planned, EventTime::default());
+            put_change(&mut batch, tables, None, &record, &mut added);
+        }
+        tables.write(batch, &write_options()).unwrap();
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_delays_no_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let tables = Tables::open(&dir.path().join("store"), 64 << 20, &Limits::none()).unwrap();
+        let endpoint = EndpointId::new("a");
+        put(&tables, &endpoint, &[event(1), event(2)]);
+        tables.db.put_cf(&tables.outbox(), keys::record(&event(1)), b"x").unwrap();
+        let mut outbox = EmbeddedOutbox::new(tables, CommitInFlight::default());
+        let now = EventTime::default().plus(1_000);
+        let error = outbox.due(&endpoint, now, 10).unwrap_err().to_string();
+        assert!(error.ends_with("repaired: 1"), "{error}");
+        let due = outbox.due(&endpoint, now, 10).unwrap();
+        let listed = outbox.next_records(None, 10).unwrap();
+        for records in [due, listed] {
+            assert_eq!(records.iter().map(|record| record.event).collect::<Vec<_>>(), [event(2)]);
+        }
+    }
 }

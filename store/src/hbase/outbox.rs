@@ -20,6 +20,7 @@ use crate::layout::codec;
 use crate::layout::key::{self, Key};
 use crate::layout::outbox::{DueKey, due_keys};
 use crate::outbox::due_start::DueStarts;
+use crate::outbox::{StoredRecord, unreadable_records};
 
 /// Number of parts of the table of due times, by the first bits of the event's key.
 const SHARDS: u8 = 16;
@@ -169,7 +170,7 @@ impl<C: Cells> SharedOutbox<C> {
         let hash = endpoint.digest().to_be_bytes();
         let bound = |millis: u64| [&[shard][..], &hash, &millis.to_be_bytes()].concat();
         let (mut from, end) = (bound(from.millis()), bound(now.millis().saturating_add(1)));
-        let (mut found, mut surplus) = (Vec::new(), Vec::new());
+        let (mut found, mut surplus, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
         // Few rows are surplus ones.
         let rows_max = limit.clamp(DUES_PER_READ_MIN, RECORDS_PER_READ);
         while found.len() < limit {
@@ -183,12 +184,15 @@ impl<C: Cells> SharedOutbox<C> {
             let events: Vec<Key> = dues.iter().map(|due| due.event).collect();
             let records = self.read(&events)?;
             for ((row, DueKey { time, .. }), record) in rows.iter().zip(dues).zip(records) {
-                match record.filter(|record| record.due_of(endpoint) == Some(time)) {
-                    Some(record) => found.push((time, record)),
-                    None if now.since(time).is_some_and(|ms| ms >= SURPLUS_MS) => {
+                match record {
+                    Some(Err(_)) => unreadable.push(row.clone()),
+                    Some(Ok(record)) if record.due_of(endpoint) == Some(time) => {
+                        found.push((time, record));
+                    }
+                    _ if now.since(time).is_some_and(|ms| ms >= SURPLUS_MS) => {
                         surplus.push(row.clone());
                     }
-                    None => {}
+                    _ => {}
                 }
             }
             match rows.last() {
@@ -197,18 +201,23 @@ impl<C: Cells> SharedOutbox<C> {
             }
         }
         delete_dues(&mut self.cells, surplus)?;
-        Ok(found)
+        if unreadable.is_empty() {
+            return Ok(found);
+        }
+        let count = unreadable.len();
+        delete_dues(&mut self.cells, unreadable)?;
+        Err(unreadable_records(count))
     }
 
-    fn read(&mut self, events: &[Key]) -> Result<Vec<Option<OutboxRecord>>, StoreError> {
+    fn read(&mut self, events: &[Key]) -> Result<Vec<Option<StoredRecord>>, StoreError> {
         if events.is_empty() {
             return Ok(Vec::new());
         }
         let values = self.cells.get(Table::Outbox, events)?;
         let record = |(event, value): (&Key, Option<Vec<u8>>)| {
-            value.map(|value| codec::outbox::decode(event, &value)).transpose()
+            value.map(|value| codec::outbox::decode(event, &value))
         };
-        events.iter().zip(values).map(record).collect()
+        Ok(events.iter().zip(values).map(record).collect())
     }
 }
 
@@ -234,7 +243,7 @@ impl<C: Cells> Outbox for SharedOutbox<C> {
 
     fn records_of(&mut self, events: &[FactKey]) -> Result<Vec<Option<OutboxRecord>>, StoreError> {
         let events: Vec<Key> = events.iter().map(key::record).collect();
-        self.read(&events)
+        self.read(&events)?.into_iter().map(Option::transpose).collect()
     }
 
     fn next_records(
@@ -243,14 +252,23 @@ impl<C: Cells> Outbox for SharedOutbox<C> {
         limit: usize,
     ) -> Result<Vec<OutboxRecord>, StoreError> {
         // The next key after that of an event.
-        let from = after.map(|after| [&key::record(after)[..], &[0]].concat()).unwrap_or_default();
-        let rows = self.cells.row_keys(Table::Outbox, from..Vec::new(), limit)?;
-        let event = |row: Vec<u8>| {
-            Key::try_from(row).map_err(|_| StoreError::corrupt("the key of an outbox record"))
-        };
-        let events = rows.into_iter().map(event).collect::<Result<Vec<Key>, _>>()?;
-        // A record may have expired since.
-        Ok(self.read(&events)?.into_iter().flatten().collect())
+        let mut from =
+            after.map(|after| [&key::record(after)[..], &[0]].concat()).unwrap_or_default();
+        loop {
+            let rows = self.cells.row_keys(Table::Outbox, from..Vec::new(), limit)?;
+            let Some(last) = rows.last() else { return Ok(Vec::new()) };
+            from = [&last[..], &[0]].concat();
+            let event = |row: Vec<u8>| {
+                Key::try_from(row).map_err(|_| StoreError::corrupt("the key of an outbox record"))
+            };
+            let events = rows.into_iter().map(event).collect::<Result<Vec<Key>, _>>()?;
+            // All of them may have expired since.
+            let records: Vec<OutboxRecord> =
+                self.read(&events)?.into_iter().flatten().flatten().collect();
+            if !records.is_empty() {
+                return Ok(records);
+            }
+        }
     }
 
     fn change(

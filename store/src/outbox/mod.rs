@@ -12,6 +12,16 @@ use crate::embedded::outbox::EmbeddedOutbox;
 use crate::hbase::cluster::Cluster;
 use crate::hbase::outbox::SharedOutbox;
 
+/// A record as it was read; an error if it is damaged.
+pub(crate) type StoredRecord = Result<OutboxRecord, StoreError>;
+
+/// The error of due records that cannot be read. They were removed from the due index, so that they delay no others.
+pub(crate) fn unreadable_records(count: usize) -> StoreError {
+    StoreError::corrupt(format!(
+        "outbox records, whose callbacks are not sent until they are repaired: {count}"
+    ))
+}
+
 /// The outbox of a store.
 pub enum StoredOutbox {
     Embedded(EmbeddedOutbox),

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use adtrail_store::StoreError;
+use adtrail_store::hbase::ledger::cells::{Cells, Put, Table, VALUE};
 use adtrail_store::hbase::outbox::SharedOutbox;
+use adtrail_store::layout::key;
 use attribution::facts::event::{EventTime, Fact};
 use attribution::facts::keys::FactKey;
 use attribution::outbox::interest::Interests;
@@ -191,6 +193,25 @@ fn delivery_that_crashes_at_any_step_is_repeated() {
             return;
         }
     }
+}
+
+#[test]
+fn a_record_that_cannot_be_read_delays_no_others() {
+    let model = SharedModel::default();
+    let batch = [click("c1", a_plus(-HOUR)), activation("a", A), effect("e", a_plus(MINUTE))];
+    process(&model, None, &identified(batch)).expect("memory does not fail");
+    let records = due(&model);
+    assert_eq!(records.len(), 2);
+    let damaged = key::record(&records[0].event);
+    let (column, value) = (VALUE.to_vec(), b"x".to_vec());
+    let put = Put { row: damaged.to_vec(), column, value, time: None, ttl_ms: None };
+    let mut cells = SteppedCells(HookedClient::new(&model, crash_after(None)));
+    cells.put(Table::Outbox, vec![put]).expect("memory does not fail");
+    let (mut outbox, endpoint) = (outbox(&model, None), EndpointId::new("n"));
+    assert!(outbox.due(&endpoint, later(), 10).is_err());
+    let due = outbox.due(&endpoint, later(), 10).expect("it is not due any more");
+    assert_eq!(due, records[1..]);
+    assert_eq!(outbox.next_records(None, 10).expect("it is left out"), records[1..]);
 }
 
 /// Otherwise each claim would read what has been pending since an endpoint failed.

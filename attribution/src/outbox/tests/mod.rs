@@ -1,6 +1,7 @@
 //! Tests of entries, by scenarios and by random sequences of changes.
 
 mod plans;
+mod port;
 mod random;
 
 use super::interest::{LateCredit, PlannedCallback};
