@@ -16,6 +16,8 @@ pub enum Present {
     Gone,
     /// Another worker has committed the decision and is about to write the row.
     Unwritten,
+    /// The event or its row is damaged.
+    Unreadable,
     Decided(Box<Decided>),
 }
 
@@ -49,6 +51,34 @@ pub fn read(
     policy: &Policy,
     events: &[FactKey],
 ) -> Result<Vec<Present>, StoreError> {
+    read_readable(events, |events| read_all(reader, policy, events), || Present::Unreadable)
+}
+
+/// Reads all at once or, if something is damaged, one after another, with `damaged` in place of what is.
+pub fn read_readable<T>(
+    keys: &[FactKey],
+    mut read: impl FnMut(&[FactKey]) -> Result<Vec<T>, StoreError>,
+    damaged: impl Fn() -> T,
+) -> Result<Vec<T>, StoreError> {
+    let together = read(keys);
+    if !matches!(together, Err(StoreError::Corrupt { .. })) {
+        return together;
+    }
+    let mut all = Vec::with_capacity(keys.len());
+    for key in keys {
+        match read(&[*key]) {
+            Err(StoreError::Corrupt { .. }) => all.push(damaged()),
+            one => all.extend(one?),
+        }
+    }
+    Ok(all)
+}
+
+fn read_all(
+    reader: &mut Reader,
+    policy: &Policy,
+    events: &[FactKey],
+) -> Result<Vec<Present>, StoreError> {
     let records = reader.records(events)?;
     let is_known = |pid: Pid| policy.app(pid).is_some();
     let found = events.iter().zip(records).map(|(event, record)| {
@@ -75,4 +105,25 @@ pub fn read(
 /// Returns a time as the crate `callback` has it.
 pub fn millis(time: EventTime) -> i64 {
     i64::try_from(time.millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use attribution::facts::match_keys::fact_key;
+    use attribution::rules::row::EventType;
+
+    use super::*;
+
+    #[test]
+    fn what_is_damaged_hides_nothing_else() {
+        let keys = ["a", "b", "c"].map(|id| fact_key(EventType::Activation, Pid(1), id));
+        let read = |asked: &[FactKey]| match asked.contains(&keys[1]) {
+            true => Err(StoreError::Corrupt { what: "a row".to_owned() }),
+            false => Ok(asked.iter().copied().map(Some).collect()),
+        };
+        let found = read_readable(&keys, read, || None).unwrap();
+        assert_eq!(found, [Some(keys[0]), None, Some(keys[2])]);
+        let failing = |_: &[FactKey]| Err(StoreError::Writer { reason: "has ended".to_owned() });
+        assert!(read_readable::<()>(&keys, failing, || ()).is_err());
+    }
 }

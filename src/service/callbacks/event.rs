@@ -21,7 +21,7 @@ use store::StoreError;
 use store::layout::codec::row::{RowView, TextCell};
 use store::reader::Reader;
 
-use super::decided::{Decided, millis};
+use super::decided::{Decided, millis, read_readable};
 
 const SUB_CELLS: [TextCell; SUB_PARAMS.len()] = [
     TextCell::TouchSub1,
@@ -50,8 +50,13 @@ impl Related {
         }
         keys.sort_unstable();
         keys.dedup();
-        let records = keys.iter().copied().zip(reader.records(&keys)?);
-        Ok(Self(records.filter_map(|(key, record)| Some((key, record?))).collect()))
+        let mut found = HashMap::new();
+        // What is damaged is as good as expired.
+        let records = read_readable(&keys, |keys| reader.records(keys), || None)?;
+        for (key, record) in keys.iter().zip(records) {
+            found.extend(record.map(|record| (*key, record)));
+        }
+        Ok(Self(found))
     }
 
     /// Returns the activation whose credit an effect carries.

@@ -140,6 +140,7 @@ impl StoreQueue {
         for (record, present) in records.iter().zip(&present) {
             settled.add(lane, record, present, now);
         }
+        warn_of_unreadable(lane, &present);
         let claims = {
             let mut outbox = lane.outbox.lock();
             outbox.finish(&settled.finished, now)?;
@@ -169,7 +170,13 @@ impl StoreQueue {
         let related = Related::read(&mut reader, about.iter().copied())?;
         for (claim, (event, decided)) in claims_to_send.into_iter().zip(about) {
             let last_sent = settled.last_sent.get(&event).copied();
-            let event = self.event(lane, &claim, decided, &related, last_sent)?;
+            let event = match self.event(lane, &claim, decided, &related, last_sent) {
+                Err(StoreError::Corrupt { .. }) => {
+                    lane.outbox.lock().finish(&[(claim, unreadable())], now)?;
+                    continue;
+                }
+                event => event?,
+            };
             let attempts = claim.attempt.saturating_sub(1);
             let activation = activation(&claim, decided)?;
             claimed.extend(event.map(|event| {
@@ -237,6 +244,10 @@ impl Settled {
             let mark = match present {
                 Present::Gone => None,
                 Present::Decided(decided) => Some(decided.mark),
+                Present::Unreadable => {
+                    self.finished.push((record.claim_of(entry), unreadable()));
+                    continue;
+                }
                 Present::Unwritten => {
                     let waited = now.since(entry.changed).unwrap_or_default();
                     if waited < ROW_WAIT_MAX_MS {
@@ -270,6 +281,20 @@ impl Settled {
             self.finished.push((record.claim_of(entry), outcome));
         }
     }
+}
+
+fn warn_of_unreadable(lane: &Lane, present: &[Present]) {
+    let count = present.iter().filter(|of| matches!(of, Present::Unreadable)).count();
+    if count > 0 {
+        let endpoint = lane.endpoint.name();
+        tracing::warn!(endpoint, count, "decisions cannot be read, so their callbacks are dead");
+    }
+}
+
+/// What becomes of a callback whose decision is damaged. It can be tried again after a repair.
+fn unreadable() -> port::Outcome {
+    let note = "the decision cannot be read: see adtrail verify".into();
+    port::Outcome::Dead { note, maybe_sent: false }
 }
 
 /// Returns the activation of an effect.
