@@ -208,7 +208,7 @@ impl Sender {
             Some(_) => gate.answered(),
         }
         if let (Some(429 | 503), Some(wait_ms)) = (reply.status, reply.retry_after_ms) {
-            gate.rest_until(now_ms.saturating_add(wait_ms));
+            gate.rest(now_ms, wait_ms);
         }
     }
 
