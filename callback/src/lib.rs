@@ -27,7 +27,7 @@ mod template;
 mod webhook;
 
 pub use delivery::deliver;
-pub use delivery::queue::{Attempt, Claimed, Finished, Outcome, Queue, QueueError};
+pub use delivery::queue::{Attempt, Claimed, Claims, Finished, Outcome, Queue, QueueError};
 pub use delivery::sender::{Clock, Sender};
 pub use delivery::timing::Timing;
 pub use endpoint::Endpoint;

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet, spawn_blocking};
 use tokio::time::{Instant, sleep};
 
-use super::queue::{Claimed, Finished, Outcome, Queue, QueueError};
+use super::queue::{Claimed, Claims, Finished, Outcome, Queue, QueueError};
 use super::sender::{Done, Sender};
 use crate::endpoint::Endpoint;
 use crate::error::CallbackError;
@@ -25,6 +25,9 @@ pub(super) struct Lane<Q: Queue> {
 
 /// A claimed callback, and until when it waits for its activation.
 type Waiting<K> = (Claimed<K>, Option<i64>);
+
+/// What was claimed, and whether there may be more.
+type WaitingClaims<K> = (Vec<Waiting<K>>, bool);
 
 impl<Q: Queue> Lane<Q> {
     pub fn new(endpoint: Arc<Endpoint>, sender: Arc<Sender>, queue: Arc<Q>) -> Self {
@@ -89,14 +92,14 @@ impl<Q: Queue> Lane<Q> {
     /// Claims what is due, and begins to send it. Returns true if there may be more.
     async fn start_due(&mut self) -> Result<bool, CallbackError> {
         let limit = self.in_flight_max() - self.in_flight.len();
-        let claimed = match self.claim(limit).await? {
-            Ok(claimed) => claimed,
+        let (claimed, has_more) = match self.claim(limit).await? {
+            Ok(claims) => claims,
             Err(error) => {
                 self.outbox_failed("claim", &error);
                 return Ok(false);
             }
         };
-        let is_full = claimed.len() >= limit;
+        let has_more = has_more || claimed.len() >= limit;
         let mut waiting = Vec::new();
         for (claimed, activation_ms) in claimed {
             if let Some(activation_ms) = activation_ms {
@@ -114,18 +117,20 @@ impl<Q: Queue> Lane<Q> {
             });
         }
         self.keep(waiting).await?;
-        Ok(is_full)
+        Ok(has_more)
     }
 
     async fn claim(
         &self,
         limit: usize,
-    ) -> Result<Result<Vec<Waiting<Q::Key>>, QueueError>, JoinError> {
+    ) -> Result<Result<WaitingClaims<Q::Key>, QueueError>, JoinError> {
         let (queue, endpoint) = (self.queue.clone(), self.endpoint.clone());
         let (now_ms, lease) = (self.sender.now_ms(), self.sender.timing().lease);
         spawn_blocking(move || {
-            let claimed = queue.claim(endpoint.name(), now_ms, limit, lease);
-            claimed.and_then(|claimed| with_waits(&*queue, claimed))
+            let claims = queue.claim(endpoint.name(), now_ms, limit, lease);
+            claims.and_then(|Claims { claimed, has_more }| {
+                Ok((with_waits(&*queue, claimed)?, has_more))
+            })
         })
         .await
     }

@@ -26,7 +26,7 @@ pub trait Queue: Send + Sync + 'static {
         now_ms: i64,
         limit: usize,
         lease: Duration,
-    ) -> Result<Vec<Claimed<Self::Key>>, QueueError>;
+    ) -> Result<Claims<Self::Key>, QueueError>;
 
     /// Returns the time at which the endpoint gets the activation of this effect; `None` if it has it, or never gets
     /// it. An effect waits for it.
@@ -41,6 +41,14 @@ pub trait Queue: Send + Sync + 'static {
     /// # Errors
     /// If the store fails.
     fn finish(&self, finished: &[(Self::Key, Finished)]) -> Result<(), QueueError>;
+}
+
+/// What one claim has found.
+#[derive(Debug, Clone)]
+pub struct Claims<K> {
+    pub claimed: Vec<Claimed<K>>,
+    /// More may be due: so much was finished without being sent that the claim has ended early.
+    pub has_more: bool,
 }
 
 /// A callback to be sent.

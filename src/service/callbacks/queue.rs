@@ -14,7 +14,9 @@ use attribution::outbox::record::{
 use attribution::outbox::settle::{Settlement, settle};
 use attribution::rules::policy::{HOUR_MS, Policy};
 use attribution::rules::row::EventType;
-use callback::{CallbackEvent, Claimed, Clock, Endpoint, Finished, Outcome, Queue, QueueError};
+use callback::{
+    CallbackEvent, Claimed, Claims, Clock, Endpoint, Finished, Outcome, Queue, QueueError,
+};
 use parking_lot::Mutex;
 use store::StoreError;
 use store::layout::codec::row::TextCell;
@@ -29,7 +31,7 @@ use super::note::note;
 /// How long the effects of an activation whose attempt is in progress wait before they look again: a fraction of the
 /// lease.
 const WAITS_PER_LEASE: u64 = 12;
-/// How often one claim looks for more, if what is due is settled without being sent.
+/// How often one claim looks for more, if what is due is settled without being sent: a shutdown waits for it.
 const READS_PER_CLAIM_MAX: usize = 16;
 /// How long a callback waits for its decision, which another worker is about to write.
 const ROW_WAIT_MS: u64 = 5_000;
@@ -124,7 +126,7 @@ impl StoreQueue {
         lane.ok_or_else(|| format!("the outbox has no lane for endpoint {endpoint}").into())
     }
 
-    /// Settles and claims entries of records that are due, and adds those to be sent.
+    /// Settles and claims entries of records that are due, and adds those to be sent. Returns whether there were any.
     fn claim_from(
         &self,
         lane: &Lane,
@@ -132,7 +134,7 @@ impl StoreQueue {
         now: EventTime,
         lease_ms: u64,
         claimed: &mut Vec<Claimed<Key>>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let mut reader = self.reader.clone();
         let events: Vec<FactKey> = records.iter().map(|record| record.event).collect();
         let present = decided::read(&mut reader, &self.policy, &events)?;
@@ -184,7 +186,7 @@ impl StoreQueue {
                 Claimed { key, attempts, event }
             }));
         }
-        Ok(())
+        Ok(!settled.finished.is_empty() || !settled.claimed.is_empty())
     }
 
     /// Describes a decision to the endpoint; `None` if the app has gone from the settings since.
@@ -319,7 +321,7 @@ impl Queue for StoreQueue {
         now_ms: i64,
         limit: usize,
         lease: Duration,
-    ) -> Result<Vec<Claimed<Key>>, QueueError> {
+    ) -> Result<Claims<Key>, QueueError> {
         let (lane, now) = (self.lane(endpoint)?, time(now_ms));
         let lease_ms = u64::try_from(lease.as_millis())?;
         let mut claimed = Vec::new();
@@ -330,14 +332,14 @@ impl Queue for StoreQueue {
             }
             let records = lane.outbox.lock().due(&lane.id, now, open)?;
             if records.is_empty() {
-                break;
+                return Ok(Claims { claimed, has_more: false });
             }
-            self.claim_from(lane, &records, now, lease_ms, &mut claimed)?;
-            if records.len() < open {
-                break;
+            let has_progress = self.claim_from(lane, &records, now, lease_ms, &mut claimed)?;
+            if records.len() < open || !has_progress {
+                return Ok(Claims { claimed, has_more: false });
             }
         }
-        Ok(claimed)
+        Ok(Claims { claimed, has_more: true })
     }
 
     fn pending_activation_ms(&self, key: &Key) -> Result<Option<i64>, QueueError> {

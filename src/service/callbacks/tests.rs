@@ -129,7 +129,7 @@ impl Bed {
 
     fn claim(&self, endpoint: &str) -> Vec<Claimed<Key>> {
         let now_ms = i64::try_from(self.queue.now().millis()).unwrap();
-        self.queue.claim(endpoint, now_ms, 10, LEASE).unwrap()
+        self.queue.claim(endpoint, now_ms, 10, LEASE).unwrap().claimed
     }
 
     fn events(&self, endpoint: &str) -> Vec<CallbackEvent> {
@@ -228,7 +228,22 @@ fn credit_that_moves_while_it_is_sent_waits() {
     let finished = Finished { outcome: Outcome::Dead, attempt: None };
     bed.queue.finish(&[(claimed.key, finished)]).unwrap();
     let later_ms = i64::try_from(bed.queue.now().plus(2 * MINUTE_MS).millis()).unwrap();
-    assert_eq!(bed.queue.claim("b", later_ms, 10, LEASE).unwrap().len(), 1);
+    assert_eq!(bed.queue.claim("b", later_ms, 10, LEASE).unwrap().claimed.len(), 1);
+}
+
+#[test]
+fn a_claim_says_that_there_is_more_to_settle() {
+    let mut bed = Bed::new(&[network("a", "a", ""), network("b", "b", "")].concat());
+    let mut facts = vec![bed.click(7, "c-1", 1), bed.activation("a-1", 5)];
+    facts.extend((0..20).map(|number| bed.effect(&format!("e-{number}"), 6)));
+    bed.process(facts);
+    let moved = vec![bed.click(8, "c-2", 2)];
+    bed.process(moved);
+    let now_ms = i64::try_from(bed.queue.now().millis()).unwrap();
+    let claims: Vec<_> = (0..2).map(|_| bed.queue.claim("a", now_ms, 1, LEASE).unwrap()).collect();
+    assert!(claims.iter().all(|claims| claims.claimed.is_empty()));
+    assert_eq!([claims[0].has_more, claims[1].has_more], [true, false]);
+    assert_eq!(bed.tally("a"), Tally { made: 21, dropped: 21, ..Tally::default() });
 }
 
 #[test]

@@ -67,6 +67,15 @@ async fn what_is_due_is_sent_once() {
 }
 
 #[tokio::test]
+async fn what_is_not_sent_delays_nothing() {
+    let site = Site::new(&["a"]);
+    site.queue.add(1, "a", activation(), NOW_MS);
+    *site.queue.settling.lock() = 3;
+    site.lane(0).drain().await.unwrap();
+    assert_eq!(site.queue.end(1), Some(Outcome::Sent));
+}
+
+#[tokio::test]
 async fn a_failing_callback_is_tried_eight_times() {
     let site = Site::new(&["a"]);
     site.mock.answers(Answer::Reply(500, String::new()));

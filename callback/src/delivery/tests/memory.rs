@@ -8,7 +8,7 @@ use std::time::Duration;
 use attribution::outbox::record::CallbackKind;
 use parking_lot::Mutex;
 
-use super::super::queue::{Claimed, Finished, Outcome, Queue, QueueError};
+use super::super::queue::{Claimed, Claims, Finished, Outcome, Queue, QueueError};
 use crate::event::CallbackEvent;
 
 /// A clock that tests set.
@@ -43,6 +43,8 @@ pub(super) struct Memory {
     pub fails: Mutex<bool>,
     /// How often it does not keep what became of callbacks.
     pub failures: Mutex<u32>,
+    /// How many claims find only what is finished without being sent.
+    pub settling: Mutex<u32>,
 }
 
 impl Memory {
@@ -88,8 +90,13 @@ impl Queue for Memory {
         now_ms: i64,
         limit: usize,
         lease: Duration,
-    ) -> Result<Vec<Claimed<u32>>, QueueError> {
+    ) -> Result<Claims<u32>, QueueError> {
         self.check()?;
+        let mut settling = self.settling.lock();
+        if *settling > 0 {
+            *settling -= 1;
+            return Ok(Claims { claimed: Vec::new(), has_more: true });
+        }
         let mut entries = self.entries.lock();
         let is_due = |entry: &Entry| {
             let is_pending = entry.endpoint == endpoint && entry.end.is_none();
@@ -100,7 +107,7 @@ impl Queue for Memory {
             entry.leased_until_ms = now_ms + i64::try_from(lease.as_millis()).unwrap();
             Claimed { key: *key, attempts: entry.attempts, event: entry.event.clone() }
         });
-        Ok(claimed.collect())
+        Ok(Claims { claimed: claimed.collect(), has_more: false })
     }
 
     fn pending_activation_ms(&self, key: &u32) -> Result<Option<i64>, QueueError> {
