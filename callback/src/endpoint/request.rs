@@ -204,7 +204,7 @@ fn headers(pairs: Vec<(Box<str>, String)>, has_body: bool) -> Result<HeaderMap, 
 }
 
 /// Returns the request with [`HIDDEN`] in place of ids and tokens, and without signature. Of a URL that is the callback
-/// of the touch, only host and path are shown.
+/// of the touch, only host and path are shown; of one of the settings, only the host.
 fn shown(endpoint: &Endpoint, values: &Values<'_>) -> Shown {
     let method = endpoint.preset.method.as_str().into();
     let callback = callback_url(&values.event.credit.callback);
@@ -214,6 +214,10 @@ fn shown(endpoint: &Endpoint, values: &Values<'_>) -> Shown {
             format!("{path}?{HIDDEN}")
         }
         None => match &endpoint.url {
+            Some(_) if endpoint.settings.url.is_some() => {
+                let origin = own_url(endpoint).map(|url| url.origin().ascii_serialization());
+                format!("{}/{HIDDEN}", origin.unwrap_or_default())
+            }
             Some(template) => template.render(values).unwrap_or_default(),
             None => String::new(),
         },
@@ -225,6 +229,12 @@ fn shown(endpoint: &Endpoint, values: &Values<'_>) -> Shown {
     Shown { method, url: shortened(&url), body: shortened(&body) }
 }
 
+/// Returns the URL of the settings up to its first field. Its path or its query can have a token of the receiver.
+fn own_url(endpoint: &Endpoint) -> Option<Url> {
+    endpoint.settings.url.as_ref()?;
+    Url::parse(endpoint.url.as_ref()?.literal_start()).ok()
+}
+
 /// Removes ids and tokens of a callback from the text of a response, which may repeat them.
 pub(crate) fn shown_answer(endpoint: &Endpoint, event: &CallbackEvent, body: &[u8]) -> Box<str> {
     let mut text = String::from_utf8_lossy(body).into_owned();
@@ -233,7 +243,9 @@ pub(crate) fn shown_answer(endpoint: &Endpoint, event: &CallbackEvent, body: &[u
     let secrets = secrets.into_iter().flatten().map(|secret| secret.expose());
     let ids = event.ids.values().map(|id| &**id);
     let credit = [&*event.credit.callback, &*event.credit.click_id, &*event.ip];
-    for private in secrets.chain(ids).chain(credit) {
+    let own_url = own_url(endpoint);
+    let of_url = own_url.iter().flat_map(|url| [Some(url.path()), url.query()]).flatten();
+    for private in secrets.chain(ids).chain(credit).chain(of_url) {
         if private.len() >= PRIVATE_BYTES_MIN {
             text = text.replace(private, HIDDEN).replace(&url_encode(private), HIDDEN);
         }

@@ -55,6 +55,20 @@ fn a_get_has_its_parameters_in_order() {
 }
 
 #[test]
+fn a_url_of_the_settings_is_not_shown() {
+    let hook = endpoint(
+        "preset = \"webhook\"\nurl = \"https://hooks.example.com/T0/B0/hunter2?key=hunter3\"\n\
+         credentials.secret = \"whsec_BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcH\"",
+    );
+    let event = CallbackEvent { kind: CallbackKind::ActivationAttributed, ..activation() };
+    let request = hook.prepare(&event, NOW_MS).unwrap();
+    assert_eq!(request.url.path(), "/T0/B0/hunter2");
+    assert_eq!(&*request.shown.url, "https://hooks.example.com/hidden");
+    let answer = request::shown_answer(&hook, &event, b"no /T0/B0/hunter2, key=hunter3");
+    assert_eq!(&*answer, "no hidden, hidden");
+}
+
+#[test]
 fn a_value_that_is_not_known_is_left_out() {
     let request = endpoint("preset = \"kuaishou\"").prepare(&activation(), NOW_MS).unwrap();
     assert!(request.url.as_str().ends_with("&event_type=1&event_time=1773150000000"));
