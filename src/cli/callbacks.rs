@@ -22,8 +22,9 @@ pub enum Callbacks {
     Retry(RetryCallbacks),
     /// Send one request to an endpoint, and show the response
     ///
-    /// Without an event, sends a made-up one, whose ids begin with "adtrail-test-"; ad networks refuse its token. The
-    /// outbox is not changed. Exits with 1 unless the endpoint takes it.
+    /// Without an event, sends a made-up one, whose ids begin with "adtrail-test-"; ad networks refuse its token. Those
+    /// that get callbacks at the URL of a click need --callback. The outbox is not changed. Exits with 1 unless the
+    /// endpoint takes it.
     Test(TestCallback),
 }
 
@@ -124,6 +125,10 @@ pub struct TestCallback {
     /// Send this effect of the app, as it is stored
     #[arg(long, value_name = "ID", requires = "app", conflicts_with = "activation")]
     pub effect: Option<String>,
+
+    /// Token or URL of the made-up event, as a click of the network has it
+    #[arg(long, value_name = "TOKEN", conflicts_with_all = ["activation", "effect"])]
+    pub callback: Option<String>,
 }
 
 #[derive(Debug, Args)]

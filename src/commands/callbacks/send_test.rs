@@ -122,8 +122,9 @@ fn sample(
     let effect = names.iter().flatten().copied().find(|name| *name != activation);
     let name = if kind.is_effect() { effect.unwrap_or("purchase") } else { activation };
     let channel = endpoint.channels().first().map_or("", |channel| &**channel);
+    let callback = options.callback.as_deref();
     let number = getrandom::u64().unwrap_or_default();
-    Ok(Sample { kind, app, channel, name, now: now(), number }.event())
+    Ok(Sample { kind, app, channel, name, callback, now: now(), number }.event())
 }
 
 fn shown(outcome: Outcome, attempt: Option<&Attempt>) -> Value {

@@ -16,6 +16,8 @@ pub struct Sample<'a> {
     pub channel: &'a str,
     /// The name of the event.
     pub name: &'a str,
+    /// The callback of the click; `None` for a made-up token.
+    pub callback: Option<&'a str>,
     pub now: EventTime,
     /// Makes the ids of the event and the callback unique.
     pub number: u64,
@@ -23,7 +25,7 @@ pub struct Sample<'a> {
 
 impl Sample<'_> {
     pub fn event(&self) -> CallbackEvent {
-        let Self { kind, app, channel, name, now, number } = *self;
+        let Self { kind, app, channel, name, callback, now, number } = *self;
         let id: Box<str> = format!("adtrail-test-{number:x}").into();
         let is_effect = kind.is_effect();
         let text = |text: &str| Box::<str>::from(text);
@@ -49,7 +51,7 @@ impl Sample<'_> {
                 match_type: text("click_id"),
                 purpose: text("ua"),
                 click_id: id.clone(),
-                callback: id,
+                callback: callback.map_or(id, text),
                 ..callback::Credit::default()
             },
             previous: None,

@@ -84,6 +84,9 @@ fn an_endpoint_is_tested_with_a_made_up_event_or_a_stored_one() {
     let failed = test(&["a"]);
     check_exit(&failed, 1, &[]);
     assert!(String::from_utf8_lossy(&failed.stdout).contains("status 500"), "{failed:?}");
+    check_exit(&test(&["a", "--callback", "token-7"]), 1, &[]);
+    let received = network.received("/a").pop().unwrap().json();
+    assert_eq!(received["context"]["ad"]["callback"], "token-7");
     check_refused(&test(&["other"]), 2, &["no such endpoint", "a, hook"]);
     check_refused(
         &test(&["a", "--kind", "activation.changed"]),
