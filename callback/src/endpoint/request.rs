@@ -143,8 +143,15 @@ fn callback_url(callback: &str) -> Option<Cow<'_, str>> {
 fn replaced(endpoint: &Endpoint, values: &Values<'_>, mut url: String) -> String {
     for (text, template) in &endpoint.preset.replace {
         let value = url_encode(&template.render(values).unwrap_or_default());
-        let encoded = utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
-        url = url.replace(&**text, &value).replace(&encoded, &value);
+        let encoded = || utf8_percent_encode(text, NON_ALPHANUMERIC);
+        // Its digits may be in lower case.
+        let lower = encoded().map(|part| match part.starts_with('%') {
+            true => part.to_lowercase(),
+            false => part.to_owned(),
+        });
+        let lower = lower.collect::<String>();
+        url = url.replace(&**text, &value);
+        url = url.replace(&encoded().to_string(), &value).replace(&lower, &value);
     }
     url
 }

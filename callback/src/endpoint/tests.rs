@@ -137,8 +137,24 @@ fn a_network_may_leave_texts_open_in_its_url() {
     assert!(raw.starts_with(start), "{raw}");
     let encoded = "https://ocpc.baidu.com/ocpcapi/cb/actionCb?a_type=%7B%7BATYPE%7D%7D&a_value=%7B%7BAVALUE%7D%7D&s=1";
     assert_eq!(url(encoded), raw);
+    assert_eq!(url(&encoded.replace("%7B", "%7b").replace("%7D", "%7d")), raw);
     let (signed, sign) = raw.split_once("&sign=").unwrap();
     assert_eq!(sign, crate::crypto::md5_hex(format!("{signed}akey")));
+}
+
+#[test]
+fn a_view_is_not_a_click() {
+    let endpoint = endpoint("preset = \"oceanengine\"");
+    let match_type = |touch_type: &str| {
+        let event = activation();
+        let credit = Credit { touch_type: touch_type.into(), ..event.credit };
+        let request = endpoint.prepare(&CallbackEvent { credit, ..event }, NOW_MS).unwrap();
+        let body: serde_json::Value = serde_json::from_slice(&request.body).unwrap();
+        body.pointer("/context/ad/match_type").cloned()
+    };
+    assert_eq!(match_type("click"), Some(0.into()));
+    assert_eq!(match_type("impression"), Some(1.into()));
+    assert_eq!(match_type(""), None);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use attribution::facts::event::TouchKind;
 use attribution::rules::row::{AD_PARAMS, SUB_PARAMS};
 use config::CallbackCredentials;
 use config::nearest::nearest;
@@ -19,12 +20,13 @@ const MD5: &str = "_md5";
 
 const CREDENTIALS: [&str; 2] = ["secret", "access_token"];
 
-const CREDIT: [&str; 10] = [
+const CREDIT: [&str; 11] = [
     "channel",
     "spreadid",
     "campaign",
     "touch_type",
     "touch_time",
+    "is_view",
     "match_type",
     "purpose",
     "click_id",
@@ -224,6 +226,10 @@ fn credit_value<'a>(credit: &'a Credit, name: &str) -> Option<Cow<'a, str>> {
         "campaign" => text(&credit.campaign),
         "touch_type" => text(&credit.touch_type),
         "touch_time" => credit.touch_time_ms.map(|ms| ms.to_string().into()),
+        "is_view" => match &*credit.touch_type {
+            "" => None,
+            touch_type => text(if touch_type == TouchKind::Impression.name() { "1" } else { "0" }),
+        },
         "match_type" => text(&credit.match_type),
         "purpose" => text(&credit.purpose),
         "click_id" => text(&credit.click_id),
