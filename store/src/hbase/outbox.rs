@@ -16,6 +16,7 @@ use attribution::rules::policy::HOUR_MS;
 
 use super::ledger::cells::{CellDelete, Cells, NOW, Put, PutWhere, Table, VALUE};
 use crate::StoreError;
+use crate::clock::now;
 use crate::layout::codec;
 use crate::layout::key::{self, Key};
 use crate::layout::outbox::{DueKey, due_keys};
@@ -82,6 +83,7 @@ fn change<C: Cells>(
 /// A record to put.
 struct Changed {
     event: Key,
+    dues: Vec<DueKey>,
     /// Due times that it no longer has.
     stale: Vec<DueKey>,
 }
@@ -93,7 +95,7 @@ fn change_once<C: Cells>(
     create: impl Fn(&Key) -> Option<OutboxRecord>,
     change: &mut dyn FnMut(&mut OutboxRecord),
 ) -> Result<Vec<Key>, StoreError> {
-    let (mut changes, mut puts, mut dues) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut changes, mut puts) = (Vec::new(), Vec::new());
     for (event, expected) in events.iter().zip(cells.get(Table::Outbox, events)?) {
         let before = match &expected {
             Some(value) => Some(codec::outbox::decode(event, value)?),
@@ -104,23 +106,26 @@ fn change_once<C: Cells>(
         if before.as_ref() == Some(&record) {
             continue;
         }
-        let now_due: Vec<DueKey> = due_keys(&record).collect();
-        let stale = before.iter().flat_map(due_keys).filter(|old| !now_due.contains(old)).collect();
+        let dues: Vec<DueKey> = due_keys(&record).collect();
+        let stale = before.iter().flat_map(due_keys).filter(|old| !dues.contains(old)).collect();
         let mut value = Vec::with_capacity(128);
         codec::outbox::encode(&record, &mut value);
         puts.push(PutWhere { row: *event, expected, value, ttl_ms: None });
-        dues.extend(now_due.iter().map(put_due));
-        changes.push(Changed { event: *event, stale });
+        changes.push(Changed { event: *event, dues, stale });
     }
     if changes.is_empty() {
         return Ok(Vec::new());
     }
-    if !dues.is_empty() {
-        cells.put(Table::OutboxDue, dues)?;
-    }
+    let begun = now();
+    put_dues(cells, &changes)?;
     let outcomes = cells.put_where(Table::Outbox, puts)?;
+    // This process may have been suspended while another one has deleted the rows as surplus ones. An outcome that is
+    // not known counts as a failure, so that all are put again.
+    if now().since(begun).is_none_or(|ms| ms >= SURPLUS_MS / 2) {
+        put_dues(cells, &changes)?;
+    }
     let (mut failed, mut all_stale) = (Vec::new(), Vec::new());
-    for (Changed { event, stale }, is_put) in changes.into_iter().zip(outcomes) {
+    for (Changed { event, stale, .. }, is_put) in changes.into_iter().zip(outcomes) {
         if is_put {
             all_stale.extend(stale.iter().map(due_row));
         } else {
@@ -129,6 +134,11 @@ fn change_once<C: Cells>(
     }
     delete_dues(cells, all_stale)?;
     Ok(failed)
+}
+
+fn put_dues<C: Cells>(cells: &mut C, changes: &[Changed]) -> Result<(), StoreError> {
+    let puts: Vec<Put> = changes.iter().flat_map(|change| &change.dues).map(put_due).collect();
+    if puts.is_empty() { Ok(()) } else { cells.put(Table::OutboxDue, puts) }
 }
 
 fn put_due(due: &DueKey) -> Put {
