@@ -90,6 +90,45 @@ fn late_credit_is_sent_if_the_endpoint_wants_it() {
 }
 
 #[test]
+fn a_reinstall_is_reported_to_endpoints_with_a_name_for_it() {
+    let network = Network::start();
+    let again = ocean(&network, "a", "events.reinstall = \"in_app_uv\"\n");
+    let again = again.replace("name = \"a\"", "name = \"again\"").replace("/a\"", "/again\"");
+    let site = site("callbacks.reinstall", &[ocean(&network, "a", ""), again].concat());
+    network.answer("/a", 200, TAKEN);
+    network.answer("/again", 200, TAKEN);
+    let adtrail = site.start();
+    produce(&site, &click(1, "c-1", 1, 30 * MINUTE_MS));
+    produce(&site, &activation("a-1", 1, 25 * MINUTE_MS));
+    produce(&site, &activation("organic", 2, 25 * MINUTE_MS));
+    await_state(&adtrail, "a", "sent", 1);
+    await_state(&adtrail, "again", "sent", 1);
+    adtrail.await_read(3);
+    let mut retargeting = click(1, "c-2", 1, 20 * MINUTE_MS);
+    retargeting["purpose"] = "retargeting".into();
+    produce(&site, &retargeting);
+    produce(&site, &activation("a-2", 1, 15 * MINUTE_MS));
+    // A click on an ad for new users gets no credit of a reinstall.
+    produce(&site, &click(1, "c-3", 2, 20 * MINUTE_MS));
+    produce(&site, &activation("unattributed", 2, 15 * MINUTE_MS));
+    await_state(&adtrail, "again", "sent", 2);
+    await_state(&adtrail, "a", "dropped", 1);
+    adtrail.await_read(7);
+    let types = |path: &str| {
+        let requests = network.received(path);
+        let types = requests.iter().map(|request| request.json()["event_type"].to_string());
+        let mut types: Vec<String> = types.collect();
+        types.sort_unstable();
+        types
+    };
+    assert_eq!(types("/a"), ["\"active\""]);
+    assert_eq!(types("/again"), ["\"active\"", "\"in_app_uv\""]);
+    let made = testbed::adtrail::sum(&adtrail.metrics(), "adtrail_callbacks_made", "");
+    assert_eq!(made, Some(4.0));
+    check_conserved(&adtrail);
+}
+
+#[test]
 fn nothing_is_sent_about_duplicates_other_channels_and_what_is_too_old() {
     let network = Network::start();
     let site = site("callbacks.none", &ocean(&network, "a", ""));
