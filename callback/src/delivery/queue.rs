@@ -47,7 +47,7 @@ pub trait Queue: Send + Sync + 'static {
 #[derive(Debug, Clone)]
 pub struct Claims<K> {
     pub claimed: Vec<Claimed<K>>,
-    /// More may be due: so much was finished without being sent that the claim has ended early.
+    /// More may be due: the claim has ended early, because it has finished many without sending them.
     pub has_more: bool,
 }
 

@@ -22,7 +22,7 @@ use crate::layout::codec;
 use crate::layout::key::{self, Key};
 use crate::layout::outbox::{self as keys, DueKey, OutboxTableKey};
 use crate::outbox::due_start::DueStarts;
-use crate::outbox::{StoredRecord, unreadable_records};
+use crate::outbox::stored::{StoredRecord, unreadable_records};
 
 /// How long delivery waits for a commit that changes the same record. A full disk takes longer.
 const COMMIT_WAIT: Duration = Duration::from_secs(10);

@@ -21,7 +21,7 @@ use crate::layout::codec;
 use crate::layout::key::{self, Key};
 use crate::layout::outbox::{DueKey, due_keys};
 use crate::outbox::due_start::DueStarts;
-use crate::outbox::{StoredRecord, unreadable_records};
+use crate::outbox::stored::{StoredRecord, unreadable_records};
 
 /// Number of parts of the table of due times, by the first bits of the event's key.
 const SHARDS: u8 = 16;

@@ -1,6 +1,7 @@
 //! The outboxes of both kinds of store, behind one type.
 
 pub(crate) mod due_start;
+pub(crate) mod stored;
 
 use attribution::facts::event::EventTime;
 use attribution::facts::keys::FactKey;
@@ -11,16 +12,6 @@ use crate::StoreError;
 use crate::embedded::outbox::EmbeddedOutbox;
 use crate::hbase::cluster::Cluster;
 use crate::hbase::outbox::SharedOutbox;
-
-/// A record as it was read; an error if it is damaged.
-pub(crate) type StoredRecord = Result<OutboxRecord, StoreError>;
-
-/// The error of due records that cannot be read. They were removed from the due index, so that they delay no others.
-pub(crate) fn unreadable_records(count: usize) -> StoreError {
-    StoreError::corrupt(format!(
-        "outbox records, whose callbacks are not sent until they are repaired: {count}"
-    ))
-}
 
 /// The outbox of a store.
 pub enum StoredOutbox {
