@@ -74,7 +74,7 @@ fn other_sent(record: &OutboxRecord, entry: &OutboxEntry, now: EventTime) -> Oth
         other.kind == entry.kind && (!entry.kind.is_webhook() || other.endpoint == entry.endpoint)
     };
     let is_other = |sent: SentCredit| sent.credit.fingerprint != entry.credit.fingerprint;
-    let mut open_until = None;
+    let mut open_until: Option<EventTime> = None;
     for other in record.entries.iter().filter(is_alike) {
         if other.sent.is_some_and(is_other) {
             return Other::Sent;

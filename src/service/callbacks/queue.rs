@@ -346,7 +346,11 @@ impl Queue for StoreQueue {
         let Some(activation) = key.activation else { return Ok(None) };
         let endpoint = &key.claim.key.endpoint;
         let lane = self.lane(endpoint.as_str())?;
-        let record = lane.outbox.lock().records_of(&[activation])?.pop().flatten();
+        let record = match lane.outbox.lock().records_of(&[activation]) {
+            // It is never sent.
+            Err(StoreError::Corrupt { .. }) => None,
+            records => records?.pop().flatten(),
+        };
         let kinds = [CallbackKind::Activation, CallbackKind::ActivationAttributed];
         let entries = kinds.map(|kind| record.as_ref()?.entry(endpoint, kind));
         let pending = entries.into_iter().flatten().filter(|entry| entry.is_pending());
