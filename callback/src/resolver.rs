@@ -69,7 +69,7 @@ fn checked(
 }
 
 /// Finds the refusal among the causes of an error.
-pub(crate) fn refusal(error: &(dyn Error + 'static)) -> Option<&RefusedAddress> {
+pub(crate) fn refusal<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e RefusedAddress> {
     let mut cause = Some(error);
     while let Some(error) = cause {
         if let Some(refused) = error.downcast_ref() {

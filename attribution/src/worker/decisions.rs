@@ -147,7 +147,7 @@ impl Decisions {
     /// Takes the decisions to write, in key order, with their records and callbacks.
     pub fn take<L: Facts>(&mut self, facts: &mut FactCache<'_, L>) -> Vec<DecisionWrite> {
         let interests = &self.interests;
-        let write = |(key, (row, replaced))| {
+        let write = |(key, (row, replaced)): (FactKey, (Row, Option<CurrentRow>))| {
             let record = facts.remove(&key)?;
             let callbacks = callbacks(interests, &record, &row, replaced.as_ref());
             Some(DecisionWrite { key, record, row, replaced, callbacks })

@@ -9,7 +9,7 @@ use callback::Endpoint;
 /// Returns what the rules need to know of an endpoint.
 pub fn interest(endpoint: &Endpoint, policy: &Policy) -> Interest {
     let activation = EventType::Activation.name();
-    let pid = |key: &Box<str>| policy.app_by_key(key).map(|app| app.pid);
+    let pid = |key: &str| policy.app_by_key(key).map(|app| app.pid);
     let effects = endpoint.event_names().map(|names| {
         let effects = names.into_iter().filter(|name| *name != activation);
         effects.map(Into::into).collect::<Vec<Box<str>>>()
@@ -24,7 +24,7 @@ pub fn interest(endpoint: &Endpoint, policy: &Policy) -> Interest {
     });
     Interest {
         endpoint: EndpointId::new(endpoint.name()),
-        apps: endpoint.apps().iter().filter_map(pid).collect(),
+        apps: endpoint.apps().iter().filter_map(|key| pid(key)).collect(),
         channels: endpoint.channels().to_vec(),
         kinds: kinds.collect(),
         event_names: effects.unwrap_or_default(),

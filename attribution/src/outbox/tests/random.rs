@@ -178,9 +178,10 @@ proptest! {
         }
         world.check();
         prop_assert_eq!(world.record.due(), None);
-        prop_assert!(NAMES.iter().all(|name| {
+        let is_finished = |name: &&str| {
             world.record.counts().get(&endpoint(name)).is_none_or(|tally| tally.pending() == 0)
-        }));
+        };
+        prop_assert!(NAMES.iter().all(is_finished));
         let mut times: BTreeMap<u64, usize> = BTreeMap::new();
         for (_, fingerprint) in &world.sent {
             *times.entry(*fingerprint).or_default() += 1;

@@ -56,7 +56,11 @@ fn bed() -> Bed {
     }
     worker.process(Batch { facts, ..Batch::default() }).unwrap();
     let reader = worker.ledger().reader();
-    finish(&reader, "a-0", Outcome::Dead { note: format!("status 400\n{HOSTILE}").into() });
+    finish(
+        &reader,
+        "a-0",
+        Outcome::Dead { note: format!("status 400\n{HOSTILE}").into(), maybe_sent: false },
+    );
     finish(&reader, "a-1", Outcome::Sent { note: "taken\nrequest: POST https://a/".into() });
     Bed::linked(dir, config, reader, None)
 }
