@@ -144,10 +144,14 @@ fn nothing_is_sent_about_duplicates_other_channels_and_what_is_too_old() {
     produce(&site, &click(1, "c-3", 3, 2 * day_ms));
     produce(&site, &activation("old", 3, 2 * day_ms - MINUTE_MS));
     await_state(&adtrail, "a", "too_old", 1);
-    // A duplicate of one that is sent.
+    // A duplicate of one that is sent: less than a minute later.
     produce(&site, &click(1, "c-4", 4, 30 * MINUTE_MS));
-    produce(&site, &activation("first", 4, 20 * MINUTE_MS));
-    produce(&site, &activation("again", 4, 19 * MINUTE_MS));
+    let first = activation("first", 4, 20 * MINUTE_MS);
+    let mut again = first.clone();
+    again["event_id"] = "again".into();
+    again["time"] = (first["time"].as_u64().expect("a time") + MINUTE_MS / 2).into();
+    produce(&site, &first);
+    produce(&site, &again);
     produce(&site, &purchase("e-1", 4, 10 * MINUTE_MS));
     let requests = network.await_requests("/a", 2);
     await_state(&adtrail, "a", "sent", 2);
