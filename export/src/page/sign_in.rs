@@ -19,7 +19,8 @@ use crate::http::state::ExportState;
 use crate::query::parameter::EXPORT_ID;
 
 /// The pages to which signing in may redirect.
-const PATHS: [&str; 6] = ["/", "/download", "/exports", "/activations", "/devices", "/links"];
+const PATHS: [&str; 7] =
+    ["/", "/download", "/exports", "/activations", "/devices", "/links", "/callbacks"];
 const TOKEN: &str = "token";
 const NEXT: &str = "next";
 const DOWNLOAD: &str = "/download";

@@ -36,6 +36,7 @@ fn signing_in_and_out_works_only_from_our_own_pages() {
     from(&format!("GET {EVENTS}"), "", EVENTS);
     from(&format!("GET {EVENTS}"), "http://evil.example/exports", EVENTS);
     from("GET /devices?app=app-x", home, "/devices?app=app-x");
+    from("GET /callbacks?app=app-x", home, "/callbacks?app=app-x");
     from("POST /devices", "http://localhost/devices?app=app-x", "/devices?app=app-x");
     from("POST /devices", "", "/devices");
     let elsewhere = post(&bed, "/sign-in", &form(&token("x"), "//evil.example"), &[SAME_ORIGIN]);
