@@ -1,9 +1,9 @@
-//! The socket through which commands make requests to the running service. It is in the store's directory and accessible
-//! only to its owner.
+//! The socket through which commands make requests to the running service. It is in the store's directory and
+//! accessible only to its owner.
 //!
-//! Each connection is one request, in one line: [`BACKUP`] for a checkpoint, or [`RETRY`] and a [`Selection`] of callbacks
-//! as JSON. The service responds with one line: [`CREATED`] once the checkpoint exists, [`RETRIED`] and the number of
-//! callbacks, or an error. The checkpoint exists until the client removes it or closes the connection.
+//! Each connection is one request, in one line: [`BACKUP`] for a checkpoint, or [`RETRY`] and a [`Selection`] of
+//! callbacks as JSON. The service responds with one line: [`CREATED`] once the checkpoint exists, [`RETRIED`] and the
+//! number of callbacks, or an error. The checkpoint exists until the client removes it or closes the connection.
 
 use std::fs::{self, Permissions};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};

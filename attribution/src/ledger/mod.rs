@@ -113,11 +113,10 @@ pub trait Ledger: Facts {
     /// Replaces what is left to be decided. It becomes durable with the next commit. Never called on a shared store.
     fn set_unfinished(&mut self, unfinished: Unfinished);
 
-    /// Makes the decisions, their rows and the entries of their callbacks, and then the progress, durable, together with
-    /// everything recorded before.
-    /// A shared store may ignore the progress, because the offsets of Kafka's group hold it.
-    /// Returns the events whose decision or fact another worker has changed since their records were read; nothing
-    /// is written for these.
+    /// Makes the decisions, their rows and the entries of their callbacks, and then the progress, durable, together
+    /// with everything recorded before. A shared store may ignore the progress, because the offsets of Kafka's group
+    /// hold it. Returns the events whose decision or fact another worker has changed since their records were read;
+    /// nothing is written for these.
     ///
     /// Unless the store is shared, the commit may still be in flight afterwards: this ledger reads what it wrote, but
     /// readers may not see it yet, and a crash may undo it. Commits are written one after the other: the next one

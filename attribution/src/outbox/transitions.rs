@@ -143,8 +143,8 @@ impl OutboxRecord {
         Some(Claim { at: now, maybe_sent_before, ..self.claim_of(entry) })
     }
 
-    /// Ends an attempt. If the entry has changed meanwhile, only whether it was sent counts. Returns whether the outcome
-    /// is that of the entry.
+    /// Ends an attempt. If the entry has changed meanwhile, only whether it was sent counts. Returns whether the
+    /// outcome is that of the entry.
     pub fn finish(&mut self, claim: &Claim, outcome: &Outcome, now: EventTime) -> bool {
         let Some(entry) = self.entry_mut(&claim.key.endpoint, claim.key.kind) else { return false };
         let is_same = entry.is_pending() && entry.credit.fingerprint == claim.credit.fingerprint;

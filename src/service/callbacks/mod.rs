@@ -1,8 +1,8 @@
 //! Callbacks: which decisions the endpoints are notified of, and their delivery.
 //!
-//! [`Callbacks`] is made from the settings before the worker starts, which gets its
-//! [`interests`](Callbacks::interests) and commits an outbox entry for each decision that an endpoint wants.
-//! [`start`](Callbacks::start) sends what is due. `queue` connects the outbox of the store with the crate `callback`, `decided` reads the decisions that stand,
+//! [`Callbacks`] is made from the settings before the worker starts, which gets its [`interests`](Callbacks::interests)
+//! and commits an outbox entry for each decision that an endpoint wants. [`start`](Callbacks::start) sends what is due.
+//! `queue` connects the outbox of the store with the crate `callback`, `decided` reads the decisions that stand,
 //! `event` describes one to an endpoint, and `note` keeps what an attempt has led to.
 
 mod decided;

@@ -2,8 +2,8 @@
 //! table of due times.
 //!
 //! The row of a due time is put before the record that it leads to, and deleted after the record is due at another
-//! time. So each pending record has its row; a surplus one leads to a record that is due at another time, and is ignored.
-//! `docs/decisions/outbox.md` explains why that suffices.
+//! time. So each pending record has its row; a surplus one leads to a record that is due at another time, and is
+//! ignored. `docs/decisions/outbox.md` explains why that suffices.
 
 use std::collections::BTreeMap;
 

@@ -52,7 +52,8 @@ pub trait StoreSide {
     /// `None` for HBase, whose positions are the offsets of the consumer group.
     fn positions(&self) -> Result<Option<Vec<Position>>, StoreError>;
 
-    /// Calls `visit` with all facts and outbox records, and with the rows of `apps`. An embedded store leaves out expired rows.
+    /// Calls `visit` with all facts and outbox records, and with the rows of `apps`. An embedded store leaves out
+    /// expired rows.
     fn each(
         &self,
         apps: &BTreeMap<Pid, App>,
