@@ -64,7 +64,7 @@ pub(crate) enum Meaning {
     Muid,
     /// A GAID, or on iOS an IDFA.
     Ifa,
-    /// CAIDs as a JSON array of texts, or of objects with `caid` and `version`.
+    /// CAIDs as a JSON array of texts, or of objects with the CAID and its version.
     CaidJson,
     Param(Box<str>),
 }

@@ -13,6 +13,8 @@ const CALLBACK: &str = "callback";
 /// The name of `params` that says whether the time is that of the report's arrival.
 const TIME_SOURCE: &str = "time_source";
 const ARRIVAL: &str = "arrival";
+/// The members of an object that is a CAID; the last two are Kuaishou's.
+const CAID_NAMES: [&str; 3] = ["caid", "kenyId", "kenyid"];
 
 /// A report of a click or an impression.
 #[derive(Debug, Clone, Copy)]
@@ -191,7 +193,13 @@ impl Fields {
             Meaning::Id(kind) => set(&mut self.ids, kind, value),
             Meaning::Muid => self.muid = Some(value),
             Meaning::Ifa => self.ifa = Some(value),
-            Meaning::CaidJson => set(&mut self.ids, "caid", caids(&value).unwrap_or(value)),
+            Meaning::CaidJson => {
+                let is_json = value.trim_start().starts_with(['[', '{']);
+                let list = if is_json { caids(&value) } else { value };
+                if !list.is_empty() {
+                    set(&mut self.ids, "caid", list);
+                }
+            }
             Meaning::Param(name) => set(&mut self.params, name, value),
         }
         Ok(())
@@ -270,13 +278,14 @@ fn time(unit: TimeUnit, value: String) -> Option<Value> {
     }
 }
 
-/// Returns the CAIDs of a JSON array as a comma-separated list; `None` if it is not such an array.
-fn caids(value: &str) -> Option<String> {
-    let Ok(Value::Array(items)) = serde_json::from_str(value) else { return None };
+/// Returns the CAIDs of a JSON array as a comma-separated list. What is not understood is left out: a part of such a
+/// text may be equal for all devices, and would be one id of theirs.
+fn caids(value: &str) -> String {
+    let items: Vec<Value> = serde_json::from_str(value).unwrap_or_default();
     let caid = |item: &Value| match item {
         Value::String(caid) => Some(caid.clone()),
         Value::Object(fields) => {
-            let caid = fields.get("caid")?.as_str()?;
+            let caid = CAID_NAMES.into_iter().find_map(|name| fields.get(name)?.as_str())?;
             let version = fields.get("version").and_then(|version| match version {
                 Value::String(text) => Some(text.clone()),
                 Value::Number(number) => Some(number.to_string()),
@@ -286,8 +295,7 @@ fn caids(value: &str) -> Option<String> {
         }
         _ => None,
     };
-    let caids: Option<Vec<String>> = items.iter().map(caid).collect();
-    caids.map(|caids| caids.join(","))
+    items.iter().filter_map(caid).collect::<Vec<_>>().join(",")
 }
 
 fn md5_hex(text: &str) -> String {

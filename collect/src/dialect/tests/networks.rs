@@ -122,6 +122,30 @@ fn kuaishou() {
     );
 }
 
+/// The form is that of a report that Kuaishou sent.
+#[test]
+fn caids_of_kuaishou() {
+    let check_caid = |caid: &str, expected: Option<&str>| {
+        let mut event = json!({"ip": "203.0.113.9", "time": NOON_MS});
+        if let Some(expected) = expected {
+            event["ids"] = json!({"caid": expected});
+        }
+        check("kuaishou", &format!("ip=203.0.113.9&ts=1773144000000&caid={caid}"), event);
+    };
+    check_caid(
+        "[{\"kenyid\":\"a\",\"kenyid_MD5\":\"0\",\"kenyId\":\"a\",\"kenyId_MD5\":\"0\",\"version\":\"20250325\"},\
+         {\"kenyid\":\"b\",\"version\":\"20230330\"}]",
+        Some("20250325_a,20230330_b"),
+    );
+    check_caid("20250325_a,20230330_b", Some("20250325_a,20230330_b"));
+    // A part of these texts would be one id of all devices.
+    for unknown in
+        ["[{\"id\":\"a\",\"version\":\"20250325\"}]", "[{\"kenyid\":\"a\",\"version\"", "{}", "[]"]
+    {
+        check_caid(unknown, None);
+    }
+}
+
 #[test]
 fn baidu() {
     check_link(
