@@ -15,11 +15,13 @@ pub(crate) fn client_address(
 ) -> IpAddr {
     let mut client = peer;
     for value in headers.get_all(FORWARDED_FOR).iter().rev() {
-        for part in value.to_str().unwrap_or_default().rsplit(',') {
+        // A client may send bytes that are no text before what the proxies append.
+        for part in value.as_bytes().rsplit(|byte| *byte == b',') {
             if !is_trusted(client) {
                 return client;
             }
-            let Some(address) = parse(part.trim()) else { return client };
+            let text = std::str::from_utf8(part).ok();
+            let Some(address) = text.and_then(|text| parse(text.trim())) else { return client };
             client = address;
         }
     }
@@ -63,6 +65,8 @@ mod tests {
         check("10.0.0.1", &["[2001:db8::1]"], "2001:db8::1");
         check("10.0.0.1", &["::ffff:198.51.100.1"], "198.51.100.1");
         check("10.0.0.1", &["198.51.100.1, unknown"], "10.0.0.1");
+        check("10.0.0.1", &["\u{e9}, 198.51.100.1"], "198.51.100.1");
+        check("10.0.0.1", &["198.51.100.1, \u{e9}"], "10.0.0.1");
         check("10.0.0.1", &["10.0.0.3, 10.0.0.2"], "10.0.0.3");
     }
 }
