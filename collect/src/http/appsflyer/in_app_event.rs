@@ -116,10 +116,20 @@ fn values(value: &str) -> (Map<String, Value>, Option<String>) {
         let whole = (!value.is_empty()).then(|| ("value".to_owned(), Value::from(value)));
         return (whole.into_iter().collect(), None);
     };
-    let revenue = members.get(REVENUE).copied().flatten().map(text);
+    let revenue =
+        members.get(REVENUE).copied().flatten().map(|value| without_exponent(text(value)));
     let present = members.into_iter().filter_map(|(name, value)| Some((name, value?)));
     let props = present.map(|(name, value)| (name, Value::from(text(value))));
     (props.collect(), revenue)
+}
+
+/// Returns a number as a plain decimal. Java writes an amount of ten million or more as `1.2E7`.
+fn without_exponent(text: String) -> String {
+    let has_exponent = text.contains(['e', 'E']);
+    match text.parse::<f64>() {
+        Ok(number) if has_exponent && number.is_finite() => number.to_string(),
+        _ => text,
+    }
 }
 
 /// Returns a string without its quotes, and everything else as JSON.
@@ -174,6 +184,22 @@ mod tests {
         );
         let no_revenue = "{\"af_revenue\":null}";
         check(json!({"eventName": "open", "eventValue": no_revenue}), expected(json!({})));
+    }
+
+    #[test]
+    fn a_revenue_has_no_exponent() {
+        for (revenue, expected) in [
+            ("1.2E7", "12000000"),
+            ("\"1.23456789123E7\"", "12345678.9123"),
+            ("-1e-4", "-0.0001"),
+            ("9.90", "9.90"),
+            ("\"1E999\"", "1E999"),
+            ("\"free\"", "free"),
+        ] {
+            let (props, found) = values(&format!("{{\"af_revenue\":{revenue}}}"));
+            assert_eq!(found.as_deref(), Some(expected), "{revenue}");
+            assert_eq!(props["af_revenue"], revenue.trim_matches('"'));
+        }
     }
 
     #[test]
