@@ -13,6 +13,8 @@ const CALLBACK: &str = "callback";
 /// The name of `params` that says whether the time is that of the report's arrival.
 const TIME_SOURCE: &str = "time_source";
 const ARRIVAL: &str = "arrival";
+/// The last second of the year 9999.
+const SECONDS_MAX: u64 = 253_402_300_799;
 /// The members of an object that is a CAID; the last two are Kuaishou's.
 const CAID_NAMES: [&str; 3] = ["caid", "kenyId", "kenyid"];
 
@@ -268,11 +270,14 @@ fn set(members: &mut Map<String, Value>, name: &str, value: String) {
     members.insert(name.to_owned(), value.into());
 }
 
-/// Returns the time as an event has it. Its range is checked with the event.
+/// Returns the time as an event has it. Its range is checked with the event, but for milliseconds in place of seconds:
+/// the event's error would ask for milliseconds.
 fn time(unit: TimeUnit, value: String) -> Option<Value> {
     let number = value.trim().parse::<u64>().ok();
     match unit {
-        TimeUnit::Seconds => number?.checked_mul(1_000).map(Value::from),
+        TimeUnit::Seconds => {
+            number.filter(|seconds| *seconds <= SECONDS_MAX).map(|seconds| (seconds * 1_000).into())
+        }
         TimeUnit::Milliseconds => number.map(Value::from),
         TimeUnit::Event => Some(number.map_or_else(|| value.into(), Value::from)),
     }

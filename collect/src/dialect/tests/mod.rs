@@ -226,6 +226,13 @@ fn unusable_parameters_are_named() {
     }
     check_wrong("spreadid=7&lookback_ms=1d", "lookback_ms: expected a number of milliseconds");
     assert_eq!(read("weibo", "spreadid=7&clicktime=noon").spreadid, Some(7));
+    for time in ["1773144000000", "253402300800", "noon"] {
+        let error =
+            read("tencent", &format!("spreadid=7&click_id=q&time={time}")).touch.unwrap_err();
+        assert_eq!(error.to_string(), "time: expected a time in seconds since 1970", "{time}");
+    }
+    let event = read("tencent", "spreadid=7&click_id=q&time=253402300799").touch.unwrap().event;
+    assert_eq!(event["time"], 253_402_300_799_000_u64);
 }
 
 /// The system decides if it is known, and else the case.
