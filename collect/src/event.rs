@@ -43,7 +43,7 @@ impl Collector {
             return Err(Refusal::too_large(bytes_max));
         }
         let fact = decode(event.as_bytes(), Some(topic), &config.policy)?;
-        let arrival = lateness::Received::Arrival(Timestamp::now().as_millisecond());
+        let arrival = lateness::Received::Request(Timestamp::now().as_millisecond());
         lateness::check(fact.time(), arrival, app.correction_horizon_ms)?;
         let since = Instant::now();
         let Some(spool) = self.spool() else {

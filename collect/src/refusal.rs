@@ -93,8 +93,14 @@ impl From<&BadParameter> for Refusal {
 impl From<DecodeError> for Refusal {
     fn from(error: DecodeError) -> Self {
         let DecodeError { code, field, message } = error;
-        Self { code: code.name(), field, detail: message }
+        Self { code: code.name(), field, detail: without_offset(&message) }
     }
+}
+
+/// Leaves out the offset of a field, which is that in the event for Kafka: the client has sent other text.
+fn without_offset(message: &str) -> String {
+    let Some((field, rest)) = message.split_once(" at byte ") else { return message.to_owned() };
+    format!("{field}{}", rest.trim_start_matches(|character: char| character.is_ascii_digit()))
 }
 
 impl From<ProduceError> for Refusal {
@@ -117,5 +123,24 @@ impl From<SpoolError> for Refusal {
     fn from(error: SpoolError) -> Self {
         let detail = format!("kafka has not acknowledged the event, and {error}; send it again");
         Self { code: UNAVAILABLE, field: None, detail }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ingest::TopicKind;
+    use ingest::decode::decode;
+
+    use super::*;
+
+    #[test]
+    fn an_invalid_field_has_no_offset() {
+        let config = config::parse("[[apps]]\npid = 1\nkey = \"app-x\"\n").unwrap();
+        let event = br#"{"app":"app-x","name":"n","time":1}"#;
+        let error = decode(event, Some(TopicKind::Effects), &config.policy).unwrap_err();
+        assert!(error.message.starts_with("time at byte 33 is before 2008; "), "{error}");
+        let refusal = Refusal::from(error);
+        assert!(refusal.detail.starts_with("time is before 2008; "), "{}", refusal.detail);
+        assert_eq!(without_offset("app is missing"), "app is missing");
     }
 }

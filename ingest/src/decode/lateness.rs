@@ -17,6 +17,8 @@ pub enum Received {
     BrokerTimestamp(i64),
     /// When the message was read, because it has no broker timestamp.
     Arrival(i64),
+    /// When the request with the event arrived; it is not in Kafka yet.
+    Request(i64),
 }
 
 /// Checks a fact's time against the time at which its message was received. Both bounds are inclusive. `horizon_ms` is
@@ -29,6 +31,7 @@ pub fn check(
     let (received_ms, reference) = match received {
         Received::BrokerTimestamp(ms) => (ms, "the broker timestamp"),
         Received::Arrival(ms) => (ms, "its arrival (the record has no broker timestamp)"),
+        Received::Request(ms) => (ms, "its arrival"),
     };
     let late_ms = i128::from(received_ms) - i128::from(time.millis());
     if late_ms < -i128::from(AHEAD_MAX_MS) {
@@ -98,5 +101,7 @@ mod tests {
         assert!(
             error.message.contains("ahead of its arrival (the record has no broker timestamp)")
         );
+        let error = check(EventTime::MAX, Received::Request(BROKER_MS), None).unwrap_err();
+        assert!(error.message.contains("ahead of its arrival; allowed:"));
     }
 }
