@@ -24,9 +24,13 @@ const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// The current progress bar. Log lines are written above it.
 static BAR: Mutex<Option<WeakProgressBar>> = Mutex::new(None);
 
+/// What is logged without `RUST_LOG`. h2 warns of each connection that breaks its limits, so that a client could fill
+/// the disk with logs.
+const LOGGED: &str = "info,h2=error";
+
 /// Sends logs to standard error, filtered by `RUST_LOG`.
 pub fn start_logs(format: LogFormat) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(LOGGED));
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| AboveBar)
@@ -125,4 +129,28 @@ pub fn start_metrics() -> anyhow::Result<PrometheusHandle> {
         })
         .context("the thread for metrics upkeep cannot be started")?;
     Ok(handle)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Seek};
+
+    use super::*;
+
+    #[test]
+    fn a_client_cannot_cause_warnings_of_h2() {
+        let mut file = tempfile::tempfile().unwrap();
+        let logs = tracing_subscriber::fmt()
+            .with_env_filter(EnvFilter::new(LOGGED))
+            .with_writer(file.try_clone().unwrap())
+            .finish();
+        tracing::subscriber::with_default(logs, || {
+            tracing::warn!(target: "h2::proto::streams::recv", "of a client");
+            tracing::info!("of adtrail");
+        });
+        let mut text = String::new();
+        file.rewind().unwrap();
+        file.read_to_string(&mut text).unwrap();
+        assert!(text.contains("of adtrail") && !text.contains("of a client"), "{text}");
+    }
 }
