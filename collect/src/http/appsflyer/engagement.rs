@@ -62,8 +62,9 @@ pub(super) fn event(
     arrived_ms: i64,
 ) -> Result<Touch, Refusal> {
     let campaign = pairs.value("af_campaign_id", false).and_then(|text| text.parse::<u32>().ok());
-    let spreadid = campaign.ok_or_else(|| {
-        Refusal::bad_value("af_campaign_id", "af_campaign_id: expected the number of a campaign")
+    let spreadid = campaign.filter(|spreadid| *spreadid > 0).ok_or_else(|| {
+        let detail = "af_campaign_id: expected the spreadid of a campaign, 1 to 4294967295";
+        Refusal::bad_value("af_campaign_id", detail)
     })?;
     let mut event = members(pairs, &FIELDS);
     let mut params = members(pairs, &PARAMS);
@@ -192,6 +193,8 @@ mod tests {
         };
         check("af_media_source=x", "af_campaign_id");
         check("af_campaign_id=spring", "af_campaign_id");
+        check("af_campaign_id=0&af_click_id=c-1", "af_campaign_id");
+        check("af_campaign_id=4294967296", "af_campaign_id");
         check("af_campaign_id=7&af_lookback_window=7", "af_lookback_window");
         check("af_campaign_id=7&af_lookback_window=d", "af_lookback_window");
     }
