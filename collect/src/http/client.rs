@@ -15,7 +15,7 @@ pub(crate) fn client_address(
 ) -> IpAddr {
     let mut client = peer;
     for value in headers.get_all(FORWARDED_FOR).iter().rev() {
-        // A client may send bytes that are no text before what the proxies append.
+        // Before what the proxies append, a client may send bytes that are not ASCII.
         for part in value.as_bytes().rsplit(|byte| *byte == b',') {
             if !is_trusted(client) {
                 return client;
