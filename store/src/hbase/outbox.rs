@@ -16,7 +16,6 @@ use attribution::rules::policy::HOUR_MS;
 
 use super::ledger::cells::{CellDelete, Cells, NOW, Put, PutWhere, Table, VALUE};
 use crate::StoreError;
-use crate::clock::now;
 use crate::layout::codec;
 use crate::layout::key::{self, Key};
 use crate::layout::outbox::{DueKey, due_keys};
@@ -48,8 +47,8 @@ impl<C> SharedOutbox<C> {
 pub(super) fn plan<C: Cells>(
     cells: &mut C,
     planned: &[(FactKey, Vec<PlannedCallback>)],
-    now: EventTime,
 ) -> Result<(), StoreError> {
+    let now = cells.now();
     let planned: BTreeMap<Key, (FactKey, &[PlannedCallback])> =
         planned.iter().map(|(event, all)| (key::record(event), (*event, &all[..]))).collect();
     let create = |event: &Key| planned.get(event).map(|(event, _)| OutboxRecord::new(*event));
@@ -116,12 +115,12 @@ fn change_once<C: Cells>(
     if changes.is_empty() {
         return Ok(Vec::new());
     }
-    let begun = now();
+    let begun = cells.now();
     put_dues(cells, &changes)?;
     let outcomes = cells.put_where(Table::Outbox, puts)?;
     // This process may have been suspended while another one has deleted the rows as surplus ones. An outcome that is
     // not known counts as a failure, so that all are put again.
-    if now().since(begun).is_none_or(|ms| ms >= SURPLUS_MS / 2) {
+    if cells.now().since(begun).is_none_or(|ms| ms >= SURPLUS_MS / 2) {
         put_dues(cells, &changes)?;
     }
     let (mut failed, mut all_stale) = (Vec::new(), Vec::new());

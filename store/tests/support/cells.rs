@@ -14,7 +14,7 @@ use adtrail_store::hbase::read::latest_revision::keep_latest;
 use adtrail_store::layout::codec::row::RowView;
 use adtrail_store::layout::key::{self, Key, RowKey};
 use adtrail_store::layout::stored_row::StoredRow;
-use attribution::facts::event::Pid;
+use attribution::facts::event::{EventTime, Pid};
 use attribution::facts::keys::FactKey;
 use attribution::ledger::Position;
 use attribution::ledger::record::FactRecord;
@@ -217,6 +217,9 @@ pub trait StepClient {
     fn batch_complete(&mut self) {}
 }
 
+/// The time of all steps, 2026-01-01, so that runs with the same steps write the same rows.
+const NOW_MS: i64 = 1_767_225_600_000;
+
 /// Implements [`Cells`], one row per step.
 pub struct SteppedCells<T>(pub T);
 
@@ -228,6 +231,10 @@ pub fn ledger<T: StepClient>(client: T) -> SharedLedger<SteppedCells<T>> {
 }
 
 impl<T: StepClient> Cells for SteppedCells<T> {
+    fn now(&self) -> EventTime {
+        EventTime::from_millis(NOW_MS).expect("a valid time")
+    }
+
     fn get(&mut self, table: Table, rows: &[Key]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         let get = |row: &Key| {
             let step = Step::new(Operation::Get, table, row);

@@ -13,6 +13,7 @@ use super::*;
 const SIGABRT: i32 = 6;
 
 /// The crash points of delivery.
+#[cfg(feature = "crash-points")]
 pub const POINTS: &[&str] =
     &["callback-settled", "callback-claimed", "callback-sent", "callback-finished"];
 
@@ -37,7 +38,7 @@ fn check_sent(network: &Network, events: usize) {
 fn check(point: &str) {
     let network = Network::start();
     let site = site(&format!("callbacks.{point}"), &network);
-    let crashes = length(2, 8);
+    let crashes = length(2, 16);
     for number in 0..crashes {
         for part in 0..2 {
             let device = 2 * number as u64 + part;
@@ -79,7 +80,7 @@ fn after_a_callback_is_finished() {
 fn a_service_that_is_killed_loses_no_callback() {
     let network = Network::start();
     let site = site("callbacks.killed", &network);
-    let kills = length(3, 40);
+    let kills = length(3, 150);
     let mut device = 0;
     for _ in 0..kills {
         let adtrail = site.start();

@@ -14,6 +14,7 @@ use testbed::kafka::{Kafka, Message};
 use testbed::site::Site;
 
 use crate::network::Network;
+#[cfg(feature = "crash-points")]
 pub(super) use crashes::POINTS;
 
 /// A secret of 24 bytes.

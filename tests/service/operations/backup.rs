@@ -334,7 +334,7 @@ fn a_store_with_a_long_path_is_backed_up_without_the_service() {
     let store = site.path().join("long/".repeat(40));
     let site = site.set("store.path", store.to_str().unwrap());
     let adtrail = site.spawn();
-    adtrail.await_log("no backup is possible while this process runs");
+    adtrail.await_log("no backup or retry is possible while this process runs");
     check_refused(&site.run(&["backup", "backups"]), 1, &["accepts no backup requests", "in use"]);
     adtrail.stop();
     assert_eq!(back_up(&site, "backups")["backup"], 1);

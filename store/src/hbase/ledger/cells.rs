@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use attribution::facts::event::Family;
+use attribution::facts::event::{EventTime, Family};
 
 use crate::StoreError;
+use crate::clock;
 use crate::layout::key::Key;
 
 /// Reads and writes of rows. The operations of a call are independent and run in any order; everything that a call
@@ -34,6 +35,11 @@ pub trait Cells {
         range: Range<Vec<u8>>,
         limit: usize,
     ) -> Result<Vec<Vec<u8>>, StoreError>;
+
+    /// The wall clock. Decisions do not depend on it, but when a callback is due does.
+    fn now(&self) -> EventTime {
+        clock::now()
+    }
 
     /// Reports that all writes of a batch have taken effect, including those with an uncertain outcome.
     fn batch_complete(&mut self) {}

@@ -12,7 +12,6 @@ use super::cells::{CellDelete, Cells, Put, Table, VALUE};
 use super::fact_record::{self, ReplacedRow};
 use super::{NewRecord, SharedLedger};
 use crate::StoreError;
-use crate::clock::now;
 use crate::hbase::outbox;
 use crate::layout::codec::row::RowView;
 use crate::layout::key::{KEY_BYTES, Key, RowKey};
@@ -83,7 +82,7 @@ impl<C: Cells> SharedLedger<C> {
             }
         }
         callbacks.retain(|(_, planned)| !planned.is_empty());
-        outbox::plan(&mut self.cells, &callbacks, now())?;
+        outbox::plan(&mut self.cells, &callbacks)?;
         if !rows.is_empty() {
             self.cells.put(Table::Events, rows)?;
         }
