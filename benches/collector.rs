@@ -49,8 +49,7 @@ fn main() {
     let half_rate_lasts = Duration::from_secs(count("ADTRAIL_BENCH_SECONDS", 60).max(1) as u64);
     println!("{}", testbed::machine());
     println!("{}, Apache Kafka {}", version_of(&binary()), Kafka::version());
-    // The session of its broker must survive a busy machine.
-    let kafka = Kafka::start_to_hang();
+    let kafka = Kafka::start_to_measure();
     let port = free_port();
     let site = Site::new(&kafka, "bench", PARTITIONS, &settings(port));
     let adtrail = site.start_role("collect");

@@ -32,7 +32,7 @@ fn main() {
     let events = count("ADTRAIL_BENCH_EVENTS", 600_000);
     let rows = count("ADTRAIL_BENCH_ROWS", 200_000);
     let clients = count("ADTRAIL_BENCH_DOWNLOADS", 50);
-    let kafka = Kafka::start();
+    let kafka = Kafka::start_to_measure();
     let alone = Site::new(&kafka, "bench", PARTITIONS, APP)
         .set("store.retention", "400d")
         .set("export.downloads_per_token_max", &clients.to_string());

@@ -26,7 +26,7 @@ fn main() {
     let total = count("ADTRAIL_BENCH_EVENTS", 5_000_000);
     println!("{}", testbed::machine());
     println!("{}, Apache Kafka {}", version_of(&binary()), Kafka::version());
-    let kafka = Kafka::start();
+    let kafka = Kafka::start_to_measure();
     let site = Site::new(&kafka, "bench", PARTITIONS, APP).set("store.retention", "400d");
     let (bytes, seconds) =
         produce(&kafka.brokers(), site.topics.all(), Events::default().take(total));

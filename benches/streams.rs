@@ -133,8 +133,7 @@ struct Bench {
 
 impl Bench {
     fn new(total: usize) -> Self {
-        // The session of its broker must survive a busy machine.
-        let kafka = Kafka::start_to_hang();
+        let kafka = Kafka::start_to_measure();
         let site = Site::new(&kafka, "bench", PARTITIONS, APP).set("store.retention", "400d");
         // The peers do not read effects.
         let events = Events::default().filter(|(family, _)| *family != Family::Effect).take(total);

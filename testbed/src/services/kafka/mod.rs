@@ -32,8 +32,20 @@ const POM: &str = include_str!("pom.xml");
 /// Any 16 bytes, encoded in URL-safe base 64.
 const CLUSTER_ID: &str = "YWR0cmFpbC10ZXN0LWJlZA";
 
+/// Options of a JVM that is optimized for a fast start and a small size, not for a long run.
+const SHORT_RUN: &[&str] = &["-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"];
+/// The memory and the garbage collector with which Kafka's own script starts a broker.
+const LONG_RUN: &[&str] = &[
+    "-Xms1g",
+    "-Xmx1g",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+];
+
 pub struct Kafka {
     dir: PathBuf,
+    jvm: &'static [&'static str],
     /// The addresses of all brokers of the cluster.
     brokers: String,
     running: Option<ChildGuard>,
@@ -63,7 +75,7 @@ impl Kafka {
     fn found(service: &Service) -> Self {
         let (dir, brokers) = (service.text("dir").into(), service.text("brokers").into());
         let (producer, query_clients) = Default::default();
-        Self { dir, brokers, running: None, producer, query_clients }
+        Self { dir, jvm: SHORT_RUN, brokers, running: None, producer, query_clients }
     }
 
     /// Starts a new, empty broker, which may be killed and restarted.
@@ -95,9 +107,12 @@ allow.everyone.if.no.acl.found=true
     /// Like [`Kafka::start`], for tests that suspend the broker. Its session does not expire meanwhile; a broker
     /// whose session expired while a heartbeat was in flight may take minutes to recover.
     pub fn start_to_hang() -> Self {
-        const PATIENT: &str =
-            "broker.session.timeout.ms=600000\nbroker.heartbeat.interval.ms=5000\n";
-        Self::start_with(|ports, dir| server_properties(ports, dir) + PATIENT)
+        Self::start_with(patient_properties)
+    }
+
+    /// A broker for benches, in a JVM as Kafka's own script starts one. Its session survives a busy machine.
+    pub fn start_to_measure() -> Self {
+        Self::start_in(LONG_RUN, patient_properties, &[])
     }
 
     /// Like [`Kafka::start`], with settings derived from ports and directory.
@@ -107,19 +122,29 @@ allow.everyone.if.no.acl.found=true
 
     /// Like [`Kafka::start_with`], with users such as `"SCRAM-SHA-256=[name=…,password=…]"`.
     fn start_with_users(properties: impl Fn(&Ports, &Path) -> String, users: &[String]) -> Self {
+        Self::start_in(SHORT_RUN, properties, users)
+    }
+
+    fn start_in(
+        jvm: &'static [&'static str],
+        properties: impl Fn(&Ports, &Path) -> String,
+        users: &[String],
+    ) -> Self {
         // Another process may take a port between `free_port` and its use: retry once.
-        Self::try_start(&properties, users)
-            .or_else(|_| Self::try_start(&properties, users))
+        Self::try_start(jvm, &properties, users)
+            .or_else(|_| Self::try_start(jvm, &properties, users))
             .unwrap_or_else(|log| panic!("Kafka does not start:\n{log}"))
     }
 
     fn try_start(
+        jvm: &'static [&'static str],
         properties: &impl Fn(&Ports, &Path) -> String,
         users: &[String],
     ) -> Result<Self, String> {
         let ports = Ports::free();
         let brokers = ports.broker();
         let mut kafka = Self::format(|dir| properties(&ports, dir), brokers, users);
+        kafka.jvm = jvm;
         kafka.launch()?;
         Ok(kafka)
     }
@@ -133,7 +158,7 @@ allow.everyone.if.no.acl.found=true
         // Kept, because the child guard removes it, which also works for a broker in a `static`.
         let (dir, running) = (dir.keep(), None);
         let (producer, query_clients) = Default::default();
-        Self { dir, brokers, running, producer, query_clients }
+        Self { dir, jvm: SHORT_RUN, brokers, running, producer, query_clients }
     }
 
     /// Starts the broker and waits until it responds. Returns the log if a port is taken.
@@ -147,7 +172,8 @@ allow.everyone.if.no.acl.found=true
     }
 
     fn run(&mut self) {
-        let mut command = java("kafka.Kafka", &[&archive().option()]);
+        let archive = archive().option();
+        let mut command = java("kafka.Kafka", &[&[&*archive], self.jvm].concat());
         command.arg(self.dir.join("server.properties"));
         self.running = Some(ChildGuard::spawn(&self.dir, &command));
     }
@@ -272,12 +298,16 @@ broker.heartbeat.interval.ms=200
     )
 }
 
+/// Like [`server_properties`], with a session that does not expire while the broker is suspended.
+fn patient_properties(ports: &Ports, dir: &Path) -> String {
+    server_properties(ports, dir)
+        + "broker.session.timeout.ms=600000\nbroker.heartbeat.interval.ms=5000\n"
+}
+
 fn java(class: &str, options: &[&str]) -> Command {
     let mut command = Command::new("java");
     command
         .args(options)
-        // Optimized for a fast start and a small size, not for a long run.
-        .args(["-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"])
         .args(["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp"])
         .arg(jars().join("*"))
         .arg(class);

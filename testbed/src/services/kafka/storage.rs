@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use super::{CLUSTER_ID, jars, java};
+use super::{CLUSTER_ID, SHORT_RUN, jars, java};
 use crate::run_ok;
 
 /// Formats the directory that `log.dirs` of these settings names. `file` has the same settings.
@@ -44,7 +44,7 @@ fn make_template(template: &Path, settings: &str) {
 }
 
 fn run_tool(file: &Path, users: &[String]) {
-    let mut format = java("kafka.tools.StorageTool", &[]);
+    let mut format = java("kafka.tools.StorageTool", SHORT_RUN);
     format.args(["format", "-t", CLUSTER_ID, "-c"]).arg(file);
     format.args(users.iter().flat_map(|user| ["--add-scram", user]));
     run_ok(&mut format, b"");
