@@ -100,6 +100,13 @@ pub fn ignored_click_id(trimmed: &str) -> Option<IgnoredReason> {
     ignored_reason(trimmed).or_else(referrer)
 }
 
+/// Checks whether a CAID is a part of JSON, percent-encoded or not. Kuaishou sends CAIDs as JSON, which is split at its
+/// commas like a list, and parts of it, such as the version of the algorithm, are equal for all devices.
+pub fn is_part_of_json(caid: &str) -> bool {
+    let has_delimiter = |text: &str| text.contains(['"', '{', '}', '[', ']']);
+    has_delimiter(caid) || decoded(caid).is_some_and(|text| has_delimiter(&text))
+}
+
 /// Checks whether the text, which may be percent-encoded twice, is what Google Play returns without a link.
 fn is_play_referrer(trimmed: &str) -> bool {
     // The first letter is as it is, or encoded.
@@ -368,6 +375,24 @@ mod tests {
         ] {
             assert_eq!(ignored_reason(text), None, "{text}");
             assert_eq!(without_macro(text), text);
+        }
+    }
+
+    #[test]
+    fn parts_of_json_are_recognised() {
+        for text in [
+            "[{\"kenyid\":\"a\"",
+            "\"version\":\"20250325\"}",
+            "{caid:a",
+            "[1",
+            "2]",
+            "3}",
+            "%22version%22:%2220250325%22%7D",
+        ] {
+            assert!(is_part_of_json(text), "{text}");
+        }
+        for text in ["", "2C0D2BE1", "version:1", "a%2Cb", "%zz", "a+b", "(a)", "<a>"] {
+            assert!(!is_part_of_json(text), "{text}");
         }
     }
 

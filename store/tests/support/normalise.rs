@@ -86,7 +86,9 @@ pub fn md5_hex(text: &str) -> String {
 fn forms(kind: &'static str, value: &str, owner: Owner) -> Vec<Id> {
     let raw = raw_form(kind, value);
     let is_shared = IDS_OF_MANY.contains(&(kind, &*raw)) || IDS_OF_MANY.contains(&(kind, value));
-    if !identifies_somebody(value) || !identifies_somebody(&raw) || is_shared {
+    let is_json =
+        kind == "caid" && (is_part_of_json(&raw) || is_part_of_json(&percent_decoded(&raw)));
+    if !identifies_somebody(value) || !identifies_somebody(&raw) || is_shared || is_json {
         return vec![];
     }
     let mut texts = texts_of_touch(kind, &raw);
@@ -258,6 +260,10 @@ static MD5S_OF_NOBODY: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     md5s.extend(["0".repeat(32), "f".repeat(32)]);
     md5s
 });
+
+fn is_part_of_json(text: &str) -> bool {
+    text.contains(['"', '{', '}', '[', ']'])
+}
 
 /// Checks that a trimmed text, percent-encoded or not, is not a value that identifies nobody, whatever its kind.
 fn identifies_somebody(text: &str) -> bool {

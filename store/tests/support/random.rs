@@ -416,6 +416,8 @@ fn id_of_nobody() -> impl Strategy<Value = (String, String)> {
         "20230330_",
         "20230330_0",
         "__CAID__,0",
+        "20230330_{\"a\",\"b\":1}",
+        "%5B1",
         "%7Boaid%7D",
         "(not set)",
         "(Not+set)",

@@ -247,6 +247,7 @@ pub fn raw_form(kind: IdKind, received: &str) -> Result<Cow<'_, str>, IgnoredRea
         IdKind::Mac | IdKind::Caid => placeholders::ignored_reason(&normalised),
         _ => None,
     };
+    let is_json = kind == IdKind::Caid && placeholders::is_part_of_json(&normalised);
     let is_shared = match kind {
         IdKind::Mac => SHARED_MACS.contains(&&*normalised),
         IdKind::AndroidId => {
@@ -255,7 +256,8 @@ pub fn raw_form(kind: IdKind, received: &str) -> Result<Cow<'_, str>, IgnoredRea
         IdKind::Imei => SHARED_IMEIS.contains(&&*normalised),
         _ => false,
     };
-    reason.or(is_shared.then_some(IgnoredReason::Placeholder)).map_or(Ok(normalised), Err)
+    let is_placeholder = is_shared || is_json;
+    reason.or(is_placeholder.then_some(IgnoredReason::Placeholder)).map_or(Ok(normalised), Err)
 }
 
 /// Returns why a raw id identifies nobody, without its raw form where that does not matter.
@@ -416,6 +418,10 @@ mod tests {
         assert_eq!(reasons("oaid", "0"), [("oaid", "0", Placeholder)]);
         assert_eq!(reasons("oaid", "{oaid}"), [("oaid", "{oaid}", Macro)]);
         assert_eq!(reasons("caid", "20230330_a,0"), [("caid", "0", Placeholder)]);
+        assert_eq!(
+            reasons("caid", "[{1,b,{caid}"),
+            [("caid", "[{1", Placeholder), ("caid", "{caid}", Macro)]
+        );
         assert_eq!(reasons("oaid_md5", "abc"), [("oaid_md5", "abc", NotMd5)]);
         assert_eq!(reasons("oaid_md5", "__OAID__"), [("oaid_md5", "__OAID__", Macro)]);
         assert_eq!(reasons("oaid", " "), []);
