@@ -89,12 +89,34 @@ pub(crate) fn parameter(scheme: SignatureScheme) -> &'static str {
     }
 }
 
-/// Signs a URL without parameters with the newest valid key. `None` if there is none, or if the scheme is that of a
-/// network, which alone signs with it.
+/// Returns the beginning of a person's URL, up to and with the signature; without a signature, the whole URL. What
+/// follows is not signed: apps append parameters to the links that people open in them.
+pub(crate) fn up_to_signature(scheme: SignatureScheme, path_and_query: &str) -> &str {
+    let Some((path, query)) = path_and_query.split_once('?') else { return path_and_query };
+    let is_signature = |one: &str| {
+        let name = one.split_once('=').map(|(name, _)| name);
+        signs_people(scheme) && name == Some(parameter(scheme))
+    };
+    let mut end = path.len();
+    for one in query.split('&') {
+        end += 1 + one.len();
+        if is_signature(one) {
+            break;
+        }
+    }
+    path_and_query.get(..end).unwrap_or(path_and_query)
+}
+
+/// Returns true if links of people can be signed. In the other schemes a network alone signs, and only its reports.
+fn signs_people(scheme: SignatureScheme) -> bool {
+    matches!(scheme, SignatureScheme::AppsFlyerV1 | SignatureScheme::HmacSha256)
+}
+
+/// Signs the URL of a link of people, without parameters, with the newest valid key. `None` if there is none, or if the
+/// scheme does not sign such links.
 pub(crate) fn signed_url(signature: &Signature, url: &str, now: Timestamp) -> Option<String> {
     let scheme = signature.scheme;
-    let is_own = matches!(scheme, SignatureScheme::AppsFlyerV1 | SignatureScheme::HmacSha256);
-    let valid = signature.keys.iter().filter(|key| is_own && key.is_valid_at(now));
+    let valid = signature.keys.iter().filter(|key| signs_people(scheme) && key.is_valid_at(now));
     let secret = valid.max_by_key(|key| key.not_before)?.secret.as_ref().ok()?;
     Some(format!("{url}?{}={}", parameter(scheme), sign(scheme, secret.expose(), url)))
 }
@@ -295,6 +317,28 @@ mod tests {
         let base64 = "vwwCnntxRUW2FbrM9rOPjiqUojXCEXEhbkaqgqDd7v0";
         check_scheme("appsflyer_v1", &format!("/go/poster?signature={base64}"), Outcome::Valid);
         check_scheme("appsflyer_v1", "/go/poster?signature=", Outcome::Missing);
+    }
+
+    #[test]
+    fn a_link_of_people_ends_with_its_signature() {
+        let check = |scheme: SignatureScheme, url: &str, expected: &str| {
+            assert_eq!(up_to_signature(scheme, url), expected, "{scheme:?}");
+        };
+        for scheme in [SignatureScheme::HmacSha256, SignatureScheme::AppsFlyerV1] {
+            let only = "/go/poster?signature=ab";
+            check(scheme, only, only);
+            check(scheme, &format!("{only}&fbclid=x"), only);
+            let last = "/go/poster?sub1=a?signature=b&my_signature=c&expires=1&signature=ab%3D";
+            check(scheme, &format!("{last}&sub2=b&signature=cd"), last);
+            check(scheme, "/go/poster?signature=&sub1=a", "/go/poster?signature=");
+            for unsigned in ["/go/poster", "/go/poster?", "/go/poster?sub1=a&signature&b=&"] {
+                check(scheme, unsigned, unsigned);
+            }
+        }
+        for scheme in [SignatureScheme::Baidu, SignatureScheme::Xiaomi] {
+            let url = "/go/poster?sign=ab&signature=ab&sub1=a";
+            check(scheme, url, url);
+        }
     }
 
     /// The signatures are those of `printf %s TEXT | md5sum`, where the key follows the text.

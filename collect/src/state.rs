@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::Uri;
-use config::{Collect, Config, Link, Token, TokenDigest};
+use config::{Collect, Config, Link, Signature, Token, TokenDigest};
 use governor::clock::DefaultClock;
 use ingest::kafka::event_producer::EventProducer;
 use jiff::Timestamp;
@@ -266,15 +266,41 @@ impl Collector {
         uri: &Uri,
         has_body: bool,
     ) -> Option<Outcome> {
-        let settings = self.0.config.signatures.get(channel).filter(|of| of.is_checked())?;
-        let signed = Signed {
-            public_url: self.0.settings.public_url.as_deref().unwrap_or_default(),
-            path_and_query: uri.path_and_query().map_or("", |target| target.as_str()),
-            has_body,
+        let settings = self.checked_signature(channel)?;
+        Some(self.signature_outcome(settings, channel, path_and_query(uri), has_body))
+    }
+
+    /// Like [`Collector::check_signature`], for a link of people. Also returns the query without what follows the
+    /// signature, which is not part of the click.
+    pub(crate) fn check_person_signature<'u>(
+        &self,
+        channel: &str,
+        uri: &'u Uri,
+    ) -> (Option<Outcome>, &'u str) {
+        let Some(settings) = self.checked_signature(channel) else {
+            return (None, uri.query().unwrap_or_default());
         };
+        let signed = signature::up_to_signature(settings.scheme, path_and_query(uri));
+        let outcome = self.signature_outcome(settings, channel, signed, false);
+        (Some(outcome), signed.split_once('?').map_or("", |(_, query)| query))
+    }
+
+    fn checked_signature(&self, channel: &str) -> Option<&Signature> {
+        self.0.config.signatures.get(channel).filter(|of| of.is_checked())
+    }
+
+    fn signature_outcome(
+        &self,
+        settings: &Signature,
+        channel: &str,
+        path_and_query: &str,
+        has_body: bool,
+    ) -> Outcome {
+        let public_url = self.0.settings.public_url.as_deref().unwrap_or_default();
+        let signed = Signed { public_url, path_and_query, has_body };
         let outcome = signature::check(settings, signed, Timestamp::now());
         self.metrics().checked_signature(channel, outcome);
-        Some(outcome)
+        outcome
     }
 
     /// Returns the outcome of a touch whose signature was not checked: if the settings do not have its campaign, this
@@ -312,6 +338,10 @@ impl App {
     pub fn admits(&self) -> bool {
         self.limit.as_ref().is_none_or(AppLimit::admits)
     }
+}
+
+fn path_and_query(uri: &Uri) -> &str {
+    uri.path_and_query().map_or("", |target| target.as_str())
 }
 
 fn apps(config: &Config, settings: &Collect) -> HashMap<Box<str>, App> {

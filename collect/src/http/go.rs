@@ -81,14 +81,15 @@ pub(crate) async fn go(
     let id = click_id().ok_or_else(Problem::no_random)?;
     let location = location(target, link, &id);
     if method != Method::HEAD && !is_beyond_rate {
+        let (signature, query) = collector.check_person_signature(&link.channel, &uri);
         let click = Click {
             id: &id,
             ip: client_address(peer, &headers, |address| collector.is_trusted_proxy(address)),
             ua: &ua,
             system,
             bot: bot(&headers, &ua),
-            query: uri.query().unwrap_or_default(),
-            signature: collector.check_signature(&link.channel, &uri, false),
+            query,
+            signature,
         };
         produce(&collector, link, &click).await;
     }
@@ -387,12 +388,14 @@ mod tests {
         assert_eq!(code(), "unavailable");
     }
 
-    /// Sends a request for a person by way of a proxy. Returns once the click, if it is one, is in the spool.
-    async fn ask(bed: &Bed, method: Method) -> Response {
-        let request = Request::builder().method(method).uri("/go/l");
+    /// Sends a request for a person by way of a proxy; `link` is an id with a query. Returns once the click, if it is
+    /// one, is in the spool.
+    async fn ask(bed: &Bed, method: Method, link: &str) -> Response {
+        let id = link.split('?').next().unwrap().to_owned();
+        let request = Request::builder().method(method).uri(format!("/go/{link}"));
         let request = request.header("x-forwarded-for", "203.0.113.9").body(Body::empty()).unwrap();
         let proxy = Extension(ClientAddress("10.0.0.1".parse().unwrap()));
-        let response = go(State(bed.collector.clone()), Path("l".to_owned()), proxy, request).await;
+        let response = go(State(bed.collector.clone()), Path(id), proxy, request).await;
         bed.collector.flush().await;
         response.unwrap()
     }
@@ -401,7 +404,7 @@ mod tests {
     async fn a_head_request_is_answered_but_is_not_a_click() {
         let bed = Bed::new("");
         for (method, clicks) in [(Method::HEAD, 0), (Method::GET, 1)] {
-            let response = ask(&bed, method).await;
+            let response = ask(&bed, method, "l").await;
             let location = &response.headers()[header::LOCATION];
             assert_eq!(
                 (response.status(), location.as_bytes()),
@@ -417,9 +420,37 @@ mod tests {
             [("", "10.0.0.1"), ("trusted_proxies = [\"10.0.0.0/8\"]", "203.0.113.9")]
         {
             let bed = Bed::new(settings);
-            ask(&bed, Method::GET).await;
+            ask(&bed, Method::GET, "l").await;
             assert_eq!(bed.lines.lock()[0]["event"]["ip"], ip);
         }
+    }
+
+    /// Apps append parameters to the links that people open in them. The signature is that of Python's `hmac`.
+    #[tokio::test]
+    async fn what_follows_the_signature_is_not_part_of_the_click() {
+        let hex = "e9576750596820e3978b39d62d98e40962d07a452029bce820f746eda1f00343";
+        let check = async |mode: &str, query: &str, expected: Value| {
+            let bed = Bed::new(&format!(
+                "public_url = \"https://click.example.com\"\n[[channels]]\nid = \"e\"\n\
+                 [channels.signature]\nscheme = \"hmac_sha256\"\nmode = \"{mode}\"\n\
+                 keys = [{{ secret = \"key-1\" }}]\n\
+                 [[campaigns]]\nspreadid = 8\npid = 1\nchannel = \"e\"\n\
+                 [[links]]\nid = \"m\"\nspreadid = 8\nfallback = \"https://a.example/b\"\n"
+            ));
+            ask(&bed, Method::GET, &format!("m?{query}")).await;
+            let params = bed.lines.lock()[0]["event"]["params"].clone();
+            assert_eq!(params, expected, "{mode} {query}");
+        };
+        let signed = format!("sub1=a&signature={hex}");
+        let appended = format!("{signed}&fbclid=x&sub2=b");
+        for mode in ["report", "enforce"] {
+            let valid = json!({"link": "m", "signature": "valid", "sub1": "a"});
+            check(mode, &signed, valid.clone()).await;
+            check(mode, &appended, valid).await;
+            let invalid = json!({"link": "m", "signature": "invalid", "sub1": "a", "sub2": "b"});
+            check(mode, &format!("sub2=b&{signed}"), invalid).await;
+        }
+        check("off", &appended, json!({"link": "m", "sub1": "a", "sub2": "b"})).await;
     }
 
     #[test]
