@@ -71,6 +71,13 @@ impl Refusal {
         Self { code: "bad_value", field: Some(field.to_owned()), detail: detail.into() }
     }
 
+    /// Names the parameter of a report instead of the event's field that it became.
+    pub fn with_parameter(self, parameter: &str) -> Self {
+        let rest = self.field.as_deref().and_then(|field| self.detail.strip_prefix(field));
+        let detail = rest.map_or_else(|| self.detail.clone(), |rest| format!("{parameter}{rest}"));
+        Self { code: self.code, field: Some(parameter.to_owned()), detail }
+    }
+
     /// The client has disconnected before Kafka has answered.
     pub fn disconnected() -> Self {
         let detail = "the client has disconnected; the event may be in Kafka".to_owned();

@@ -98,6 +98,14 @@ impl Dialect {
         let found = parameters.filter(move |(_, presence)| **presence == wanted);
         found.map(|(parameter, _)| &*parameter.name)
     }
+
+    /// Returns the name of the parameter that becomes a field of the event, such as `ids.oaid`; `None` if none does, or
+    /// several do.
+    pub fn parameter_of(&self, field: &str) -> Option<&str> {
+        let becoming = self.parameters.iter().filter(|one| one.meaning.may_be(field));
+        let mut names = becoming.map(|one| &*one.name);
+        names.next().filter(|_| names.next().is_none())
+    }
 }
 
 impl Parameter {
@@ -123,6 +131,22 @@ fn is_macro(text: &str) -> bool {
 }
 
 impl Meaning {
+    /// Checks whether a parameter with this meaning can become this field of an event.
+    fn may_be(&self, field: &str) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Time(_) => field == "time",
+            Self::Callback => field == "params.callback",
+            Self::Text(name) => field == *name,
+            Self::OsNumber => field == "os",
+            Self::Id(kind) => field.strip_prefix("ids.") == Some(*kind),
+            Self::Muid => matches!(field, "ids.imei_md5" | "ids.idfa_md5"),
+            Self::Ifa => matches!(field, "ids.gaid" | "ids.idfa"),
+            Self::CaidJson => field == "ids.caid",
+            Self::Param(name) => field.strip_prefix("params.") == Some(&**name),
+        }
+    }
+
     /// Checks whether a plus sign in the URL is a space. Tokens and ids have no spaces, but some networks do not encode
     /// the plus signs of their base64.
     pub fn has_spaces(&self) -> bool {

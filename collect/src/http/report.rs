@@ -11,10 +11,10 @@ use jiff::Timestamp;
 use super::body;
 use super::problem::Problem;
 use crate::Collector;
-use crate::dialect::Presence;
 use crate::dialect::link::LinkKind;
 use crate::dialect::pairs::Pairs;
 use crate::dialect::read::{Reading, Report, Touch};
+use crate::dialect::{Dialect, Presence};
 use crate::event::Pending;
 use crate::metrics::Labels;
 use crate::notes::{Notes, UsedLink};
@@ -72,6 +72,7 @@ async fn report(
         }
     };
     let pending = submit(collector, channel, app, touch, &mut received.notes);
+    let pending = pending.map_err(|refusal| as_sent(dialect, refusal));
     let acknowledged = received.acknowledged(pending).await;
     acknowledged.map_err(|refusal| Problem::refused(&refusal))?;
     let content_type = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
@@ -96,6 +97,15 @@ fn submit(
         return Err(Refusal::bad_value("spreadid", detail));
     }
     collector.submit(event, TopicKind::Clicks, app)
+}
+
+/// Names the parameter of the URL instead of the field of the event, which the sender has never seen.
+fn as_sent(dialect: &Dialect, refusal: Refusal) -> Refusal {
+    let parameter = refusal.field.as_deref().and_then(|field| dialect.parameter_of(field));
+    match parameter {
+        Some(parameter) => refusal.with_parameter(parameter),
+        None => refusal,
+    }
 }
 
 /// Returns the body of a POST request, which has parameters like the URL; it may be empty.
@@ -161,6 +171,28 @@ mod tests {
         assert_eq!(code("app-x", "c").await, (StatusCode::OK, json!([null, null])));
         assert_eq!(code("app-y", "c").await, refused);
         assert_eq!(code("app-x", "d").await, refused);
+    }
+
+    #[tokio::test]
+    async fn an_unusable_parameter_has_its_name_in_the_url() {
+        let channel = "[[channels]]\nid = \"w\"\ndialect = \"weibo\"\n";
+        let bed = Bed::new(channel);
+        let check = async |query: &str, parameter: &str, detail: &str| {
+            let uri = format!("/click/app-x/w?spreadid=8&imp=1&{query}");
+            let request = Request::get(uri).body(Body::empty()).unwrap();
+            let path = Path(("app-x".to_owned(), "w".to_owned()));
+            let answer = click(State(bed.collector.clone()), path, request).await;
+            assert_eq!(answer.into_response().status(), StatusCode::BAD_REQUEST);
+            let line = last_line(&bed);
+            assert_eq!(line["field"], parameter);
+            let found = line["detail"].as_str().unwrap();
+            assert!(found.starts_with(detail), "{found}");
+        };
+        check("clicktime=1000", "clicktime", "clicktime is before 2008").await;
+        let long = "x".repeat(2_049);
+        check(&format!("androidid_md5={long}"), "androidid_md5", "androidid_md5 is ").await;
+        check(&format!("devicetype={long}"), "devicetype", "devicetype is ").await;
+        check("purpose=x", "purpose", "purpose is ").await;
     }
 
     #[tokio::test]
