@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::tokens::parse_expiry;
+use super::tokens::expiry;
 use crate::parse::error::Problem;
 use crate::parse::secret::Secret;
 use crate::parse::section::Section;
@@ -109,6 +109,14 @@ fn read_key(key: &mut Section<'_>) -> Option<SignatureKey> {
 fn parse_not_before(text: &str) -> Result<Timestamp, Problem> {
     let expected = r#"expected an RFC 3339 instant such as "2027-01-31T18:00:00+08:00""#;
     text.parse().map_err(|_| expected.into())
+}
+
+fn parse_expiry(text: &str) -> Result<Timestamp, Problem> {
+    expiry(text).ok_or_else(|| {
+        "expected an RFC 3339 instant such as \"2027-01-31T18:00:00+08:00\", or a date such as \
+         \"2027-01-31\", at whose end in UTC the key expires"
+            .into()
+    })
 }
 
 fn parse_scheme(text: &str) -> Result<SignatureScheme, Problem> {

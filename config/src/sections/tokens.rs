@@ -132,17 +132,22 @@ fn is_id(text: &str) -> bool {
 /// # Errors
 /// Returns what is allowed.
 pub fn parse_expiry(text: &str) -> Result<Timestamp, Problem> {
+    expiry(text).ok_or_else(|| {
+        "expected an RFC 3339 instant such as \"2027-01-31T18:00:00+08:00\", or a date such as \
+         \"2027-01-31\", at whose end in UTC the token expires"
+            .into()
+    })
+}
+
+/// Returns an instant, or the end of a day in UTC; `None` for any other text.
+pub(super) fn expiry(text: &str) -> Option<Timestamp> {
     // `Date` would accept a date-time too.
     let date = (text.len() == "2027-01-31".len()).then(|| text.parse::<Date>().ok()).flatten();
     let end_of = |date: Date| {
         let next = date.checked_add(1.day()).ok()?;
         Some(next.to_zoned(TimeZone::UTC).ok()?.timestamp())
     };
-    date.map_or_else(|| text.parse().ok(), end_of).ok_or_else(|| {
-        "expected an RFC 3339 instant such as \"2027-01-31T18:00:00+08:00\", or a date such as \
-         \"2027-01-31\", at whose end in UTC the token expires"
-            .into()
-    })
+    date.map_or_else(|| text.parse().ok(), end_of)
 }
 
 /// Reads the tokens of this list. The returned flag is true if all are valid.

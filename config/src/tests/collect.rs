@@ -103,6 +103,7 @@ fn invalid_signatures_are_rejected() {
     check("keys = [{ secret = 7 }]", r#"10: channels[0].signature.keys[0].secret: expected a non-empty string, or a file as in { file = "/run/secrets/name" }: (not shown)"#);
     check("keys = [{ expires = \"2099-12-31\" }]", "10: channels[0].signature.keys[0].secret: missing, expected the key that signs");
     check("keys = [{ secret = \"a\", not_before = \"2099-12-31\" }]", r#"10: channels[0].signature.keys[0].not_before: expected an RFC 3339 instant such as "2027-01-31T18:00:00+08:00": "2099-12-31""#);
+    check("keys = [{ secret = \"a\", expires = \"2099\" }]", r#"10: channels[0].signature.keys[0].expires: expected an RFC 3339 instant such as "2027-01-31T18:00:00+08:00", or a date such as "2027-01-31", at whose end in UTC the key expires: "2099""#);
     check("keys = [{ secret = \"a\", not_before = \"2099-12-31T00:00:00Z\", expires = \"2099-12-30\" }]", r#"10: channels[0].signature.keys[0].expires: expected a time after not_before: "2099-12-31T00:00:00Z""#);
     check_wrong(&format!("{CATALOGUE}[channels.signature]\nscheme = \"md5\"\nmode = \"on\"\nkeys = [{{ secret = \"a\" }}]"), "8: channels[0].signature.scheme: expected \"appsflyer_v1\", \"hmac_sha256\", \"baidu\" or \"xiaomi\": \"md5\"\n9: channels[0].signature.mode: expected \"off\", \"report\" or \"enforce\": \"on\"");
     check("keys = [{ secret = \"a\" }]\n[collect]\nlisten = \"127.0.0.1:8082\"", "12: collect.listen: requires collect.public_url, because [channels.signature] of a channel is of whole URLs");
