@@ -130,14 +130,23 @@ impl Problem {
         )
     }
 
-    /// An app that does not exist, or that the token may not write.
+    /// An app that does not exist.
     pub fn unknown_app() -> Self {
+        Self::no_app("the app is not in the settings")
+    }
+
+    /// An app that does not exist, or that the token may not write.
+    pub fn unwritable_app() -> Self {
+        Self::no_app("the app is not in the settings, or this token may not write its events")
+    }
+
+    fn no_app(detail: &str) -> Self {
         Self::of_request(
             StatusCode::NOT_FOUND,
             "app",
             "/problems/unknown-app",
             "Unknown app",
-            "the app is not in the settings, or this token may not write its events",
+            detail,
         )
     }
 

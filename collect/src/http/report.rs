@@ -173,6 +173,17 @@ mod tests {
         assert_eq!(code("app-x", "d").await, refused);
     }
 
+    /// A report needs no token.
+    #[tokio::test]
+    async fn an_unknown_app_does_not_blame_a_token() {
+        let bed = Bed::new("");
+        let request = Request::get("/click/app-z/c?spreadid=7").body(Body::empty()).unwrap();
+        let path = Path(("app-z".to_owned(), "c".to_owned()));
+        let answer = click(State(bed.collector.clone()), path, request).await;
+        let problem = format!("{:?}", answer.unwrap_err());
+        assert!(problem.contains("\"the app is not in the settings\""), "{problem}");
+    }
+
     #[tokio::test]
     async fn an_unusable_parameter_has_its_name_in_the_url() {
         let channel = "[[channels]]\nid = \"w\"\ndialect = \"weibo\"\n";

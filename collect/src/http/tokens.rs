@@ -25,7 +25,7 @@ pub(crate) fn writable_app<'c>(
     let writer = token.and_then(|token| collector.writer(token, Timestamp::now()));
     let writer = writer.ok_or_else(Problem::unauthorized)?;
     let app = collector.app(key).filter(|app| app.may_write(writer));
-    app.ok_or_else(Problem::unknown_app)
+    app.ok_or_else(Problem::unwritable_app)
 }
 
 #[cfg(test)]
