@@ -25,6 +25,8 @@ use crate::metrics::Labels;
 const ENGAGEMENT_ANSWER: &str = "ok";
 const EVENT_ANSWER: &str = "OK";
 
+const JSON: &str = "application/json";
+
 pub(crate) async fn click(
     State(collector): State<Collector>,
     Path(path): Path<(String, String)>,
@@ -91,7 +93,10 @@ async fn form(
         return Ok(String::new());
     }
     let body = body::read(headers, body, collector.settings().body_bytes_max).await?;
-    if body::media_type(headers) != "application/json" {
+    if body::media_type(headers) != JSON {
+        if body.trim_ascii_start().first() == Some(&b'{') {
+            return Err(Problem::media_type(JSON));
+        }
         let form = String::from_utf8(body.to_vec());
         return form.map_err(|_| Problem::bad_body("expected UTF-8"));
     }
@@ -141,7 +146,7 @@ async fn effect(
 
 #[cfg(test)]
 mod tests {
-    use axum::http::StatusCode;
+    use axum::http::{StatusCode, header};
     use axum::response::IntoResponse as _;
 
     use super::*;
@@ -162,6 +167,28 @@ mod tests {
         assert_eq!(status("app-x", "c").await, StatusCode::OK);
         assert_eq!(status("app-y", "c").await, StatusCode::BAD_REQUEST);
         assert_eq!(status("app-x", "d").await, StatusCode::BAD_REQUEST);
+    }
+
+    /// curl sends `application/x-www-form-urlencoded` unless `-H` names another type.
+    #[tokio::test]
+    async fn json_needs_its_media_type() {
+        let bed = Bed::new("");
+        let post = async |media_type: &'static str, body: &'static str| {
+            let request = Request::post("/v1.0/s2s/click/app/android/app-x");
+            let request = request.header(header::CONTENT_TYPE, media_type);
+            let request = request.body(Body::from(body)).unwrap();
+            let path = Path(("android".to_owned(), "app-x".to_owned()));
+            let answer = click(State(bed.collector.clone()), path, request).await;
+            answer.into_response().status()
+        };
+        let form = "application/x-www-form-urlencoded";
+        let json = " {\"af_media_source\":\"c\",\"af_campaign_id\":7,\"af_click_id\":\"c-1\"}";
+        assert_eq!(post("application/json; charset=utf-8", json).await, StatusCode::OK);
+        for other in [form, "text/plain", ""] {
+            assert_eq!(post(other, json).await, StatusCode::UNSUPPORTED_MEDIA_TYPE, "{other}");
+        }
+        let parameters = "af_media_source=c&af_campaign_id=7&af_click_id=c-1";
+        assert_eq!(post(form, parameters).await, StatusCode::OK);
     }
 
     #[test]
