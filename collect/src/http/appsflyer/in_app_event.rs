@@ -11,6 +11,16 @@ use crate::refusal::Refusal;
 /// The member of `eventValue` with the revenue.
 const REVENUE: &str = "af_revenue";
 
+/// The members that are texts, and what they must be.
+const TEXTS: [(&str, &str); 6] = [
+    ("eventName", "a string"),
+    ("eventValue", "a string that contains a JSON object"),
+    ("eventTime", "a string such as \"2026-03-10 12:00:00.000\""),
+    ("eventCurrency", "a string"),
+    ("ip", "a string"),
+    ("ua", "a string"),
+];
+
 /// The fields that are used; AppsFlyer's own names. Some clients send ids and versions as numbers.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -49,15 +59,8 @@ struct InAppEvent<'a> {
 
 /// Returns the event as the effects topic has it.
 pub(super) fn event(body: &[u8], app: &str, arrived_ms: i64) -> Result<String, Refusal> {
-    let source: InAppEvent<'_> = serde_json::from_slice(body).map_err(|error| Refusal {
-        code: "not_json",
-        field: None,
-        detail: format!(
-            "expected a JSON object as AppsFlyer's: line {}, column {}",
-            error.line(),
-            error.column()
-        ),
-    })?;
+    let source: InAppEvent<'_> =
+        serde_json::from_slice(body).map_err(|error| unreadable(body, &error))?;
     let (mut props, revenue) = values(source.event_value.as_deref().unwrap_or_default());
     let ids = [
         ("gaid", source.gaid),
@@ -92,6 +95,29 @@ pub(super) fn event(body: &[u8], app: &str, arrived_ms: i64) -> Result<String, R
     event.insert("type".to_owned(), "effect".into());
     event.insert("app".to_owned(), app.into());
     Ok(Value::Object(event).to_string())
+}
+
+/// Names the member that is wrong, without its value.
+fn unreadable(body: &[u8], error: &serde_json::Error) -> Refusal {
+    let (line, column) = (error.line(), error.column());
+    let message = error.to_string();
+    let repeated = message.strip_prefix("duplicate field `").and_then(|rest| rest.split_once('`'));
+    if let Some((name, _)) = repeated {
+        return Refusal::bad_value(name, format!("{name}: expected at most once"));
+    }
+    if let Some((name, expected)) = member_of_wrong_type(body) {
+        let detail = format!("{name}: expected {expected}");
+        return Refusal { code: "wrong_type", field: Some(name.to_owned()), detail };
+    }
+    let detail = format!("expected a JSON object as AppsFlyer's: line {line}, column {column}");
+    Refusal { code: "not_json", field: None, detail }
+}
+
+/// Returns the first member that is not a text, and what it must be; `None` if the body is not an object of JSON.
+fn member_of_wrong_type(body: &[u8]) -> Option<(&'static str, &'static str)> {
+    let members: BTreeMap<String, &RawValue> = serde_json::from_slice(body).ok()?;
+    let is_wrong = |value: &RawValue| !value.get().starts_with('"') && value.get() != "null";
+    TEXTS.into_iter().find(|(name, _)| members.get(*name).is_some_and(|value| is_wrong(value)))
 }
 
 fn present<const N: usize>(
@@ -249,8 +275,32 @@ mod tests {
 
     #[test]
     fn an_unreadable_event_is_refused_without_its_content() {
-        let refusal = event(b"{\"eventName\": secret}", "x", 0).unwrap_err();
-        assert_eq!(refusal.code, "not_json");
-        assert!(!refusal.detail.contains("secret"), "{refusal:?}");
+        let check = |body: &str, code: &str, field: Option<&str>, detail: &str| {
+            let refusal = event(body.as_bytes(), "x", 0).unwrap_err();
+            assert_eq!((refusal.code, refusal.field.as_deref()), (code, field), "{body}");
+            assert!(refusal.detail.contains(detail), "{refusal:?}");
+            assert!(!refusal.detail.contains("secret"), "{refusal:?}");
+        };
+        for body in ["{\"eventName\": secret}", "\"secret\"", "{\"eventName\":\"\\ud800\"}"] {
+            check(body, "not_json", None, "expected a JSON object as AppsFlyer's: line 1, column ");
+        }
+        check(
+            r#"{"eventName":"n", "eventValue": {"secret":1}}"#,
+            "wrong_type",
+            Some("eventValue"),
+            "eventValue: expected a string that contains a JSON object",
+        );
+        check(
+            r#"{"eventTime":1}"#,
+            "wrong_type",
+            Some("eventTime"),
+            "eventTime: expected a string",
+        );
+        check(
+            r#"{"idfa":"secret","ip":null,"idfa":"secret"}"#,
+            "bad_value",
+            Some("idfa"),
+            "idfa: expected at most once",
+        );
     }
 }
