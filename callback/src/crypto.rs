@@ -87,15 +87,20 @@ mod tests {
         assert_eq!(sha256_hex(&md5), expected);
     }
 
-    /// The first block is the vector F.1.1 of NIST SP 800-38A; the second one is the padding.
+    /// As printed by `openssl enc -aes-128-ecb -K 2b7e151628aed2a6abf7158809cf4f3c -a`.
     #[test]
     fn a_key_encrypts_blocks_with_padding() {
-        let key = AesKey(0x2b7e_1516_28ae_d2a6_abf7_1588_09cf_4f3c_u128.to_be_bytes());
-        let text = 0x6bc1_bee2_2e40_9f96_e93d_7e11_7393_172a_u128.to_be_bytes();
-        let encrypted = encrypt(Cipher::aes_128_ecb(), &key.0, None, &text).unwrap();
-        let expected = 0x3ad7_7bb4_0d7a_3660_a89e_caf3_2466_ef97_u128.to_be_bytes();
-        assert_eq!((encrypted.len(), &encrypted[..16]), (32, &expected[..]));
-        assert_eq!(key.encrypt("").unwrap().len(), 24);
+        let key = AesKey::from_base64("K34VFiiu0qar9xWICc9PPA==").unwrap();
+        let check = |text: &str, expected: &str| {
+            assert_eq!(key.encrypt(text).as_deref(), Some(expected), "{text}");
+        };
+        check("", "olS+iOA33dnXn7ZBHD+d+A==");
+        // The second block is the padding.
+        check("0123456789abcdef", "XZyvAlKe4ALc/ysT/xqPcKJUvojgN93Z15+2QRw/nfg=");
+        check(
+            "97e7ef3f-e5f2-d0b8-ccfc-f79bbeaf4841",
+            "avN42ZFm1Fl+x8HjyuCn6YAd192aaLXHnOk5TTWQUiB+tYdHjsARK/efb4adyJZ5",
+        );
     }
 
     #[test]

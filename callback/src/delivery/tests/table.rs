@@ -2,12 +2,13 @@
 
 use super::NOW_MS;
 use super::mock::Received;
-use crate::crypto::{AesKey, hmac_sha256_hex, md5_hex};
+use crate::crypto::{hmac_sha256_hex, md5_hex};
 use crate::event::tests::OAID;
 use crate::webhook::WebhookKeys;
 
 pub(super) const WEBHOOK_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
-const AES_KEY: &str = "K34VFiiu0qar9xWICc9PPA==";
+/// [`OAID`], encrypted with the key of the endpoint of OPPO.
+const ENCRYPTED_OAID: &str = "avN42ZFm1Fl+x8HjyuCn6YAd192aaLXHnOk5TTWQUiB+tYdHjsARK/efb4adyJZ5";
 
 /// What a network expects.
 pub(super) struct Network {
@@ -382,8 +383,7 @@ fn check_oppo(received: &Received) {
     assert_eq!(received.header("timestamp"), Some("1773160010000"));
     let signature = md5_hex(format!("{}1773160010000salt", received.body));
     assert_eq!(received.header("signature"), Some(&*signature));
-    let encrypted = AesKey::from_base64(AES_KEY).unwrap().encrypt(OAID).unwrap();
-    assert_eq!(received.json()["ouId"], *encrypted);
+    assert_eq!(received.json()["ouId"], ENCRYPTED_OAID);
 }
 
 fn check_tiktok(received: &Received) {
