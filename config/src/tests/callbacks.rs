@@ -37,6 +37,7 @@ fn an_endpoint_has_defaults() {
     assert_eq!((endpoint.settle_ms, endpoint.max_age_ms), (60_000, 24 * HOUR_MS));
     assert_eq!(endpoint.late_credit, LateCredit::Withhold);
     assert_eq!(endpoint.conditions, CallbackConditions::default());
+    assert_eq!((endpoint.requests_per_second_max, endpoint.in_flight_max), (None, 16));
     assert!(endpoint.apps.is_empty() && endpoint.channels.is_empty() && endpoint.kinds.is_none());
 }
 
