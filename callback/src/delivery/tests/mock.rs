@@ -5,6 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 /// What the server does with a request.
 #[derive(Debug, Clone)]
@@ -15,8 +16,10 @@ pub(super) enum Answer {
     With(u16, &'static str, String),
     /// Closes the connection without a response.
     HangUp,
-    /// Never answers.
+    /// Does not answer until [`Mock::end_silence`].
     Silence,
+    /// A body that begins so, and never ends.
+    Unfinished(String),
 }
 
 /// A request as received.
@@ -34,7 +37,9 @@ pub(super) struct Received {
 struct Shared {
     answer: Option<Answer>,
     received: Vec<Received>,
-    /// Connections that are kept open without a response.
+    /// How many requests have arrived.
+    arrived: watch::Sender<usize>,
+    /// Connections that are kept open without a response, or without the end of one.
     silent: Vec<TcpStream>,
 }
 
@@ -68,6 +73,19 @@ impl Mock {
         std::mem::take(&mut self.shared.lock().received)
     }
 
+    /// Waits until this many requests have arrived since the start.
+    pub async fn await_requests(&self, count: usize) {
+        let mut arrived = self.shared.lock().arrived.subscribe();
+        arrived.wait_for(|arrived| *arrived >= count).await.unwrap();
+    }
+
+    /// Answers the requests that have no response yet.
+    pub fn end_silence(&self, status: u16, body: &str) {
+        for mut stream in std::mem::take(&mut self.shared.lock().silent) {
+            respond(&mut stream, status, "", body, body.len());
+        }
+    }
+
     pub fn url(&self, path: &str) -> String {
         format!("http://localhost:{}{path}", self.port)
     }
@@ -98,18 +116,24 @@ fn serve(stream: TcpStream, shared: &Mutex<Shared>) {
     let mut stream = reader.into_inner();
     let mut shared = shared.lock();
     shared.received.push(received);
-    let answer = shared.answer.clone().unwrap_or(Answer::Reply(200, String::new()));
-    let (status, header, body) = match answer {
-        Answer::Reply(status, body) => (status, "", body),
-        Answer::With(status, header, body) => (status, header, body),
-        Answer::HangUp => return,
-        Answer::Silence => {
-            shared.silent.push(stream);
-            return;
+    shared.arrived.send_modify(|arrived| *arrived += 1);
+    match shared.answer.clone().unwrap_or(Answer::Reply(200, String::new())) {
+        Answer::Reply(status, body) => respond(&mut stream, status, "", &body, body.len()),
+        Answer::With(status, header, body) => {
+            respond(&mut stream, status, header, &body, body.len());
         }
-    };
+        Answer::HangUp => {}
+        Answer::Silence => shared.silent.push(stream),
+        Answer::Unfinished(body) => {
+            respond(&mut stream, 200, "", &body, body.len() + 1);
+            shared.silent.push(stream);
+        }
+    }
+}
+
+/// Sends a response whose body is said to have this length.
+fn respond(stream: &mut TcpStream, status: u16, header: &str, body: &str, length: usize) {
     let header = if header.is_empty() { String::new() } else { format!("{header}\r\n") };
-    let length = body.len();
     let head = format!(
         "HTTP/1.1 {status} x\r\n{header}Connection: close\r\nContent-Length: {length}\r\n\r\n"
     );
