@@ -1,6 +1,10 @@
 //! Tests of lanes: retries, pauses, order, and endpoints that do not wait for each other.
 
+use std::pin::pin;
 use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use tokio::task::yield_now;
 
 use super::super::deliver;
 use super::super::lane::Lane;
@@ -259,15 +263,30 @@ async fn what_was_sent_is_kept_although_the_outbox_fails_at_first() {
 #[tokio::test]
 async fn delivery_ends_after_its_requests() {
     let site = Site::new(&["a", "b"]);
+    site.mock.answers(Answer::Silence);
     site.queue.add(1, "a", activation(), NOW_MS);
     site.queue.add(2, "b", activation(), NOW_MS);
-    let queue = site.queue.clone();
-    let sent = async move {
-        while queue.end(1).is_none() || queue.end(2).is_none() {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    let (asked, was_asked) = oneshot::channel();
+    let shutdown = async {
+        site.mock.await_requests(2).await;
+        asked.send(()).unwrap();
+    };
+    let mut delivery = pin!(deliver(site.sender.clone(), site.queue.clone(), shutdown));
+    let lanes_have_run = async {
+        was_asked.await.unwrap();
+        for _ in 0..100 {
+            yield_now().await;
         }
     };
-    deliver(site.sender.clone(), site.queue.clone(), sent).await.unwrap();
+    tokio::select! {
+        biased;
+        ended = &mut delivery => panic!("before its requests: {ended:?}"),
+        () = lanes_have_run => {}
+    }
+    assert_eq!((site.queue.end(1), site.queue.end(2)), (None, None));
+    site.mock.end_silence(200, "{\"result\":1}");
+    delivery.await.unwrap();
+    assert_eq!((site.queue.end(1), site.queue.end(2)), (Some(Outcome::Sent), Some(Outcome::Sent)));
     assert_eq!(site.mock.received().len(), 2);
     // Without endpoints there is nothing to do.
     let (none, _) = sender("");
