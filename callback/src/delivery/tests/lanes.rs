@@ -26,19 +26,28 @@ struct Site {
 }
 
 impl Site {
-    /// A site with endpoints of these names, each at a server of its own path.
+    /// A site with endpoints of these names, each with a path of its own.
     fn new(names: &[&str]) -> Self {
         let mock = Mock::start();
-        let endpoint = |name: &&str| {
-            let url = mock.url(&format!("/{name}?callback={{callback|url}}"));
-            format!(
-                "[[callbacks.endpoint]]\nname = \"{name}\"\npreset = \"kuaishou\"\nurl = \"{url}\"\n\
-                 requests_per_second_max = 10000\n"
-            )
-        };
-        let endpoints: String = names.iter().map(endpoint).collect();
-        let (sender, clock) = sender(&endpoints);
-        mock.answers(Answer::Reply(200, "{\"result\":1}".to_owned()));
+        let endpoints = names.iter().map(|name| endpoint(name, &mock.url(&format!("/{name}"))));
+        let endpoints: String = endpoints.collect();
+        Self::with_endpoints(mock, &endpoints)
+    }
+
+    /// A site with the endpoint `a`, and `b`, which has another host: the second server.
+    fn with_two_hosts() -> (Self, Mock) {
+        let (mock, other) = (Mock::start(), Mock::start());
+        let url_of_other = other.url("/b").replace("localhost", "127.0.0.1");
+        let endpoints = endpoint("a", &mock.url("/a")) + &endpoint("b", &url_of_other);
+        other.answers(taken());
+        (Self::with_endpoints(mock, &endpoints), other)
+    }
+
+    fn with_endpoints(mock: Mock, endpoints: &str) -> Self {
+        let settings =
+            format!("[callbacks]\nallow_loopback = [\"localhost\", \"127.0.0.1\"]\n{endpoints}");
+        let (sender, clock) = sender_with(&settings, timing(), lookup("127.0.0.1"));
+        mock.answers(taken());
         Self { mock, sender: Arc::new(sender), clock, queue: Arc::default() }
     }
 
@@ -46,6 +55,17 @@ impl Site {
         let endpoint = self.sender.endpoints()[index].clone();
         Lane::new(endpoint, self.sender.clone(), self.queue.clone())
     }
+}
+
+fn endpoint(name: &str, url: &str) -> String {
+    format!(
+        "[[callbacks.endpoint]]\nname = \"{name}\"\npreset = \"kuaishou\"\n\
+         url = \"{url}?callback={{callback|url}}\"\nrequests_per_second_max = 10000\n"
+    )
+}
+
+fn taken() -> Answer {
+    Answer::Reply(200, "{\"result\":1}".to_owned())
 }
 
 fn numbered(number: u32, event: CallbackEvent) -> CallbackEvent {
@@ -156,36 +176,56 @@ async fn an_effect_goes_after_a_dead_activation() {
     assert_eq!(site.queue.end(1), Some(Outcome::Dead));
 }
 
-/// The server of `a` fails for a day, while `b` has a server that works.
+/// The server of `a` fails for a day, while `b` has a server that works. They have one outbox.
 #[tokio::test]
 async fn an_endpoint_that_fails_for_a_day_delays_no_other() {
-    let site = Site::new(&["a"]);
-    let other = Site::new(&["b"]);
+    let (site, other) = Site::with_two_hosts();
     site.mock.answers(Answer::Reply(502, String::new()));
     for key in 0..100 {
         site.queue.add(key, "a", numbered(key, activation()), NOW_MS);
-        other.queue.add(key, "b", numbered(key, activation()), NOW_MS);
     }
-    for step in 0..288 {
-        let now_ms = NOW_MS + step * DAY_MS / 288;
+    let (mut failing, mut working) = (site.lane(0), site.lane(1));
+    for step in 0_u32..288 {
+        let now_ms = NOW_MS + i64::from(step) * DAY_MS / 288;
         site.clock.set_ms(now_ms);
-        other.clock.set_ms(now_ms);
-        site.lane(0).drain().await.unwrap();
-        other.lane(0).drain().await.unwrap();
+        let key = 1_000 + step;
+        site.queue.add(key, "b", numbered(key, activation()), now_ms);
+        let (of_a, of_b) = tokio::join!(failing.drain(), working.drain());
+        of_a.and(of_b).unwrap();
+        assert_eq!(site.queue.end(key), Some(Outcome::Sent), "{step}");
     }
-    assert!((0..100).all(|key| other.queue.end(key) == Some(Outcome::Sent)));
-    assert_eq!(other.mock.received().len(), 100);
+    assert_eq!(other.received().len(), 288);
     // Without the pauses of the host there would be 800 requests.
     let requests = site.mock.received().len();
     assert!((10..500).contains(&requests), "{requests}");
     site.mock.answers(Answer::Reply(200, "{\"result\":1}".to_owned()));
     for step in 0..288 {
         site.clock.set_ms(NOW_MS + DAY_MS + step * DAY_MS / 288);
-        site.lane(0).drain().await.unwrap();
+        failing.drain().await.unwrap();
     }
     let ends: Vec<_> = (0..100).map(|key| site.queue.end(key)).collect();
     assert!(ends.iter().all(Option::is_some), "nothing is left pending");
     assert!(ends.contains(&Some(Outcome::Sent)));
+}
+
+/// The server of `a` keeps as many requests waiting as `a` may have at once. They have one outbox.
+#[tokio::test]
+async fn an_endpoint_that_does_not_answer_delays_no_other() {
+    let (site, other) = Site::with_two_hosts();
+    site.mock.answers(Answer::Silence);
+    for key in 0..40 {
+        site.queue.add(key, "a", numbered(key, activation()), NOW_MS);
+        site.queue.add(100 + key, "b", numbered(key, activation()), NOW_MS);
+    }
+    let shutdown = async {
+        site.mock.await_requests(16).await;
+        other.await_requests(40).await;
+        assert!((0..40).all(|key| site.queue.reasons(key).is_empty()), "none of them has ended");
+        site.mock.end_silence(200, "{\"result\":1}");
+    };
+    deliver(site.sender.clone(), site.queue.clone(), shutdown).await.unwrap();
+    assert!((100..140).all(|key| site.queue.end(key) == Some(Outcome::Sent)));
+    assert_eq!(site.mock.received().len(), 16);
 }
 
 #[tokio::test]
