@@ -155,6 +155,13 @@ impl Bed {
         finished.len()
     }
 
+    /// Returns the number of effects before this one.
+    fn earlier(&self, endpoint: &str, id: &str) -> usize {
+        let key = fact_key(EventType::Effect, Pid(1), id);
+        let event = self.queue.describe(endpoint, key, CallbackKind::Effect).unwrap().unwrap();
+        event.earlier.len()
+    }
+
     fn tally(&self, endpoint: &str) -> Tally {
         let counts: Counts = self.queue.with_outbox(|outbox| outbox.counts()).unwrap();
         counts.get(&EndpointId::new(endpoint)).copied().unwrap_or_default()
@@ -275,13 +282,22 @@ fn earlier_effects_are_read_for_endpoints_that_need_them() {
         bed.effect("e-3", 5),
     ];
     bed.process(facts);
-    let earlier = |endpoint: &str, id: &str| {
-        let key = fact_key(EventType::Effect, Pid(1), id);
-        let event = bed.queue.describe(endpoint, key, CallbackKind::Effect).unwrap().unwrap();
-        event.earlier.len()
-    };
-    assert_eq!(["e-1", "e-2", "e-3"].map(|id| earlier("first", id)), [0, 1, 2]);
-    assert_eq!(earlier("a", "e-3"), 0);
+    assert_eq!(["e-1", "e-2", "e-3"].map(|id| bed.earlier("first", id)), [0, 1, 2]);
+    assert_eq!(bed.earlier("a", "e-3"), 0);
+}
+
+#[test]
+fn of_effects_at_one_time_one_is_the_first() {
+    let mut bed = Bed::new(&network("first", "a", "first_only = true\n"));
+    let facts = vec![
+        bed.click(7, "c-1", 1),
+        bed.activation("a-1", 2),
+        bed.effect("e-3", 3),
+        bed.effect("e-1", 3),
+        bed.effect("e-2", 3),
+    ];
+    bed.process(facts);
+    assert_eq!(["e-1", "e-2", "e-3"].map(|id| bed.earlier("first", id)), [0, 1, 2]);
 }
 
 #[test]
