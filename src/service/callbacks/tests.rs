@@ -8,8 +8,10 @@ use attribution::facts::event::{
     Activation, Device, Effect, EventTime, Fact, Pid, Purpose, SpreadId, TouchFields, TouchKind,
 };
 use attribution::facts::match_keys::fact_key;
+use attribution::outbox::MAX_AGE_MS_MAX;
 use attribution::outbox::port::Outbox;
 use attribution::outbox::record::{CallbackKind, Counts, EndpointId, Tally};
+use attribution::rules::policy::HOUR_MS;
 use attribution::rules::row::EventType;
 use attribution::worker::{Batch, Worker};
 use callback::{Attempt, CallbackEvent, Claimed, Finished, Outcome, Queue, Shown};
@@ -17,6 +19,7 @@ use store::embedded::Embedded;
 use tempfile::TempDir;
 
 use super::queue::{Key, StoreQueue};
+use super::unclaimed::expire_regularly;
 use super::{Callbacks, now};
 
 const LEASE: Duration = Duration::from_secs(60);
@@ -64,6 +67,16 @@ impl Bed {
         let queue = StoreQueue::new(&reader, &config.policy, callbacks.endpoints(), clock);
         let start = now().minus(60 * MINUTE_MS);
         Self { worker, queue: queue.with_lease(LEASE), start, _dir: dir }
+    }
+
+    /// The queue of a process with these endpoints, at a time.
+    fn queue_with(&self, endpoints: &str, now: EventTime) -> StoreQueue {
+        let config = config::parse(&format!("{CATALOGUE}{endpoints}")).unwrap();
+        let callbacks = Callbacks::new(&config).unwrap();
+        let now_ms = i64::try_from(now.millis()).unwrap();
+        let clock = Arc::new(move || now_ms);
+        let reader = self.worker.ledger().reader();
+        StoreQueue::new(&reader, &config.policy, callbacks.endpoints(), clock)
     }
 
     fn at(&self, minute: u64) -> EventTime {
@@ -298,6 +311,23 @@ fn of_effects_at_one_time_one_is_the_first() {
     ];
     bed.process(facts);
     assert_eq!(["e-1", "e-2", "e-3"].map(|id| bed.earlier("first", id)), [0, 1, 2]);
+}
+
+#[tokio::test]
+async fn callbacks_of_an_endpoint_that_is_not_in_the_settings_end_after_some_days() {
+    let mut bed = Bed::new(&[network("a", "a", ""), WEBHOOK.to_owned()].concat());
+    let facts = vec![bed.click(7, "c-1", 1), bed.activation("a-1", 2), bed.effect("e-1", 3)];
+    bed.process(facts);
+    let pending = Tally { made: 2, ..Tally::default() };
+    for (elapsed_ms, expected) in [
+        (MAX_AGE_MS_MAX - HOUR_MS, pending),
+        (MAX_AGE_MS_MAX + HOUR_MS, Tally { too_old: 2, ..pending }),
+    ] {
+        let queue = bed.queue_with(WEBHOOK, now().plus(elapsed_ms));
+        expire_regularly(Arc::new(queue), LEASE, std::future::ready(())).await.unwrap();
+        assert_eq!(bed.tally("a"), expected);
+        assert_eq!(bed.tally("hook"), pending);
+    }
 }
 
 #[test]
