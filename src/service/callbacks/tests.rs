@@ -15,9 +15,11 @@ use attribution::rules::policy::HOUR_MS;
 use attribution::rules::row::EventType;
 use attribution::worker::{Batch, Worker};
 use callback::{Attempt, CallbackEvent, Claimed, Finished, Outcome, Queue, Shown};
+use metrics_exporter_prometheus::PrometheusBuilder;
 use store::embedded::Embedded;
 use tempfile::TempDir;
 
+use super::metrics::OutboxMetrics;
 use super::queue::{Key, StoreQueue};
 use super::unclaimed::expire_regularly;
 use super::{Callbacks, now};
@@ -45,6 +47,7 @@ const WEBHOOK: &str = "[[callbacks.endpoint]]\nname = \"hook\"\npreset = \"webho
 
 struct Bed {
     worker: Worker<Embedded>,
+    callbacks: Callbacks,
     queue: StoreQueue,
     /// The time of the first event.
     start: EventTime,
@@ -66,7 +69,7 @@ impl Bed {
         let clock = Arc::new(move || clock_ms);
         let queue = StoreQueue::new(&reader, &config.policy, callbacks.endpoints(), clock);
         let start = now().minus(60 * MINUTE_MS);
-        Self { worker, queue: queue.with_lease(LEASE), start, _dir: dir }
+        Self { worker, callbacks, queue: queue.with_lease(LEASE), start, _dir: dir }
     }
 
     /// The queue of a process with these endpoints, at a time.
@@ -173,6 +176,25 @@ impl Bed {
         let key = fact_key(EventType::Effect, Pid(1), id);
         let event = self.queue.describe(endpoint, key, CallbackKind::Effect).unwrap().unwrap();
         event.earlier.len()
+    }
+
+    /// Claims everything of the endpoint, which fails and is due again at this time.
+    fn fail_all(&self, endpoint: &str, due: EventTime) {
+        let outcome = Outcome::Retry { due_ms: i64::try_from(due.millis()).unwrap() };
+        let finished = |claimed: Claimed<Key>| (claimed.key, Finished { outcome, attempt: None });
+        let finished: Vec<_> = self.claim(endpoint).into_iter().map(finished).collect();
+        assert!(!finished.is_empty());
+        self.queue.finish(&finished).unwrap();
+    }
+
+    /// Returns how long callbacks have been overdue, in seconds.
+    fn overdue(&self, endpoint: &str) -> Option<f64> {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let outbox = OutboxMetrics::new(&self.callbacks, &self.worker.ledger().reader());
+        ::metrics::with_local_recorder(&recorder, || outbox.observe());
+        let scrape = recorder.handle().render();
+        let name = format!("adtrail_callbacks_overdue_seconds{{endpoint=\"{endpoint}\"}} ");
+        scrape.lines().find_map(|line| line.strip_prefix(&*name)?.parse().ok())
     }
 
     fn tally(&self, endpoint: &str) -> Tally {
@@ -328,6 +350,22 @@ async fn callbacks_of_an_endpoint_that_is_not_in_the_settings_end_after_some_day
         assert_eq!(bed.tally("a"), expected);
         assert_eq!(bed.tally("hook"), pending);
     }
+}
+
+#[test]
+fn callbacks_are_overdue_since_the_first_one_was_due() {
+    let mut bed = Bed::new(&[network("a", "a", ""), WEBHOOK.to_owned()].concat());
+    let facts = vec![bed.click(7, "c-1", 1), bed.activation("a-1", 2)];
+    bed.process(facts);
+    bed.fail_all("a", now().plus(5 * MINUTE_MS));
+    assert_eq!(bed.overdue("a"), Some(0.0), "it is not due yet");
+    bed.fail_all("a", now().minus(5 * HOUR_MS));
+    let facts = vec![bed.effect("e-1", 3)];
+    bed.process(facts);
+    let five_hours = Some(5.0 * 3_600.0)..Some(6.0 * 3_600.0);
+    assert!(five_hours.contains(&bed.overdue("a")), "{:?}", bed.overdue("a"));
+    assert_eq!(bed.send_all("hook"), 2);
+    assert_eq!(bed.overdue("hook"), Some(0.0));
 }
 
 #[test]
