@@ -1,5 +1,7 @@
 //! Callbacks about decisions, from the commit to delivery.
 
+mod copied;
+
 use std::collections::BTreeMap;
 use std::sync::mpsc::channel;
 
