@@ -34,6 +34,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, sleep_until};
 
 pub use body::is_unfinished;
 use body::{RequestBody, ResponseBody};
@@ -207,15 +208,15 @@ async fn connection(
             }
             return;
         }
-        () = idle(requests.clone(), &untaken, IDLE_MAX) => return,
+        () = idle(&requests, &untaken, IDLE_MAX) => return,
         () = untaken.stalled(STALLED_MAX) => return,
         () = stopped(stopping) => served.as_mut().graceful_shutdown(),
     }
     tokio::select! {
         _ = served => {}
-        () = idle(requests.clone(), &untaken, IDLE_STOPPING_MAX) => {}
+        () = idle(&requests, &untaken, IDLE_STOPPING_MAX) => {}
         () = untaken.stalled_from_now(STALLED_STOPPING_MAX) => {}
-        () = overdue(requests, ANSWERS_STOPPING_MAX) => {}
+        () = overdue(requests.clone(), ANSWERS_STOPPING_MAX) => {}
     }
 }
 
@@ -260,18 +261,19 @@ async fn stopped(mut stopping: watch::Receiver<bool>) {
     }
 }
 
-/// Completes once there has been no request, and no rest of a response that the client takes, for `longest`.
-async fn idle(mut requests: watch::Receiver<Requests>, untaken: &Untaken, longest: Duration) {
+/// Completes once there has been no request, and no rest of a response that the client takes, for `longest` from now.
+/// Begins and ends of requests do not wake it.
+async fn idle(requests: &watch::Receiver<Requests>, untaken: &Untaken, longest: Duration) {
+    let start = Instant::now();
     loop {
-        let is_none = requests.borrow_and_update().ongoing == 0;
-        let changed = tokio::select! {
-            () = untaken.quiet(longest), if is_none => return,
-            changed = requests.changed() => changed,
-        };
-        // No more requests can come, and the connection ends by itself.
-        if changed.is_err() {
-            return std::future::pending().await;
+        let now = Instant::now();
+        let none_since = requests.borrow().none_since(start);
+        let since =
+            none_since.zip(untaken.nothing_since()).map_or(now, |(of, taken)| of.max(taken));
+        if now.duration_since(since) >= longest {
+            return;
         }
+        sleep_until(since + longest).await;
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::http::{HeaderName, HeaderValue, Request};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::turns::Place;
 
@@ -13,7 +14,9 @@ const FIELD_BYTES: usize = 32;
 /// Requests from their last header to the end of the response body.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    pub ongoing: usize,
+    ongoing: usize,
+    /// When the last request ended.
+    ended_at: Option<Instant>,
     /// Requests without a response yet that were received before the service stopped.
     unanswered: usize,
     long_responses: usize,
@@ -25,6 +28,11 @@ pub(super) struct Requests {
 }
 
 impl Requests {
+    /// Returns since when there has been no request, counted from `start`; `None` while there is one.
+    pub fn none_since(&self, start: Instant) -> Option<Instant> {
+        (self.ongoing == 0).then(|| self.ended_at.map_or(start, |ended_at| ended_at.max(start)))
+    }
+
     /// Checks whether a stop waits for the connection.
     pub fn are_awaited(&self) -> bool {
         self.unanswered > 0 || self.has_long_response
@@ -77,6 +85,7 @@ impl Drop for Ongoing {
         let Self { requests, is_unanswered, is_long, head_bytes, .. } = self;
         requests.send_modify(|requests| {
             requests.ongoing -= 1;
+            requests.ended_at = Some(Instant::now());
             requests.unanswered -= usize::from(*is_unanswered);
             requests.head_bytes -= *head_bytes;
             requests.long_responses -= usize::from(*is_long);

@@ -74,18 +74,10 @@ impl Untaken {
         }
     }
 
-    /// Completes once nothing has waited for `longest` from now.
-    pub async fn quiet(&self, longest: Duration) {
-        let mut from = Instant::now();
-        loop {
-            sleep_until(from + longest).await;
-            let State { since, taken_at } = *self.0.lock();
-            match since {
-                Some(_) => from = Instant::now(),
-                None if taken_at > from => from = taken_at,
-                None => return,
-            }
-        }
+    /// Returns since when nothing has waited for the client; `None` while something does.
+    pub fn nothing_since(&self) -> Option<Instant> {
+        let state = self.0.lock();
+        state.since.is_none().then_some(state.taken_at)
     }
 }
 
