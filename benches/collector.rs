@@ -46,7 +46,7 @@ fn main() {
         return serve();
     }
     let rounds = count("ADTRAIL_BENCH_ROUNDS", 5).max(1);
-    let half_rate_lasts = Duration::from_secs(count("ADTRAIL_BENCH_SECONDS", 60).max(1) as u64);
+    let half_rate_lasts = Duration::from_secs(count("ADTRAIL_BENCH_SECONDS", 60).max(10) as u64);
     println!("{}", testbed::machine());
     println!("{}, Apache Kafka {}", version_of(&binary()), Kafka::version());
     let kafka = Kafka::start_to_measure();

@@ -1,5 +1,6 @@
 //! Clicks of Ocean Engine for the bench of the collector: as many as a server answers, by wrk, or at a constant rate.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -15,6 +16,9 @@ use crate::support::{APP_KEY, cpu_seconds, memory_mib};
 
 /// Enough to keep all processors busy although each click waits for Kafka.
 pub const CONNECTIONS: u32 = 256;
+
+/// All connections begin at once, so that the first clicks at a constant rate wait for each other.
+const SETTLING: Duration = Duration::from_secs(5);
 
 /// Loaded by wrk. Its arguments are a path with `@` in place of the request id, and the name of the run.
 const SCRIPT: &str = r#"
@@ -177,7 +181,8 @@ impl Load {
         Turn { answers, wall: micros as f64 / 1e6, cpu }
     }
 
-    /// Sends clicks at a constant rate, and waits for all answers. Prints how long these took.
+    /// Sends clicks at a constant rate, and waits for all answers. Prints how long those took that were due after
+    /// [`SETTLING`]. The p99 of the median second leaves out moments at which a shared machine stands still.
     pub fn at_rate(&self, server: &Server, rate: f64, lasts: Duration) -> Answers {
         let connect = |_| Client::connect(&server.address);
         let clients: Vec<Client> = (0..CONNECTIONS).map(connect).collect();
@@ -201,12 +206,19 @@ impl Load {
         });
         let (wall, cpu) = (started.elapsed().as_secs_f64(), cpu_seconds(server.pid) - cpu);
         let refused: u64 = outcomes.iter().map(|clicks| clicks.refused).sum();
-        let mut times: Vec<f64> = outcomes.into_iter().flat_map(|clicks| clicks.times_ms).collect();
-        times.sort_by(f64::total_cmp);
-        let at = |percent: usize| times[(times.len() - 1) * percent / 100];
-        let clicks = times.len() as u64;
+        let clicks: u64 = outcomes.iter().map(|clicks| clicks.times.len() as u64).sum();
+        let warm =
+            outcomes.iter().flat_map(|clicks| &clicks.times).filter(|(due, _)| *due >= SETTLING);
+        let mut seconds: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+        for (due, ms) in warm {
+            seconds.entry(due.as_secs()).or_default().push(*ms);
+        }
+        let p99s = seconds.values().map(|times| percentile(times.clone(), 99));
+        let median_second = percentile(p99s.collect(), 50);
+        let times: Vec<f64> = seconds.into_values().flatten().collect();
+        let at = |percent| percentile(times.clone(), percent);
         println!(
-            "{}: {:.0} clicks/s, {cpu:.1} CPU-s, {:.0} clicks/CPU-second; p50 {:.2} ms, p99 {:.2}, maximum {:.1}",
+            "{}: {:.0} clicks/s, {cpu:.1} CPU-s, {:.0} clicks/CPU-second; p50 {:.2} ms, p99 {:.2}, of the median second {median_second:.2}, maximum {:.1}",
             server.name,
             clicks as f64 / wall,
             clicks as f64 / cpu,
@@ -218,10 +230,16 @@ impl Load {
     }
 }
 
+fn percentile(mut values: Vec<f64>, percent: usize) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[(values.len() - 1) * percent / 100]
+}
+
 /// The answers that a client has got.
 #[derive(Default)]
 struct Clicks {
-    times_ms: Vec<f64>,
+    /// When each was due, and the milliseconds until its answer.
+    times: Vec<(Duration, f64)>,
     refused: u64,
 }
 
@@ -252,7 +270,8 @@ impl Client {
             if self.get(&path) != 200 {
                 clicks.refused += 1;
             }
-            clicks.times_ms.push(1e3 * started.elapsed().saturating_sub(due).as_secs_f64());
+            let took = started.elapsed().saturating_sub(due);
+            clicks.times.push((due, 1e3 * took.as_secs_f64()));
         }
         clicks
     }
