@@ -35,7 +35,7 @@ impl ClientContext for Reports {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         // The sender reports errors of its transactions itself.
         let level = match facility {
-            "TXNERR" | "GETPID" => RDKafkaLogLevel::Debug,
+            "TXNERR" => RDKafkaLogLevel::Debug,
             _ => level,
         };
         clients::log(level, facility, message);

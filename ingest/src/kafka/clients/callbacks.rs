@@ -193,8 +193,13 @@ impl ClientContext for LogOnly {
 }
 
 /// Writes librdkafka's log to adtrail's, with errors as warnings: librdkafka logs every lost connection as an error and
-/// reconnects.
+/// reconnects. A request for a producer id that is retried, say because a bootstrap connection is replaced, is of no
+/// concern to an operator: the producers report what they cannot deliver.
 pub fn log(level: RDKafkaLogLevel, facility: &str, message: &str) {
+    let level = match facility {
+        "GETPID" => RDKafkaLogLevel::Debug,
+        _ => level,
+    };
     match level {
         RDKafkaLogLevel::Emerg
         | RDKafkaLogLevel::Alert
