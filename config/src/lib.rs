@@ -13,6 +13,7 @@ mod macros;
 pub mod nearest;
 pub mod private_files;
 mod settings;
+mod toml_files;
 
 use std::path::Path;
 
@@ -43,6 +44,7 @@ pub use sections::tokens::{
     SECRET_CHARS, Token, TokenApps, TokenDigest, parse_expiry, parse_token_id, token_id,
 };
 pub use settings::{Config, ExportClients, Ingest};
+pub use toml_files::toml_files;
 
 /// The settings file if none is named.
 pub const DEFAULT_FILE: &str = "adtrail.toml";

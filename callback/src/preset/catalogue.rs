@@ -2,20 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use config::Callbacks;
 use config::nearest::nearest;
+use config::{Callbacks, toml_files};
 use include_dir::{Dir, include_dir};
 
 use super::{Preset, raw};
 use crate::error::CallbackError;
 
 static BUILT_IN: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/presets");
-
-const EXTENSION: &str = "toml";
 
 /// The presets by name.
 pub struct Presets(BTreeMap<Box<str>, Arc<Preset>>);
@@ -33,7 +30,7 @@ impl Presets {
         }
         if let Some(folder) = &settings.presets {
             let failed = |error| CallbackError::Folder { path: folder.clone(), error };
-            for path in files(folder).map_err(failed)? {
+            for path in toml_files(folder).map_err(failed)? {
                 let text = fs::read_to_string(&path).map_err(|error| CallbackError::Preset {
                     file: path.display().to_string(),
                     problem: format!("the file cannot be read, {error}"),
@@ -73,17 +70,4 @@ impl Presets {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Preset>> {
         self.0.values()
     }
-}
-
-/// Returns the files of presets in a directory, in the order of their names.
-fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in folder.read_dir()? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == EXTENSION) {
-            found.push(path);
-        }
-    }
-    found.sort();
-    Ok(found)
 }

@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use config::Config;
 use config::nearest::nearest;
+use config::{Config, toml_files};
 use include_dir::{Dir, include_dir};
 
 use super::Dialect;
@@ -18,7 +17,6 @@ static BUILT_IN: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/dialects");
 
 /// The dialect of a channel that names none and has no other name in common with one.
 const GENERIC: &str = "generic";
-const EXTENSION: &str = "toml";
 
 /// The dialects by name.
 pub struct Dialects(BTreeMap<Box<str>, Arc<Dialect>>);
@@ -36,7 +34,7 @@ impl Dialects {
         }
         if let Some(folder) = folder {
             let failed = |error| CollectError::Folder { path: folder.to_owned(), error };
-            for path in files(folder).map_err(failed)? {
+            for path in toml_files(folder).map_err(failed)? {
                 let text = fs::read_to_string(&path).map_err(|error| CollectError::Dialect {
                     file: path.display().to_string(),
                     problem: format!("the file cannot be read, {error}"),
@@ -107,19 +105,6 @@ impl Dialects {
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(|name| &**name)
     }
-}
-
-/// Returns the files of dialects in a directory, in the order of their names.
-fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in folder.read_dir()? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == EXTENSION) {
-            found.push(path);
-        }
-    }
-    found.sort();
-    Ok(found)
 }
 
 #[cfg(test)]
