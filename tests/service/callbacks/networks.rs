@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use md5::{Digest, Md5};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -9,7 +10,7 @@ use testbed::http;
 use testbed::kafka::Kafka;
 use testbed::prometheus::{Prometheus, check_metrics};
 use testbed::site::Site;
-use testbed::{eventually, free_port};
+use testbed::{cache_dir, eventually, free_port, run_ok};
 
 use super::cases::{CASES, Case};
 use super::*;
@@ -146,7 +147,7 @@ fn every_network_gets_the_install_and_then_the_purchase() {
     }
 }
 
-/// Checks that each event was sent once, with its credit.
+/// Checks that each event was sent once, with its credit, and that receivers can verify it.
 fn check_webhooks(hooks: &[Request]) {
     let mut events: Vec<String> = Vec::new();
     for hook in hooks {
@@ -160,4 +161,13 @@ fn check_webhooks(hooks: &[Request]) {
     events.sort_unstable();
     events.dedup();
     assert_eq!(events.len(), hooks.len(), "each callback has an id of its own");
+
+    let requests: Vec<Value> =
+        hooks.iter().map(|hook| json!({"headers": hook.headers, "body": hook.body})).collect();
+    let input = json!({"secret": WEBHOOK_SECRET, "requests": requests}).to_string();
+    let script =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/service/callbacks/verify_webhooks.py");
+    let python = cache_dir().join("python/bin/python");
+    let printed = run_ok(Command::new(python).arg(script), input.as_bytes());
+    assert_eq!(String::from_utf8_lossy(&printed), format!("{} verified\n", hooks.len()));
 }
