@@ -75,6 +75,11 @@ impl Gate {
         Admission::Go { wait_ms }
     }
 
+    /// Checks whether the host gets no requests, for another reason than its rate.
+    pub fn is_closed(&self, now_ms: i64) -> bool {
+        self.resume_ms > now_ms || !matches!(self.state, State::Open { .. })
+    }
+
     fn rate_wait_ms(&self, now_ms: i64) -> i64 {
         let wait_us = self.next_us.saturating_sub(now_ms.saturating_mul(1_000));
         wait_us.max(0).div_euclid(1_000)
@@ -191,6 +196,21 @@ mod tests {
         assert_eq!(admit(&mut gate, 10_000), GO);
         assert_eq!(admit(&mut gate, 69_999), Admission::Later { at_ms: 70_499 });
         assert_eq!(admit(&mut gate, 70_000), GO);
+    }
+
+    #[test]
+    fn a_host_that_fails_or_rests_is_closed() {
+        let mut gate = Gate::new();
+        while matches!(admit(&mut gate, 0), Admission::Go { .. }) {}
+        assert!(!gate.is_closed(0), "it only has its rate");
+        gate.rest(0, 4_000);
+        assert!(gate.is_closed(3_999) && !gate.is_closed(4_000));
+        let mut gate = failing(0);
+        assert!(gate.is_closed(0));
+        assert_eq!(admit(&mut gate, 10_000), GO);
+        assert!(gate.is_closed(10_000), "the probe is in progress");
+        gate.answered();
+        assert!(!gate.is_closed(10_000));
     }
 
     #[test]

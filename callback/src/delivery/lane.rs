@@ -7,7 +7,7 @@ use tokio::task::{JoinError, JoinSet, spawn_blocking};
 use tokio::time::{Instant, sleep};
 
 use super::queue::{Claimed, Claims, Finished, Outcome, Queue, QueueError};
-use super::sender::{Done, Sender};
+use super::sender::{Done, Pause, Sender};
 use crate::endpoint::Endpoint;
 use crate::error::CallbackError;
 use crate::metrics;
@@ -19,7 +19,7 @@ pub(super) struct Lane<Q: Queue> {
     in_flight: JoinSet<(Q::Key, Done)>,
     /// The host takes nothing until then.
     paused_until_ms: i64,
-    /// How many callbacks were postponed by their hosts since one was not.
+    /// How many callbacks were postponed by the rates of their hosts since one was not.
     postponed: usize,
 }
 
@@ -143,25 +143,29 @@ impl<Q: Queue> Lane<Q> {
         let mut finished = Vec::new();
         let mut next = Some(ended);
         while let Some(ended) = next {
-            let (key, Done { finished: of, paused_until_ms }) = ended?;
-            self.note_pause(paused_until_ms);
+            let (key, Done { finished: of, pause }) = ended?;
+            self.note_pause(pause);
             finished.push((key, of));
             next = self.in_flight.try_join_next();
         }
         self.keep(finished).await
     }
 
-    /// Pauses with the host. If clicks name the hosts, one that fails must not delay the others, so that the lane
-    /// pauses only after many callbacks were postponed and none was not.
-    fn note_pause(&mut self, paused_until_ms: Option<i64>) {
-        let Some(until_ms) = paused_until_ms else {
+    /// Pauses with the host. If clicks name the hosts, one that is closed must not delay the others: its callbacks leave
+    /// the start of the queue until it opens, however many there are. Hosts at their rates would get them back at once,
+    /// so that the lane pauses after many were postponed and none was not.
+    fn note_pause(&mut self, pause: Option<Pause>) {
+        let Some(Pause { until_ms, is_closed }) = pause else {
             self.postponed = 0;
             return;
         };
-        self.postponed = self.postponed.saturating_add(1);
-        if !self.endpoint.has_hosts_of_clicks() || self.postponed >= self.in_flight_max() {
-            self.paused_until_ms = self.paused_until_ms.max(until_ms);
+        if self.endpoint.has_hosts_of_clicks() {
+            self.postponed = self.postponed.saturating_add(usize::from(!is_closed));
+            if is_closed || self.postponed < self.in_flight_max() {
+                return;
+            }
         }
+        self.paused_until_ms = self.paused_until_ms.max(until_ms);
     }
 
     async fn keep(&self, finished: Vec<(Q::Key, Finished)>) -> Result<(), CallbackError> {

@@ -57,8 +57,16 @@ struct Host {
 /// What became of one callback.
 pub(super) struct Done {
     pub finished: Finished,
-    /// The host takes nothing until then.
-    pub paused_until_ms: Option<i64>,
+    /// Why no request was made.
+    pub pause: Option<Pause>,
+}
+
+/// A host gets no further request for some time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Pause {
+    pub until_ms: i64,
+    /// The host fails, or has asked for it: others may still get requests.
+    pub is_closed: bool,
 }
 
 /// What a request has led to.
@@ -139,12 +147,11 @@ impl Sender {
         // The semaphore is never closed, but others may use the host for longer than the lease.
         let Ok(Ok(_permit)) = permit else {
             let wait_ms = i64::try_from(self.timing.poll_interval.as_millis()).unwrap_or(i64::MAX);
-            return Done::postponed(self.now_ms().saturating_add(wait_ms));
+            return Done::postponed(self.now_ms().saturating_add(wait_ms), false);
         };
-        let admission =
-            host.gate.lock().admit(host.requests_per_second_max, self.now_ms(), &self.timing);
+        let (admission, is_closed) = host.admit(self.now_ms(), &self.timing);
         match admission {
-            Admission::Later { at_ms } => return Done::postponed(at_ms),
+            Admission::Later { at_ms } => return Done::postponed(at_ms, is_closed),
             Admission::Go { wait_ms: 0 } => {}
             Admission::Go { wait_ms } => {
                 tokio::time::sleep(Duration::from_millis(wait_ms.unsigned_abs())).await;
@@ -198,7 +205,7 @@ impl Sender {
             maybe_sent: reply.maybe_taken,
             answer: reply.answer,
         };
-        Done { finished: Finished { outcome, attempt: Some(attempt) }, paused_until_ms: None }
+        Done { finished: Finished { outcome, attempt: Some(attempt) }, pause: None }
     }
 
     fn record(&self, host: &Host, reply: &Reply, now_ms: i64) {
@@ -281,10 +288,20 @@ impl Sender {
     }
 }
 
+impl Host {
+    /// Asks for a request. Returns also whether the host is closed.
+    fn admit(&self, now_ms: i64, timing: &Timing) -> (Admission, bool) {
+        let mut gate = self.gate.lock();
+        let admission = gate.admit(self.requests_per_second_max, now_ms, timing);
+        (admission, gate.is_closed(now_ms))
+    }
+}
+
 impl Done {
-    fn postponed(at_ms: i64) -> Self {
+    fn postponed(at_ms: i64, is_closed: bool) -> Self {
         let outcome = Outcome::Postponed { due_ms: at_ms };
-        Self { finished: Finished { outcome, attempt: None }, paused_until_ms: Some(at_ms) }
+        let pause = Pause { until_ms: at_ms, is_closed };
+        Self { finished: Finished { outcome, attempt: None }, pause: Some(pause) }
     }
 
     fn without_request(at_ms: i64, not_sent: NotSent) -> Self {
@@ -300,7 +317,7 @@ impl Done {
             maybe_sent: false,
             answer: Box::default(),
         };
-        Self { finished: Finished { outcome, attempt: Some(attempt) }, paused_until_ms: None }
+        Self { finished: Finished { outcome, attempt: Some(attempt) }, pause: None }
     }
 }
 
