@@ -3,6 +3,9 @@
 use reqwest::StatusCode;
 use serde_json::Value;
 
+/// A longer text is no code, and a part of it could be that of a token.
+const CODE_CHARS_MAX: usize = 40;
+
 /// What a body of a response with status 2xx says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Success {
@@ -55,8 +58,10 @@ impl Success {
             other => other.to_string(),
         };
         let is_in = |list: &[Box<str>]| list.iter().any(|known| **known == *text);
-        let shown: String = text.chars().filter(|c| !c.is_control()).take(40).collect();
-        let reason = || format!("status {status}, {path} {shown}");
+        let reason = || match text.chars().count() {
+            0..=CODE_CHARS_MAX => format!("status {status}, {path} {text}"),
+            count => format!("status {status}, {path} is a text of {count} characters"),
+        };
         match (is_in(values), is_in(refused)) {
             (true, _) => Verdict::Taken,
             (false, true) => Verdict::Refused(reason()),
@@ -91,6 +96,8 @@ mod tests {
         check(200, r#"{"data":{"code":5}}"#, &failed("status 200, data.code 5"));
         let refused = Verdict::Refused("status 200, data.code 7".to_owned());
         check(200, r#"{"data":{"code":"7"}}"#, &refused);
+        let long = format!(r#"{{"data":{{"code":"{}"}}}}"#, "x".repeat(41));
+        check(200, &long, &failed("status 200, data.code is a text of 41 characters"));
         check(200, r#"{"code":0}"#, &failed("status 200, but the body has no data.code"));
         check(200, "<html>", &failed("status 200, but the body is not JSON"));
         check(200, "", &failed("status 200, but the body is not JSON"));

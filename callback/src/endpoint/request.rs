@@ -1,6 +1,7 @@
 //! Writes the request of one attempt, and the form of it that persons may see.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -8,10 +9,11 @@ use reqwest::{Method, Url};
 use serde_json::{Map, Value};
 
 use super::{Endpoint, NotSent};
+use crate::crypto::{md5_hex, sha256_hex};
 use crate::event::CallbackEvent;
 use crate::preset::Node;
 use crate::sign::Draft;
-use crate::template::fields::{HIDDEN, Values};
+use crate::template::fields::{HIDDEN, Values, is_private_param};
 use crate::template::{Template, url_encode};
 
 /// Maximum length of a URL.
@@ -245,20 +247,57 @@ fn own_url(endpoint: &Endpoint) -> Option<Url> {
 /// Removes ids and tokens of a callback from the text of a response, which may repeat them.
 pub(crate) fn shown_answer(endpoint: &Endpoint, event: &CallbackEvent, body: &[u8]) -> Box<str> {
     let mut text = String::from_utf8_lossy(body).into_owned();
-    let credentials = &endpoint.settings.credentials;
-    let secrets = [&credentials.secret, &credentials.access_token, &credentials.key];
-    let secrets = secrets.into_iter().flatten().map(|secret| secret.expose());
-    let ids = event.ids.values().map(|id| &**id);
-    let credit = [&*event.credit.callback, &*event.credit.click_id, &*event.ip];
-    let own_url = own_url(endpoint);
-    let of_url = own_url.iter().flat_map(|url| [Some(url.path()), url.query()]).flatten();
-    for private in secrets.chain(ids).chain(credit).chain(of_url) {
-        if private.len() >= PRIVATE_BYTES_MIN {
-            text = text.replace(private, HIDDEN).replace(&url_encode(private), HIDDEN);
+    // Most responses are short, and so is the reason of what was taken.
+    let mut private = match text.len() {
+        0..PRIVATE_BYTES_MIN => Vec::new(),
+        _ => private_texts(endpoint, event),
+    };
+    // A text may be a part of another one.
+    private.sort_by_key(|private| Reverse(private.len()));
+    for private in private.iter().filter(|private| private.len() >= PRIVATE_BYTES_MIN) {
+        // Many servers write a slash in JSON with a backslash.
+        for form in [private.clone(), url_encode(private), private.replace('/', "\\/")] {
+            if text.contains(&form) {
+                text = text.replace(&form, HIDDEN);
+            }
         }
     }
     let visible: String = text.chars().filter(|c| !c.is_control()).collect();
     shortened(&visible)
+}
+
+/// Returns what a response may repeat and must not show, in the forms in which requests have it.
+fn private_texts(endpoint: &Endpoint, event: &CallbackEvent) -> Vec<String> {
+    let credentials = &endpoint.settings.credentials;
+    let secrets = [
+        &credentials.secret,
+        &credentials.previous_secret,
+        &credentials.access_token,
+        &credentials.key,
+    ];
+    let secrets = secrets.into_iter().flatten().map(|secret| secret.expose().to_owned());
+    let mut texts: Vec<String> = secrets.collect();
+    for id in event.ids.values() {
+        for form in [id.to_string(), id.to_lowercase(), id.to_uppercase()] {
+            texts.extend([md5_hex(&form), sha256_hex(&form), form]);
+        }
+    }
+    let credit = &event.credit;
+    let private_params = credit.params.iter().filter(|(name, _)| is_private_param(name));
+    texts.extend(private_params.map(|(_, value)| value.to_string()));
+    texts.extend([&credit.callback, &credit.click_id, &event.ip].map(|text| text.to_string()));
+    // A network may repeat only the token of the URL.
+    if let Some(url) = callback_url(&credit.callback).and_then(|url| Url::parse(&url).ok()) {
+        let query = url.query().unwrap_or_default();
+        let values = query.split('&').filter_map(|pair| pair.split_once('='));
+        texts.extend(values.map(|(_, value)| value.to_owned()));
+        texts.extend(url.query_pairs().map(|(_, value)| value.into_owned()));
+    }
+    if let Some(url) = own_url(endpoint) {
+        texts.push(url.path().to_owned());
+        texts.extend(url.query().map(str::to_owned));
+    }
+    texts
 }
 
 fn shortened(text: &str) -> Box<str> {

@@ -298,6 +298,13 @@ fn a_response_is_shown_without_what_it_repeats() {
     let body = format!("token/1= token%2F1%3D {OAID} hunter2\n203.0.113.9 ok");
     let shown = request::shown_answer(&endpoint, &event(), body.as_bytes());
     assert_eq!(&*shown, "hidden hidden hidden hiddenhidden ok");
+    let hashed = format!("{} {}", OAID.to_uppercase(), crate::crypto::md5_hex(OAID));
+    let shown = request::shown_answer(&endpoint, &event(), hashed.as_bytes());
+    assert_eq!(&*shown, "hidden hidden");
+    let of_url = with_callback(event(), "https://ad.partner.gifshow.com/t?callback=token%2F7%3D");
+    let body = br"no token/7= token\/7= token%2F7%3D";
+    let shown = request::shown_answer(&endpoint, &of_url, body);
+    assert_eq!(&*shown, "no hidden hidden hidden");
     let long = request::shown_answer(&endpoint, &event(), "é".repeat(3_000).as_bytes());
     assert_eq!(long.chars().count(), 2_049);
 }

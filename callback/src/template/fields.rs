@@ -110,11 +110,15 @@ impl Field {
             Self::Event(name) => matches!(*name, "ip" | "ids" | "device_id"),
             Self::Credit(name) | Self::Previous(name) => matches!(*name, "callback" | "click_id"),
             Self::Id(_) | Self::Credential(_) => true,
-            // Others can be ids of people, as those of players.
-            Self::Param(name) => !AD_PARAMS.contains(&&**name) && !SUB_PARAMS.contains(&&**name),
+            Self::Param(name) => is_private_param(name),
             Self::Value(_) => false,
         }
     }
+}
+
+/// Checks whether logs and pages must not show a param of a touch: it can be an id of a person, as that of a player.
+pub(crate) fn is_private_param(name: &str) -> bool {
+    !AD_PARAMS.contains(&name) && !SUB_PARAMS.contains(&name)
 }
 
 fn find(name: &str, names: &[&'static str], what: &str) -> Result<&'static str, String> {
