@@ -243,6 +243,15 @@ impl OutboxEntry {
     }
 
     fn end(&mut self, state: EntryState, now: EventTime) {
+        let reason = match state {
+            EntryState::Withheld => "another credit of the event was sent before",
+            EntryState::TooOld => "too old to be sent",
+            EntryState::Pending | EntryState::Sent | EntryState::Dropped | EntryState::Dead => "",
+        };
+        if !reason.is_empty() && !self.note.starts_with(reason) {
+            // What an earlier attempt has led to stays below.
+            self.note = shortened(format!("{reason}\n{}", self.note).trim_end());
+        }
         self.state = state;
         self.changed = now;
         self.tally.count(state);

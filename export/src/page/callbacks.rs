@@ -46,6 +46,8 @@ struct Line {
     changed: String,
     /// When a pending one is due.
     due: Option<String>,
+    /// When the endpoint was last sent one about the event, unless that is the state.
+    sent_before: Option<String>,
     /// What the last attempt has led to, and then its response and request.
     note: Vec<String>,
 }
@@ -156,6 +158,10 @@ fn line(event: &FactKey, entry: &OutboxEntry, record: Option<&FactRecord>) -> Li
         attempts: entry.attempt,
         changed: text(entry.changed),
         due: entry.is_pending().then(|| text(entry.due)),
+        sent_before: entry
+            .sent
+            .filter(|_| entry.state != EntryState::Sent)
+            .map(|sent| text(sent.at)),
         note: entry.note.lines().map(str::to_owned).collect(),
     }
 }

@@ -120,6 +120,7 @@ fn lines(
             "attempts": entry.attempt,
             "due": is_pending.then(|| text(entry.due)),
             "changed": text(entry.changed),
+            "sent": entry.sent.map(|sent| text(sent.at)),
             "spreadid": entry.credit.spreadid.0,
             "reason": entry.note.lines().next(),
         })

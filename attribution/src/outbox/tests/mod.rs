@@ -203,6 +203,21 @@ fn old_events_are_not_sent_but_later_attempts_are_made() {
 }
 
 #[test]
+fn what_is_not_sent_has_a_reason() {
+    let (name, kind, now) = (endpoint("a"), CallbackKind::Activation, at(SETTLE_MS));
+    let note = |record: &OutboxRecord| record.entry(&name, kind).unwrap().note.to_string();
+    let mut record = record_with(&[activation("a", 1, 1)]);
+    assert_eq!(withholding(&mut record, "a", 1, MAX_AGE_MS + 1), Settlement::TooOld);
+    assert_eq!(note(&record), "too old to be sent");
+    let mut record = record_with(&[activation("a", 1, 1)]);
+    let claim = record.claim(&name, kind, now, LEASE_MS).unwrap();
+    assert!(record.finish(&claim, &Outcome::Sent { note: "taken".into() }, now));
+    record.plan(&activation("a", 2, 2), now);
+    assert_eq!(withholding(&mut record, "a", 2, 2 * SETTLE_MS), Settlement::Withhold);
+    assert_eq!(note(&record), "another credit of the event was sent before\ntaken");
+}
+
+#[test]
 fn a_claim_that_is_not_finished_ends_with_its_lease() {
     let (name, kind) = (endpoint("a"), CallbackKind::Activation);
     let mut record = record_with(&[activation("a", 1, 1)]);
