@@ -61,10 +61,13 @@ impl Signing {
             Self::XiaomiMd5 => Signer::XiaomiMd5(secret.into()),
             Self::OppoMd5 => Signer::OppoMd5(secret.into()),
             Self::StandardWebhooks => {
+                let wrong = |name: &str, problem: String| format!("credentials.{name}: {problem}");
+                if let Some(previous) = previous {
+                    WebhookKeys::parse([previous])
+                        .map_err(|problem| wrong("previous_secret", problem))?;
+                }
                 let keys = WebhookKeys::parse([secret].into_iter().chain(previous));
-                Signer::StandardWebhooks(
-                    keys.map_err(|problem| format!("credentials.secret: {problem}"))?,
-                )
+                Signer::StandardWebhooks(keys.map_err(|problem| wrong("secret", problem))?)
             }
         })
     }
@@ -180,6 +183,12 @@ mod tests {
             let outcome = signing.with(None, None).map(drop);
             assert_eq!(outcome.is_ok(), signing == Signing::None, "{}", signing.name());
         }
-        assert!(Signing::StandardWebhooks.with(Some("hunter2"), None).is_err());
+        let problem = |secret: &str, previous: &str| {
+            let outcome = Signing::StandardWebhooks.with(Some(secret), Some(previous));
+            outcome.map(drop).unwrap_err()
+        };
+        let right = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+        assert!(problem("hunter2", right).starts_with("credentials.secret: expected"));
+        assert!(problem(right, "hunter2").starts_with("credentials.previous_secret: expected"));
     }
 }
