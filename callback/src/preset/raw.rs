@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use attribution::outbox::record::CallbackKind;
 use reqwest::Method;
+use reqwest::header::HeaderName;
 use serde::Deserialize;
 
 use super::{Node, Preset};
@@ -13,6 +14,9 @@ use crate::credential::Credential;
 use crate::sign::Signing;
 use crate::template::Template;
 use crate::template::fields::Field;
+
+/// Headers that the HTTP client writes.
+const RESERVED_HEADERS: [&str; 4] = ["connection", "content-length", "host", "transfer-encoding"];
 
 /// Maximum depth of a body.
 const DEPTH_MAX: usize = 8;
@@ -142,6 +146,7 @@ fn check(preset: &Preset) -> Result<(), String> {
     if sends_token && preset.callback_is_url && preset.paths.is_empty() {
         return Err("paths: expected with callback_is_url and \"access_token\"".to_owned());
     }
+    check_headers(preset)?;
     let needed = preset.signing.credential();
     if let Some(needed) = needed.filter(|needed| !preset.credentials.contains(needed)) {
         return Err(format!("credentials: expected {:?}, by sign", needed.name()));
@@ -159,6 +164,17 @@ fn check(preset: &Preset) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+fn check_headers(preset: &Preset) -> Result<(), String> {
+    let is_wrong = |name: &str| {
+        let parsed = HeaderName::from_bytes(name.as_bytes());
+        parsed.map_or(true, |name| RESERVED_HEADERS.contains(&name.as_str()))
+    };
+    match preset.headers.iter().find(|(name, _)| is_wrong(name)) {
+        Some((name, _)) => Err(format!("headers: expected the name of another header: {name:?}")),
+        None => Ok(()),
+    }
 }
 
 fn method(text: &str) -> Result<Method, String> {

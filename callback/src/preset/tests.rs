@@ -105,6 +105,9 @@ fn mistakes_in_a_file_are_named() {
     check("sign = \"baidu_md5\"", "credentials: expected \"secret\", by sign");
     check("credentials = [\"x\"]", "credentials: unknown name");
     check("replace = [[\"a\", \"b\"]]", "replace: expected only with");
+    for name in ["a b", "", "Content-Length", "host"] {
+        check(&format!("headers = [[{name:?}, \"x\"]]"), "headers: expected the name of another");
+    }
     check("query = [[\"a\", \"{b}\"]]", "query: expected a field");
     check("required = [\"b\"]", "required: expected a field");
     check("headers = [[\"a\", \"{credentials.secret}\"]]", "credentials: expected \"secret\"");
