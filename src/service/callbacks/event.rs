@@ -91,15 +91,20 @@ pub struct Report<'a> {
     /// What the endpoint was last notified of.
     pub last_sent: Option<SentCredit>,
     pub earlier: Vec<Earlier>,
+    /// Those whose credit the endpoint may see; empty for all.
+    pub channels: &'a [Box<str>],
 }
 
 impl Report<'_> {
     /// # Errors
     /// If the row is damaged.
     pub fn event(self, related: &Related, policy: &Policy) -> Result<CallbackEvent, StoreError> {
-        let Self { claim, decided, app, last_sent, earlier } = self;
+        let Self { claim, decided, app, last_sent, earlier, channels } = self;
         let (pid, record, row) = (app.pid, &decided.record, decided.row()?);
-        let touch = related.touch(pid, &row);
+        let credit_of = CreditOf { policy, pid, spreadid: decided.mark.spreadid };
+        // An endpoint that has lost the credit learns only that: the ids and the click are those of another channel.
+        let is_visible = channels.is_empty() || channels.contains(&credit_of.campaign().channel);
+        let touch = related.touch(pid, &row).filter(|_| is_visible);
         let received = received(record);
         let text = |cell: TextCell| -> Box<str> { row.text(cell).into() };
         Ok(CallbackEvent {
@@ -116,11 +121,13 @@ impl Report<'_> {
             reject_reason: row.reject_reason.map_or("", RejectReason::name).into(),
             activation_id: text(TextCell::ActivationId),
             activation_time_ms: row.activation_time.map(millis),
-            credit: CreditOf { policy, pid, spreadid: decided.mark.spreadid }.of_row(
-                &row,
-                token(record, &row, related.holder(pid, &row), touch),
-                touch,
-            ),
+            credit: match is_visible {
+                true => {
+                    let token = token(record, &row, related.holder(pid, &row), touch);
+                    credit_of.of_row(&row, token, touch)
+                }
+                false => callback::Credit::default(),
+            },
             previous: match claim.key.kind {
                 CallbackKind::ActivationChanged => {
                     last_sent.map(|sent| previous(record, sent, policy, pid))

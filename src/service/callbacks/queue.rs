@@ -204,7 +204,8 @@ impl StoreQueue {
         } else {
             Vec::new()
         };
-        let report = Report { claim, decided, app, last_sent, earlier };
+        let channels = lane.endpoint.channels();
+        let report = Report { claim, decided, app, last_sent, earlier, channels };
         report.event(related, &self.policy).map(Some)
     }
 

@@ -257,6 +257,22 @@ fn credit_that_has_moved_is_dropped_or_withheld() {
 }
 
 #[test]
+fn a_webhook_of_a_channel_sees_no_click_of_another_one() {
+    let mut bed = Bed::new(&format!("{WEBHOOK}channels = [\"a\"]\n"));
+    let facts = vec![bed.click(7, "c-1", 1), bed.activation("a-1", 5)];
+    bed.process(facts);
+    assert_eq!(bed.send_all("hook"), 1);
+    let moved = vec![bed.click(8, "c-2", 2)];
+    bed.process(moved);
+    let hooks = bed.events("hook");
+    let [changed] = &hooks[..] else { panic!("{hooks:?}") };
+    assert_eq!((changed.kind, &*changed.status), (CallbackKind::ActivationChanged, "attributed"));
+    assert_eq!(changed.credit, callback::Credit::default());
+    assert_eq!(changed.ids.get("imei_md5"), None);
+    assert_eq!(changed.previous.as_ref().map(|previous| previous.spreadid), Some(7));
+}
+
+#[test]
 fn credit_that_moves_while_it_is_sent_waits() {
     let mut bed = Bed::new(&[network("a", "a", ""), network("b", "b", "")].concat());
     let facts = vec![bed.click(7, "c-1", 1), bed.activation("a-1", 5)];
