@@ -19,6 +19,7 @@ use reqwest::Url;
 
 use crate::address::{AllowedHosts, HostPattern};
 use crate::answer::Success;
+use crate::credential::Credential;
 use crate::crypto::AesKey;
 use crate::error::CallbackError;
 use crate::event::CallbackEvent;
@@ -26,6 +27,7 @@ use crate::preset::Preset;
 use crate::preset::catalogue::Presets;
 use crate::sign::Signer;
 use crate::template::Template;
+use crate::template::fields::Field;
 use conditions::Conditions;
 use request::Request;
 
@@ -105,9 +107,16 @@ impl Endpoint {
             return Err("url: missing, expected by the preset".to_owned());
         }
         let url = match &settings.url {
-            Some(text) => Some(Template::parse(text).map_err(|problem| format!("url: {problem}"))?),
+            Some(text) => Some(own_template(text, &settings)?),
             None => preset.url.clone(),
         };
+        let max_age_ms = settings.max_age_ms.min(preset.max_age_ms.unwrap_or(u64::MAX));
+        if settings.settle_ms >= max_age_ms {
+            let max_age_s = max_age_ms / 1_000;
+            return Err(format!(
+                "settle: expected less than {max_age_s}s, the maximum age of events"
+            ));
+        }
         let is_plain_http = preset.is_plain_http;
         let hosts = allowed_hosts(url.as_ref(), &preset.hosts, loopback, is_plain_http)?;
         let wrong_key = "credentials.key: expected 16 bytes in base64";
@@ -253,6 +262,31 @@ fn name_of(event: &CallbackEvent) -> &str {
     let reinstall = InstallType::Reinstall.name();
     let is_reinstall = event.kind == CallbackKind::Activation && *event.install_type == *reinstall;
     if is_reinstall { reinstall } else { &event.name }
+}
+
+/// Parses the URL of the settings, which must have what it names. It can have a token, which no message may show.
+fn own_template(text: &str, settings: &CallbackEndpoint) -> Result<Template, String> {
+    let parsed = Template::parse(text);
+    let hide = |problem: String| problem.replace(&format!("{text:?}"), "(not shown)");
+    let template = parsed.map_err(|problem| format!("url: {}", hide(problem)))?;
+    for field in template.needed() {
+        let missing = match field {
+            Field::Value(name) if !settings.values.contains_key(name) => format!("values.{name}"),
+            Field::Credential(name) if !has_credential(settings, name) => {
+                format!("credentials.{name}")
+            }
+            _ => continue,
+        };
+        return Err(format!("{missing}: missing, expected by url"));
+    }
+    if template.needs_key() && settings.credentials.key.is_none() {
+        return Err("credentials.key: missing, expected by url".to_owned());
+    }
+    Ok(template)
+}
+
+fn has_credential(settings: &CallbackEndpoint, name: &str) -> bool {
+    Credential::from_name(name).is_some_and(|known| known.of(&settings.credentials).is_some())
 }
 
 /// Returns where requests may go. The host of a URL must not depend on an event.

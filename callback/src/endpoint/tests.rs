@@ -240,6 +240,21 @@ fn settings_of_an_endpoint_are_checked_with_its_preset() {
     check_url("https://192.168.0.1/", "a private address");
     check_url("https://u:p@a.example/", "the URL has a user or a password");
     check_url("https://a.example/{x}", "expected a field, the nearest is \"id\": \"x\"");
+    check_url(
+        "https://a.example/hunter2{",
+        "expected braces in pairs, and {{ for a brace: (not shown)",
+    );
+    let of_url = |field: &str, expected: &str| {
+        let lines = format!("{webhook}url = \"https://a.example/{{{field}}}\"");
+        check_wrong(&lines, &format!("{expected}: missing, expected by url"));
+    };
+    of_url("values.account", "values.account");
+    of_url("credentials.access_token", "credentials.access_token");
+    of_url("ids.oaid|aes128_ecb", "credentials.key");
+    let other = format!("{webhook}url = \"https://a.example/{{values.a|default:x}}\"");
+    assert!(try_endpoint(&other).is_ok());
+    let late = "settle: expected less than 3600s, the maximum age of events";
+    check_wrong("preset = \"xiaohongshu\"\nvalues.advertiser_id = \"1\"\nsettle = \"1h\"", late);
     let kinds = "preset = \"kuaishou\"\nkinds = [\"activation.changed\"]";
     check_wrong(kinds, "kinds: the preset does not have \"activation.changed\"");
     check_wrong(webhook, "url: missing, expected by the preset");

@@ -111,6 +111,17 @@ impl Template {
         slots.map(|slot| &slot.field)
     }
 
+    /// Returns the fields without which the text has no value.
+    pub fn needed(&self) -> impl Iterator<Item = &Field> {
+        let only = self.parts.iter().filter_map(|part| match part {
+            Part::Slot(alternatives) if alternatives.len() == 1 => alternatives.first(),
+            Part::Slot(_) | Part::Literal(_) => None,
+        });
+        let is_default = |filter: &Filter| matches!(filter, Filter::Default(_));
+        let without_default = only.filter(move |slot| !slot.filters.iter().any(is_default));
+        without_default.map(|slot| &slot.field)
+    }
+
     /// Returns true if a filter needs the key of the endpoint's credentials.
     pub fn needs_key(&self) -> bool {
         self.parts.iter().any(|part| match part {
