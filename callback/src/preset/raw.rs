@@ -146,6 +146,9 @@ fn check(preset: &Preset) -> Result<(), String> {
     if sends_token && preset.callback_is_url && preset.paths.is_empty() {
         return Err("paths: expected with callback_is_url and \"access_token\"".to_owned());
     }
+    if matches!(&preset.success, Success::Field { values, .. } if values.is_empty()) {
+        return Err("success.values: expected the texts of success".to_owned());
+    }
     check_headers(preset)?;
     let needed = preset.signing.credential();
     if let Some(needed) = needed.filter(|needed| !preset.credentials.contains(needed)) {

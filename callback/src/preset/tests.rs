@@ -117,4 +117,5 @@ fn mistakes_in_a_file_are_named() {
     let deep = format!("body.{} = 1", ["a"; 9].join("."));
     check(&deep, "body: expected at most 8 levels");
     check("[success]\nvalues = []", "missing field `field`");
+    check("[success]\nfield = \"code\"\nvalues = []", "success.values: expected the texts");
 }
