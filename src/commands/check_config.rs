@@ -16,6 +16,7 @@ pub fn run(settings: &Settings) -> anyhow::Result<()> {
     }
     let callbacks = Callbacks::new(&config).map_err(|error| UsageError(error.to_string()))?;
     callbacks.warn_of_unverified();
+    callbacks.warn_of_doubles();
     // Settings without apps are valid, but probably a mistake.
     if let Err(UsageError(problem)) = require_apps(&config, settings) {
         tracing::warn!("{problem}");

@@ -198,6 +198,24 @@ impl Endpoint {
         &self.preset.source
     }
 
+    /// Checks whether a network gets the same events from both endpoints: they have its preset, and an app, a channel
+    /// and the name of an event in common.
+    pub fn doubles(&self, other: &Self) -> bool {
+        let overlap = |one: &[Box<str>], two: &[Box<str>]| {
+            one.is_empty() || two.is_empty() || one.iter().any(|name| two.contains(name))
+        };
+        let (one, two) = (&self.settings, &other.settings);
+        let has_common_name = match (self.event_names(), other.event_names()) {
+            (Some(names), Some(others)) => !names.is_disjoint(&others),
+            _ => true,
+        };
+        !self.preset.needs_own_url
+            && (&self.preset.name, &one.url) == (&other.preset.name, &two.url)
+            && overlap(&one.apps, &two.apps)
+            && overlap(&one.channels, &two.channels)
+            && has_common_name
+    }
+
     /// Checks whether URLs of clicks choose among its hosts.
     pub(crate) fn has_hosts_of_clicks(&self) -> bool {
         self.preset.callback_is_url

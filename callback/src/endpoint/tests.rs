@@ -299,6 +299,21 @@ fn an_event_of_another_channel_is_not_sent() {
 }
 
 #[test]
+fn two_endpoints_may_send_the_same_events_to_a_network() {
+    let doubles = |one: &str, two: &str| endpoint(one).doubles(&endpoint(two));
+    let kuaishou = "preset = \"kuaishou\"";
+    assert!(doubles(kuaishou, &format!("{kuaishou}\nevents.activation = \"\"")));
+    assert!(!doubles(kuaishou, "preset = \"bilibili\""));
+    let [activation, effects] =
+        ["events = { register = \"\", purchase = \"\" }", "events = { activation = \"\" }"]
+            .map(|events| format!("{kuaishou}\n{events}"));
+    assert!(!doubles(&activation, &effects));
+    let webhook = "preset = \"webhook\"\nurl = \"https://a.example/\"\n\
+                   credentials.secret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"";
+    assert!(!doubles(webhook, webhook), "its receiver knows both");
+}
+
+#[test]
 fn a_network_limits_the_age_of_events() {
     let age = |lines: &str| endpoint(lines).max_age_ms();
     let red = "preset = \"xiaohongshu\"\nvalues.advertiser_id = \"1\"";

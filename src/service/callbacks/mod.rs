@@ -70,6 +70,20 @@ impl Callbacks {
         }
     }
 
+    /// Warns of endpoints from which a network gets the same events.
+    pub fn warn_of_doubles(&self) {
+        for (index, endpoint) in self.endpoints.iter().enumerate() {
+            let others = self.endpoints.iter().skip(index + 1);
+            for other in others.filter(|other| endpoint.doubles(other)) {
+                tracing::warn!(
+                    endpoint = endpoint.name(),
+                    other = other.name(),
+                    "a network gets the same events from both endpoints, and may count them twice"
+                );
+            }
+        }
+    }
+
     /// Returns what the worker must know of the endpoints.
     pub fn interests(&self) -> Arc<Interests> {
         let interests = self.endpoints.iter().map(|endpoint| interest(endpoint, &self.policy));
@@ -100,6 +114,7 @@ impl Callbacks {
         shutdown: &Shutdown,
     ) -> anyhow::Result<impl Future<Output = anyhow::Result<()>> + Send + use<>> {
         self.warn_of_unverified();
+        self.warn_of_doubles();
         let _context = runtime.enter();
         let sender = Arc::new(self.sender(timing.callback)?);
         let queue = Arc::new(self.queue(reader, timing.callback));
