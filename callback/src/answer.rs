@@ -58,8 +58,9 @@ impl Success {
             other => other.to_string(),
         };
         let is_in = |list: &[Box<str>]| list.iter().any(|known| **known == *text);
-        let reason = || match text.chars().count() {
-            0..=CODE_CHARS_MAX => format!("status {status}, {path} {text}"),
+        let shown: String = text.chars().filter(|c| !c.is_control()).collect();
+        let reason = || match shown.chars().count() {
+            0..=CODE_CHARS_MAX => format!("status {status}, {path} {shown}"),
             count => format!("status {status}, {path} is a text of {count} characters"),
         };
         match (is_in(values), is_in(refused)) {
