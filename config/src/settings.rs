@@ -87,6 +87,17 @@ pub struct Ingest {
 const EVENT_BYTES_MIN: u64 = 1 << 10;
 const EVENT_BYTES_MAX: u64 = 1 << 20;
 
+/// Workers over HBase take each assignment of the group as a whole, which librdkafka does not allow with the protocol of
+/// KIP-848.
+fn check_group_protocol(root: &mut Section<'_>, kafka: &Kafka, store: &Store) {
+    let Some(setting) = kafka.librdkafka.get("group.protocol") else { return };
+    if store.hbase.is_some() && setting.expose().eq_ignore_ascii_case("consumer") {
+        let key = "kafka.librdkafka.group.protocol".to_owned();
+        let problem = r#"expected "classic", because store.kind = "hbase""#;
+        root.error(key, setting.location.clone(), problem.into(), r#""consumer""#.to_owned());
+    }
+}
+
 pub(crate) fn read(root: &mut Section<'_>) -> Config {
     let kafka = root.table("kafka", kafka::read);
     let ingest = root.table("ingest", read_ingest);
@@ -94,6 +105,7 @@ pub(crate) fn read(root: &mut Section<'_>) -> Config {
     let registry = root.table("registry", |table| registry::read(table, &store.path));
     let catalogue = catalogue::read(root, store.partitions);
     store.apps = catalogue.stores;
+    check_group_protocol(root, &kafka, &store);
     let apps = KnownApps { policy: &catalogue.policy, complete: catalogue.has_all_apps };
     let (tokens, has_all_tokens) = tokens::read(root, "tokens", &apps, Timestamp::now());
     let (write_tokens, _) = tokens::read(root, "write_tokens", &apps, Timestamp::now());

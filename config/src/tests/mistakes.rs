@@ -91,6 +91,7 @@ fn invalid_service_settings_are_rejected() {
     check_wrong("[kafka.librdkafka]\nsasl.password = { file = '/no/such' }", r#"2: kafka.librdkafka.sasl.password.file: the file cannot be read, No such file or directory (os error 2): "/no/such""#);
     check_wrong("[kafka.librdkafka]\nsasl.password = 'a'\n'sasl.password.file' = '/no/such'", "3: kafka.librdkafka.sasl.password: set twice, also at 2: (not shown)");
     check_wrong("[kafka.librdkafka]\ntransactional.id = 't'", r#"2: kafka.librdkafka.transactional.id: cannot be set, because the service does not use transactions: "t""#);
+    check_wrong("[store]\nkind = \"hbase\"\n[kafka.librdkafka]\ngroup.protocol = \"consumer\"", r#"4: kafka.librdkafka.group.protocol: expected "classic", because store.kind = "hbase": "consumer""#);
     check_wrong("[kafka.librdkafka]\ngroup.id = { file = '/no/such' }", r#"2: kafka.librdkafka.group.id: cannot be set, because it is kafka.group: "/no/such""#);
     check_wrong("[ingest]\nbatch_records_max = 0", "2: ingest.batch_records_max: expected an integer from 1 to 1000000: 0");
     check_wrong("[ingest]\nevent_bytes_max = 1048577", "2: ingest.event_bytes_max: expected an integer from 1024 to 1048576: 1048577");
