@@ -130,5 +130,20 @@ fn lines(
 
 fn text(time: EventTime) -> String {
     let time = i64::try_from(time.millis()).ok().map(Timestamp::from_millisecond);
-    time.and_then(Result::ok).unwrap_or_default().to_string()
+    format!("{:.3}", time.and_then(Result::ok).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_always_have_milliseconds() {
+        for (millis, expected) in [
+            (1_773_144_000_000, "2026-03-10T12:00:00.000Z"),
+            (1_773_144_000_420, "2026-03-10T12:00:00.420Z"),
+        ] {
+            assert_eq!(text(EventTime::from_millis(millis).unwrap()), expected);
+        }
+    }
 }
