@@ -53,18 +53,19 @@ impl OutboxMetrics {
     fn try_observe(&self) -> Result<(), StoreError> {
         let now = now();
         let mut outbox = self.outbox.lock();
-        let none = self.endpoints.iter().map(|endpoint| (endpoint.clone(), Tally::default()));
-        let mut counts: Counts = none.collect();
-        counts.extend(outbox.counts()?);
-        for (endpoint, tally) in &counts {
-            set(endpoint, tally);
-        }
+        // First, because over HBase the counts of many records take long.
         for endpoint in &self.endpoints {
             let records = outbox.due(endpoint, now, 1)?;
             let due = records.first().and_then(|record| record.due_of(endpoint));
             let overdue_ms = due.and_then(|due| now.since(due)).unwrap_or_default();
             let overdue = Duration::from_millis(overdue_ms).as_secs_f64();
             gauge!(OVERDUE, "endpoint" => endpoint.as_str().to_owned()).set(overdue);
+        }
+        let none = self.endpoints.iter().map(|endpoint| (endpoint.clone(), Tally::default()));
+        let mut counts: Counts = none.collect();
+        counts.extend(outbox.counts()?);
+        for (endpoint, tally) in &counts {
+            set(endpoint, tally);
         }
         Ok(())
     }
