@@ -174,8 +174,12 @@ impl ReadState {
             let (Some(topic), Some(high)) = (client.names.kind(name), partition.high()) else {
                 continue;
             };
-            // The statistics of a partition that is not fetched are stale.
-            if self.paused.contains(topic, number) || health.is_denied(topic) {
+            // The statistics of a partition that is not fetched are stale, and the client keeps those of partitions that
+            // other members of the group have now.
+            let is_fetched = client.partitions.contains(topic, number)
+                && !self.paused.contains(topic, number)
+                && !health.is_denied(topic);
+            if !is_fetched {
                 continue;
             }
             if let Some(polled) = partition.polled() {
