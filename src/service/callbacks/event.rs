@@ -91,7 +91,7 @@ pub struct Report<'a> {
     /// What the endpoint was last notified of.
     pub last_sent: Option<SentCredit>,
     pub earlier: Vec<Earlier>,
-    /// Those whose credit the endpoint may see; empty for all.
+    /// The channels whose credit the endpoint may see; empty means all.
     pub channels: &'a [Box<str>],
 }
 
