@@ -3,7 +3,7 @@
 use reqwest::StatusCode;
 use serde_json::Value;
 
-/// A longer text is no code, and a part of it could be that of a token.
+/// A longer text is not a code and is not shown: it could have a part of a token.
 const CODE_CHARS_MAX: usize = 40;
 
 /// What a body of a response with status 2xx says.
