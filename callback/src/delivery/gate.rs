@@ -8,8 +8,6 @@ use super::timing::Timing;
 
 /// After this many failures one after another, the host gets a pause.
 const FAILURES_MAX: u32 = 10;
-/// The longest rest of a host. One response of a host can ask for a day, and would stop all callbacks to it.
-const REST_MS_MAX: i64 = 60 * 60 * 1_000;
 
 #[derive(Debug)]
 pub(super) struct Gate {
@@ -108,8 +106,7 @@ impl Gate {
 
     /// The host has asked for no requests for some time.
     pub fn rest(&mut self, now_ms: i64, wait_ms: i64) {
-        let resume_ms = now_ms.saturating_add(wait_ms.min(REST_MS_MAX));
-        self.resume_ms = self.resume_ms.max(resume_ms);
+        self.resume_ms = self.resume_ms.max(now_ms.saturating_add(wait_ms));
     }
 }
 
@@ -221,7 +218,5 @@ mod tests {
         gate.answered();
         assert_eq!(admit(&mut gate, 4_999), Admission::Later { at_ms: 5_000 });
         assert_eq!(admit(&mut gate, 5_000), GO);
-        gate.rest(5_000, 24 * REST_MS_MAX);
-        assert_eq!(admit(&mut gate, 6_000), Admission::Later { at_ms: 5_000 + REST_MS_MAX });
     }
 }

@@ -22,8 +22,8 @@ const DELAYS_MS: [i64; 7] = [
 /// A delay is longer or shorter by at most this share, so that callbacks that failed together do not return together.
 const JITTER_PERCENT: i64 = 10;
 
-/// The longest wait that a receiver may ask for.
-const RETRY_AFTER_MAX_MS: i64 = 24 * HOUR_MS;
+/// The longest wait that a receiver may ask for. A mistake of its server must not make callbacks too old.
+const RETRY_AFTER_MAX_MS: i64 = HOUR_MS;
 
 /// Returns the time of the next attempt after this many; `None` if there is none. `id` is that of the callback, which
 /// makes the jitter the same after a crash.
@@ -42,7 +42,7 @@ pub(super) fn next_attempt_ms(
     Some(now_ms.saturating_add(wait_ms))
 }
 
-/// Parses `Retry-After`, seconds or a date, into a wait of at most a day.
+/// Parses `Retry-After`, seconds or a date, into a wait of at most an hour.
 pub(super) fn retry_after_ms(header: &str, now_ms: i64) -> Option<i64> {
     let header = header.trim();
     let wait_ms = match header.parse::<u32>() {
@@ -98,7 +98,10 @@ mod tests {
         };
         check("120", Some(120_000));
         check(" 0 ", Some(0));
-        check("4294967295", Some(86_400_000));
+        check("3600", Some(3_600_000));
+        check("3601", Some(3_600_000));
+        check("4294967295", Some(3_600_000));
+        check("Wed, 11 Mar 2026 12:00:00 GMT", Some(3_600_000));
         check("Tue, 10 Mar 2026 12:00:30 GMT", Some(30_000));
         check("Tue, 10 Mar 2026 11:00:00 GMT", Some(0));
         check("soon", None);

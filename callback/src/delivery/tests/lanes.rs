@@ -241,6 +241,18 @@ async fn a_host_that_asks_for_rest_gets_it() {
     assert_eq!((site.queue.end(2), site.queue.due_ms(2)), (None, NOW_MS + 120_000));
 }
 
+/// A wait of days, by mistake, would make callbacks too old.
+#[tokio::test]
+async fn a_server_that_asks_for_a_day_gets_an_hour() {
+    for status in [408, 429, 500] {
+        let site = Site::new(&["a"]);
+        site.mock.answers(Answer::With(status, "Retry-After: 86400", String::new()));
+        site.queue.add(1, "a", activation(), NOW_MS);
+        site.lane(0).drain().await.unwrap();
+        assert_eq!(site.queue.due_ms(1), NOW_MS + 3_600_000, "{status}");
+    }
+}
+
 /// Anybody can report clicks whose callbacks lead to a host of the network that fails.
 #[tokio::test]
 async fn a_host_of_clicks_that_fails_delays_no_other() {
