@@ -39,6 +39,11 @@ pub(crate) fn compare(a: &str, b: &str) -> Option<Ordering> {
     })
 }
 
+/// Checks whether a decimal is less than 0.
+pub(crate) fn is_negative(text: &str) -> bool {
+    parse(text).is_some_and(|parts| parts.is_negative)
+}
+
 /// Returns a decimal in hundredths, rounded half up; `None` if it is not a decimal.
 pub(crate) fn cents(text: &str) -> Option<String> {
     let Parts { is_negative, whole, fraction } = parse(text)?;
@@ -125,5 +130,15 @@ mod tests {
         check("-1", "0", Ordering::Less);
         check("-2", "-1", Ordering::Less);
         check("-0", "0.0", Ordering::Equal);
+    }
+
+    #[test]
+    fn a_decimal_below_zero_is_negative() {
+        for text in ["-5", "-0.001", "-00.10"] {
+            assert!(is_negative(text), "{text}");
+        }
+        for text in ["5", "+5", "0", "-0", "-0.00", "", "-", "-a"] {
+            assert!(!is_negative(text), "{text}");
+        }
     }
 }

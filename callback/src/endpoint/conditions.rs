@@ -29,11 +29,17 @@ impl Conditions {
         if !event.kind.is_effect() {
             return Ok(());
         }
+        // No network takes a refund: it would count it as another conversion.
+        let is_refused = |revenue: &str| !event.kind.is_webhook() && decimal::is_negative(revenue);
+        if is_refused(&event.revenue) {
+            return Err(NotSent::Unwanted("no ad network takes a negative revenue"));
+        }
         if !self.has_revenue(&event.revenue) {
             return Err(NotSent::Unwanted("the revenue is less than revenue_min"));
         }
-        // An effect below the threshold was not sent, so that it is not the first one.
-        let earlier = event.earlier.iter().filter(|earlier| self.has_revenue(&earlier.revenue));
+        // An effect that was not sent for its revenue is not the first one.
+        let is_sent = |revenue: &str| self.has_revenue(revenue) && !is_refused(revenue);
+        let earlier = event.earlier.iter().filter(|earlier| is_sent(&earlier.revenue));
         let mut times_ms = earlier.map(|earlier| earlier.time_ms).peekable();
         if self.0.first_only && times_ms.peek().is_some() {
             return Err(NotSent::Unwanted("not the first effect of its name"));
@@ -68,6 +74,8 @@ fn is_in_share(event: &CallbackEvent, percent: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use attribution::outbox::record::CallbackKind;
+
     use super::*;
     use crate::event::Earlier;
     use crate::event::tests::{activation, event};
@@ -107,6 +115,30 @@ mod tests {
         assert!(!check("5.99") && !check("") && !check("-7"));
         let free = CallbackEvent { revenue: "".into(), ..activation() };
         assert_eq!(Conditions::new(settings).check(&free), Ok(()), "an activation has no revenue");
+    }
+
+    #[test]
+    fn a_network_gets_no_negative_revenue() {
+        let check = |kind: CallbackKind, revenue: &str| {
+            let refund = CallbackEvent { kind, revenue: revenue.into(), ..event() };
+            Conditions::new(CallbackConditions::default()).check(&refund)
+        };
+        let refused = Err(NotSent::Unwanted("no ad network takes a negative revenue"));
+        assert_eq!(check(CallbackKind::Effect, "-5"), refused);
+        assert_eq!(check(CallbackKind::Effect, "-0.001"), refused);
+        assert_eq!(check(CallbackKind::Effect, "-0"), Ok(()));
+        assert_eq!(check(CallbackKind::Effect, ""), Ok(()));
+        assert_eq!(check(CallbackKind::EffectAttributed, "-5"), Ok(()));
+    }
+
+    #[test]
+    fn a_refund_is_not_the_first_effect_of_a_network() {
+        let first = CallbackConditions { first_only: true, ..CallbackConditions::default() };
+        assert!(is_sent(&first, 10, "1", &[(5, "-1")]));
+        let daily =
+            CallbackConditions { once_per_ms: Some(86_400_000), ..CallbackConditions::default() };
+        assert!(is_sent(&daily, 10, "1", &[(5, "-1")]));
+        assert!(!is_sent(&daily, 10, "1", &[(5, "0")]));
     }
 
     #[test]
