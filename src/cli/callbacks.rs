@@ -15,10 +15,11 @@ pub enum Callbacks {
     ///
     /// Device ids, tokens and signatures are replaced by "hidden".
     Show(ShowCallbacks),
-    /// Try dead callbacks again
+    /// Try dead callbacks again, or pending ones before they are due
     ///
     /// If a service uses the store, it makes the change. Writes the number of callbacks to standard output; they are
-    /// sent within seconds, whatever their age.
+    /// sent within seconds, dead ones and those that were too old whatever their age. Pending ones that are due within
+    /// two minutes stay as they are.
     Retry(RetryCallbacks),
     /// Send one request to an endpoint, and show the response
     ///
@@ -96,8 +97,13 @@ pub struct RetryCallbacks {
     #[arg(long, value_name = "KIND")]
     pub kind: Option<String>,
 
-    /// Which callbacks to try again: dead or too_old
-    #[arg(long, value_name = "STATE", default_value = "dead", value_parser = ["dead", "too_old"])]
+    /// Which callbacks to try again: dead, too_old or pending
+    #[arg(
+        long,
+        value_name = "STATE",
+        default_value = "dead",
+        value_parser = ["dead", "too_old", "pending"]
+    )]
     pub state: String,
 }
 

@@ -35,8 +35,16 @@ impl Request {
 #[derive(Default)]
 struct Shared {
     received: Vec<Request>,
-    /// Statuses and bodies, by path.
-    answers: BTreeMap<String, (u16, String)>,
+    /// Keyed by path.
+    answers: BTreeMap<String, Answer>,
+}
+
+#[derive(Clone)]
+struct Answer {
+    status: u16,
+    /// A line with its end; empty for none.
+    header: String,
+    body: String,
 }
 
 pub struct Network {
@@ -67,8 +75,15 @@ impl Network {
 
     /// Sets the answer to all further requests of a path.
     pub fn answer(&self, path: &str, status: u16, body: &str) {
+        self.answer_with(path, status, "", body);
+    }
+
+    /// The same, with a header.
+    pub fn answer_with(&self, path: &str, status: u16, header: &str, body: &str) {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        shared.answers.insert(path.to_owned(), (status, body.to_owned()));
+        let header = if header.is_empty() { String::new() } else { format!("{header}\r\n") };
+        let answer = Answer { status, header, body: body.to_owned() };
+        shared.answers.insert(path.to_owned(), answer);
     }
 
     /// Returns all requests of a path, in the order in which they came.
@@ -96,15 +111,16 @@ fn path_of(request: &Request) -> &str {
 fn serve(stream: TcpStream, shared: &Mutex<Shared>) -> io::Result<()> {
     let mut reader = BufReader::new(stream);
     let request = read(&mut reader)?;
-    let (status, body) = {
+    let Answer { status, header, body } = {
         let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
         let answer = shared.answers.get(path_of(&request)).cloned();
         shared.received.push(request);
-        answer.unwrap_or((404, String::new()))
+        answer.unwrap_or(Answer { status: 404, header: String::new(), body: String::new() })
     };
     let length = body.len();
-    let head =
-        format!("HTTP/1.1 {status} x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
+    let head = format!(
+        "HTTP/1.1 {status} x\r\n{header}Connection: close\r\nContent-Length: {length}\r\n\r\n"
+    );
     reader.into_inner().write_all(format!("{head}{body}").as_bytes())
 }
 

@@ -115,7 +115,8 @@ pub trait Outbox {
         Ok(listing)
     }
 
-    /// Makes entries pending again that are dead or, if the filter asks for these, too old. Returns their number.
+    /// Makes entries pending again that are dead or, if the filter asks for these, too old; if it asks for pending
+    /// ones, makes them due now. Returns their number.
     fn retry(&mut self, filter: &Filter, now: EventTime) -> Result<u64, Self::Error> {
         let filter = Filter { state: filter.state.or(Some(EntryState::Dead)), ..filter.clone() };
         let (mut after, mut count) = (None, 0);

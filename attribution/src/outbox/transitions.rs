@@ -12,6 +12,10 @@ use crate::facts::keys::FactKey;
 /// The maximum length of a note, in characters.
 const NOTE_CHARS_MAX: usize = 2_000;
 
+/// A pending entry that is due within this time is not hastened: an attempt of it may be in progress, whose lease is
+/// shorter.
+const SOON_MS: u64 = 2 * 60 * 1_000;
+
 /// An entry as delivery has seen it. Its outcome counts only if the entry is still the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
@@ -194,16 +198,23 @@ impl OutboxRecord {
         true
     }
 
-    /// Makes entries that are dead or too old pending again; from then on their age does not matter. Returns how many
-    /// there were.
+    /// Makes entries that are dead or too old pending again; from then on their age does not matter. Those that are
+    /// pending are due now, unless they soon are. Returns how many were changed.
     pub fn retry(&mut self, is_chosen: impl Fn(&OutboxEntry) -> bool, now: EventTime) -> u64 {
         let mut count = 0;
-        for entry in &mut self.entries {
-            if matches!(entry.state, EntryState::Dead | EntryState::TooOld) && is_chosen(entry) {
-                entry.begin(now);
-                (entry.due, entry.expires) = (now, EventTime::MAX);
-                count += 1;
+        for entry in self.entries.iter_mut().filter(|entry| is_chosen(entry)) {
+            match entry.state {
+                EntryState::Dead | EntryState::TooOld => {
+                    entry.begin(now);
+                    (entry.due, entry.expires) = (now, EventTime::MAX);
+                }
+                EntryState::Pending if entry.due > now.plus(SOON_MS) => entry.due = now,
+                EntryState::Pending
+                | EntryState::Sent
+                | EntryState::Dropped
+                | EntryState::Withheld => continue,
             }
+            count += 1;
         }
         count
     }

@@ -2,7 +2,7 @@
 
 use testbed::kafka::Kafka;
 use testbed::site::Site;
-use testbed::{check_exit, check_refused};
+use testbed::{check_exit, check_refused, eventually};
 
 use super::*;
 
@@ -62,6 +62,32 @@ fn dead_callbacks_are_listed_shown_and_sent_again_with_the_same_id() {
     adtrail.stop();
     assert_eq!(lines(&site.run(&["callbacks", "retry"])), [json!({"retried": 0})]);
     assert_eq!(list(&["--state", "sent"]).len(), 2);
+}
+
+#[test]
+fn pending_callbacks_are_sent_before_they_are_due() {
+    let network = Network::start();
+    let settings = settings(&ocean(&network, "a", ""));
+    let site = Site::new(Kafka::shared(), "callbacks.pending", 1, &settings).impatient();
+    network.answer_with("/a", 500, "Retry-After: 1800", "");
+    let adtrail = site.start();
+    produce(&site, &click(1, "c-1", 1, 30 * MINUTE_MS));
+    produce(&site, &activation("a-1", 1, 20 * MINUTE_MS));
+    network.await_requests("/a", 1);
+    eventually("the failure is stored", || {
+        let pending = lines(&site.run(&["callbacks", "list", "--state", "pending"]));
+        let has_failed = pending.iter().any(|line| line["reason"] == "status 500");
+        if has_failed { Ok(()) } else { Err(format!("{pending:?}")) }
+    });
+    network.answer("/a", 200, TAKEN);
+    let retry = |more: &[&str]| lines(&site.run(&[&["callbacks", "retry"][..], more].concat()));
+    assert_eq!(retry(&[]), [json!({"retried": 0})], "it is not dead");
+    assert_eq!(retry(&["--state", "pending", "--endpoint", "b"]), [json!({"retried": 0})]);
+    let hastened = retry(&["--state", "pending", "--endpoint", "a", "--app", "app-x"]);
+    assert_eq!(hastened, [json!({"retried": 1})]);
+    await_state(&adtrail, "a", "sent", 1);
+    assert_eq!(adtrail.metric_of("adtrail_callbacks_made", "endpoint=\"a\""), Some(1.0));
+    check_conserved(&adtrail);
 }
 
 #[test]

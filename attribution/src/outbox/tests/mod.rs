@@ -371,6 +371,34 @@ fn dead_entries_are_made_again() {
 }
 
 #[test]
+fn pending_entries_are_hastened() {
+    let (name, kind, now) = (endpoint("a"), CallbackKind::Activation, at(SETTLE_MS));
+    let failed = |ms: u64| {
+        let mut record = record_with(&[activation("a", 1, 1)]);
+        let claim = record.claim(&name, kind, now, LEASE_MS).unwrap();
+        let (due, note) = (now.plus(ms), "500".into());
+        assert!(record.finish(&claim, &Outcome::Retry { due, note, maybe_sent: false }, now));
+        record
+    };
+    let mut record = failed(36_000_000);
+    assert_eq!(record.retry(|entry| entry.endpoint == endpoint("b"), now), 0);
+    assert_eq!(record.retry(|_| true, now), 1);
+    assert_eq!(record.due(), Some(now));
+    let next = record.claim(&name, kind, now, LEASE_MS).unwrap();
+    assert_eq!(next.attempt, 2, "the attempt before counts");
+    assert_eq!(record.retry(|_| true, now), 0, "the attempt is in progress");
+    assert_eq!(record.due(), Some(now.plus(LEASE_MS)));
+    assert!(record.finish(&next, &Outcome::Sent { note: "200".into() }, now));
+    assert_eq!(record.retry(|_| true, now), 0, "it is sent");
+    let tally = Tally { made: 1, sent: 1, ..Tally::default() };
+    assert_eq!(state(&record, "a", kind), (EntryState::Sent, tally));
+    // Soon due.
+    let mut record = failed(60_000);
+    assert_eq!(record.retry(|_| true, now), 0);
+    assert_eq!(record.due(), Some(now.plus(60_000)));
+}
+
+#[test]
 fn a_webhook_learns_of_changes_of_what_it_was_sent() {
     let (attributed, changed) =
         (CallbackKind::ActivationAttributed, CallbackKind::ActivationChanged);

@@ -31,6 +31,7 @@ suite! { with_hbase:
     endpoints_do_not_delay_each_other
     entries_are_listed_in_parts
     dead_callbacks_are_retried
+    pending_callbacks_are_hastened
 }
 
 const KIND: CallbackKind = CallbackKind::Activation;
@@ -255,6 +256,25 @@ fn dead_callbacks_are_retried(ledger: &mut impl LedgerWithOutbox) {
     assert_eq!(retry(ledger, &Filter::default()), 0);
     finish(ledger, "a", "n", sent());
     check_counts(ledger, [("n", Tally { made: 3, sent: 2, dead: 1, ..Tally::default() })]);
+}
+
+fn pending_callbacks_are_hastened(ledger: &mut impl LedgerWithOutbox) {
+    for id in ["a", "b"] {
+        decide(ledger, id, vec![planned("n", 1)]);
+        let (due, note) = (later().plus(200_000), "500".into());
+        finish(ledger, id, "n", Outcome::Retry { due, note, maybe_sent: false });
+    }
+    assert_eq!(due(ledger), []);
+    assert_eq!(retry(ledger, &Filter::default()), 0, "none is dead");
+    let pending = Filter { state: Some(EntryState::Pending), ..Filter::default() };
+    let other = Filter { endpoint: Some(EndpointId::new("m")), ..pending.clone() };
+    assert_eq!(retry(ledger, &other), 0);
+    let of_event = Filter { event: Some(key("b")), ..pending.clone() };
+    assert_eq!(retry(ledger, &of_event), 1);
+    assert_eq!(due_events(ledger, 10), [key("b")]);
+    assert_eq!(retry(ledger, &pending), 1);
+    finish(ledger, "a", "n", sent());
+    check_counts(ledger, [("n", Tally { made: 2, sent: 1, ..Tally::default() })]);
 }
 
 #[test]
