@@ -26,6 +26,7 @@ mod sign;
 mod template;
 mod webhook;
 
+pub use crate::metrics::count_too_old;
 pub use delivery::deliver;
 pub use delivery::queue::{Attempt, Claimed, Claims, Finished, Outcome, Queue, QueueError};
 pub use delivery::sender::{Clock, Sender};

@@ -7,7 +7,8 @@ use metrics::{counter, histogram};
 use crate::delivery::queue::Outcome;
 
 config::describe_metrics! {
-    /// What became of claimed callbacks, by endpoint and outcome: sent, dropped, dead, retry or postponed.
+    /// What became of claimed callbacks, by endpoint and outcome: sent, dropped, dead, retry or postponed; and those that
+    /// have become too old while they waited for their first attempt: too_old.
     describe_counter OUTCOMES = "adtrail_callbacks_outcomes_total";
     /// Responses of endpoints, by endpoint and status; the status of a request without a response is none.
     describe_counter RESPONSES = "adtrail_callbacks_responses_total";
@@ -30,6 +31,14 @@ pub(crate) fn finished(endpoint: &str, outcome: Outcome) {
         Outcome::Postponed { .. } => "postponed",
     };
     counter!(OUTCOMES, "endpoint" => endpoint.to_owned(), "outcome" => name).increment(1);
+}
+
+/// Counts callbacks whose events have become too old while they waited for their first attempt. The outbox ends them.
+pub fn count_too_old(endpoint: &str, count: u64) {
+    if count > 0 {
+        counter!(OUTCOMES, "endpoint" => endpoint.to_owned(), "outcome" => "too_old")
+            .increment(count);
+    }
 }
 
 pub(crate) fn responded(endpoint: &str, status: Option<u16>, elapsed: Duration) {

@@ -35,6 +35,9 @@ const WAITS_PER_LEASE: u64 = 12;
 const READS_PER_CLAIM_MAX: usize = 16;
 /// How long a callback waits for its decision, which another worker is about to write.
 const ROW_WAIT_MS: u64 = 5_000;
+/// What has waited for longer than this and `settle` has become too old by waiting. Else its event was about to be too
+/// old when it was decided, as some of a backfill are.
+const WAITED_MIN_MS: u64 = 60_000;
 /// A row that is missing for longer has expired.
 const ROW_WAIT_MAX_MS: u64 = HOUR_MS;
 
@@ -78,6 +81,8 @@ struct Settled {
     claimed: Vec<OutboxKey>,
     /// What the endpoint was last notified of, by event.
     last_sent: HashMap<FactKey, SentCredit>,
+    /// How many have become too old by waiting.
+    too_old: u64,
 }
 
 impl StoreQueue {
@@ -146,6 +151,7 @@ impl StoreQueue {
         let claims = {
             let mut outbox = lane.outbox.lock();
             outbox.finish(&settled.finished, now)?;
+            callback::count_too_old(lane.endpoint.name(), settled.too_old);
             config::crash_point!("callback-settled");
             outbox.claim(&settled.claimed, now, lease_ms)?
         };
@@ -279,7 +285,12 @@ impl Settled {
                     port::Outcome::Dropped { note: note.into() }
                 }
                 Settlement::Withhold => port::Outcome::Withheld,
-                Settlement::TooOld => port::Outcome::TooOld,
+                Settlement::TooOld => {
+                    let waited_ms = now.since(entry.changed).unwrap_or_default();
+                    let least_ms = lane.endpoint.settle_ms().saturating_add(WAITED_MIN_MS);
+                    self.too_old += u64::from(waited_ms > least_ms);
+                    port::Outcome::TooOld
+                }
             };
             self.finished.push((record.claim_of(entry), outcome));
         }

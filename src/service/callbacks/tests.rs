@@ -197,6 +197,20 @@ impl Bed {
         scrape.lines().find_map(|line| line.strip_prefix(&*name)?.parse().ok())
     }
 
+    /// Claims what is due for an endpoint at a time, and returns the metric of those that have become too old.
+    fn too_old_at(&self, endpoint: &str, endpoints: &str, now: EventTime) -> Option<u64> {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let queue = self.queue_with(endpoints, now);
+        let now_ms = i64::try_from(now.millis()).unwrap();
+        let claim = || queue.claim(endpoint, now_ms, 10, LEASE).unwrap();
+        let claims = ::metrics::with_local_recorder(&recorder, claim);
+        assert_eq!(claims.claimed.len(), 0);
+        let scrape = recorder.handle().render();
+        let labels = format!("endpoint=\"{endpoint}\",outcome=\"too_old\"");
+        let name = format!("adtrail_callbacks_outcomes_total{{{labels}}} ");
+        scrape.lines().find_map(|line| line.strip_prefix(&*name)?.parse().ok())
+    }
+
     fn tally(&self, endpoint: &str) -> Tally {
         let counts: Counts = self.queue.with_outbox(|outbox| outbox.counts()).unwrap();
         counts.get(&EndpointId::new(endpoint)).copied().unwrap_or_default()
@@ -366,6 +380,41 @@ async fn callbacks_of_an_endpoint_that_is_not_in_the_settings_end_after_some_day
         assert_eq!(bed.tally("a"), expected);
         assert_eq!(bed.tally("hook"), pending);
     }
+}
+
+#[test]
+fn what_becomes_too_old_while_it_waits_is_counted() {
+    let endpoints = network("a", "a", "");
+    let mut bed = Bed::new(&endpoints);
+    let facts = vec![bed.click(7, "c-1", 1), bed.activation("a-1", 2), bed.effect("e-1", 3)];
+    bed.process(facts);
+    // The host fails, so that the effect gets no attempt.
+    let install = bed.claim("a").into_iter().map(|claimed| {
+        let outcome = match claimed.event.kind.is_effect() {
+            true => Outcome::Postponed { due_ms: claimed.event.time_ms },
+            false => Outcome::Dead,
+        };
+        (claimed.key, Finished { outcome, attempt: None })
+    });
+    bed.queue.finish(&install.collect::<Vec<_>>()).unwrap();
+    assert_eq!(bed.too_old_at("a", &endpoints, now().plus(25 * HOUR_MS)), Some(1));
+    let tally = Tally { made: 2, dead: 1, too_old: 1, ..Tally::default() };
+    assert_eq!(bed.tally("a"), tally);
+}
+
+/// The events of a backfill have every age.
+#[test]
+fn what_was_about_to_be_too_old_when_it_was_decided_is_not_counted() {
+    let endpoints = network("a", "a", "max_age = \"3510s\"\n");
+    let mut bed = Bed::new(&endpoints);
+    // Decided when it is 58 minutes old, half a minute before it is too old.
+    let facts = vec![bed.click(7, "c-1", 1), bed.activation("a-1", 2)];
+    bed.process(facts);
+    let event = fact_key(EventType::Activation, Pid(1), "a-1");
+    let record = bed.queue.with_outbox(|outbox| outbox.records_of(&[event])).unwrap().remove(0);
+    let decided = record.unwrap().entries.remove(0).changed;
+    assert_eq!(bed.too_old_at("a", &endpoints, decided.plus(50_000)), None);
+    assert_eq!(bed.tally("a"), Tally { made: 1, too_old: 1, ..Tally::default() });
 }
 
 #[test]
