@@ -27,6 +27,8 @@ pub(crate) struct Draft {
     pub url: String,
     pub headers: Vec<(Box<str>, String)>,
     pub body: Vec<u8>,
+    /// The signatures that were added, which are not shown to anybody.
+    pub signatures: Vec<String>,
 }
 
 /// What signs the requests of an endpoint.
@@ -82,25 +84,30 @@ impl Signer {
                 let response = hmac_sha256_hex(secret.as_bytes(), &draft.body);
                 let value = format!("Digest validTime=\"{now_ms}\", response=\"{response}\"");
                 draft.headers.push(("Authorization".into(), value));
+                draft.signatures.push(response);
             }
             Self::BaiduMd5(secret) => {
                 let sign = md5_hex(format!("{}{secret}", draft.url));
-                draft.add_sign(&sign);
+                draft.add_sign(sign);
             }
             Self::XiaomiMd5(secret) => {
                 let query = draft.url.split_once('?').map_or("", |(_, query)| query);
                 let sign = md5_hex(format!("{query}{secret}"));
-                draft.add_sign(&sign);
+                draft.add_sign(sign);
             }
             Self::OppoMd5(secret) => {
                 let end = format!("{now_ms}{secret}");
                 let sign = md5_hex([&*draft.body, end.as_bytes()].concat());
                 draft.headers.push(("timestamp".into(), now_ms.to_string()));
-                draft.headers.push(("signature".into(), sign));
+                draft.headers.push(("signature".into(), sign.clone()));
+                draft.signatures.push(sign);
             }
             Self::StandardWebhooks(keys) => {
                 let timestamp_s = now_ms.div_euclid(1_000);
                 let signature = keys.sign(id, timestamp_s, &draft.body);
+                // The version of a signature is not private.
+                let values = signature.split(' ').filter_map(|one| one.split_once(','));
+                draft.signatures.extend(values.map(|(_, value)| value.to_owned()));
                 draft.headers.push((ID.into(), id.to_owned()));
                 draft.headers.push((TIMESTAMP.into(), timestamp_s.to_string()));
                 draft.headers.push((SIGNATURE.into(), signature));
@@ -110,10 +117,11 @@ impl Signer {
 }
 
 impl Draft {
-    fn add_sign(&mut self, sign: &str) {
+    fn add_sign(&mut self, sign: String) {
         self.url.push(if self.url.contains('?') { '&' } else { '?' });
         self.url.push_str("sign=");
-        self.url.push_str(sign);
+        self.url.push_str(&sign);
+        self.signatures.push(sign);
     }
 }
 
@@ -124,8 +132,9 @@ mod tests {
     const NOW_MS: i64 = 1_773_160_001_500;
 
     fn sign(signing: Signing, secret: &str, url: &str, body: &str) -> Draft {
-        let mut draft =
-            Draft { url: url.to_owned(), headers: Vec::new(), body: body.as_bytes().to_vec() };
+        let (headers, signatures) = (Vec::new(), Vec::new());
+        let body = body.as_bytes().to_vec();
+        let mut draft = Draft { url: url.to_owned(), headers, body, signatures };
         signing.with(Some(secret), None).unwrap().sign(&mut draft, "cb_1", NOW_MS);
         draft
     }

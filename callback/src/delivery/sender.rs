@@ -19,7 +19,8 @@ use super::queue::{Attempt, Finished, Outcome};
 use super::schedule::{next_attempt_ms, retry_after_ms};
 use super::timing::Timing;
 use crate::answer::Verdict;
-use crate::endpoint::request::{Request, Shown, shown_answer};
+use crate::endpoint::private::shown_answer;
+use crate::endpoint::request::{Request, Shown};
 use crate::endpoint::{Endpoint, NotSent};
 use crate::error::CallbackError;
 use crate::event::CallbackEvent;
@@ -181,7 +182,7 @@ impl Sender {
         request: Request,
     ) -> Done {
         let (at_ms, started) = (self.now_ms(), Instant::now());
-        let shown = request.shown.clone();
+        let (shown, signatures) = (request.shown.clone(), request.signatures.clone());
         let reply = self.request(endpoint, event, request).await;
         metrics::responded(endpoint.name(), reply.status, started.elapsed());
         let now_ms = self.now_ms();
@@ -200,7 +201,7 @@ impl Sender {
             at_ms,
             status: reply.status,
             // A reason may have a text of the response.
-            reason: shown_answer(endpoint, event, reason.as_bytes()),
+            reason: shown_answer(endpoint, event, &signatures, reason.as_bytes()),
             request: shown,
             maybe_sent: reply.maybe_taken,
             answer: reply.answer,
@@ -220,7 +221,7 @@ impl Sender {
     }
 
     async fn request(&self, endpoint: &Endpoint, event: &CallbackEvent, request: Request) -> Reply {
-        let Request { method, url, headers, body, .. } = request;
+        let Request { method, url, headers, body, signatures, .. } = request;
         let sent = self.client.request(method, url).headers(headers).body(body).send().await;
         let mut response = match sent {
             Ok(response) => response,
@@ -238,7 +239,7 @@ impl Sender {
             verdict: Verdict::of(status, &body, endpoint.success()),
             retry_after_ms,
             maybe_taken: status == StatusCode::GATEWAY_TIMEOUT,
-            answer: shown_answer(endpoint, event, &body),
+            answer: shown_answer(endpoint, event, &signatures, &body),
         }
     }
 

@@ -1,8 +1,10 @@
 //! An endpoint: a preset with the settings of its user, checked, and the requests that it makes.
 //!
-//! Start with [`Endpoint::prepare`]. `conditions` says which events it gets, `request` writes the request.
+//! Start with [`Endpoint::prepare`]. `conditions` says which events it gets, `request` writes the request,
+//! `private` hides what a response repeats of it.
 
 mod conditions;
+pub(crate) mod private;
 pub(crate) mod request;
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,6 @@
 //! Writes the request of one attempt, and the form of it that persons may see.
 
 use std::borrow::Cow;
-use std::cmp::Reverse;
 
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -9,19 +8,16 @@ use reqwest::{Method, Url};
 use serde_json::{Map, Value};
 
 use super::{Endpoint, NotSent};
-use crate::crypto::{md5_hex, sha256_hex};
 use crate::event::CallbackEvent;
 use crate::preset::Node;
 use crate::sign::Draft;
-use crate::template::fields::{HIDDEN, Values, is_private_param};
+use crate::template::fields::{HIDDEN, Values};
 use crate::template::{Template, url_encode};
 
 /// Maximum length of a URL.
 const URL_BYTES_MAX: usize = 16 << 10;
 /// Maximum length of a text that is shown.
 const SHOWN_CHARS_MAX: usize = 2_048;
-/// Shorter texts are too common to be recognised in a response.
-const PRIVATE_BYTES_MIN: usize = 6;
 
 /// What is sent.
 pub(crate) struct Request {
@@ -32,6 +28,8 @@ pub(crate) struct Request {
     /// The host of the URL.
     pub host: Box<str>,
     pub shown: Shown,
+    /// What proves its sender.
+    pub signatures: Vec<String>,
 }
 
 /// A request without ids and tokens.
@@ -48,15 +46,7 @@ pub(super) fn write(
     event_type: &str,
     now_ms: i64,
 ) -> Result<Request, NotSent> {
-    let values = Values {
-        event,
-        event_type,
-        now_ms,
-        settings: &endpoint.settings.values,
-        credentials: &endpoint.settings.credentials,
-        key: endpoint.key.as_ref(),
-        hidden: false,
-    };
+    let values = values(endpoint, event, event_type, now_ms);
     let preset = &endpoint.preset;
     if preset.required.iter().any(|needed| needed.render(&values).is_none()) {
         return Err(NotSent::Impossible("a field that the network needs is not known".to_owned()));
@@ -67,7 +57,25 @@ pub(super) fn write(
     let url = checked_url(endpoint, &draft.url)?;
     let host = endpoint.hosts.check(&url).map_err(NotSent::Impossible)?.into();
     let headers = headers(draft.headers, !draft.body.is_empty())?;
-    Ok(Request { method: preset.method.clone(), url, headers, body: draft.body, host, shown })
+    let (body, signatures) = (draft.body, draft.signatures);
+    Ok(Request { method: preset.method.clone(), url, headers, body, host, shown, signatures })
+}
+
+pub(super) fn values<'a>(
+    endpoint: &'a Endpoint,
+    event: &'a CallbackEvent,
+    event_type: &'a str,
+    now_ms: i64,
+) -> Values<'a> {
+    Values {
+        event,
+        event_type,
+        now_ms,
+        settings: &endpoint.settings.values,
+        credentials: &endpoint.settings.credentials,
+        key: endpoint.key.as_ref(),
+        hidden: false,
+    }
 }
 
 /// Returns the request before it is signed.
@@ -83,6 +91,7 @@ fn draft(endpoint: &Endpoint, values: &Values<'_>) -> Result<Draft, NotSent> {
         url,
         headers: rendered(&preset.headers, values),
         body: body.map(|body| body.to_string().into_bytes()).unwrap_or_default(),
+        signatures: Vec::new(),
     })
 }
 
@@ -130,7 +139,7 @@ fn base_url(endpoint: &Endpoint, values: &Values<'_>) -> Result<String, NotSent>
 }
 
 /// Returns the callback if it is a URL, which may be percent-encoded once.
-fn callback_url(callback: &str) -> Option<Cow<'_, str>> {
+pub(super) fn callback_url(callback: &str) -> Option<Cow<'_, str>> {
     let starts_with = |scheme: &str| {
         callback.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
     };
@@ -239,68 +248,12 @@ fn shown(endpoint: &Endpoint, values: &Values<'_>) -> Shown {
 }
 
 /// Returns the URL of the settings up to its first field. Its path or its query can have a token of the receiver.
-fn own_url(endpoint: &Endpoint) -> Option<Url> {
+pub(super) fn own_url(endpoint: &Endpoint) -> Option<Url> {
     endpoint.settings.url.as_ref()?;
     Url::parse(endpoint.url.as_ref()?.literal_start()).ok()
 }
 
-/// Removes ids and tokens of a callback from the text of a response, which may repeat them.
-pub(crate) fn shown_answer(endpoint: &Endpoint, event: &CallbackEvent, body: &[u8]) -> Box<str> {
-    let mut text = String::from_utf8_lossy(body).into_owned();
-    // Most responses are short, and so is the reason of what was taken.
-    let mut private = match text.len() {
-        0..PRIVATE_BYTES_MIN => Vec::new(),
-        _ => private_texts(endpoint, event),
-    };
-    // A text may be a part of another one.
-    private.sort_by_key(|private| Reverse(private.len()));
-    for private in private.iter().filter(|private| private.len() >= PRIVATE_BYTES_MIN) {
-        // Many servers write a slash in JSON with a backslash.
-        for form in [private.clone(), url_encode(private), private.replace('/', "\\/")] {
-            if text.contains(&form) {
-                text = text.replace(&form, HIDDEN);
-            }
-        }
-    }
-    let visible: String = text.chars().filter(|c| !c.is_control()).collect();
-    shortened(&visible)
-}
-
-/// Returns what a response may repeat and must not show, in the forms in which requests have it.
-fn private_texts(endpoint: &Endpoint, event: &CallbackEvent) -> Vec<String> {
-    let credentials = &endpoint.settings.credentials;
-    let secrets = [
-        &credentials.secret,
-        &credentials.previous_secret,
-        &credentials.access_token,
-        &credentials.key,
-    ];
-    let secrets = secrets.into_iter().flatten().map(|secret| secret.expose().to_owned());
-    let mut texts: Vec<String> = secrets.collect();
-    for id in event.ids.values() {
-        for form in [id.to_string(), id.to_lowercase(), id.to_uppercase()] {
-            texts.extend([md5_hex(&form), sha256_hex(&form), form]);
-        }
-    }
-    let credit = &event.credit;
-    let private_params = credit.params.iter().filter(|(name, _)| is_private_param(name));
-    texts.extend(private_params.map(|(_, value)| value.to_string()));
-    texts.extend([&credit.callback, &credit.click_id, &event.ip].map(|text| text.to_string()));
-    // A network may repeat only the token of the URL.
-    if let Some(url) = callback_url(&credit.callback).and_then(|url| Url::parse(&url).ok()) {
-        let query = url.query().unwrap_or_default();
-        let values = query.split('&').filter_map(|pair| pair.split_once('='));
-        texts.extend(values.map(|(_, value)| value.to_owned()));
-        texts.extend(url.query_pairs().map(|(_, value)| value.into_owned()));
-    }
-    if let Some(url) = own_url(endpoint) {
-        texts.push(url.path().to_owned());
-        texts.extend(url.query().map(str::to_owned));
-    }
-    texts
-}
-
-fn shortened(text: &str) -> Box<str> {
+pub(super) fn shortened(text: &str) -> Box<str> {
     match text.char_indices().nth(SHOWN_CHARS_MAX) {
         Some((end, _)) => format!("{}…", &text[..end]).into(),
         None => text.into(),

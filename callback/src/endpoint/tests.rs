@@ -31,6 +31,11 @@ fn with_callback(event: CallbackEvent, callback: &str) -> CallbackEvent {
     CallbackEvent { credit, ..event }
 }
 
+/// Returns what people see of a response to a request without a signature.
+fn shown_answer(endpoint: &Endpoint, event: &CallbackEvent, body: &[u8]) -> Box<str> {
+    private::shown_answer(endpoint, event, &[], body)
+}
+
 #[track_caller]
 fn check_wrong(lines: &str, expected: &str) {
     let Err(error) = try_endpoint(lines) else { panic!("expected {expected}") };
@@ -64,7 +69,7 @@ fn a_url_of_the_settings_is_not_shown() {
     let request = hook.prepare(&event, NOW_MS).unwrap();
     assert_eq!(request.url.path(), "/T0/B0/hunter2");
     assert_eq!(&*request.shown.url, "https://hooks.example.com/hidden");
-    let answer = request::shown_answer(&hook, &event, b"no /T0/B0/hunter2, key=hunter3");
+    let answer = shown_answer(&hook, &event, b"no /T0/B0/hunter2, key=hunter3");
     assert_eq!(&*answer, "no hidden, hidden");
 }
 
@@ -326,15 +331,57 @@ fn a_network_limits_the_age_of_events() {
 fn a_response_is_shown_without_what_it_repeats() {
     let endpoint = endpoint("preset = \"kuaishou\"\ncredentials.secret = \"hunter2\"");
     let body = format!("token/1= token%2F1%3D {OAID} hunter2\n203.0.113.9 ok");
-    let shown = request::shown_answer(&endpoint, &event(), body.as_bytes());
+    let shown = shown_answer(&endpoint, &event(), body.as_bytes());
     assert_eq!(&*shown, "hidden hidden hidden hiddenhidden ok");
     let hashed = format!("{} {}", OAID.to_uppercase(), crate::crypto::md5_hex(OAID));
-    let shown = request::shown_answer(&endpoint, &event(), hashed.as_bytes());
+    let shown = shown_answer(&endpoint, &event(), hashed.as_bytes());
     assert_eq!(&*shown, "hidden hidden");
     let of_url = with_callback(event(), "https://ad.partner.gifshow.com/t?callback=token%2F7%3D");
     let body = br"no token/7= token\/7= token%2F7%3D";
-    let shown = request::shown_answer(&endpoint, &of_url, body);
+    let shown = shown_answer(&endpoint, &of_url, body);
     assert_eq!(&*shown, "no hidden hidden hidden");
-    let long = request::shown_answer(&endpoint, &event(), "é".repeat(3_000).as_bytes());
+    let long = shown_answer(&endpoint, &event(), "é".repeat(3_000).as_bytes());
     assert_eq!(long.chars().count(), 2_049);
+}
+
+#[test]
+fn a_response_is_shown_without_hashes_of_ids() {
+    use crate::crypto::{md5_hex, sha256_hex};
+    let endpoint = endpoint("preset = \"kuaishou\"");
+    let check = |body: &str, expected: &str| {
+        assert_eq!(&*shown_answer(&endpoint, &event(), body.as_bytes()), expected);
+    };
+    check(&format!("oaid={}", md5_hex(OAID)), "oaid=hidden");
+    check(&md5_hex(OAID).to_uppercase(), "hidden");
+    check(&md5_hex(OAID.to_uppercase()), "hidden");
+    check(&format!("{{\"id\":\"{}\"}}", sha256_hex(OAID)), "{\"id\":\"hidden\"}");
+    // Among other digits.
+    check(&format!("7{}0", md5_hex(OAID)), "7hidden0");
+    check(&format!("trace {}", md5_hex("another id")), &format!("trace {}", md5_hex("another id")));
+}
+
+#[test]
+fn a_response_is_shown_without_what_was_encrypted_and_signed() {
+    let endpoint = endpoint(
+        "preset = \"oppo\"\nvalues.pkg = \"com.x\"\nvalues.app_type = \"2\"\n\
+         credentials.secret = \"salt\"\ncredentials.key = \"K34VFiiu0qar9xWICc9PPA==\"",
+    );
+    let mut event = event();
+    event.credit.params.insert("ad_id".into(), "123".into());
+    event.ids.insert("imei".into(), "868823031739689".into());
+    let request = endpoint.prepare(&event, NOW_MS).unwrap();
+    let body: serde_json::Value = serde_json::from_slice(&request.body).unwrap();
+    let signature = request.headers["signature"].to_str().unwrap();
+    let [oaid, imei] = ["ouId", "imei"].map(|name| body[name].as_str().unwrap());
+    assert!(oaid.contains('/') && imei.ends_with("=="), "{oaid} {imei}");
+    let check = |body: String, expected: &str| {
+        let shown = private::shown_answer(&endpoint, &event, &request.signatures, body.as_bytes());
+        assert_eq!(&*shown, expected, "{body}");
+    };
+    check(format!("wrong sign {signature}"), "wrong sign hidden");
+    check(format!("unknown {oaid}"), "unknown hidden");
+    check(format!("unknown {}", oaid.replace('/', "\\/")), "unknown hidden");
+    check(format!("unknown {}", crate::template::url_encode(oaid)), "unknown hidden");
+    check(format!("unknown {}", imei.replace('=', "\\u003d")), "unknown hidden\\u003d\\u003d");
+    check(format!("pkg com.x, {NOW_MS}"), "pkg com.x, 1773160001000");
 }

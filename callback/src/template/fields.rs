@@ -105,7 +105,7 @@ impl Field {
     }
 
     /// Checks whether logs and pages must not show the value.
-    fn is_private(&self) -> bool {
+    pub fn is_private(&self) -> bool {
         match self {
             Self::Event(name) => matches!(*name, "ip" | "ids" | "device_id"),
             Self::Credit(name) | Self::Previous(name) => matches!(*name, "callback" | "click_id"),

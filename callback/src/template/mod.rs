@@ -104,11 +104,23 @@ impl Template {
 
     /// Returns all fields that it names.
     pub fn fields(&self) -> impl Iterator<Item = &Field> {
-        let slots = self.parts.iter().flat_map(|part| match part {
+        self.slots().map(|slot| &slot.field)
+    }
+
+    /// Returns the values of its private fields, as the text has them: hashed, encrypted or encoded.
+    pub fn private_values(&self, values: &Values<'_>) -> impl Iterator<Item = String> {
+        let private = self.slots().filter(|slot| slot.field.is_private());
+        private.filter_map(move |slot| {
+            let value = values.value(&slot.field)?;
+            slot.filtered(Some(value), values).map(Cow::into_owned)
+        })
+    }
+
+    fn slots(&self) -> impl Iterator<Item = &Filtered> {
+        self.parts.iter().flat_map(|part| match part {
             Part::Literal(_) => &[] as &[Filtered],
             Part::Slot(alternatives) => alternatives.as_slice(),
-        });
-        slots.map(|slot| &slot.field)
+        })
     }
 
     /// Returns the fields without which the text has no value.
@@ -139,6 +151,14 @@ impl Filtered {
         if let (Some(hidden), true) = (&value, values.hides(&self.field)) {
             return Some(hidden.clone());
         }
+        self.filtered(value, values)
+    }
+
+    fn filtered<'v>(
+        &self,
+        value: Option<Cow<'v, str>>,
+        values: &Values<'_>,
+    ) -> Option<Cow<'v, str>> {
         self.filters.iter().fold(value, |value, filter| filter.apply(value, values))
     }
 }
@@ -242,6 +262,21 @@ mod tests {
         check_wrong("{app|rot13}", "expected a filter, the nearest is");
         check_wrong("{app|default}", "expected a filter, the nearest is");
         check_wrong(&"a".repeat(4_097), "expected a template of at most");
+    }
+
+    #[test]
+    fn private_values_are_those_that_a_text_has() {
+        let check = |text: &str, expected: &[&str]| {
+            let template = Template::parse(text).unwrap();
+            with_values(|values| {
+                let found: Vec<_> = template.private_values(values).collect();
+                assert_eq!(found, expected, "{text}");
+            });
+        };
+        check("{app} {time|ms} x", &[]);
+        check("{callback|url}, {click_id|upper}", &["token%2F1%3D", "C-1"]);
+        check("{ids.idfa or ids.oaid|md5}", &["87f8274c36eb73fabcbf143a10eca6a4"]);
+        check("{ids.idfa|default:nothing}", &[]);
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub(super) enum Answer {
     Reply(u16, String),
     /// The same, with a header.
     With(u16, &'static str, String),
+    /// A status, with the headers and all else of the request as the body.
+    Echo(u16),
     /// Closes the connection without a response.
     HangUp,
     /// Does not answer until [`Mock::end_silence`].
@@ -97,6 +99,19 @@ impl Received {
         found.map(|(_, value)| &**value)
     }
 
+    /// Returns the signatures, wherever networks expect them.
+    pub fn signatures(&self) -> Vec<String> {
+        let headers =
+            [("signature", ""), ("webhook-signature", "v1,"), ("authorization", "Digest ")];
+        let of_headers = headers.into_iter().filter_map(|(name, prefix)| {
+            let value = self.header(name)?.strip_prefix(prefix)?;
+            // The digest follows its time.
+            let value = value.rsplit("response=").next()?;
+            Some(value.trim_matches(['"', '=']).to_owned())
+        });
+        of_headers.chain(self.parameter("sign")).collect()
+    }
+
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.body).unwrap()
     }
@@ -115,6 +130,7 @@ fn serve(stream: TcpStream, shared: &Mutex<Shared>) {
     let Some(received) = read(&mut reader) else { return };
     let mut stream = reader.into_inner();
     let mut shared = shared.lock();
+    let echo = format!("{:?} {} {}", received.headers, received.path, received.body);
     shared.received.push(received);
     shared.arrived.send_modify(|arrived| *arrived += 1);
     match shared.answer.clone().unwrap_or(Answer::Reply(200, String::new())) {
@@ -122,6 +138,7 @@ fn serve(stream: TcpStream, shared: &Mutex<Shared>) {
         Answer::With(status, header, body) => {
             respond(&mut stream, status, header, &body, body.len());
         }
+        Answer::Echo(status) => respond(&mut stream, status, "", &echo, echo.len()),
         Answer::HangUp => {}
         Answer::Silence => shared.silent.push(stream),
         Answer::Unfinished(body) => {

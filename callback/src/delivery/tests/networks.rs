@@ -1,12 +1,13 @@
 //! Every preset against a server that checks its request and answers by script.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use attribution::outbox::record::CallbackKind;
 
 use super::super::queue::{Finished, Outcome};
 use super::mock::{Answer, Mock};
-use super::table::{NETWORKS, Network, WEBHOOK_SECRET};
+use super::table::{ENCRYPTED_OAID, NETWORKS, Network, WEBHOOK_SECRET};
 use super::{NOW_MS, sender};
 use crate::Sender;
 use crate::event::tests::{OAID, activation, event};
@@ -120,6 +121,27 @@ async fn what_is_kept_of_a_request_has_no_ids_and_no_tokens() {
             assert!(!shown.contains(private), "{}: {private} in {shown}", network.preset);
         }
     }
+}
+
+/// Some servers answer with what they have compared, or with the whole request.
+#[tokio::test]
+async fn what_is_kept_of_a_response_has_no_signatures_and_no_encrypted_ids() {
+    let mut signed = BTreeSet::new();
+    for network in &NETWORKS {
+        let (site, name) = (network.site(), network.preset);
+        let finished = site.send(Answer::Echo(500)).await;
+        let shown = finished.attempt.unwrap().answer;
+        let received = site.mock.received().remove(0);
+        let signatures = received.signatures();
+        if !signatures.is_empty() {
+            signed.insert(name);
+        }
+        for private in signatures.iter().map(|one| &**one).chain([OAID, ENCRYPTED_OAID, "token-1"])
+        {
+            assert!(!shown.contains(private), "{name}: {private} in {shown}");
+        }
+    }
+    assert_eq!(Vec::from_iter(signed), ["baidu", "huawei", "oppo", "webhook", "xiaomi"]);
 }
 
 #[tokio::test]

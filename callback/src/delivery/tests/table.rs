@@ -8,7 +8,8 @@ use crate::webhook::WebhookKeys;
 
 pub(super) const WEBHOOK_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 /// [`OAID`], encrypted with the key of the endpoint of OPPO.
-const ENCRYPTED_OAID: &str = "avN42ZFm1Fl+x8HjyuCn6YAd192aaLXHnOk5TTWQUiB+tYdHjsARK/efb4adyJZ5";
+pub(super) const ENCRYPTED_OAID: &str =
+    "avN42ZFm1Fl+x8HjyuCn6YAd192aaLXHnOk5TTWQUiB+tYdHjsARK/efb4adyJZ5";
 
 /// What a network expects.
 pub(super) struct Network {
