@@ -3,11 +3,12 @@
 //! A commit puts an entry for each endpoint that wants the decision ([`interest`]) into the record of the event
 //! ([`record`]), in the same write. When the entry is due, delivery compares it with the present decision
 //! ([`settle`](settle::settle)), claims it, sends it and finishes it (`transitions`), through the [`port`] that each
-//! store implements. Everything here is a pure function; times are passed in.
+//! store implements. [`newest`] lists them for people. Everything here is a pure function; times are passed in.
 //!
 //! `docs/decisions/outbox.md` explains the design. Start with [`record`].
 
 pub mod interest;
+pub mod newest;
 pub mod port;
 pub mod record;
 pub mod settle;

@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 
 use attribution::facts::event::{EventTime, Family, Pid};
 use attribution::facts::keys::{FactKey, MatchKey};
+use attribution::facts::printable::printable;
 use attribution::ledger::Facts;
 use attribution::ledger::record::FactRecord;
+use attribution::outbox::newest::{Cursor, Limits, newest};
 use attribution::outbox::port::{Filter, Outbox};
 use attribution::outbox::record::{EndpointId, EntryState, OutboxEntry};
+use attribution::rules::policy::Policy;
 use axum::http::StatusCode;
 use axum::response::Response;
 use minijinja::context;
@@ -27,8 +30,8 @@ use crate::{ExportError, Zone};
 
 const ENDPOINT: &str = "endpoint";
 const STATE: &str = "state";
-/// Maximum number of callbacks on a page.
-const LINES_MAX: usize = 50;
+/// What a page shows, and how many events are read for it.
+const LIMITS: Limits = Limits { entries: 50, records: 100_000 };
 
 /// A callback.
 #[derive(Debug, Serialize)]
@@ -42,6 +45,9 @@ struct Line {
     event_time: Option<String>,
     /// 0 without a campaign.
     spreadid: u32,
+    /// The name of the campaign; empty without one.
+    campaign: String,
+    channel: String,
     attempts: u32,
     changed: String,
     /// When a pending one is due.
@@ -94,9 +100,10 @@ pub(crate) async fn callbacks(page_request: PageRequest) -> Result<Response, Pro
         };
         let policy = &page_request.state.policy;
         let sees_all = policy.apps().all(|app| page_request.caller.can_read(app.pid));
-        let after = parse_cursor(after);
-        let list = move |reader: &Reader| list(reader, &filter, after, sees_all);
-        found = read(&page_request.state, app, move |reader, _| list(reader)).await?;
+        let cursor = parse_cursor(after).unwrap_or_default();
+        let list =
+            move |reader: &Reader, policy: &Policy| list(reader, policy, &filter, cursor, sees_all);
+        found = read(&page_request.state, app, list).await?;
     }
     let status = match wrong.contains_key(APP) {
         true => StatusCode::NOT_FOUND,
@@ -114,16 +121,17 @@ pub(crate) async fn callbacks(page_request: PageRequest) -> Result<Response, Pro
 
 fn list(
     reader: &Reader,
+    policy: &Policy,
     filter: &Filter,
-    after: Option<FactKey>,
+    cursor: Cursor,
     sees_all: bool,
 ) -> Result<Found, ExportError> {
     let mut outbox = reader.outbox();
-    let listing = outbox.list(filter, after, LINES_MAX)?;
-    let events: Vec<FactKey> = listing.entries.iter().map(|(event, _)| *event).collect();
+    let page = newest(&mut outbox, filter, cursor, LIMITS)?;
+    let events: Vec<FactKey> = page.entries.iter().map(|(event, _)| *event).collect();
     let records = reader.clone().records(&events)?;
-    let lines = listing.entries.iter().zip(records);
-    let lines = lines.map(|((event, entry), record)| line(event, entry, record.as_ref()));
+    let lines = page.entries.iter().zip(records);
+    let lines = lines.map(|((event, entry), record)| line(policy, event, entry, record.as_ref()));
     // A shared store would read all callbacks to count them.
     let counts = match reader {
         Reader::Embedded(_) if sees_all => outbox.counts()?,
@@ -141,12 +149,18 @@ fn list(
             (EntryState::Dead.name(), tally.dead),
         ],
     });
-    let next = listing.next.as_ref().map(cursor);
+    let next = page.next.as_ref().map(cursor_text);
     Ok(Found { lines: lines.collect(), next, counted: counted.collect() })
 }
 
-fn line(event: &FactKey, entry: &OutboxEntry, record: Option<&FactRecord>) -> Line {
+fn line(
+    policy: &Policy,
+    event: &FactKey,
+    entry: &OutboxEntry,
+    record: Option<&FactRecord>,
+) -> Line {
     let text = |time: EventTime| format::date_time(time, &Zone::utc());
+    let campaign = policy.campaign(event.pid, entry.credit.spreadid);
     Line {
         endpoint: entry.endpoint.as_str().to_owned(),
         kind: entry.kind.name(),
@@ -155,6 +169,8 @@ fn line(event: &FactKey, entry: &OutboxEntry, record: Option<&FactRecord>) -> Li
         event_id: record.map(|record| record.id().to_owned()),
         event_time: record.map(|record| text(record.time())),
         spreadid: entry.credit.spreadid.0,
+        campaign: campaign.map(|of| printable(&of.name).into()).unwrap_or_default(),
+        channel: campaign.map(|of| printable(&of.channel).into()).unwrap_or_default(),
         attempts: entry.attempt,
         changed: text(entry.changed),
         due: entry.is_pending().then(|| text(entry.due)),
@@ -166,13 +182,39 @@ fn line(event: &FactKey, entry: &OutboxEntry, record: Option<&FactRecord>) -> Li
     }
 }
 
-/// The cursor of the callbacks after those of an event: parts of its key, none of which is an id.
-fn cursor(event: &FactKey) -> String {
+/// Returns the cursor as links have it: keys of events, and in between a time.
+fn cursor_text(cursor: &Cursor) -> String {
+    let part = cursor.part.as_ref().map(key_text).unwrap_or_default();
+    match &cursor.after {
+        Some((changed, event)) => format!("{part}_{:x}_{}", changed.millis(), key_text(event)),
+        None => part,
+    }
+}
+
+fn parse_cursor(text: &str) -> Option<Cursor> {
+    let mut texts = text.split('_');
+    let part = match texts.next()? {
+        "" => None,
+        part => Some(parse_key(part)?),
+    };
+    let after = match texts.next() {
+        Some(changed) => {
+            let changed = EventTime::from_millis(i64::from_str_radix(changed, 16).ok()?)?;
+            Some((changed, parse_key(texts.next()?)?))
+        }
+        None => None,
+    };
+    let is_whole = texts.next().is_none() && (part.is_some() || after.is_some());
+    is_whole.then_some(Cursor { part, after })
+}
+
+/// Returns the parts of a key, none of which is an id.
+fn key_text(event: &FactKey) -> String {
     let FactKey { family, id, pid, tag } = event;
     format!("{}-{:x}-{:x}-{tag:x}", family.name(), id.0, pid.0)
 }
 
-fn parse_cursor(text: &str) -> Option<FactKey> {
+fn parse_key(text: &str) -> Option<FactKey> {
     let mut parts = text.split('-');
     let family = Family::from_name(parts.next()?)?;
     let mut number = || u64::from_str_radix(parts.next()?, 16).ok();
@@ -188,8 +230,30 @@ mod tests {
     fn a_cursor_is_read_as_it_was_written() {
         let (id, pid) = (MatchKey(u64::MAX), Pid(7));
         let event = FactKey { family: Family::Effect, id, pid, tag: 9 };
-        assert_eq!(parse_cursor(&cursor(&event)), Some(event));
-        for wrong in ["", "effect", "effect-1-1", "effect-1-1-1-1", "x-1-1-1", "effect-g-1-1"] {
+        let keys = Family::ALL.map(|family| Some(FactKey { family, ..event }));
+        for part in keys.into_iter().chain([None]) {
+            for after in [Some((EventTime::MAX, event)), Some((EventTime::default(), event)), None]
+            {
+                let cursor = Cursor { part, after };
+                let expected = Some(cursor).filter(|cursor| *cursor != Cursor::default());
+                assert_eq!(parse_cursor(&cursor_text(&cursor)), expected);
+            }
+        }
+        for wrong in [
+            "",
+            "effect",
+            "effect-1-1",
+            "effect-1-1-1-1",
+            "x-1-1-1",
+            "effect-g-1-1",
+            "_",
+            "effect-1-1-1_",
+            "_1",
+            "_-1_effect-1-1-1",
+            "_fffffffffffff_effect-1-1-1",
+            "_1_effect-1-1",
+            "_1_effect-1-1-1_",
+        ] {
             assert_eq!(parse_cursor(wrong), None, "{wrong}");
         }
     }

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 
 use super::*;
+use crate::outbox::newest::{Cursor, Limits, newest};
 use crate::outbox::port::{Filter, Outbox};
 use crate::outbox::record::Counts;
 
@@ -62,4 +63,47 @@ fn short_pages_are_not_the_last_one() {
     let listing = outbox.list(&Filter::default(), None, 100).unwrap();
     assert_eq!((listing.entries.len(), listing.next), (5, None));
     assert_eq!(outbox.retry(&Filter::default(), at(SETTLE_MS)), Ok(5));
+}
+
+/// Returns the event and the endpoint of each entry of all pages.
+fn pages(outbox: &mut ShortPages, filter: &Filter, limits: Limits) -> Vec<Vec<(u64, String)>> {
+    let (mut cursor, mut pages) = (Some(Cursor::default()), Vec::new());
+    while let Some(from) = cursor {
+        let page = newest(outbox, filter, from, limits).unwrap();
+        let entries = page.entries.iter();
+        let names = entries.map(|(event, entry)| (event.id.0, entry.endpoint.as_str().to_owned()));
+        pages.push(names.collect());
+        cursor = page.next;
+        assert!(pages.len() <= 20, "{pages:?}");
+    }
+    pages
+}
+
+#[test]
+fn the_newest_entries_are_listed_first() {
+    let record = |(id, changed_ms): (u64, u64)| {
+        let mut record = OutboxRecord::new(FactKey { id: MatchKey(id), ..event() });
+        for name in ["a", "b"] {
+            record.plan(&activation(name, 1, 1), at(changed_ms));
+        }
+        record
+    };
+    let changes = [(1, 300), (2, 100), (3, 500), (4, 500), (5, 200), (6, 400)];
+    let mut outbox = ShortPages(changes.map(record).into());
+    let only_a = Filter { endpoint: Some(endpoint("a")), ..Filter::default() };
+    let mut check = |filter: &Filter, entries: usize, records: usize, expected: &[&[u64]]| {
+        let found = pages(&mut outbox, filter, Limits { entries, records });
+        let ids = |page: &Vec<(u64, String)>| page.iter().map(|(id, _)| *id).collect::<Vec<_>>();
+        assert_eq!(found.iter().map(ids).collect::<Vec<_>>(), expected);
+    };
+    check(&only_a, 10, 100, &[&[3, 4, 6, 1, 5, 2]]);
+    check(&only_a, 4, 100, &[&[3, 4, 6, 1], &[5, 2]]);
+    check(&only_a, 6, 100, &[&[3, 4, 6, 1, 5, 2]]);
+    check(&only_a, 1, 100, &[&[3], &[4], &[6], &[1], &[5], &[2]]);
+    // Callbacks about one event that changed together stay together.
+    check(&Filter::default(), 3, 100, &[&[3, 3, 4, 4], &[6, 6, 1, 1], &[5, 5, 2, 2]]);
+    // Parts of four records.
+    check(&only_a, 3, 4, &[&[3, 4, 1], &[2], &[6, 5]]);
+    let none = Filter { endpoint: Some(endpoint("c")), ..Filter::default() };
+    check(&none, 3, 4, &[&[], &[]]);
 }

@@ -27,7 +27,7 @@ fn bed() -> Bed {
         spreadid: SpreadId(7),
         pid: Pid(1),
         channel: "toutiao".into(),
-        name: "".into(),
+        name: "Spring".into(),
         windows: Windows::default(),
     };
     let apps: Vec<AppPolicy> = config.policy.apps().cloned().collect();
@@ -56,21 +56,19 @@ fn bed() -> Bed {
     }
     worker.process(Batch { facts, ..Batch::default() }).unwrap();
     let reader = worker.ledger().reader();
-    finish(
-        &reader,
-        "a-0",
-        Outcome::Dead { note: format!("status 400\n{HOSTILE}").into(), maybe_sent: false },
-    );
-    finish(&reader, "a-1", Outcome::Sent { note: "taken\nrequest: POST https://a/".into() });
+    let refused = format!("status 400\n{HOSTILE}").into();
+    finish(&reader, "a-0", 1, Outcome::Dead { note: refused, maybe_sent: false });
+    let taken = "taken\nrequest: POST https://a/".into();
+    finish(&reader, "a-1", 2, Outcome::Sent { note: taken });
     Bed::linked(dir, config, reader, None)
 }
 
-fn finish(reader: &store::reader::Reader, id: &str, outcome: Outcome) {
+fn finish(reader: &store::reader::Reader, id: &str, minute: u64, outcome: Outcome) {
     let event = fact_key(EventType::Activation, Pid(1), id);
     let endpoint = EndpointId::new("ocean");
     let key = OutboxKey { endpoint, event, kind: CallbackKind::Activation };
     // Later than the clock that the store has used.
-    let now = at(4_000_000_000_000);
+    let now = at(4_000_000_000_000 + minute * MINUTE);
     let mut outbox = reader.outbox();
     let claim = outbox.claim(&[key], now, LEASE_MS).unwrap().pop().unwrap();
     outbox.finish(&[(claim, outcome)], now).unwrap();
@@ -94,6 +92,23 @@ fn callbacks_are_shown_with_their_last_attempts() {
     has(&check(&bed, "&state=sent", 1), &["<bdi>a-1</bdi>"]);
     check(&bed, "&state=pending&endpoint=ocean", 2);
     has(&check(&bed, "&endpoint=other", 0), &["No callbacks"]);
+}
+
+#[test]
+fn the_last_changes_are_first() {
+    let all = check(&bed(), "", 4);
+    let positions = ["a-1", "a-0", "a-2", "a-3"].map(|id| {
+        let found = all.text().find(&format!("<bdi>{id}</bdi>"));
+        found.unwrap_or_else(|| panic!("{id} is not in {}", all.text()))
+    });
+    let [sent, dead, pending, other] = positions;
+    assert!(sent < dead && dead < pending.min(other), "{positions:?}");
+}
+
+#[test]
+fn a_callback_has_the_name_of_its_campaign() {
+    let all = check(&bed(), "&state=dead", 1);
+    has(&all, &["<dd>7 “<bdi>Spring</bdi>” of channel <bdi>toutiao</bdi></dd>"]);
 }
 
 #[test]
