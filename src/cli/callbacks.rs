@@ -34,7 +34,7 @@ pub struct ListCallbacks {
     #[command(flatten)]
     pub settings: Settings,
 
-    /// Only callbacks to this endpoint
+    /// Only callbacks to this endpoint, which may have left the settings
     #[arg(long, value_name = "NAME")]
     pub endpoint: Option<String>,
 

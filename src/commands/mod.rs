@@ -109,16 +109,22 @@ fn known_app<'c>(
     })
 }
 
-/// Returns an error that lists all known apps, or those with the most similar keys.
-fn unknown_app(problem: &str, key: &str, mut known: Vec<&str>) -> UsageError {
+fn unknown_app(problem: &str, key: &str, known: Vec<&str>) -> UsageError {
+    unknown_name("--app", problem, key, known)
+}
+
+/// Returns an error about the name in an option, which lists all known names, or the most similar ones.
+fn unknown_name(option: &str, problem: &str, name: &str, mut known: Vec<&str>) -> UsageError {
     const SHOWN_MAX: usize = 5;
-    known.sort_by_cached_key(|known| (distance(known, key), *known));
-    let (total, label) = match known.len() {
-        total @ ..=SHOWN_MAX => (total, "known: ".to_owned()),
-        total => (total, format!("the nearest of {total}: ")),
+    known.sort_by_cached_key(|known| (distance(known, name), *known));
+    let total = known.len();
+    let label = match total {
+        0 => "there are none".to_owned(),
+        ..=SHOWN_MAX => "known: ".to_owned(),
+        _ => format!("the nearest of {total}: "),
     };
     let shown = known[..total.min(SHOWN_MAX)].join(", ");
-    UsageError(format!("--app: {problem}: {key:?}; {label}{shown}"))
+    UsageError(format!("{option}: {problem}: {name:?}; {label}{shown}"))
 }
 
 /// Returns the canonical path. Its last components need not exist.
@@ -238,6 +244,7 @@ mod tests {
 
     #[test]
     fn an_unknown_app_error_lists_similar_keys() {
+        check_unknown(&[], "there are none");
         check_unknown(&["shop"], "known: shop");
         check_unknown(&["shop", "app-2", "app-1"], "known: app-1, app-2, shop");
         let many: Vec<String> = (0..1000).rev().map(|number| format!("app-{number}")).collect();

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use store::StoreError;
 use store::reader::Reader;
 
-use super::{filter, pid};
+use super::{filter, pid, require_known};
 use crate::cli::{ListCallbacks, ShowCallbacks};
 use crate::commands::{load, print, write_line};
 use crate::service::callbacks::selection::Selection;
@@ -35,6 +35,9 @@ pub fn list(options: &ListCallbacks) -> anyhow::Result<()> {
     let filter = filter(&selection)?;
     let mut reader = open(&config)?;
     let mut outbox = reader.outbox();
+    if let Some(name) = &options.endpoint {
+        require_known(&config, &mut outbox, name)?;
+    }
     if options.counts {
         for (endpoint, tally) in outbox.counts()? {
             if filter.endpoint.as_ref().is_none_or(|chosen| *chosen == endpoint) {

@@ -9,7 +9,7 @@ use config::Config;
 use store::StoreError;
 use store::embedded::Embedded;
 
-use super::{filter, pid};
+use super::{filter, pid, require_configured};
 use crate::cli::RetryCallbacks;
 use crate::commands::{load, write_line};
 use crate::service::callbacks::now;
@@ -19,6 +19,10 @@ use crate::timing::Timing;
 
 pub fn run(options: &RetryCallbacks, timing: Timing) -> anyhow::Result<()> {
     let config = load(&options.settings)?;
+    if let Some(name) = &options.endpoint {
+        // Nobody sends the callbacks of a former one.
+        require_configured(&config, "--endpoint", name)?;
+    }
     let selection = Selection {
         endpoint: options.endpoint.clone(),
         pid: pid(&config, &options.settings, options.app.as_deref())?,

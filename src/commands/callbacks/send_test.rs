@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 
 use super::{filter, pid};
 use crate::cli::TestCallback;
-use crate::commands::{UsageError, known_app, load, print, require_apps};
+use crate::commands::{UsageError, known_app, load, print, require_apps, unknown_name};
 use crate::service::callbacks::sample::Sample;
 use crate::service::callbacks::selection::Selection;
 use crate::service::callbacks::{Callbacks, now};
@@ -46,11 +46,8 @@ pub fn run(options: &TestCallback, timing: Timing) -> anyhow::Result<()> {
 fn find<'c>(callbacks: &'c Callbacks, name: &str) -> Result<&'c Endpoint, UsageError> {
     let found = callbacks.endpoints().iter().find(|endpoint| endpoint.name() == name);
     found.map(|endpoint| &**endpoint).ok_or_else(|| {
-        let names: Vec<_> = callbacks.endpoints().iter().map(|known| known.name()).collect();
-        let names = names.join(", ");
-        UsageError(format!(
-            "ENDPOINT: the settings have no such endpoint, known: {names}: {name:?}"
-        ))
+        let known = callbacks.endpoints().iter().map(|known| known.name());
+        unknown_name("ENDPOINT", "no such endpoint is configured", name, known.collect())
     })
 }
 

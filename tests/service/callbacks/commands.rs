@@ -113,7 +113,8 @@ fn an_endpoint_is_tested_with_a_made_up_event_or_a_stored_one() {
     check_exit(&test(&["a", "--callback", "token-7"]), 1, &[]);
     let received = network.received("/a").pop().unwrap().json();
     assert_eq!(received["context"]["ad"]["callback"], "token-7");
-    check_refused(&test(&["other"]), 2, &["no such endpoint", "a, hook"]);
+    let expected = "ENDPOINT: no such endpoint is configured: \"other\"; known: a, hook";
+    check_refused(&test(&["other"]), 2, &[expected]);
     check_refused(
         &test(&["a", "--kind", "activation.changed"]),
         2,
@@ -149,4 +150,29 @@ fn mistakes_of_endpoints_are_found_before_a_start() {
         2,
         &["--state: expected one of"],
     );
+}
+
+#[test]
+fn an_unknown_endpoint_is_refused_with_the_known_names() {
+    let network = Network::start();
+    let [kept, removed] = [ocean(&network, "a", ""), ocean(&network, "b", "")];
+    let both = settings(&[&*kept, &*removed].concat());
+    let mut site = Site::new(Kafka::shared(), "callbacks.unknown", 1, &both).impatient();
+    network.answer("/b", 200, TAKEN);
+    let adtrail = site.start();
+    produce(&site, &click(2, "c-1", 1, 30 * MINUTE_MS));
+    produce(&site, &activation("a-1", 1, 20 * MINUTE_MS));
+    await_state(&adtrail, "b", "sent", 1);
+    adtrail.stop();
+    let run = |site: &Site, args: &[&str]| site.run(&[&["callbacks"][..], args].concat());
+    for args in [&["list"][..], &["list", "--counts"], &["retry"]] {
+        let output = run(&site, &[args, &["--endpoint", "c"]].concat());
+        check_refused(&output, 2, &["--endpoint: no such endpoint", ": \"c\"; known: a, b"]);
+    }
+    // The callbacks of a former endpoint can be seen, but nobody would send them.
+    site.change(&settings(&kept));
+    assert_eq!(lines(&run(&site, &["list", "--endpoint", "b"])).len(), 1);
+    check_refused(&run(&site, &["list", "--endpoint", "c"]), 2, &["known: a, b"]);
+    let expected = "--endpoint: no such endpoint is configured: \"b\"; known: a";
+    check_refused(&run(&site, &["retry", "--endpoint", "b"]), 2, &[expected]);
 }
