@@ -33,6 +33,6 @@ pub use delivery::sender::{Clock, Sender};
 pub use delivery::timing::Timing;
 pub use endpoint::Endpoint;
 pub use endpoint::request::Shown;
-pub use error::CallbackError;
+pub use error::{CallbackError, EndpointError};
 pub use event::{CallbackEvent, Credit, Earlier};
 pub use preset::catalogue::Presets;

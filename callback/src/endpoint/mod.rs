@@ -23,7 +23,7 @@ use crate::address::{AllowedHosts, HostPattern};
 use crate::answer::Success;
 use crate::credential::Credential;
 use crate::crypto::AesKey;
-use crate::error::CallbackError;
+use crate::error::{CallbackError, EndpointError};
 use crate::event::CallbackEvent;
 use crate::preset::Preset;
 use crate::preset::catalogue::Presets;
@@ -65,16 +65,22 @@ impl Endpoint {
     /// Returns the endpoints of the settings.
     ///
     /// # Errors
-    /// If a preset does not exist, or if an endpoint lacks what its preset needs.
+    /// All endpoints whose preset does not exist, or that lack what it needs.
     pub fn all(settings: &Callbacks, presets: &Presets) -> Result<Vec<Arc<Self>>, CallbackError> {
         let endpoint = |of: &CallbackEndpoint| {
-            let preset = presets.find(&of.name, &of.preset)?;
-            let endpoint = Self::new(of.clone(), preset, settings.allow_loopback.clone());
-            endpoint
-                .map(Arc::new)
-                .map_err(|problem| CallbackError::Endpoint { endpoint: of.name.clone(), problem })
+            let preset = presets.find(&of.preset)?;
+            Self::new(of.clone(), preset, settings.allow_loopback.clone())
         };
-        settings.endpoints.iter().map(endpoint).collect()
+        let (mut endpoints, mut errors) = (Vec::new(), Vec::new());
+        for (index, of) in settings.endpoints.iter().enumerate() {
+            match endpoint(of) {
+                Ok(endpoint) => endpoints.push(Arc::new(endpoint)),
+                Err(problem) => {
+                    errors.push(EndpointError { location: of.location.clone(), index, problem });
+                }
+            }
+        }
+        if errors.is_empty() { Ok(endpoints) } else { Err(CallbackError::Endpoints(errors)) }
     }
 
     fn new(

@@ -39,7 +39,8 @@ fn shown_answer(endpoint: &Endpoint, event: &CallbackEvent, body: &[u8]) -> Box<
 #[track_caller]
 fn check_wrong(lines: &str, expected: &str) {
     let Err(error) = try_endpoint(lines) else { panic!("expected {expected}") };
-    assert_eq!(error.to_string(), format!("callbacks.endpoint: endpoint \"a\": {expected}"));
+    let expected = format!("adtrail.toml:5: callbacks.endpoint[0].{expected}");
+    assert_eq!(error.to_string(), expected);
 }
 
 #[track_caller]
@@ -271,6 +272,21 @@ fn settings_of_an_endpoint_are_checked_with_its_preset() {
         "preset = \"webhook\"\nurl = \"https://a.example/\"\ncredentials.secret = \"hunter2\"";
     let expected = "credentials.secret: expected a secret of 24 to 64 bytes in base64, with or without \"whsec_\"";
     check_wrong(secret, expected);
+}
+
+#[test]
+fn all_wrong_endpoints_are_reported() {
+    let text = "[[channels]]\nid = \"c\"\n\
+                [[callbacks.endpoint]]\nname = \"a\"\npreset = \"webhok\"\n\
+                [[callbacks.endpoint]]\nname = \"b\"\npreset = \"kuaishou\"\nchannels = [\"c\"]\n\
+                [[callbacks.endpoint]]\nname = \"c\"\npreset = \"kuaishou\"\n";
+    let settings = config::parse(text).unwrap().callbacks;
+    let outcome = Endpoint::all(&settings, &Presets::load(&settings).unwrap());
+    let expected = "adtrail.toml:3: callbacks.endpoint[0].preset: no such preset, the nearest is \
+                    \"webhook\": \"webhok\"\n\
+                    adtrail.toml:10: callbacks.endpoint[2].channels: missing, expected the channels of \
+                    the network";
+    assert_eq!(outcome.err().unwrap().to_string(), expected);
 }
 
 #[test]

@@ -55,14 +55,10 @@ impl Presets {
     ///
     /// # Errors
     /// If there is none.
-    pub(crate) fn find(&self, endpoint: &str, name: &str) -> Result<Arc<Preset>, CallbackError> {
+    pub(crate) fn find(&self, name: &str) -> Result<Arc<Preset>, String> {
         self.0.get(name).cloned().ok_or_else(|| {
             let nearest = nearest(name, self.0.keys().map(|known| &**known)).unwrap_or_default();
-            CallbackError::UnknownPreset {
-                endpoint: endpoint.into(),
-                name: name.into(),
-                nearest: format!("the nearest is {nearest:?}"),
-            }
+            format!("preset: no such preset, the nearest is {nearest:?}: {name:?}")
         })
     }
 

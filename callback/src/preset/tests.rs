@@ -73,11 +73,10 @@ fn a_directory_adds_and_replaces_presets() {
     }
     let settings = Callbacks { presets: Some(folder.path().to_owned()), ..Callbacks::default() };
     let presets = Presets::load(&settings).unwrap();
-    assert_eq!(&*presets.find("a", "mine").unwrap().source, "a test");
-    assert_eq!(&*presets.find("a", "weibo").unwrap().source, "a test");
-    let error = presets.find("a", "webhok").unwrap_err().to_string();
-    let expected = "callbacks.endpoint: endpoint \"a\": no such preset, the nearest is \
-                    \"webhook\": \"webhok\"";
+    assert_eq!(&*presets.find("mine").unwrap().source, "a test");
+    assert_eq!(&*presets.find("weibo").unwrap().source, "a test");
+    let error = presets.find("webhok").unwrap_err();
+    let expected = "preset: no such preset, the nearest is \"webhook\": \"webhok\"";
     assert_eq!(error, expected);
     fs::write(folder.path().join("bad.toml"), "x").unwrap();
     assert!(Presets::load(&settings).is_err());

@@ -198,6 +198,11 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// Returns the location of the table.
+    pub fn location(&self) -> &Location {
+        &self.location
+    }
+
     /// Takes all entries of the table.
     pub fn take_all(&mut self) -> Table {
         std::mem::take(&mut self.entries)

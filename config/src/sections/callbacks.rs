@@ -12,7 +12,7 @@ use attribution::rules::policy::{DAY_MS, Policy};
 
 use super::credentials::{self, CallbackCredentials};
 use crate::nearest;
-use crate::parse::error::Problem;
+use crate::parse::error::{Location, Problem};
 use crate::parse::section::Section;
 use crate::parse::tree::{Node, Table, Value};
 use crate::parse::{address, duration};
@@ -37,6 +37,8 @@ pub struct Callbacks {
 /// An entry of `[[callbacks.endpoint]]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallbackEndpoint {
+    /// That of its table, for errors that are found later.
+    pub location: Location,
     pub name: Box<str>,
     pub preset: Box<str>,
     /// Replaces the URL of the preset.
@@ -139,6 +141,7 @@ fn read_endpoint(
     let credentials = endpoint.table("credentials", credentials::read);
     endpoint.require("preset", "the name of a preset, such as \"webhook\"");
     Some(CallbackEndpoint {
+        location: endpoint.location().clone(),
         name: name?,
         preset: preset?,
         url,

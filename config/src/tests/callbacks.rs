@@ -8,7 +8,7 @@ use attribution::rules::policy::HOUR_MS;
 
 use super::mistakes::check_wrong;
 use super::{CATALOGUE, parse};
-use crate::{CallbackConditions, CallbackEndpoint};
+use crate::{CallbackConditions, CallbackEndpoint, Location};
 
 /// The endpoint begins on line 7.
 fn with_endpoint(text: &str) -> String {
@@ -34,6 +34,7 @@ fn without_entries_there_are_no_endpoints() {
 fn an_endpoint_has_defaults() {
     let endpoint = endpoint("");
     assert_eq!((&*endpoint.name, &*endpoint.preset), ("a", "p"));
+    assert_eq!(endpoint.location, Location::File { path: "adtrail.toml".into(), line: 7 });
     assert_eq!((endpoint.settle_ms, endpoint.max_age_ms), (60_000, 24 * HOUR_MS));
     assert_eq!(endpoint.late_credit, LateCredit::Withhold);
     assert_eq!(endpoint.conditions, CallbackConditions::default());

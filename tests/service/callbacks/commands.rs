@@ -1,5 +1,7 @@
 //! The commands and the page: a network that is down, and what an operator does then.
 
+use std::fs;
+
 use testbed::kafka::Kafka;
 use testbed::site::Site;
 use testbed::{check_exit, check_refused, eventually};
@@ -142,9 +144,20 @@ fn an_endpoint_is_tested_with_a_made_up_event_or_a_stored_one() {
 #[test]
 fn mistakes_of_endpoints_are_found_before_a_start() {
     let network = Network::start();
-    let endpoint = ocean(&network, "a", "").replace("oceanengine", "oceanengin");
-    let site = Site::new(Kafka::shared(), "callbacks.mistakes", 1, &settings(&endpoint));
-    check_refused(&site.run(&["check-config"]), 2, &["no such preset", "oceanengine"]);
+    let unknown = ocean(&network, "a", "").replace("oceanengine", "oceanengin");
+    let late = ocean(&network, "b", "settle = \"2h\"\nmax_age = \"1h\"\n");
+    let endpoints = settings(&[unknown, late].concat());
+    let site = Site::new(Kafka::shared(), "callbacks.mistakes", 1, &endpoints);
+    let text = fs::read_to_string(site.config()).unwrap();
+    let lines = text.lines().zip(1..).filter(|(line, _)| *line == "[[callbacks.endpoint]]");
+    let lines: Vec<i32> = lines.map(|(_, number)| number).collect();
+    let expected = [
+        format!("adtrail.toml:{}: callbacks.endpoint[0].preset: no such preset", lines[0]),
+        format!("adtrail.toml:{}: callbacks.endpoint[1].settle: expected less than", lines[1]),
+    ];
+    let expected = expected.each_ref().map(|part| &**part);
+    check_refused(&site.run(&["check-config"]), 2, &expected);
+    site.spawn().check_ended(1, &expected);
     check_refused(
         &site.run(&["callbacks", "list", "--state", "lost"]),
         2,
