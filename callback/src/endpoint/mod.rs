@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use attribution::outbox::interest::LateCredit;
 use attribution::outbox::record::CallbackKind;
-use attribution::rules::row::InstallType;
+use attribution::rules::row::{EventType, InstallType};
 use config::{CallbackEndpoint, Callbacks, Secret};
 use reqwest::Url;
 
@@ -88,7 +88,7 @@ impl Endpoint {
         preset: Arc<Preset>,
         loopback: Box<[Box<str>]>,
     ) -> Result<Self, String> {
-        if let Some(name) = preset.values.iter().find(|name| !settings.values.contains_key(*name)) {
+        if let Some(name) = preset.values.iter().find(|name| !has_value(&settings, name)) {
             return Err(format!("values.{name}: missing, expected by the preset"));
         }
         for credential in &preset.credentials {
@@ -136,7 +136,13 @@ impl Endpoint {
         let previous = settings.credentials.previous_secret.as_ref().map(Secret::expose);
         let signer = preset.signing.with(secret, previous)?;
         let conditions = Conditions::new(settings.conditions.clone());
-        Ok(Self { settings, preset, url, hosts, conditions, signer, key })
+        let endpoint = Self { settings, preset, url, hosts, conditions, signer, key };
+        match endpoint.kinds().iter().any(|kind| endpoint.sends(*kind)) {
+            true => Ok(endpoint),
+            false => Err("events: expected a name for an event of one of its kinds, because \
+                          nothing is sent otherwise"
+                .to_owned()),
+        }
     }
 
     pub fn name(&self) -> &str {
@@ -155,6 +161,17 @@ impl Endpoint {
 
     pub fn kinds(&self) -> &[CallbackKind] {
         self.settings.kinds.as_deref().unwrap_or(&self.preset.kinds)
+    }
+
+    /// Checks whether any event leads to callbacks of this kind.
+    pub fn sends(&self, kind: CallbackKind) -> bool {
+        let activation = EventType::Activation.name();
+        if !kind.is_effect() {
+            return self.wants(kind, activation) || self.wants(kind, InstallType::Reinstall.name());
+        }
+        let has_effects =
+            self.event_names().is_none_or(|names| names.iter().any(|name| *name != activation));
+        has_effects && self.kinds().contains(&kind)
     }
 
     /// Checks whether it has a name for the event: `activation`, `reinstall`, or an effect by its name.
@@ -297,7 +314,7 @@ fn own_template(text: &str, settings: &CallbackEndpoint) -> Result<Template, Str
     let template = parsed.map_err(|problem| format!("url: {}", hide(problem)))?;
     for field in template.needed() {
         let missing = match field {
-            Field::Value(name) if !settings.values.contains_key(name) => format!("values.{name}"),
+            Field::Value(name) if !has_value(settings, name) => format!("values.{name}"),
             Field::Credential(name) if !has_credential(settings, name) => {
                 format!("credentials.{name}")
             }
@@ -309,6 +326,11 @@ fn own_template(text: &str, settings: &CallbackEndpoint) -> Result<Template, Str
         return Err("credentials.key: missing, expected by url".to_owned());
     }
     Ok(template)
+}
+
+/// Checks a value that each request needs; an empty one is none.
+fn has_value(settings: &CallbackEndpoint, name: &str) -> bool {
+    settings.values.get(name).is_some_and(|value| !value.is_empty())
 }
 
 fn has_credential(settings: &CallbackEndpoint, name: &str) -> bool {

@@ -230,6 +230,10 @@ fn settings_of_an_endpoint_are_checked_with_its_preset() {
     check_wrong("preset = \"huawei\"", "credentials.secret: missing, expected by the preset");
     check_wrong("preset = \"weibo\"", "values.company: missing, expected by the preset");
     check_wrong(
+        "preset = \"weibo\"\nvalues.company = \"\"",
+        "values.company: missing, expected by the preset",
+    );
+    check_wrong(
         "preset = \"kuaishou\"\ncredentials.key = \"x\"",
         "credentials.key: expected 16 bytes in base64",
     );
@@ -272,6 +276,28 @@ fn settings_of_an_endpoint_are_checked_with_its_preset() {
         "preset = \"webhook\"\nurl = \"https://a.example/\"\ncredentials.secret = \"hunter2\"";
     let expected = "credentials.secret: expected a secret of 24 to 64 bytes in base64, with or without \"whsec_\"";
     check_wrong(secret, expected);
+}
+
+#[test]
+fn an_endpoint_that_gets_nothing_is_refused() {
+    let nothing = "events: expected a name for an event of one of its kinds, because nothing is sent \
+                   otherwise";
+    let all = "events = { activation = \"\", register = \"\", purchase = \"\" }";
+    let kuaishou = "preset = \"kuaishou\"\n";
+    check_wrong(&format!("{kuaishou}{all}"), nothing);
+    check_wrong(&format!("{kuaishou}kinds = [\"activation\"]\nevents.activation = \"\""), nothing);
+    let effects =
+        format!("{kuaishou}kinds = [\"effect\"]\nevents = {{ register = \"\", purchase = \"\"");
+    check_wrong(&format!("{effects} }}"), nothing);
+    for lines in [
+        format!("{effects}, login = \"7\" }}"),
+        format!("{kuaishou}events = {{ activation = \"\", register = \"\" }}"),
+        format!(
+            "{kuaishou}kinds = [\"activation\"]\nevents = {{ activation = \"\", reinstall = \"2\" }}"
+        ),
+    ] {
+        assert!(try_endpoint(&lines).is_ok(), "{lines}");
+    }
 }
 
 #[test]

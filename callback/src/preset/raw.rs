@@ -126,6 +126,9 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Preset, String> {
 }
 
 fn check(preset: &Preset) -> Result<(), String> {
+    if preset.kinds.is_empty() {
+        return Err("kinds: expected at least one".to_owned());
+    }
     if preset.url.is_none() && !preset.callback_is_url && !preset.needs_own_url {
         let problem = "url: missing, expected unless callback_is_url = true or own_url = true";
         return Err(problem.to_owned());

@@ -100,6 +100,7 @@ fn mistakes_in_a_file_are_named() {
     check(&format!("{of_clicks}credentials = [\"access_token\"]"), "paths: expected with");
     check("method = \"PUT\"", "method: expected");
     check("kinds = [\"x\"]", "kinds: unknown name");
+    check("kinds = []", "kinds: expected at least one");
     check("sign = \"rot13\"", "sign: unknown name");
     check("sign = \"baidu_md5\"", "credentials: expected \"secret\", by sign");
     check("credentials = [\"x\"]", "credentials: unknown name");

@@ -167,6 +167,22 @@ impl<'a> Section<'a> {
         Some(values)
     }
 
+    /// Like [`Section::texts`], for a list that limits something: reports an empty one, which would allow nothing.
+    pub fn limits<T>(
+        &mut self,
+        key: &'static str,
+        parse: impl FnMut(&str) -> Result<T, Problem>,
+    ) -> Option<Vec<T>> {
+        let node = self.entries.get(key);
+        let is_empty =
+            node.is_some_and(|node| matches!(&node.value, Value::List(items) if items.is_empty()));
+        let values = self.texts(key, parse);
+        if is_empty {
+            self.reject(key, "expected at least one entry, or no such key for the default", "[]");
+        }
+        values
+    }
+
     pub fn integer<T: TryFrom<u64>>(
         &mut self,
         key: &'static str,

@@ -127,9 +127,9 @@ fn read_endpoint(
 ) -> Option<CallbackEndpoint> {
     let preset = endpoint.text("preset", parse_preset);
     let url = endpoint.text("url", parse_url);
-    let apps = endpoint.texts("apps", |key| known.app(key)).unwrap_or_default();
-    let channels = endpoint.texts("channels", |id| known.channel(id)).unwrap_or_default();
-    let kinds = endpoint.texts("kinds", parse_kind);
+    let apps = endpoint.limits("apps", |key| known.app(key)).unwrap_or_default();
+    let channels = endpoint.limits("channels", |id| known.channel(id)).unwrap_or_default();
+    let kinds = endpoint.limits("kinds", parse_kind);
     let settle_ms = endpoint.text("settle", parse_settle);
     let max_age_ms = endpoint.text("max_age", parse_max_age);
     let late_credit = endpoint.text("late_credit", parse_late_credit);

@@ -93,6 +93,9 @@ fn mistakes_are_named() {
     check_wrong_endpoint("apps = [\"app-y\"]", "apps[0]: expected the key of one of the [[apps]], the nearest is \"app-x\": \"app-y\"");
     check_wrong_endpoint("channels = [\"x\"]", "channels[0]: expected the id of one of the [[channels]], the nearest is \"toutiao\": \"x\"");
     check_wrong_endpoint("kinds = [\"x\"]", "kinds[0]: expected one of \"activation\", \"effect\", \"activation.attributed\", \"activation.changed\", \"activation.rejected\", \"effect.attributed\": \"x\"");
+    for key in ["apps", "channels", "kinds"] {
+        check_wrong_endpoint(&format!("{key} = []"), &format!("{key}: expected at least one entry, or no such key for the default: []"));
+    }
     check_wrong_endpoint("settle = \"2d\"", "settle: expected at most \"1d\": \"2d\"");
     check_wrong_endpoint("max_age = \"1s\"", "max_age: expected a duration from \"1m\" to \"5d\": \"1s\"");
     check_wrong_endpoint("late_credit = \"x\"", "late_credit: expected \"withhold\" or \"send\": \"x\"");

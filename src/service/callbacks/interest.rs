@@ -3,7 +3,7 @@
 use attribution::outbox::interest::Interest;
 use attribution::outbox::record::EndpointId;
 use attribution::rules::policy::Policy;
-use attribution::rules::row::{EventType, InstallType};
+use attribution::rules::row::EventType;
 use callback::Endpoint;
 
 /// Returns what the rules need to know of an endpoint.
@@ -14,14 +14,7 @@ pub fn interest(endpoint: &Endpoint, policy: &Policy) -> Interest {
         let effects = names.into_iter().filter(|name| *name != activation);
         effects.map(Into::into).collect::<Vec<Box<str>>>()
     });
-    let has_effects = effects.as_ref().is_none_or(|names| !names.is_empty());
-    let kinds = endpoint.kinds().iter().copied().filter(|kind| match kind.is_effect() {
-        true => has_effects,
-        false => {
-            endpoint.wants(*kind, activation)
-                || endpoint.wants(*kind, InstallType::Reinstall.name())
-        }
-    });
+    let kinds = endpoint.kinds().iter().copied().filter(|kind| endpoint.sends(*kind));
     Interest {
         endpoint: EndpointId::new(endpoint.name()),
         apps: endpoint.apps().iter().filter_map(|key| pid(key)).collect(),
@@ -67,9 +60,9 @@ mod tests {
     fn what_has_no_name_is_not_wanted() {
         let unity = "preset = \"unity\"\nchannels = [\"toutiao\"]\nvalues.game_id = \"1\"\n";
         assert_eq!(interest_of(unity).kinds, [CallbackKind::Activation]);
-        let none = "preset = \"oceanengine\"\nchannels = [\"toutiao\"]\n\
-                    events = { activation = \"\", register = \"\", purchase = \"\" }\n";
-        assert_eq!(interest_of(none).kinds, []);
+        let effects = "preset = \"oceanengine\"\nchannels = [\"toutiao\"]\n\
+                       events.activation = \"\"\n";
+        assert_eq!(interest_of(effects).kinds, [CallbackKind::Effect]);
         let again = "preset = \"unity\"\nchannels = [\"toutiao\"]\nvalues.game_id = \"1\"\n\
                      events = { activation = \"\", reinstall = \"again\" }\n";
         assert_eq!(interest_of(again).kinds, [CallbackKind::Activation]);
