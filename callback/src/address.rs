@@ -101,7 +101,7 @@ fn bare(host: &str) -> &str {
 }
 
 /// Ranges of IPv4 that are not public servers, by first address and length of the prefix.
-const REFUSED_V4: [(Ipv4Addr, u32, &str); 16] = [
+const REFUSED_V4: [(Ipv4Addr, u32, &str); 18] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8, "an address of this network"),
     (Ipv4Addr::new(10, 0, 0, 0), 8, "a private address"),
     (Ipv4Addr::new(100, 64, 0, 0), 10, "an address of carrier-grade NAT"),
@@ -111,8 +111,10 @@ const REFUSED_V4: [(Ipv4Addr, u32, &str); 16] = [
     (Ipv4Addr::new(192, 0, 0, 0), 24, "an address of a protocol"),
     (Ipv4Addr::new(192, 0, 2, 0), 24, "an address for documentation"),
     (Ipv4Addr::new(192, 31, 196, 0), 24, "an address of a protocol"),
+    (Ipv4Addr::new(192, 52, 193, 0), 24, "an address of a relay"),
     (Ipv4Addr::new(192, 88, 99, 0), 24, "an address of a relay"),
     (Ipv4Addr::new(192, 168, 0, 0), 16, "a private address"),
+    (Ipv4Addr::new(192, 175, 48, 0), 24, "an address of a protocol"),
     (Ipv4Addr::new(198, 18, 0, 0), 15, "an address for benchmarks"),
     (Ipv4Addr::new(198, 51, 100, 0), 24, "an address for documentation"),
     (Ipv4Addr::new(203, 0, 113, 0), 24, "an address for documentation"),
@@ -120,11 +122,13 @@ const REFUSED_V4: [(Ipv4Addr, u32, &str); 16] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4, "a reserved address"),
 ];
 
-/// Ranges of IPv6 within the global ones (2000::/3) that are not public servers, or that lead to addresses of IPv4.
-const REFUSED_V6: [(Ipv6Addr, u32, &str); 4] = [
+/// Ranges of IPv6 within the global ones (2000::/3) that are not public servers, or that lead to addresses of IPv4. The
+/// first one has those of Teredo, AMT and AS112.
+const REFUSED_V6: [(Ipv6Addr, u32, &str); 5] = [
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23, "an address of a protocol"),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32, "an address for documentation"),
     (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16, "an address of a relay"),
+    (Ipv6Addr::new(0x2620, 0x4f, 0x8000, 0, 0, 0, 0, 0), 48, "an address of a protocol"),
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20, "an address for documentation"),
 ];
 
@@ -159,10 +163,22 @@ fn refused_v6(address: Ipv6Addr) -> Option<&'static str> {
             "an address that is not global"
         });
     }
+    if is_isatap(bits) {
+        return Some("an address of a tunnel");
+    }
     let range = REFUSED_V6
         .iter()
         .find(|(first, prefix, _)| starts_with(bits, first.to_bits(), 128 - prefix));
     range.map(|(_, _, class)| *class)
+}
+
+/// Checks for an interface identifier of ISATAP, `0:5efe` or `200:5efe` before an address of IPv4: a router of its site
+/// may send what goes there to that address, whatever the prefix.
+fn is_isatap(address: u128) -> bool {
+    /// Set if the address of IPv4 is unique in the world.
+    const UNIVERSAL: u128 = 0x0200_0000;
+    let before_v4 = (address >> 32) & 0xffff_ffff;
+    (before_v4 & !UNIVERSAL) == 0x5efe
 }
 
 /// Compares two addresses without the lowest bits.
@@ -193,6 +209,10 @@ mod tests {
         check_refused("169.254.169.254 169.254.0.0", "a link-local address");
         check_refused("192.0.0.8 192.31.196.1 2001::1 2001:1ff::1", "an address of a protocol");
         check_refused("192.88.99.1 2002:7f00:1::", "an address of a relay");
+        check_refused("192.52.193.0 192.52.193.255", "an address of a relay");
+        check_refused("192.175.48.1 192.175.48.255", "an address of a protocol");
+        check_refused("2001:3::1 2001:4:112::1", "an address of a protocol");
+        check_refused("2620:4f:8000:: 2620:4f:8000:ffff::1", "an address of a protocol");
         check_refused("198.18.0.1 198.19.255.255", "an address for benchmarks");
         check_refused(
             "192.0.2.1 198.51.100.1 203.0.113.9 2001:db8::1 3fff::1",
@@ -211,6 +231,9 @@ mod tests {
         for addresses in [mapped, nat64, local, other] {
             check_refused(addresses, "an address that is not global");
         }
+        let isatap = "2606:4700::5efe:7f00:1 2606:4700::200:5efe:10.0.0.1 \
+                      2400:3200:1:2:0:5efe:192.168.0.1 2400:3200:1:2:200:5efe:8.8.8.8";
+        check_refused(isatap, "an address of a tunnel");
     }
 
     #[test]
@@ -225,9 +248,20 @@ mod tests {
             "128.0.0.1",
             "172.15.255.255",
             "172.32.0.0",
+            "192.31.195.255",
+            "192.31.197.0",
+            "192.52.192.255",
+            "192.52.194.0",
             "192.167.255.255",
+            "192.175.47.255",
+            "192.175.49.0",
             "223.255.255.255",
             "2606:4700::1111",
+            "2606:4700::100:5efe:7f00:1",
+            "2606:4700::1:5efe:7f00:1",
+            "2606:4700::5eff:7f00:1",
+            "2620:4f:7fff:ffff::1",
+            "2620:4f:8001::1",
             "2001:200::1",
             "2400:3200::1",
             "3ffe::1",
