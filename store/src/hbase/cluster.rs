@@ -348,29 +348,33 @@ impl Cells for Cluster {
         Ok(taken)
     }
 
-    fn row_keys(
+    fn scan(
         &mut self,
         table: Table,
         range: Range<Vec<u8>>,
         limit: usize,
-    ) -> Result<Vec<Vec<u8>>, StoreError> {
+    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
         let table = self.table(table)?;
+        let entry = |row: &Row| {
+            let value = row.value(FAMILY, VALUE).unwrap_or_default();
+            (row.key().to_vec(), value.to_vec())
+        };
         loop {
             let scan = Scan::range(range.start.clone(), range.end.clone()).limit(limit as u64);
             let read = self.wait(async {
-                let (mut rows, mut keys) = (table.scan(scan), Vec::new());
+                let (mut rows, mut entries) = (table.scan(scan), Vec::new());
                 while let Some(batch) = rows.next_batch().await {
-                    keys.extend(batch?.iter().map(|row| row.key().to_vec()));
+                    entries.extend(batch?.iter().map(entry));
                 }
-                Ok::<_, Error>(keys)
+                Ok::<_, Error>(entries)
             });
-            let (keys, failure) = match read {
-                Ok(keys) => (Some(keys), None),
+            let (entries, failure) = match read {
+                Ok(entries) => (Some(entries), None),
                 Err(error) => (None, Some(error)),
             };
             self.pause_after(failure, 1, &self.retries.is_retrying)?;
-            if let Some(keys) = keys {
-                return Ok(keys);
+            if let Some(entries) = entries {
+                return Ok(entries);
             }
         }
     }

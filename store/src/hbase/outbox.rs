@@ -184,7 +184,8 @@ impl<C: Cells> SharedOutbox<C> {
         let rows_max = limit.clamp(DUES_PER_READ_MIN, RECORDS_PER_READ);
         while found.len() < limit {
             let range = from.clone()..end.clone();
-            let rows = self.cells.row_keys(Table::OutboxDue, range, rows_max)?;
+            let rows = self.cells.scan(Table::OutboxDue, range, rows_max)?;
+            let rows: Vec<Vec<u8>> = rows.into_iter().map(|(row, _)| row).collect();
             let due = |row: &Vec<u8>| {
                 let row = row.get(1..).and_then(DueKey::decode);
                 row.ok_or_else(|| StoreError::corrupt("the row of a due time"))
@@ -264,16 +265,16 @@ impl<C: Cells> Outbox for SharedOutbox<C> {
         let mut from =
             after.map(|after| [&key::record(after)[..], &[0]].concat()).unwrap_or_default();
         loop {
-            let rows = self.cells.row_keys(Table::Outbox, from..Vec::new(), limit)?;
-            let Some(last) = rows.last() else { return Ok(Vec::new()) };
+            let rows = self.cells.scan(Table::Outbox, from..Vec::new(), limit)?;
+            let Some((last, _)) = rows.last() else { return Ok(Vec::new()) };
             from = [&last[..], &[0]].concat();
-            let event = |row: Vec<u8>| {
-                Key::try_from(row).map_err(|_| StoreError::corrupt("the key of an outbox record"))
-            };
-            let events = rows.into_iter().map(event).collect::<Result<Vec<Key>, _>>()?;
-            // All of them may have expired since.
-            let records: Vec<OutboxRecord> =
-                self.read(&events)?.into_iter().flatten().flatten().collect();
+            let mut records = Vec::with_capacity(rows.len());
+            for (row, value) in rows {
+                let event = Key::try_from(row)
+                    .map_err(|_| StoreError::corrupt("the key of an outbox record"))?;
+                records.extend(codec::outbox::decode(&event, &value).ok());
+            }
+            // All of them may be damaged.
             if !records.is_empty() {
                 return Ok(records);
             }

@@ -92,13 +92,19 @@ impl Model {
         all
     }
 
-    /// An empty end leaves the range open.
-    pub fn row_keys(&self, table: Table, range: &Range<Vec<u8>>, limit: usize) -> Vec<Vec<u8>> {
+    /// See [`Cells::scan`].
+    pub fn scan(
+        &self,
+        table: Table,
+        range: &Range<Vec<u8>>,
+        limit: usize,
+    ) -> Vec<(Vec<u8>, Vec<u8>)> {
         let rows = self.tables.get(&table).into_iter().flatten();
         let is_in_range =
             |key: &Vec<u8>| *key >= range.start && (range.end.is_empty() || *key < range.end);
         let found = rows.filter(|(key, row)| !row.columns.is_empty() && is_in_range(key));
-        found.map(|(key, _)| key.clone()).take(limit).collect()
+        let value = |row: &Row| row.value().cloned().unwrap_or_default();
+        found.map(|(key, row)| (key.clone(), value(row))).take(limit).collect()
     }
 
     pub fn put(&mut self, table: Table, Put { row, column, value, time, .. }: Put) {
@@ -276,14 +282,14 @@ impl<T: StepClient> Cells for SteppedCells<T> {
         puts.into_iter().map(put).collect()
     }
 
-    fn row_keys(
+    fn scan(
         &mut self,
         table: Table,
         range: Range<Vec<u8>>,
         limit: usize,
-    ) -> Result<Vec<Vec<u8>>, StoreError> {
+    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
         let step = Step::new(Operation::Scan, table, &range.start);
-        Ok(self.0.step(step, |model| model.row_keys(table, &range, limit))?.0)
+        Ok(self.0.step(step, |model| model.scan(table, &range, limit))?.0)
     }
 
     fn delete(&mut self, table: Table, cells: Vec<CellDelete>) -> Result<(), StoreError> {

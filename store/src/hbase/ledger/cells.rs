@@ -28,13 +28,14 @@ pub trait Cells {
 
     fn delete(&mut self, table: Table, cells: Vec<CellDelete>) -> Result<(), StoreError>;
 
-    /// The keys of the first rows in a range, in order, at most `limit`.
-    fn row_keys(
+    /// The keys of the first rows in a range, in order, at most `limit`, each with the value in [`VALUE`]. An empty end
+    /// leaves the range open.
+    fn scan(
         &mut self,
         table: Table,
         range: Range<Vec<u8>>,
         limit: usize,
-    ) -> Result<Vec<Vec<u8>>, StoreError>;
+    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError>;
 
     /// The wall clock. Decisions do not depend on it, but when a callback is due does.
     fn now(&self) -> EventTime {
