@@ -15,8 +15,13 @@ config::timing! {
         pub ingest: ingest::Timing = ingest::Timing::default(),
         pub store: store::Timing = store::Timing::default(),
         pub callback: callback::Timing = callback::Timing::default(),
-        /// How often to count the callbacks of a shared store, for which all of them are read.
+        /// How often one process counts the callbacks of a shared store, for which all of them are read. Also how often
+        /// each process looks for the oldest one that is due.
         pub callback_count_interval: Duration = Duration::from_secs(300),
+        /// When another process counts instead of one that has died. A count takes longer: it renews its lease.
+        pub callback_count_lease: Duration = Duration::from_secs(60),
+        /// How often the other processes read the last count.
+        pub callback_count_read_interval: Duration = Duration::from_secs(30),
         /// How often to end callbacks of endpoints that the settings no longer have.
         pub unclaimed_callback_interval: Duration = Duration::from_secs(3_600),
         /// How often to check whether HBase responds, and to exchange progress with other processes. Readiness and the

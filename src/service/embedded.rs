@@ -71,7 +71,7 @@ pub fn run(
         .with_links(links::tracking_links(config, collector.clone()));
     let ready = readiness(health.clone(), disk_gate.clone(), collector.clone());
     let requests = collector.clone().map(links::requests);
-    let outbox = OutboxMetrics::new(&callbacks, &reader);
+    let outbox = OutboxMetrics::new(&callbacks, &reader, &timing);
     let render = render(metrics, recorder, engine, outbox, reader, health);
     let admin = Admin { metrics: render, readiness: ready, requests };
     tracing::info!(

@@ -137,8 +137,8 @@ fn deliver(
     shutdown: &Shutdown,
 ) -> anyhow::Result<impl Future<Output = anyhow::Result<()>> + Send + use<>> {
     let reader = store.reader();
-    let metrics = OutboxMetrics::new(callbacks, &reader);
-    callbacks::metrics::start(metrics, timing.callback_count_interval, shutdown)?;
+    let metrics = OutboxMetrics::new(callbacks, &reader, timing);
+    callbacks::metrics::start(metrics, timing, shutdown)?;
     callbacks.start(runtime, &reader, timing, shutdown)
 }
 

@@ -3,15 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use attribution::facts::event::EventTime;
+use attribution::outbox::record::{Counts, EndpointId, Tally};
+use hbase_client::Put;
 use serde_json::{Value, json};
+use store::hbase::counts::{CountLease, CountsRow, LastCount};
+use testbed::adtrail::Adtrail;
 use testbed::kafka::{Kafka, Message};
 use testbed::site::{ONE_CAMPAIGN, Site};
 use testbed::{eventually, hbase};
 
 use super::network::Network;
-use super::{output_of, remove};
+use super::{output_of, remove, with_client};
 
 const NAME: &str = "hbase-callbacks";
+const COUNTS_NAME: &str = "hbase-counts";
 const MINUTE_MS: u64 = 60_000;
 /// Number of activations of each half.
 const EVENTS: u64 = 100;
@@ -27,10 +33,15 @@ fn settings(network: &Network) -> String {
     )
 }
 
+fn now() -> EventTime {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    let now_ms = i64::try_from(now.as_millis()).expect("before the year 9999");
+    EventTime::from_millis(now_ms).expect("before the year 9999")
+}
+
 /// Produces a click and an activation of each of these devices.
 fn produce(site: &Site, devices: std::ops::Range<u64>) {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
-    let now_ms = u64::try_from(now.as_millis()).expect("before the year 500 million");
+    let now_ms = now().millis();
     let message = |event: Value| Message::new("app-x", event.to_string());
     let ids = |device: u64| json!({"oaid": format!("1fe9a970-efbb-29e0-0bdd-{device:012x}")});
     let clicks = devices.clone().map(|device| {
@@ -81,4 +92,49 @@ fn workers_share_the_callbacks_and_a_killed_one_loses_none() {
         worker.stop();
     }
     remove(NAME);
+}
+
+/// Puts the row of the counts, as a worker does.
+fn put_counts(row: &CountsRow) {
+    let put = Put::new("callback_counts").cell("d", "v", row.encode());
+    with_client(async |client| {
+        let meta = client.table(&format!("{COUNTS_NAME}_meta")).expect("the name is valid");
+        meta.mutate(put).await.expect("the row is put");
+    });
+}
+
+fn counted(at: EventTime, made: u64) -> LastCount {
+    let tally = Tally { made, sent: made, ..Tally::default() };
+    LastCount { at, counts: Counts::from([(EndpointId::new("hook"), tally)]) }
+}
+
+/// Checks that all workers say that this number of callbacks was made.
+fn check_made(workers: &[Adtrail], expected: u64) -> Result<(), String> {
+    let made = workers.iter().map(|worker| worker.metric("adtrail_callbacks_made"));
+    let made: Vec<Option<f64>> = made.collect();
+    let is_expected = made.iter().all(|made| *made == Some(expected as f64));
+    if is_expected { Ok(()) } else { Err(format!("{made:?}")) }
+}
+
+#[test]
+fn one_worker_counts_the_callbacks_for_all() {
+    let network = Network::start();
+    network.answer("/hook", 200, "");
+    let site = hbase::with_tables(COUNTS_NAME, 4, &settings(&network)).impatient();
+    let workers = [site.start_role("attribute"), site.start_role("attribute")];
+    produce(&site, 0..EVENTS);
+    network.await_requests("/hook", 1);
+    eventually("all workers have the count of another process", || {
+        // It would be counted again after the interval.
+        put_counts(&CountsRow { lease: None, last: Some(counted(now(), 777)) });
+        check_made(&workers, 777)
+    });
+    // A process that has died while it counted. One of the workers takes over, after the lease.
+    let lease = Some(CountLease { owner: 1, until: now().plus(5_000) });
+    put_counts(&CountsRow { lease, last: Some(counted(EventTime::default(), 777)) });
+    eventually("all callbacks are counted", || check_made(&workers, EVENTS));
+    for worker in workers {
+        worker.stop();
+    }
+    remove(COUNTS_NAME);
 }

@@ -1,10 +1,10 @@
 //! Metrics of the outbox. Of each endpoint, made = sent + dropped + withheld + too_old + dead + pending.
 //!
-//! They are gauges: the store counts, so that a restart does not reset them, and over HBase they are sums of the
-//! records that are kept.
+//! They are gauges: the store counts, so that a restart does not reset them. Over HBase they are sums of the records that
+//! are kept, which one process counts for all.
 
 use std::thread::Builder;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use attribution::outbox::port::Outbox;
@@ -13,10 +13,12 @@ use ingest::Shutdown;
 use metrics::gauge;
 use parking_lot::Mutex;
 use store::StoreError;
+use store::hbase::counts::CountTimes;
 use store::outbox::StoredOutbox;
 use store::reader::Reader;
 
 use super::{Callbacks, now};
+use crate::timing::Timing;
 
 config::describe_metrics! {
     /// Callbacks that were ever pending, by endpoint; one that is retried after it was dead counts again.
@@ -31,29 +33,44 @@ config::describe_metrics! {
 pub struct OutboxMetrics {
     outbox: Mutex<StoredOutbox>,
     endpoints: Vec<EndpointId>,
+    times: CountTimes,
+    /// Tells this process apart from the others that count.
+    owner: u64,
 }
 
 impl OutboxMetrics {
-    pub fn new(callbacks: &Callbacks, reader: &Reader) -> Self {
+    pub fn new(callbacks: &Callbacks, reader: &Reader, timing: &Timing) -> Self {
         describe();
         let endpoints = callbacks.endpoints().iter();
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Self {
             outbox: Mutex::new(reader.outbox()),
             endpoints: endpoints.map(|endpoint| EndpointId::new(endpoint.name())).collect(),
+            times: CountTimes {
+                interval_ms: ms(timing.callback_count_interval),
+                lease_ms: ms(timing.callback_count_lease),
+            },
+            owner: getrandom::u64().unwrap_or_default(),
         }
     }
 
     /// Sets the metrics. If the outbox cannot be read, they keep their values.
     pub fn observe(&self) {
-        if let Err(error) = self.try_observe() {
-            tracing::warn!(%error, "the callbacks of the outbox cannot be counted");
-        }
+        self.observe_overdue();
+        self.observe_counts();
     }
 
-    fn try_observe(&self) -> Result<(), StoreError> {
+    fn observe_overdue(&self) {
+        warn_of(self.set_overdue());
+    }
+
+    fn observe_counts(&self) {
+        warn_of(self.set_counts());
+    }
+
+    fn set_overdue(&self) -> Result<(), StoreError> {
         let now = now();
         let mut outbox = self.outbox.lock();
-        // First, because over HBase the counts of many records take long.
         for endpoint in &self.endpoints {
             let records = outbox.due(endpoint, now, 1)?;
             let due = records.first().and_then(|record| record.due_of(endpoint));
@@ -61,13 +78,25 @@ impl OutboxMetrics {
             let overdue = Duration::from_millis(overdue_ms).as_secs_f64();
             gauge!(OVERDUE, "endpoint" => endpoint.as_str().to_owned()).set(overdue);
         }
+        Ok(())
+    }
+
+    fn set_counts(&self) -> Result<(), StoreError> {
+        let counted = self.outbox.lock().counts_of_all(self.owner, self.times)?;
+        let Some(counted) = counted else { return Ok(()) };
         let none = self.endpoints.iter().map(|endpoint| (endpoint.clone(), Tally::default()));
         let mut counts: Counts = none.collect();
-        counts.extend(outbox.counts()?);
+        counts.extend(counted);
         for (endpoint, tally) in &counts {
             set(endpoint, tally);
         }
         Ok(())
+    }
+}
+
+fn warn_of(observed: Result<(), StoreError>) {
+    if let Err(error) = observed {
+        tracing::warn!(%error, "the callbacks of the outbox cannot be counted");
     }
 }
 
@@ -88,16 +117,20 @@ fn set(endpoint: &EndpointId, tally: &Tally) {
 }
 
 /// Starts a thread that observes until shutdown is requested, for a store that counts by reading all records.
-pub fn start(
-    metrics: OutboxMetrics,
-    interval: Duration,
-    shutdown: &Shutdown,
-) -> anyhow::Result<()> {
+pub fn start(metrics: OutboxMetrics, timing: &Timing, shutdown: &Shutdown) -> anyhow::Result<()> {
     let shutdown = shutdown.clone();
+    let overdue_interval = timing.callback_count_interval;
+    let read_interval = timing.callback_count_read_interval;
     let observe = move || {
+        let mut overdue_observed: Option<Instant> = None;
         while !shutdown.is_requested() {
-            metrics.observe();
-            shutdown.sleep(interval);
+            // First, because a count of many records takes long.
+            if overdue_observed.is_none_or(|at| at.elapsed() >= overdue_interval) {
+                metrics.observe_overdue();
+                overdue_observed = Some(Instant::now());
+            }
+            metrics.observe_counts();
+            shutdown.sleep(read_interval);
         }
     };
     let thread = Builder::new().name("adtrail-callbacks".into()).spawn(observe);

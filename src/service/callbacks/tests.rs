@@ -23,6 +23,7 @@ use super::metrics::OutboxMetrics;
 use super::queue::{Key, StoreQueue};
 use super::unclaimed::expire_regularly;
 use super::{Callbacks, now};
+use crate::timing::Timing;
 
 const LEASE: Duration = Duration::from_secs(60);
 const MINUTE_MS: u64 = 60_000;
@@ -190,7 +191,8 @@ impl Bed {
     /// Returns how long callbacks have been overdue, in seconds.
     fn overdue(&self, endpoint: &str) -> Option<f64> {
         let recorder = PrometheusBuilder::new().build_recorder();
-        let outbox = OutboxMetrics::new(&self.callbacks, &self.worker.ledger().reader());
+        let outbox =
+            OutboxMetrics::new(&self.callbacks, &self.worker.ledger().reader(), &Timing::default());
         ::metrics::with_local_recorder(&recorder, || outbox.observe());
         let scrape = recorder.handle().render();
         let name = format!("adtrail_callbacks_overdue_seconds{{endpoint=\"{endpoint}\"}} ");

@@ -52,7 +52,7 @@ fn expire(queue: &StoreQueue) -> Result<usize, StoreError> {
     let until = now.minus(MAX_AGE_MS_MAX);
     queue.with_outbox(|outbox| {
         let mut count = 0;
-        for (endpoint, tally) in outbox.counts()? {
+        for (endpoint, tally) in outbox.last_counts()?.unwrap_or_default() {
             if tally.pending() > 0 && !queue.has_endpoint(&endpoint) {
                 count += expire_of(outbox, &endpoint, until, now)?;
             }

@@ -4,6 +4,7 @@
 
 pub mod cluster;
 pub(crate) mod copy;
+pub mod counts;
 pub mod ledger;
 pub mod outbox;
 pub mod read;

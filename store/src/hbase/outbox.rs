@@ -33,7 +33,7 @@ const SURPLUS_MS: u64 = HOUR_MS;
 
 /// The outbox of a store in HBase, for one of many workers.
 pub struct SharedOutbox<C> {
-    cells: C,
+    pub(super) cells: C,
     starts: DueStarts,
 }
 
@@ -166,6 +166,26 @@ fn due_row(due: &DueKey) -> Vec<u8> {
 }
 
 impl<C: Cells> SharedOutbox<C> {
+    /// Counts all entries that are kept. Calls `may_continue` after each page; returns `None` if it returns false.
+    pub(super) fn count(
+        &mut self,
+        mut may_continue: impl FnMut() -> Result<bool, StoreError>,
+    ) -> Result<Option<Counts>, StoreError> {
+        let mut counts = Counts::new();
+        let mut after = None;
+        loop {
+            let records = self.next_records(after.as_ref(), RECORDS_PER_READ)?;
+            for (endpoint, tally) in records.iter().flat_map(OutboxRecord::counts) {
+                counts.entry(endpoint).or_default().add(&tally);
+            }
+            match records.last() {
+                None => return Ok(Some(counts)),
+                Some(last) if may_continue()? => after = Some(last.event),
+                Some(_) => return Ok(None),
+            }
+        }
+    }
+
     /// Returns the records of one part with entries of an endpoint that are due, at most `limit`, with their times, and
     /// deletes surplus rows.
     fn due_in(
@@ -291,17 +311,6 @@ impl<C: Cells> Outbox for SharedOutbox<C> {
     }
 
     fn counts(&mut self) -> Result<Counts, StoreError> {
-        let mut counts = Counts::new();
-        let mut after = None;
-        loop {
-            let records = self.next_records(after.as_ref(), RECORDS_PER_READ)?;
-            for (endpoint, tally) in records.iter().flat_map(OutboxRecord::counts) {
-                counts.entry(endpoint).or_default().add(&tally);
-            }
-            match records.last() {
-                Some(last) => after = Some(last.event),
-                None => return Ok(counts),
-            }
-        }
+        Ok(self.count(|| Ok(true))?.unwrap_or_default())
     }
 }

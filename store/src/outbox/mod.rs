@@ -11,6 +11,7 @@ use attribution::outbox::record::{Counts, EndpointId, OutboxRecord};
 use crate::StoreError;
 use crate::embedded::outbox::EmbeddedOutbox;
 use crate::hbase::cluster::Cluster;
+use crate::hbase::counts::CountTimes;
 use crate::hbase::outbox::SharedOutbox;
 
 /// The outbox of a store.
@@ -27,6 +28,35 @@ macro_rules! either {
             Self::Shared($outbox) => $call,
         }
     };
+}
+
+impl StoredOutbox {
+    /// Like [`Outbox::counts`], but over HBase returns the last count of one of the processes that call this; `None`
+    /// before the first one. `owner` is a random number of this process.
+    ///
+    /// # Errors
+    /// If the store cannot be read or written.
+    pub fn counts_of_all(
+        &mut self,
+        owner: u64,
+        times: CountTimes,
+    ) -> Result<Option<Counts>, StoreError> {
+        match self {
+            Self::Embedded(outbox) => outbox.counts().map(Some),
+            Self::Shared(outbox) => outbox.counts_of_all(owner, times),
+        }
+    }
+
+    /// Like [`StoredOutbox::counts_of_all`], but never counts over HBase.
+    ///
+    /// # Errors
+    /// If the store cannot be read or written.
+    pub fn last_counts(&mut self) -> Result<Option<Counts>, StoreError> {
+        match self {
+            Self::Embedded(outbox) => outbox.counts().map(Some),
+            Self::Shared(outbox) => outbox.last_counts(),
+        }
+    }
 }
 
 impl Outbox for StoredOutbox {

@@ -9,6 +9,7 @@
 //! | `expiring/` and pid u32 | as in an embedded store |
 //! | `complete/`, topic, `/` and partition u32 | time before which all records that Kafka received are stored, ms u64 |
 //! | `partitions/` and topic | number of partitions of the topic, u32 |
+//! | `callback_counts` | see [`CountsRow`](crate::hbase::counts::CountsRow) |
 
 use std::collections::BTreeMap;
 
@@ -38,6 +39,7 @@ const NAMED: &[u8] = b"named/";
 const EXPIRING: &[u8] = b"expiring/";
 const COMPLETE: &[u8] = b"complete/";
 const PARTITIONS: &[u8] = b"partitions/";
+const CALLBACK_COUNTS: &[u8] = b"callback_counts";
 /// Limit for attempts of a check-and-put that other processes make fail.
 const ATTEMPTS_MAX: u32 = 20;
 
@@ -265,6 +267,19 @@ pub fn complete_until(cluster: &Cluster, topics: &[&str]) -> Result<Option<Event
         least = least.into_iter().chain(times).min();
     }
     Ok(least)
+}
+
+pub fn callback_counts(cluster: &Cluster) -> Result<Option<Vec<u8>>, StoreError> {
+    get(cluster, CALLBACK_COUNTS)
+}
+
+/// See [`put_where`].
+pub fn put_callback_counts(
+    cluster: &Cluster,
+    expected: Option<Vec<u8>>,
+    value: Vec<u8>,
+) -> Result<bool, StoreError> {
+    put_where(cluster, CALLBACK_COUNTS, expected, value)
 }
 
 fn time(value: &[u8]) -> Option<EventTime> {

@@ -116,11 +116,11 @@ fn time(input: &mut Input<'_>) -> Result<EventTime, StoreError> {
     event_time(input.varint()?).ok_or_else(|| StoreError::corrupt("a time after the year 9999"))
 }
 
-fn put_tally(out: &mut Vec<u8>, tally: &Tally) {
+pub(crate) fn put_tally(out: &mut Vec<u8>, tally: &Tally) {
     tally.numbers().into_iter().for_each(|number| put_varint(out, number));
 }
 
-fn tally(input: &mut Input<'_>) -> Result<Tally, StoreError> {
+pub(crate) fn tally(input: &mut Input<'_>) -> Result<Tally, StoreError> {
     let mut tally = Tally::default();
     for number in tally.numbers_mut() {
         *number = input.varint()?;
