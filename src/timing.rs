@@ -24,6 +24,11 @@ config::timing! {
         pub callback_count_read_interval: Duration = Duration::from_secs(30),
         /// How often to end callbacks of endpoints that the settings no longer have.
         pub unclaimed_callback_interval: Duration = Duration::from_secs(3_600),
+        /// Delay before the second attempt to find HBase at the start of a process. Later ones double it.
+        pub hbase_start_delay: Duration = Duration::from_millis(500),
+        pub hbase_start_delay_max: Duration = Duration::from_secs(10),
+        /// How often to warn while a process that starts waits for HBase.
+        pub hbase_start_warning_interval: Duration = Duration::from_secs(60),
         /// How often to check whether HBase responds, and to exchange progress with other processes. Readiness and the
         /// completeness shown by exports are at most this old.
         pub hbase_check_interval: Duration = Duration::from_secs(2),

@@ -25,8 +25,8 @@ use super::heartbeat::{self, LastSeen};
 use super::listeners::{Listeners, Served};
 use super::shutdown_deadline::listen_for_signals;
 use super::{
-    BATCH_QUEUE_LENGTH, Roles, Running, Threads, collector, links, log_retained_floors, readiness,
-    regions, served_and_delivered,
+    BATCH_QUEUE_LENGTH, Roles, Running, Threads, collector, links, log_retained_floors, opening,
+    readiness, regions, served_and_delivered,
 };
 use crate::timing::Timing;
 
@@ -43,8 +43,14 @@ pub fn run(
     // A role alone does not collect: `adtrail collect` does.
     let served = Served { exports: roles.exports, collects: roles == Roles::ALL };
     let listeners = Listeners::bind(&runtime, config, served)?;
-    let store = Arc::new(Shared::open_with_timing(&config.store, hbase, timing.store)?);
-    store.reader().require_apps(&config.policy)?;
+    let found = Shutdown::default();
+    let wait = || {
+        listen_for_signals(shutdown).context("cannot install signal handlers")?;
+        listeners.serve_admin_until(&found, opening::waiting_admin(recorder.clone()), &runtime)
+    };
+    let store = opening::open(config, hbase, &timing, shutdown, wait)?;
+    found.request();
+    let Some(store) = store.map(Arc::new) else { return Ok(()) };
     check_tables(config, &store, roles)?;
     let collector = if served.collects { collector::start(config)? } else { None };
     listen_for_signals(shutdown).context("cannot install signal handlers")?;

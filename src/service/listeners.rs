@@ -1,5 +1,7 @@
 //! The HTTP listeners.
 
+use std::os::fd::AsFd;
+
 use anyhow::Context;
 use collect::Collector;
 use config::{Config, ExportClients};
@@ -42,6 +44,24 @@ impl Listeners {
         let collect = collect.map(|collect| bind("collect.listen", collect.listen)).transpose()?;
         let admin = bind("admin.listen", config.admin_listen)?;
         Ok(Self { export, collect, admin, clients: config.export_clients.clone() })
+    }
+
+    /// Serves the admin listener until `stop`, before [`Listeners::serve`] does with other contents.
+    pub fn serve_admin_until(
+        &self,
+        stop: &Shutdown,
+        admin: Admin,
+        runtime: &Runtime,
+    ) -> anyhow::Result<()> {
+        let socket = self.admin.as_fd().try_clone_to_owned();
+        let _context = runtime.enter();
+        let listener = socket.and_then(|socket| TcpListener::from_std(socket.into()));
+        let listener = listener.context("the admin listener cannot be shared")?;
+        let (hosts, stop) = (self.clients.allowed_hosts.clone(), until_shutdown(stop.clone()));
+        runtime.spawn(async move {
+            export::http::admin::serve(listener, admin, &hosts, stop).await;
+        });
+        Ok(())
     }
 
     /// Serves until shutdown is requested. Without `state` or `collector`, their listeners are not served.

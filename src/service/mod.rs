@@ -9,6 +9,7 @@ mod hbase;
 mod heartbeat;
 mod links;
 mod listeners;
+mod opening;
 mod readiness;
 pub mod region_metrics;
 mod regions;

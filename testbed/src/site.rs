@@ -157,6 +157,11 @@ impl Site {
         adtrail
     }
 
+    /// Starts a process with one role, like [`Site::start_role`], which may never become ready.
+    pub fn spawn_role(&self, role: &str) -> Adtrail {
+        self.spawn_as(role, &[])
+    }
+
     /// Starts `adtrail run`, which may never become ready.
     pub fn spawn(&self) -> Adtrail {
         self.spawn_with(&[])

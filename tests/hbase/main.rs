@@ -15,6 +15,7 @@ mod large;
 mod network;
 mod regions;
 mod rights;
+mod start;
 mod tables;
 mod unavailable;
 mod workers;

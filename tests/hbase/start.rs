@@ -1,0 +1,46 @@
+//! Processes that start while a real HBase is away.
+
+use testbed::adtrail::Adtrail;
+use testbed::hbase::processes::Processes;
+use testbed::site::Site;
+use testbed::{DEADLINE, hbase, run_ok, traffic};
+
+use super::{PARTITIONS, WORKLOAD, await_all_read};
+
+const WARNING: &str = "HBase does not respond; waiting for it";
+/// How often a process warns.
+const WARNING_INTERVAL_S: u64 = 60;
+
+/// Starts a process, and waits until it waits for HBase.
+fn start_waiting(site: &Site, role: &str) -> Adtrail {
+    let adtrail = site.spawn_role(role);
+    adtrail.await_line(&[WARNING, "store.hbase.servers", "localhost:"]);
+    adtrail.await_readiness(503, "waiting for HBase");
+    adtrail
+}
+
+#[test]
+fn roles_that_start_before_hbase_wait_for_it() {
+    let mut processes = Processes::start();
+    let site = hbase::on(&processes.addresses(), "hbase-late", PARTITIONS, traffic::SETTINGS);
+    run_ok(&mut site.command(&["hbase", "init"]), b"");
+    traffic::produce(&site.topics, WORKLOAD.records());
+    processes.kill_master();
+    (0..3).for_each(|server| processes.kill_server(server));
+
+    let mut waiting = ["attribute", "export"].map(|role| start_waiting(&site, role));
+    assert!(start_waiting(&site, "export").stop().contains("stopped while waiting for HBase"));
+    processes.start_master();
+    (0..3).for_each(|server| processes.start_server(server));
+    for adtrail in &mut waiting {
+        adtrail.await_ready().unwrap_or_else(|log| panic!("adtrail has ended:\n{log}"));
+    }
+    let [worker, exporter] = waiting;
+    await_all_read(&site);
+    WORKLOAD.check(&site, &exporter);
+    for adtrail in [worker, exporter] {
+        let warnings = adtrail.stop().matches(WARNING).count() as u64;
+        // Not at each attempt.
+        assert!(warnings <= 1 + DEADLINE.as_secs() / WARNING_INTERVAL_S, "{warnings} warnings");
+    }
+}
