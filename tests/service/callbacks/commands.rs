@@ -84,7 +84,8 @@ fn pending_callbacks_are_sent_before_they_are_due() {
     network.answer("/a", 200, TAKEN);
     let retry = |more: &[&str]| lines(&site.run(&[&["callbacks", "retry"][..], more].concat()));
     assert_eq!(retry(&[]), [json!({"retried": 0})], "it is not dead");
-    assert_eq!(retry(&["--state", "pending", "--endpoint", "b"]), [json!({"retried": 0})]);
+    let of_effects = ["--state", "pending", "--endpoint", "a", "--kind", "effect"];
+    assert_eq!(retry(&of_effects), [json!({"retried": 0})], "it is of another kind");
     let hastened = retry(&["--state", "pending", "--endpoint", "a", "--app", "app-x"]);
     assert_eq!(hastened, [json!({"retried": 1})]);
     await_state(&adtrail, "a", "sent", 1);
@@ -115,7 +116,7 @@ fn an_endpoint_is_tested_with_a_made_up_event_or_a_stored_one() {
     check_exit(&test(&["a", "--callback", "token-7"]), 1, &[]);
     let received = network.received("/a").pop().unwrap().json();
     assert_eq!(received["context"]["ad"]["callback"], "token-7");
-    let expected = "ENDPOINT: no such endpoint is configured: \"other\"; known: a, hook";
+    let expected = "ENDPOINT: no such endpoint is configured: \"other\"; known: hook, a";
     check_refused(&test(&["other"]), 2, &[expected]);
     check_refused(
         &test(&["a", "--kind", "activation.changed"]),
