@@ -26,8 +26,9 @@ fn tls(authority: &str, client: Option<&str>) -> String {
 }
 
 /// Warnings that may be logged: on a busy machine the first handshake can take more than the timeout of three seconds.
-const WARNINGS: [&str; 3] = [
+const WARNINGS: [&str; 4] = [
     "produced to the dead-letter topic",
+    "kafka does not answer any more",
     "kafka does not answer, retrying",
     "the watermarks of the partitions cannot be fetched",
 ];

@@ -14,7 +14,7 @@ use hbase_client::{
 };
 use tokio::runtime::{Builder, Runtime};
 
-use super::ledger::cells::{CellDelete, Cells, Columns, Page, Put, PutWhere, Table, VALUE};
+use super::ledger::cells::{CellDelete, Cells, Columns, Entry, Page, Put, PutWhere, Table, VALUE};
 use super::schema::tables;
 use crate::StoreError;
 use crate::Timing;
@@ -353,7 +353,7 @@ impl Cells for Cluster {
         table: Table,
         range: Range<Vec<u8>>,
         limit: usize,
-    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
+    ) -> Result<Vec<Entry>, StoreError> {
         let table = self.table(table)?;
         let entry = |row: &Row| {
             let value = row.value(FAMILY, VALUE).unwrap_or_default();

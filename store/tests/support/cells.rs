@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use adtrail_store::StoreError;
 use adtrail_store::hbase::ledger::cells::{
-    CellDelete, Cells, Columns, NOW, Page, Put, PutWhere, Table, VALUE,
+    CellDelete, Cells, Columns, Entry, NOW, Page, Put, PutWhere, Table, VALUE,
 };
 use adtrail_store::hbase::ledger::{SharedLedger, fact_record};
 use adtrail_store::hbase::read::latest_revision::keep_latest;
@@ -93,12 +93,7 @@ impl Model {
     }
 
     /// See [`Cells::scan`].
-    pub fn scan(
-        &self,
-        table: Table,
-        range: &Range<Vec<u8>>,
-        limit: usize,
-    ) -> Vec<(Vec<u8>, Vec<u8>)> {
+    pub fn scan(&self, table: Table, range: &Range<Vec<u8>>, limit: usize) -> Vec<Entry> {
         let rows = self.tables.get(&table).into_iter().flatten();
         let is_in_range =
             |key: &Vec<u8>| *key >= range.start && (range.end.is_empty() || *key < range.end);
@@ -287,7 +282,7 @@ impl<T: StepClient> Cells for SteppedCells<T> {
         table: Table,
         range: Range<Vec<u8>>,
         limit: usize,
-    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
+    ) -> Result<Vec<Entry>, StoreError> {
         let step = Step::new(Operation::Scan, table, &range.start);
         Ok(self.0.step(step, |model| model.scan(table, &range, limit))?.0)
     }

@@ -35,7 +35,7 @@ pub trait Cells {
         table: Table,
         range: Range<Vec<u8>>,
         limit: usize,
-    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError>;
+    ) -> Result<Vec<Entry>, StoreError>;
 
     /// The wall clock. Decisions do not depend on it, but when a callback is due does.
     fn now(&self) -> EventTime {
@@ -51,6 +51,9 @@ pub const VALUE: &[u8] = b"v";
 
 /// The timestamp of a delete that covers all present versions.
 pub const NOW: u64 = i64::MAX as u64;
+
+/// The key of a row and the value in its [`VALUE`].
+pub type Entry = (Vec<u8>, Vec<u8>);
 
 /// A row's columns with their newest values.
 pub type Columns = Vec<(Vec<u8>, Vec<u8>)>;
