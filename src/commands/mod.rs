@@ -120,7 +120,7 @@ fn unknown_name(option: &str, problem: &str, name: &str, mut known: Vec<&str>) -
     let total = known.len();
     let label = match total {
         0 => "there are none".to_owned(),
-        ..=SHOWN_MAX => "known: ".to_owned(),
+        1..=SHOWN_MAX => "known: ".to_owned(),
         _ => format!("the nearest of {total}: "),
     };
     let shown = known[..total.min(SHOWN_MAX)].join(", ");
