@@ -9,6 +9,7 @@ pub mod demo;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzz;
+mod http_client;
 pub mod open_files;
 mod service;
 pub mod telemetry;

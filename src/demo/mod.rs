@@ -4,7 +4,6 @@
 //! would, and prints them. All files are in a temporary folder, which is deleted at the end.
 
 mod broker;
-mod client;
 mod metrics;
 mod network;
 mod progress;
@@ -30,6 +29,7 @@ use tempfile::TempDir;
 use self::metrics::Metrics;
 use crate::cli;
 use crate::commands::print;
+use crate::http_client;
 use crate::service::{self, shutdown_deadline};
 use crate::telemetry;
 use crate::timing::Timing;
@@ -125,7 +125,7 @@ impl Demo {
 
     fn wait_until_ready(&self) -> bool {
         while self.is_running() {
-            if client::get(self.config.admin_listen, "/readyz").is_ok() {
+            if http_client::get(self.config.admin_listen, "/readyz").is_ok() {
                 return true;
             }
             self.shutdown.sleep(POLL_INTERVAL);
@@ -166,7 +166,7 @@ impl Demo {
     /// Downloads the first rows and the summary from the service.
     fn report(&self, links: &Links<'_>) -> anyhow::Result<String> {
         let get = |app_key: &str, fields: &str| {
-            client::get(links.export, &format!("{}&fields={fields}", links.csv_path(app_key)))
+            http_client::get(links.export, &format!("{}&fields={fields}", links.csv_path(app_key)))
         };
         let table = report::table(&get(APPS[0].key, report::FIELDS)?)?;
         let mut counts = Counts::default();
@@ -211,7 +211,7 @@ impl Demo {
     /// Sends a report to the collector until it is accepted, as networks do: other clients may keep the collector busy.
     fn send_report(&self, path: &str) {
         let mut is_first = true;
-        while client::get(self.collect_listen, path).is_err() && self.is_running() {
+        while http_client::get(self.collect_listen, path).is_err() && self.is_running() {
             if std::mem::take(&mut is_first) {
                 tracing::warn!(
                     "the collector does not accept a report of the demo, which is sent again"
