@@ -15,7 +15,7 @@ pub fn get(address: SocketAddr, path: &str) -> anyhow::Result<String> {
         .with_context(|| format!("http://{address}{path}: the response is truncated"))?;
     let status_line = head.lines().next().unwrap_or_default();
     let is_ok = status_line.split(' ').nth(1) == Some("200");
-    ensure!(is_ok, "http://{address}{path}: {status_line}: {body}");
+    ensure!(is_ok, "http://{address}{path}: {status_line}: {}", body.trim_end());
     Ok(body)
 }
 

@@ -136,6 +136,11 @@ pub enum Command {
     /// See docs/callbacks.md in the source.
     #[command(subcommand)]
     Callbacks(Callbacks),
+    /// Check whether the service with these settings is ready, for health checks of containers and scripts
+    ///
+    /// Asks admin.listen on this machine. Exits with 0 if the service is ready, and with 1 if it is not or does not
+    /// respond; standard error has the reason.
+    Health(Health),
     /// Check the settings, and report all errors
     CheckConfig(Settings),
     /// Manage API tokens
@@ -240,6 +245,16 @@ pub struct NewToken {
     /// Name in settings and logs, of a-z, 0-9 and _; by default random
     #[arg(long, value_name = "ID")]
     pub id: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Health {
+    #[command(flatten)]
+    pub settings: Settings,
+
+    /// Only check whether the process responds, even if it is not ready, because Kafka is away for example
+    #[arg(long)]
+    pub live: bool,
 }
 
 #[derive(Debug, Args)]

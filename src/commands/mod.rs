@@ -8,6 +8,7 @@ pub mod conformance;
 pub mod download;
 pub mod explain;
 pub mod hbase;
+pub mod health;
 pub mod link;
 pub mod maintenance;
 pub mod peek;

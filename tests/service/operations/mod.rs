@@ -2,6 +2,7 @@
 
 mod backup;
 mod files;
+mod health;
 mod hostile_clients;
 mod hostile_producers;
 mod monitoring;
