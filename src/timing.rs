@@ -29,6 +29,8 @@ config::timing! {
         pub hbase_start_delay_max: Duration = Duration::from_secs(10),
         /// How often to warn while a process that starts waits for HBase.
         pub hbase_start_warning_interval: Duration = Duration::from_secs(60),
+        /// How often to send systemd a new status line, if it has changed.
+        pub status_interval: Duration = Duration::from_secs(5),
         /// How often to check whether HBase responds, and to exchange progress with other processes. Readiness and the
         /// completeness shown by exports are at most this old.
         pub hbase_check_interval: Duration = Duration::from_secs(2),

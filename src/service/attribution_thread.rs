@@ -22,6 +22,7 @@ use store::hbase::ledger::SharedLedger;
 use store::layout::region::Regions;
 use tracing::{error, warn};
 
+use super::loop_progress::LoopProgress;
 use super::region_metrics;
 
 /// A ledger that can count its rows.
@@ -108,6 +109,7 @@ fn process_all<L: Ledger<Error = StoreError> + RowCounting>(
 ) -> anyhow::Result<()> {
     let mut next = batches.recv().ok();
     while let Some(batch) = next {
+        metrics.progress.set_working();
         let decided = decide(worker, batch)?;
         // The commit of this batch has waited for the one before.
         if let Some(before) = in_flight.replace(decided) {
@@ -120,6 +122,7 @@ fn process_all<L: Ledger<Error = StoreError> + RowCounting>(
             if let Some(last) = in_flight.take() {
                 publish(last, committed, metrics);
             }
+            metrics.progress.set_waiting();
             next = batches.recv().ok();
         }
     }
@@ -160,6 +163,8 @@ pub struct PipelineMetrics {
     /// Held while a batch is counted and while a scrape is rendered, so that every scrape shows whole batches and its
     /// counts add up.
     whole_batches: Mutex<()>,
+    /// Progress of the attribution loop, for a watchdog.
+    pub progress: Arc<LoopProgress>,
 }
 
 config::describe_metrics! {
@@ -194,7 +199,8 @@ impl PipelineMetrics {
         for (left, entered) in corrections() {
             correction(left, entered).increment(0);
         }
-        Self { ingest: ingest::Metrics::new(config), topics, whole_batches: Mutex::new(()) }
+        let (whole_batches, progress) = (Mutex::new(()), Arc::default());
+        Self { ingest: ingest::Metrics::new(config), topics, whole_batches, progress }
     }
 
     /// Renders the metrics between two batches.

@@ -11,6 +11,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::runtime::Runtime;
 
 use super::listeners::{Listeners, Served};
+use super::notify::{Notifier, Observed};
 use super::shutdown_deadline::listen_for_signals;
 use super::{Running, links};
 use crate::open_files;
@@ -34,9 +35,11 @@ pub fn run(
     let collector = Collector::start(config, collect, echo)?;
     listen_for_signals(shutdown).context("cannot install signal handlers")?;
     let admin = admin(recorder, collector.clone());
+    let observed = Observed { readiness: admin.readiness.clone(), attribution: None };
+    let notifier = Notifier::new(observed, timing.status_interval);
     tracing::info!(collect = %collect.listen, admin = %config.admin_listen, "adtrail collects");
     let served = listeners.serve(None, Some(collector), admin, shutdown.clone());
-    let running = Running { servers: runtime.spawn(served), runtime, threads: None };
+    let running = Running { servers: runtime.spawn(served), runtime, threads: None, notifier };
     running.supervise(config, timing, shutdown, || (), |_, _| ())
 }
 

@@ -21,10 +21,12 @@ use super::attribution_thread::{self, PipelineMetrics};
 use super::callbacks::Callbacks;
 use super::callbacks::metrics::OutboxMetrics;
 use super::listeners::{Listeners, Served};
+use super::notify::{Notifier, Observed, ObservedAttribution};
+use super::readiness::{self, Readiness};
 use super::shutdown_deadline::listen_for_signals;
 use super::{
     BATCH_QUEUE_LENGTH, Running, Threads, collector, control_socket, links, log_retained_floors,
-    readiness, served_and_delivered,
+    served_and_delivered,
 };
 use crate::timing::Timing;
 
@@ -71,6 +73,7 @@ pub fn run(
         .with_links(links::tracking_links(config, collector.clone()));
     let ready = readiness(health.clone(), disk_gate.clone(), collector.clone());
     let requests = collector.clone().map(links::requests);
+    let notifier = notifier(&ready, &health, &metrics, &disk_gate, timing);
     let outbox = OutboxMetrics::new(&callbacks, &reader, &timing);
     let render = render(metrics, recorder, engine, outbox, reader, health);
     let admin = Admin { metrics: render, readiness: ready, requests };
@@ -90,8 +93,22 @@ pub fn run(
             log_disk_full(config, is_full);
         }
     };
-    let running = Running { runtime, servers, threads };
+    let running = Running { runtime, servers, threads, notifier };
     running.supervise(config, timing, shutdown, poll, |_, _| disk_gate.give_up())
+}
+
+fn notifier(
+    ready: &Readiness,
+    health: &Arc<Health>,
+    metrics: &PipelineMetrics,
+    disk_gate: &DiskFullGate,
+    timing: Timing,
+) -> Notifier {
+    let (readiness, health, disk_gate) = (ready.clone(), Arc::clone(health), disk_gate.clone());
+    let is_held_up = Box::new(move || disk_gate.is_blocked());
+    let progress = Arc::clone(&metrics.progress);
+    let attribution = Some(ObservedAttribution { health, progress, is_held_up });
+    Notifier::new(Observed { readiness, attribution }, timing.status_interval)
 }
 
 fn log_disk_full(config: &Config, is_full: bool) {
@@ -122,9 +139,6 @@ fn render(
         metrics.scrape(&health, reader.regions().as_ref(), || recorder.render())
     })
 }
-
-/// Says what is missing, if anything is.
-type Readiness = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 fn readiness(
     health: Arc<Health>,

@@ -23,6 +23,7 @@ use super::callbacks::metrics::OutboxMetrics;
 use super::callbacks::{self, Callbacks};
 use super::heartbeat::{self, LastSeen};
 use super::listeners::{Listeners, Served};
+use super::notify::{Notifier, Observed, ObservedAttribution};
 use super::shutdown_deadline::listen_for_signals;
 use super::{
     BATCH_QUEUE_LENGTH, Roles, Running, Threads, collector, links, log_retained_floors, opening,
@@ -73,7 +74,10 @@ pub fn run(
     let links = || links::tracking_links(config, collector.clone());
     let state = roles.exports.then(|| export(config, &store, &seen).with_links(links()));
     let (metrics, threads) = attribution.unzip();
+    let observed = metrics.as_ref().map(|metrics| observe(metrics, &health, &seen));
     let admin = admin(metrics, recorder, health, seen, collector.clone());
+    let observed = Observed { readiness: admin.readiness.clone(), attribution: observed };
+    let notifier = Notifier::new(observed, timing.status_interval);
     log_start(config, hbase, roles);
     let served = listeners.serve(state, collector, admin, shutdown.clone());
     let delivery = async move {
@@ -89,7 +93,8 @@ pub fn run(
             store.give_up();
         }
     };
-    Running { runtime, servers, threads }.supervise(config, timing, shutdown, || (), give_up)
+    let running = Running { runtime, servers, threads, notifier };
+    running.supervise(config, timing, shutdown, || (), give_up)
 }
 
 /// Checks that the tables' TTLs keep everything that a worker needs; otherwise it must not start. If no master
@@ -176,6 +181,17 @@ fn admin(
         collector.as_ref().map_or(Ok(()), collector::readiness)
     };
     Admin { metrics: Arc::new(render), readiness: Arc::new(ready), requests }
+}
+
+/// While HBase does not respond, the attribution retries, and a restart would not help.
+fn observe(
+    metrics: &PipelineMetrics,
+    health: &Arc<Health>,
+    seen: &Arc<LastSeen>,
+) -> ObservedAttribution {
+    let (health, seen) = (Arc::clone(health), Arc::clone(seen));
+    let progress = Arc::clone(&metrics.progress);
+    ObservedAttribution { health, progress, is_held_up: Box::new(move || seen.check().is_err()) }
 }
 
 fn log_start(config: &Config, hbase: &config::HBase, roles: Roles) {

@@ -9,6 +9,8 @@ mod hbase;
 mod heartbeat;
 mod links;
 mod listeners;
+mod loop_progress;
+mod notify;
 mod opening;
 mod readiness;
 pub mod region_metrics;
@@ -31,6 +33,7 @@ use tokio::runtime::Runtime;
 
 use crate::open_files;
 use crate::timing::Timing;
+use notify::Notifier;
 use until_shutdown::SUPERVISION_INTERVAL;
 
 /// Capacity of the queue of batches in front of the attribution worker.
@@ -82,6 +85,7 @@ struct Running {
     servers: tokio::task::JoinHandle<anyhow::Result<()>>,
     /// `None` in a process that does not read Kafka.
     threads: Option<Threads>,
+    notifier: Notifier,
 }
 
 impl Running {
@@ -95,15 +99,17 @@ impl Running {
         mut poll: impl FnMut(),
         give_up: impl FnOnce(Option<&Threads>, Instant),
     ) -> anyhow::Result<()> {
-        let Self { runtime, servers, threads } = self;
+        let Self { runtime, servers, threads, mut notifier } = self;
         while !shutdown.is_requested() {
             if threads.as_ref().is_some_and(Threads::is_any_finished) || servers.is_finished() {
                 shutdown.request();
             }
             poll();
+            notifier.poll();
             shutdown.sleep(SUPERVISION_INTERVAL);
         }
         let deadline = Instant::now() + config.shutdown_deadline;
+        notifier.stop();
         // May block if standard error is a pipe that is not read.
         tracing::info!("stopping");
         give_up(threads.as_ref(), deadline);

@@ -1,6 +1,11 @@
 //! Readiness of a process that reads Kafka.
 
+use std::sync::Arc;
+
 use ingest::Health;
+
+/// Says what is missing, if anything is.
+pub type Readiness = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// Returns an error with the reason if records are not being read.
 pub fn check(health: &Health) -> Result<(), String> {

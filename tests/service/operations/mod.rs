@@ -6,6 +6,7 @@ mod health;
 mod hostile_clients;
 mod hostile_producers;
 mod monitoring;
+mod notify;
 mod refusals;
 mod regions;
 mod tokens;
