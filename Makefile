@@ -5,7 +5,8 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help demo test check flaky test-times long-test simulate fuzz conformance-kafka conformance-hbase defects \
-  guarantees soak mutants build lint deploy-check advisories bench bench-peers install install-tests tools
+  guarantees soak mutants build deb rpm release reproducible try-package lint deploy-check advisories bench bench-peers \
+  install install-tests install-packages tools
 
 cache := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/adtrail
 tools := $(cache)/tools
@@ -40,6 +41,22 @@ test-times: ## the slowest tests of the last run, and the starts of services
 build: install ## the adtrail binary
 	cargo build $(cargo_flags) --bin adtrail
 	@echo "built: $(CARGO_TARGET_DIR)/release/adtrail"
+
+deb: install-packages ## a Debian package, in target/packages; see docs/install.md
+	scripts/package deb
+
+rpm: install-packages ## an RPM package, in target/packages
+	scripts/package rpm
+
+release: install-packages ## deb, rpm, tarball, software bill of materials and SHA256SUMS; the first time 13 minutes
+	scripts/package release
+
+reproducible: install-packages ## builds the release in two checkouts and compares the bytes
+	scripts/check-reproducible
+
+try-package: install-tests install-packages ## installs, upgrades and removes the package of `make deb` in a new Debian root
+	scripts/test --build
+	$(CARGO_TARGET_DIR)/release/testbed serve scripts/try-package target/packages/*.deb
 
 lint: install-tests tools ## format, dependencies, clippy and documentation without warnings
 	cargo fmt --all --check
@@ -113,6 +130,11 @@ install:
 install-tests:
 	@scripts/install --tests
 	@scripts/own-target
+
+install-packages:
+	@scripts/install --packages
+	@scripts/own-target
+	@scripts/install-tools $(tools) --packages
 
 tools: install
 	@scripts/install-tools $(tools)

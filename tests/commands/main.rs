@@ -5,6 +5,7 @@ mod check_events;
 mod conformance;
 mod demo;
 mod explain;
+mod packages;
 mod replay;
 mod replay_diff;
 mod schemas;

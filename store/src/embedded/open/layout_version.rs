@@ -35,3 +35,22 @@ pub fn require(path: &Path, layout: &[u8]) -> Result<(), StoreError> {
     let location = path.display().to_string();
     Err(StoreError::OtherLayout { location, found, expected: LAYOUT_VERSION })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// They refuse to replace a package whose store they cannot read.
+    #[test]
+    fn packages_have_the_layout_version() {
+        let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging");
+        let read = |name: &str| fs::read_to_string(packaging.join(name)).unwrap();
+        assert_eq!(read("store-layout"), format!("{LAYOUT_VERSION}\n"));
+        for script in ["debian/preinst", "rpm/pre"] {
+            let line = format!("\nlayout={LAYOUT_VERSION}\n");
+            assert!(read(script).contains(&line), "{script}: {line}");
+        }
+    }
+}
