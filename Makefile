@@ -54,9 +54,10 @@ release: install-packages ## deb, rpm, tarball, software bill of materials and S
 reproducible: install-packages ## builds the release in two checkouts and compares the bytes
 	scripts/check-reproducible
 
-try-package: install-tests install-packages ## installs, upgrades and removes the package of `make deb` in a new Debian root
-	scripts/test --build
-	$(CARGO_TARGET_DIR)/release/testbed serve scripts/try-package target/packages/*.deb
+try-package: install-tests install-packages tools ## installs, upgrades, removes the package of `make deb` in a new Debian root
+	lintian --allow-root --fail-on error,warning target/packages/*.deb
+	ADTRAIL_PACKAGE=$$(echo target/packages/*.deb) scripts/test --profile long --no-capture --run-ignored only \
+	  -E 'binary(brokers) & test(/^package::/)'
 
 lint: install-tests tools ## format, dependencies, clippy and documentation without warnings
 	cargo fmt --all --check

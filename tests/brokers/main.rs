@@ -5,4 +5,5 @@ mod alerts;
 mod brokers;
 mod deleted_records;
 mod deploy;
+mod package;
 mod secured;
