@@ -15,9 +15,9 @@ pub fn run(options: &Health) -> anyhow::Result<()> {
 /// Returns an address at which this machine reaches a listener.
 fn local(listen: SocketAddr) -> SocketAddr {
     let ip = match listen.ip() {
-        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
+        ip if !ip.is_unspecified() => ip,
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
     };
     SocketAddr::new(ip, listen.port())
 }
