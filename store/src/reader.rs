@@ -70,6 +70,18 @@ impl Reader {
         names::check_app_ids(&names, policy).map(drop)
     }
 
+    /// Stores the keys of new and renamed apps of an embedded store, before any of their rows. The reader must be one of
+    /// the writing process. Over HBase, where workers store the keys, this is [`Reader::require_apps`].
+    ///
+    /// # Errors
+    /// See [`Reader::require_apps`]; then nothing is stored.
+    pub fn store_app_keys(&self, policy: &Policy) -> Result<(), StoreError> {
+        match self {
+            Self::Embedded(reader) => reader.store_app_keys(policy),
+            Self::Shared(_) => self.require_apps(policy),
+        }
+    }
+
     /// The outbox. In an embedded store it can be changed only through a reader of the writing process.
     pub fn outbox(&self) -> StoredOutbox {
         match self {

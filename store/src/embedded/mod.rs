@@ -132,7 +132,8 @@ impl Embedded {
         names::check_app_ids(&meta::names(&tables)?, policy)?;
         tables.disk_full_gate = DiskFullGate::new(timing);
         let Limits { retention, expiry: synced_expiry } = limits;
-        expiry_floor::record(&tables, &synced_expiry, meta.consumed_until)?;
+        let records = expiry_floor::record(&tables, &synced_expiry, meta.consumed_until)?;
+        synced_expiry.set_floors(&records);
         synced_expiry.until().advance(meta.consumed_until.unwrap_or_default());
         let rows = RowTable::open(&tables, &meta, settings, policy, retention)?;
         meta::put_names(&tables, policy)?;
@@ -173,6 +174,24 @@ impl Embedded {
     /// From now on a commit is not written before it is waited for, so that tests read while it is in flight.
     pub fn defer_writes(&mut self) {
         self.writer.defer();
+    }
+
+    /// Takes the settings of apps for the next batches. Those of `[store]` must be the same as before, and the apps'
+    /// keys stored: [`reader::Reader::store_app_keys`]. An app that the settings no longer have keeps its rows.
+    ///
+    /// # Errors
+    /// If the store cannot be written; it must not be used any more.
+    pub fn set_apps(
+        &mut self,
+        settings: &config::Store,
+        policy: &Policy,
+    ) -> Result<(), StoreError> {
+        // What expires by the earlier settings in the meantime would not be in the floor.
+        self.wait_for_commit()?;
+        let expiry = Expiry::new(policy, |pid| settings.retention_of(pid));
+        let records = expiry_floor::record(&self.tables, &expiry, self.consumed_until())?;
+        self.synced_expiry.replace(&expiry, &records);
+        self.rows.add_apps(&self.tables, settings, policy)
     }
 
     /// A reader of this store, for any thread.

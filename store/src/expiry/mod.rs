@@ -4,9 +4,10 @@ pub(crate) mod floor;
 pub(crate) mod retention;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
+use arc_swap::ArcSwap;
 use attribution::facts::event::{EventTime, Family, Pid};
 use attribution::ledger::record::{FactRecord, Lookup};
 use attribution::rules::expiry::{ExpiryFloor, Needed};
@@ -30,12 +31,18 @@ impl ConsumedUntil {
     }
 }
 
-/// The expiry of each app's state: by the settings and the low watermark, and by the floors of earlier settings.
+/// The expiry of each app's state: by the settings and the low watermark, and by the floors of earlier settings. Clones
+/// share the settings and floors, which a reload replaces together.
 #[derive(Debug, Clone, Default)]
 pub struct Expiry {
-    apps: Arc<HashMap<Pid, Kept, FixedState>>,
+    rules: Arc<ArcSwap<Rules>>,
     until: ConsumedUntil,
-    floors: Arc<OnceLock<HashMap<Pid, ExpiryFloor, FixedState>>>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Rules {
+    apps: HashMap<Pid, Kept, FixedState>,
+    floors: HashMap<Pid, ExpiryFloor, FixedState>,
 }
 
 /// How long the state of an app is kept.
@@ -53,6 +60,12 @@ impl Kept {
     }
 }
 
+impl Rules {
+    fn floor(&self, pid: Pid) -> ExpiryFloor {
+        self.floors.get(&pid).copied().unwrap_or_default()
+    }
+}
+
 impl Expiry {
     /// The facts of an app without a horizon are kept as long as its rows, and forever if `retention_ms` is `None`.
     /// Facts of apps that the policy does not know are kept forever.
@@ -63,7 +76,8 @@ impl Expiry {
             let needed = Needed::new(policy, app, late_ms);
             Some((app.pid, Kept { needed, retention_ms }))
         });
-        Self { apps: Arc::new(kept.collect()), ..Self::default() }
+        let rules = Rules { apps: kept.collect(), floors: HashMap::default() };
+        Self { rules: Arc::new(ArcSwap::from_pointee(rules)), until: ConsumedUntil::default() }
     }
 
     /// Returns the same expiry with a low watermark of its own, which begins at the present one.
@@ -73,36 +87,40 @@ impl Expiry {
         Self { until, ..self.clone() }
     }
 
-    /// Sets the floors of all apps; only the first call has an effect. Must be called before anything expires by these
-    /// settings.
+    /// Sets the floors of all apps. Must be called before anything expires by these settings.
     pub fn set_floors(&self, records: &ExpiryRecords) {
+        self.replace(self, records);
+    }
+
+    /// Takes the settings of `new`, with the floors of these records, which must cover all that has expired before.
+    pub fn replace(&self, new: &Self, records: &ExpiryRecords) {
         let floors = records.iter().filter(|(_, record)| record.floor != ExpiryFloor::default());
-        // Called once, when the store is opened.
-        let _ = self.floors.set(floors.map(|(pid, record)| (*pid, record.floor)).collect());
+        let floors = floors.map(|(pid, record)| (*pid, record.floor)).collect();
+        let apps = new.rules.load().apps.clone();
+        self.rules.store(Arc::new(Rules { apps, floors }));
     }
 
     /// The floor of an app that remains from earlier settings.
     pub fn floor(&self, pid: Pid) -> ExpiryFloor {
-        self.floors.get().and_then(|floors| floors.get(&pid)).copied().unwrap_or_default()
+        self.rules.load().floor(pid)
     }
 
     /// The floors that are still in effect for apps of the policy, at a low watermark.
     pub fn retained_floors(&self, policy: &Policy, until: Option<EventTime>) -> Vec<RetainedFloor> {
         let Some(until) = until else { return Vec::new() };
-        let floors = self.floors.get().into_iter().flatten();
-        let known = floors.filter(|(pid, _)| policy.app(**pid).is_some());
-        known
-            .filter_map(|(pid, floor)| RetainedFloor::of(*pid, floor, self.kept(*pid), until))
-            .collect()
+        let rules = self.rules.load();
+        let known = rules.floors.iter().filter(|(pid, _)| policy.app(**pid).is_some());
+        let kept = |pid: &Pid| rules.apps.get(pid).copied();
+        known.filter_map(|(pid, floor)| RetainedFloor::of(*pid, floor, kept(pid), until)).collect()
     }
 
     /// The apps with state that expires.
-    pub fn pids(&self) -> impl Iterator<Item = Pid> {
-        self.apps.keys().copied()
+    pub fn pids(&self) -> Vec<Pid> {
+        self.rules.load().apps.keys().copied().collect()
     }
 
     pub fn kept(&self, pid: Pid) -> Option<Kept> {
-        self.apps.get(&pid).copied()
+        self.rules.load().apps.get(&pid).copied()
     }
 
     pub fn until(&self) -> &ConsumedUntil {
@@ -127,9 +145,10 @@ impl Expiry {
 
     /// The later one of a cutoff of the present settings and that of earlier ones.
     fn cutoff(&self, pid: Pid, of: impl Fn(&ExpiryFloor) -> EventTime) -> EventTime {
-        let current = self.until.get().zip(self.apps.get(&pid));
+        let rules = self.rules.load();
+        let current = self.until.get().zip(rules.apps.get(&pid));
         let current = current.map(|(until, app)| app.expired(until)).unwrap_or_default();
-        of(&current).max(of(&self.floor(pid)))
+        of(&current).max(of(&rules.floor(pid)))
     }
 
     pub fn has_expired(&self, pid: Pid, record: &FactRecord) -> bool {

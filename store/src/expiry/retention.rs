@@ -5,9 +5,10 @@
 //! that no compaction has removed.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
+use arc_swap::ArcSwap;
 use attribution::facts::event::{EventTime, Pid};
 use foldhash::fast::FixedState;
 
@@ -15,27 +16,27 @@ use crate::layout::hourly_counts::hour_start;
 
 /// The cutoff of each app: rows with an earlier event time are neither returned nor kept.
 #[derive(Debug, Clone, Default)]
-pub struct Retention(Arc<OnceLock<HashMap<Pid, AtomicU64, FixedState>>>);
+pub struct Retention(Arc<ArcSwap<HashMap<Pid, AtomicU64, FixedState>>>);
 
 impl Retention {
-    /// Sets the cutoffs of all apps; only the first call has an effect. Rows of other apps, and all rows before the
-    /// call, are kept.
+    /// Sets the cutoffs of all apps, when the store is opened and when apps are added. Only the thread that advances
+    /// them may call this. Rows of other apps, and all rows before the first call, are kept.
     pub fn start(&self, apps: impl IntoIterator<Item = (Pid, EventTime)>) {
         let oldest = |(pid, time): (Pid, EventTime)| (pid, AtomicU64::new(time.millis()));
-        // Called once, when the store is opened.
-        let _ = self.0.set(apps.into_iter().map(oldest).collect());
+        self.0.store(Arc::new(apps.into_iter().map(oldest).collect()));
     }
 
     /// Moves the cutoff of an app forward.
     pub fn advance(&self, pid: Pid, oldest: EventTime) {
-        if let Some(app) = self.0.get().and_then(|apps| apps.get(&pid)) {
+        if let Some(app) = self.0.load().get(&pid) {
             app.fetch_max(oldest.millis(), Ordering::Relaxed);
         }
     }
 
     pub fn oldest(&self, pid: Pid) -> EventTime {
-        let app = self.0.get().and_then(|apps| apps.get(&pid));
-        EventTime::default().plus(app.map_or(0, |oldest| oldest.load(Ordering::Relaxed)))
+        let apps = self.0.load();
+        let oldest = apps.get(&pid).map_or(0, |oldest| oldest.load(Ordering::Relaxed));
+        EventTime::default().plus(oldest)
     }
 }
 

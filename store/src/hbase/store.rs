@@ -8,8 +8,8 @@ use attribution::rules::policy::Policy;
 use hbase_client::RegionStatus;
 
 use super::cluster::{Cluster, State};
-use super::ledger::SharedLedger;
 use super::ledger::cells::Table;
+use super::ledger::{LedgerApps, SharedLedger};
 use super::read::SharedReader;
 use super::schema::meta::{self, PartitionComplete, require};
 use super::schema::provision;
@@ -82,12 +82,23 @@ impl Shared {
 
     /// The writing side, for one of many workers. Apps of the policy that the store does not know yet are added to it.
     pub fn ledger(&self, policy: &Policy) -> Result<SharedLedger<Cluster>, StoreError> {
-        let apps: BTreeMap<Pid, App> = meta::enroll(&self.cluster, &self.settings, policy)?;
+        let apps = self.ledger_apps(policy)?;
         let cells = self.cluster.for_one_thread()?;
-        let ledger = SharedLedger::new(cells, apps, self.settings.partitions);
+        let mut ledger = SharedLedger::new(cells, BTreeMap::new(), self.settings.partitions);
+        ledger.set_apps(&apps);
+        Ok(ledger)
+    }
+
+    /// What a ledger needs of the apps of the policy, for [`SharedLedger::set_apps`]. Apps that the store does not know
+    /// yet are added to it.
+    ///
+    /// # Errors
+    /// If HBase does not answer, or a pid belongs to another app.
+    pub fn ledger_apps(&self, policy: &Policy) -> Result<LedgerApps, StoreError> {
+        let apps: BTreeMap<Pid, App> = meta::enroll(&self.cluster, &self.settings, policy)?;
         let expiry = Expiry::new(policy, |pid| self.settings.retention_of(pid));
         expiry.set_floors(&meta::record_expiry(&self.cluster, &expiry, now().minus(LAG_MS))?);
-        Ok(ledger.with_expiry(expiry))
+        Ok(LedgerApps { apps, expiry })
     }
 
     /// The reading side, for any number of threads.

@@ -11,7 +11,7 @@ use attribution::ledger::Facts;
 use attribution::ledger::index::{IndexEntry, Scan};
 use attribution::ledger::record::FactRecord;
 use attribution::rules::expiry::ExpiryFloor;
-use attribution::rules::policy::AppPolicy;
+use attribution::rules::policy::{AppPolicy, Policy};
 use rocksdb::{ReadOptions, SnapshotWithThreadMode};
 
 use super::index;
@@ -88,6 +88,11 @@ impl EmbeddedReader {
 
     pub(crate) fn names(&self) -> Result<Names, StoreError> {
         meta::names(&self.tables)
+    }
+
+    /// See [`crate::reader::Reader::store_app_keys`].
+    pub(crate) fn store_app_keys(&self, policy: &Policy) -> Result<(), StoreError> {
+        meta::put_names(&self.tables, policy)
     }
 
     /// All apps that the store knows.

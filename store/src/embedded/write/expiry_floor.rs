@@ -1,7 +1,7 @@
 //! Stores the expiry record of each app, so that expiry never moves backwards.
 
 use attribution::facts::event::{EventTime, Pid};
-use rocksdb::WriteBatch;
+use rocksdb::{WriteBatch, WriteOptions};
 
 use crate::StoreError;
 use crate::clock::now;
@@ -28,13 +28,13 @@ pub fn floors(tables: &Tables, until: Option<EventTime>) -> Result<ExpiryRecords
     Ok(records.map(|(pid, record)| (pid, record.for_copy(until))).collect())
 }
 
-/// Stores the records for the present settings and applies their floors. They are synced to disk before anything
-/// expires under these settings.
+/// Stores the records for the settings of `expiry`, and returns them. They are synced to disk before anything expires
+/// under these settings.
 pub fn record(
     tables: &Tables,
     expiry: &Expiry,
     until: Option<EventTime>,
-) -> Result<(), StoreError> {
+) -> Result<ExpiryRecords, StoreError> {
     let before = records(tables)?;
     let after = floor::under(&before, expiry, until);
     let mut batch = WriteBatch::default();
@@ -44,11 +44,10 @@ pub fn record(
         }
     }
     if !batch.is_empty() {
-        tables.db.write(batch)?;
+        tables.write(batch, &WriteOptions::default())?;
         tables.db.flush_wal(true)?;
     }
-    expiry.set_floors(&after);
-    Ok(())
+    Ok(after)
 }
 
 pub fn put(batch: &mut WriteBatch, tables: &Tables, pid: Pid, record: &ExpiryRecord) {

@@ -6,7 +6,7 @@ use attribution::facts::event::{EventTime, Pid};
 use attribution::ledger::DecisionWrite;
 use attribution::rules::policy::Policy;
 use foldhash::fast::FixedState;
-use rocksdb::WriteBatch;
+use rocksdb::{WriteBatch, WriteOptions};
 
 use super::aggregates::AggregateChanges;
 use super::reclaim_space::SpaceReclaimer;
@@ -127,6 +127,35 @@ impl RowTable {
         self.finish(&mut batch, tables)?;
         tables.db.write(batch)?;
         self.after_commit(tables)
+    }
+
+    /// Adds the apps of the settings that the store does not have yet. The settings of the others are those with which
+    /// the store was opened: other ones would move rows, or count them again.
+    pub fn add_apps(
+        &mut self,
+        tables: &Tables,
+        settings: &config::Store,
+        policy: &Policy,
+    ) -> Result<(), StoreError> {
+        let (mut batch, mut added_apps) = (WriteBatch::default(), Vec::new());
+        for app in policy.apps().filter(|app| !self.local_apps.contains_key(&app.pid)) {
+            let mut added = App::new(key::partition(&app.key, self.settings.partitions));
+            let of_app = settings.apps.get(&app.pid);
+            if let Some(fanout) = of_app.and_then(|app| app.fanout) {
+                added.set_fanout_bits(fanout.ilog2() as u8);
+            }
+            self.settings.apps.extend(of_app.map(|of_app| (app.pid, *of_app)));
+            meta::put_app(&mut batch, tables, app.pid, &added);
+            added_apps.push((app.pid, added));
+        }
+        if added_apps.is_empty() {
+            return Ok(());
+        }
+        tables.write(batch, &WriteOptions::default())?;
+        added_apps.iter().for_each(|(pid, app)| self.apps.put(*pid, *app));
+        self.local_apps.extend(added_apps);
+        self.retention.start(self.local_apps.iter().map(|(pid, app)| (*pid, app.oldest)));
+        Ok(())
     }
 
     /// Removes expired rows from all counts. Must be called before any row of the batch is put.

@@ -10,7 +10,7 @@ mod commit;
 pub mod fact_record;
 mod index_entries;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use attribution::facts::event::{EventTime, Fact, Family, Pid};
 use attribution::facts::keys::FactKey;
@@ -54,6 +54,13 @@ struct Collision {
     ttl_ms: Option<u64>,
 }
 
+/// What a ledger needs of the apps of the settings.
+#[derive(Debug, Clone)]
+pub struct LedgerApps {
+    pub(in crate::hbase) apps: BTreeMap<Pid, App>,
+    pub(in crate::hbase) expiry: Expiry,
+}
+
 impl<C> SharedLedger<C> {
     pub fn new(cells: C, apps: impl IntoIterator<Item = (Pid, App)>, partitions: u16) -> Self {
         Self {
@@ -66,9 +73,11 @@ impl<C> SharedLedger<C> {
         }
     }
 
-    /// Sets the expiry floors, and the settings from which the TTLs of touches are derived.
-    pub(crate) fn with_expiry(self, expiry: Expiry) -> Self {
-        Self { expiry, ..self }
+    /// Takes the apps, their expiry floors, and the settings from which the TTLs of touches are derived, for the next
+    /// batches.
+    pub fn set_apps(&mut self, apps: &LedgerApps) {
+        self.apps = apps.apps.iter().map(|(pid, app)| (*pid, *app)).collect();
+        self.expiry = apps.expiry.clone();
     }
 
     /// State that expired under shorter, earlier settings and stays expired.
