@@ -6,6 +6,7 @@
 //!
 //! Nothing here opens a connection, a listener or a store. Start with `settings`; `example.toml` shows every key.
 
+mod changes;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzz;
@@ -17,6 +18,7 @@ mod toml_files;
 
 use std::path::Path;
 
+pub use changes::fixed_changes;
 /// Used by [`crash_point`].
 #[cfg(feature = "crash-points")]
 #[doc(hidden)]
