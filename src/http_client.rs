@@ -1,28 +1,44 @@
 //! A minimal HTTP client for the service's listeners.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Returns the address by which this machine reaches a listener.
+pub fn local(listener: SocketAddr) -> SocketAddr {
+    let ip = match listener.ip() {
+        ip if !ip.is_unspecified() => ip,
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    };
+    SocketAddr::new(ip, listener.port())
+}
+
 /// Returns the whole body of a response with status 200.
 pub fn get(address: SocketAddr, path: &str) -> anyhow::Result<String> {
-    let response = exchange(address, path).with_context(|| format!("http://{address}{path}"))?;
-    let (head, body) = parse(&response)
-        .with_context(|| format!("http://{address}{path}: the response is truncated"))?;
-    let status_line = head.lines().next().unwrap_or_default();
-    let is_ok = status_line.split(' ').nth(1) == Some("200");
-    ensure!(is_ok, "http://{address}{path}: {status_line}: {}", body.trim_end());
+    let (status, body) = send("GET", address, path)?;
+    ensure!(status == 200, "http://{address}{path}: {status}: {}", body.trim_end());
     Ok(body)
 }
 
-fn exchange(address: SocketAddr, path: &str) -> io::Result<Vec<u8>> {
+/// Sends a request without a body. Returns the status and the whole body of the response.
+pub fn send(method: &str, address: SocketAddr, path: &str) -> anyhow::Result<(u16, String)> {
+    let url = || format!("http://{address}{path}");
+    let response = exchange(method, address, path).with_context(url)?;
+    let truncated = || format!("{}: the response is truncated", url());
+    let (head, body) = parse(&response).with_context(truncated)?;
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    Ok((status.with_context(|| format!("{}: not an HTTP response", url()))?, body))
+}
+
+fn exchange(method: &str, address: SocketAddr, path: &str) -> io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(READ_TIMEOUT))?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+    write!(stream, "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
     let mut response = Vec::new();
     stream.read_to_end(&mut response)?;
     Ok(response)
@@ -64,6 +80,16 @@ fn split<'a>(bytes: &'a [u8], separator: &[u8]) -> Option<(&'a [u8], &'a [u8])> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_listener_on_all_addresses_is_reached_by_loopback() {
+        let check = |listener: &str, expected: &str| {
+            assert_eq!(local(listener.parse().unwrap()).to_string(), expected);
+        };
+        check("0.0.0.0:8081", "127.0.0.1:8081");
+        check("[::]:8081", "[::1]:8081");
+        check("192.0.2.1:8081", "192.0.2.1:8081");
+    }
 
     #[track_caller]
     fn check(response: &str, expected: Option<&str>) {

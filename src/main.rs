@@ -6,7 +6,7 @@ use adtrail::cli::{Cli, Command, HBase};
 use adtrail::commands::maintenance::{backup, copy, restore, verify};
 use adtrail::commands::{
     callbacks, check_config, check_events, collector, conformance, download, explain, hbase,
-    health, link, peek, regions, replay, replay_dlq, run, token,
+    health, link, peek, regions, reload, replay, replay_dlq, run, token,
 };
 use adtrail::{Timing, demo, open_files, telemetry};
 use clap::Parser;
@@ -64,6 +64,7 @@ fn dispatch(command: &Command, timing: Timing) -> anyhow::Result<()> {
         Command::Callbacks(command) => callbacks::run(command, timing),
         Command::Health(options) => health::run(options),
         Command::CheckConfig(settings) => check_config::run(settings),
+        Command::Reload(settings) => reload::run(settings),
         Command::Token(options) => token::run(options),
         Command::Conformance(options) => conformance::run(options),
     }

@@ -20,6 +20,7 @@ mod metrics;
 mod notes;
 mod recent;
 mod refusal;
+mod routes;
 mod signature;
 mod spool;
 mod state;
@@ -36,6 +37,7 @@ pub use dialect::catalogue::Dialects;
 pub use dialect::link::{Link, LinkKind, LinkTarget, PersonLink, person_link};
 pub use echo::Echo;
 pub use error::CollectError;
+pub use routes::CollectRoutes;
 pub use signature::check_keys;
 pub use state::Collector;
 
@@ -56,9 +58,11 @@ const CLIENT_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// If the Kafka client has failed for good; no request would succeed any more.
 pub async fn serve(
     listener: TcpListener,
-    collector: Collector,
+    routes: CollectRoutes,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), CollectError> {
+    // What is used of it here is the same under all settings.
+    let collector = routes.collector();
     let refusing = collector.clone();
     let connections_max = collector.settings().connections_per_client_max;
     let clients = Clients::new(connections_max, move |refused| {
@@ -68,9 +72,8 @@ pub async fn serve(
             Refused::Syntax => "syntax",
         });
     });
-    let router = http::router::router(collector.clone());
     let outcome = tokio::select! {
-        () = listener::serve(listener, router, clients, LIMITS, shutdown) => Ok(()),
+        () = listener::serve(listener, routes.routers(), clients, LIMITS, shutdown) => Ok(()),
         error = failed(&collector) => Err(error),
     };
     collector.flush().await;

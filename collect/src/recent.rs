@@ -2,6 +2,8 @@
 //! one, which had the macro itself, and what the request became.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
+use std::sync::Arc;
 
 use config::Config;
 use jiff::Timestamp;
@@ -26,11 +28,11 @@ type OtherKey = (Box<str>, Box<str>, LinkKind);
 /// The last requests. Their number is limited by that of campaigns, links, apps and channels of the settings.
 pub(crate) struct RecentRequests {
     /// Reports with a campaign of the settings.
-    reports: HashMap<(u32, LinkKind), Mutex<Latest>>,
+    reports: HashMap<(u32, LinkKind), Arc<Mutex<Latest>>>,
     /// Clicks of people, keyed by the id of the link.
-    people: HashMap<Box<str>, Mutex<Latest>>,
+    people: HashMap<Box<str>, Arc<Mutex<Latest>>>,
     /// Reports without a campaign of the settings.
-    others: Mutex<HashMap<OtherKey, Latest>>,
+    others: Arc<Mutex<HashMap<OtherKey, Latest>>>,
 }
 
 /// A link of which requests are kept.
@@ -76,10 +78,17 @@ impl RecentRequests {
         let kinds = [LinkKind::Click, LinkKind::Impression];
         let campaigns = config.policy.campaigns().map(|campaign| campaign.spreadid.0);
         let reports = campaigns
-            .flat_map(|spreadid| kinds.map(|kind| ((spreadid, kind), Mutex::default())))
+            .flat_map(|spreadid| kinds.map(|kind| ((spreadid, kind), Arc::default())))
             .collect();
-        let people = config.links.iter().map(|link| (link.id.clone(), Mutex::default()));
-        Self { reports, people: people.collect(), others: Mutex::default() }
+        let people = config.links.iter().map(|link| (link.id.clone(), Arc::default()));
+        Self { reports, people: people.collect(), others: Arc::default() }
+    }
+
+    /// Keeps the requests of `before` too, for the links that are still in the settings.
+    pub fn share(&mut self, before: &Self) {
+        share(&mut self.reports, &before.reports);
+        share(&mut self.people, &before.people);
+        self.others = Arc::clone(&before.others);
     }
 
     /// Keeps a request in place of the oldest one of its link.
@@ -112,6 +121,15 @@ impl RecentRequests {
     pub fn of_person(&self, id: &str) -> Value {
         let requests = self.people.get(id).map(|latest| latest.lock().clone());
         json!({"requests": shown(requests.unwrap_or_default(), None), "others": []})
+    }
+}
+
+/// Takes the values of the keys that `before` has, too.
+fn share<K: Eq + Hash, V>(latest: &mut HashMap<K, Arc<V>>, before: &HashMap<K, Arc<V>>) {
+    for (key, value) in latest {
+        if let Some(shared) = before.get(key) {
+            *value = Arc::clone(shared);
+        }
     }
 }
 

@@ -46,6 +46,12 @@ struct State {
     apps: HashMap<Box<str>, App>,
     campaigns: HashMap<u32, Campaign>,
     links: HashMap<Box<str>, Link>,
+    recent: RecentRequests,
+    fixed: Arc<Fixed>,
+}
+
+/// What a reload does not change.
+struct Fixed {
     producer: Arc<EventProducer>,
     /// `None` if there is no limit.
     addresses: Option<AddressLimit>,
@@ -53,7 +59,6 @@ struct State {
     spool: Option<Spool>,
     metrics: Metrics,
     echo: Option<Echo>,
-    recent: RecentRequests,
     /// A permit for each byte of clicks of people that may wait.
     waiting_clicks: Arc<Semaphore>,
 }
@@ -67,7 +72,7 @@ pub(crate) struct App {
     /// Indexes of the tokens that may write events of the app.
     writers: Vec<usize>,
     /// `None` if there is no limit.
-    limit: Option<AppLimit>,
+    limit: Option<Arc<AppLimit>>,
 }
 
 /// Where a campaign of the settings belongs.
@@ -98,13 +103,7 @@ impl Collector {
             let destination = Arc::clone(&producer);
             Spool::start(path, settings.spool_bytes_max, destination, Timing::default())
         });
-        Ok(Self(Arc::new(State {
-            config: config.clone(),
-            settings: settings.clone(),
-            channels,
-            apps: apps(config, settings),
-            campaigns: campaigns(config),
-            links: config.links.iter().map(|link| (link.id.clone(), link.clone())).collect(),
+        let fixed = Arc::new(Fixed {
             producer,
             addresses: settings
                 .requests_per_address_max
@@ -112,9 +111,29 @@ impl Collector {
             spool: spool.transpose()?,
             metrics,
             echo,
-            recent: RecentRequests::new(config),
             waiting_clicks: Arc::new(Semaphore::new(WAITING_CLICK_BYTES_MAX as usize)),
-        })))
+        });
+        Ok(Self(Arc::new(State::new(config, settings, channels, fixed))))
+    }
+
+    /// Returns the collector with other apps, channels, campaigns, links and write tokens. It shares everything else
+    /// with this one, the rates of apps and the last requests of links, too.
+    ///
+    /// # Errors
+    /// If a dialect is invalid or missing, or if a key of a signature cannot be read.
+    pub fn with_settings(&self, config: &Config) -> Result<Self, CollectError> {
+        let before = &*self.0;
+        let settings = &before.settings;
+        let channels = Dialects::load(settings.dialects.as_deref())?.of_channels(config)?;
+        signature::check_keys(config)?;
+        let mut state = State::new(config, settings, channels, Arc::clone(&before.fixed));
+        state.recent.share(&before.recent);
+        for (key, app) in &mut state.apps {
+            if let Some(known) = before.apps.get(key) {
+                app.limit.clone_from(&known.limit);
+            }
+        }
+        Ok(Self(Arc::new(state)))
     }
 
     /// Checks whether requests can succeed: whether Kafka answers, or there is room in a spool.
@@ -132,11 +151,11 @@ impl Collector {
 
     /// Returns true if Kafka answers.
     pub(crate) fn is_connected(&self) -> bool {
-        self.0.producer.is_connected()
+        self.0.fixed.producer.is_connected()
     }
 
     pub(crate) fn fatal_error(&self) -> Option<String> {
-        self.0.producer.fatal_error()
+        self.0.fixed.producer.fatal_error()
     }
 
     /// Stops draining the spool, and waits for the clicks of persons who have been redirected. Those that Kafka does
@@ -160,7 +179,7 @@ impl Collector {
         };
         // Fails only if it panics, which ends the process.
         let _ = tokio::task::spawn_blocking(flush).await;
-        let all = self.0.waiting_clicks.acquire_many(WAITING_CLICK_BYTES_MAX);
+        let all = self.0.fixed.waiting_clicks.acquire_many(WAITING_CLICK_BYTES_MAX);
         if tokio::time::timeout(SPOOL_TIMEOUT, all).await.is_err() {
             tracing::error!("clicks of persons are lost: the spool does not write them");
         }
@@ -175,19 +194,19 @@ impl Collector {
     }
 
     pub(crate) fn producer(&self) -> &EventProducer {
-        &self.0.producer
+        &self.0.fixed.producer
     }
 
     pub(crate) fn spool(&self) -> Option<&Spool> {
-        self.0.spool.as_ref()
+        self.0.fixed.spool.as_ref()
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {
-        &self.0.metrics
+        &self.0.fixed.metrics
     }
 
     pub(crate) fn echo(&self) -> Option<&Echo> {
-        self.0.echo.as_ref()
+        self.0.fixed.echo.as_ref()
     }
 
     pub(crate) fn app(&self, key: &str) -> Option<&App> {
@@ -209,13 +228,13 @@ impl Collector {
 
     /// Counts a request of this address, unless there are too many.
     pub(crate) fn admits(&self, address: IpAddr) -> bool {
-        self.0.addresses.as_ref().is_none_or(|addresses| addresses.admits(address))
+        self.0.fixed.addresses.as_ref().is_none_or(|addresses| addresses.admits(address))
     }
 
     /// Counts a click of a person that waits, until the permit is dropped; `None` if too many do.
     pub(crate) fn wait_with_click(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         let bytes = u32::try_from(bytes).ok()?;
-        Arc::clone(&self.0.waiting_clicks).try_acquire_many_owned(bytes).ok()
+        Arc::clone(&self.0.fixed.waiting_clicks).try_acquire_many_owned(bytes).ok()
     }
 
     /// Returns false if the settings have this campaign for another app or channel. One that is not in the settings is
@@ -323,6 +342,26 @@ impl Collector {
     }
 }
 
+impl State {
+    fn new(
+        config: &Config,
+        settings: &Collect,
+        channels: HashMap<Box<str>, Arc<Dialect>>,
+        fixed: Arc<Fixed>,
+    ) -> Self {
+        Self {
+            config: config.clone(),
+            settings: settings.clone(),
+            channels,
+            apps: apps(config, settings),
+            campaigns: campaigns(config),
+            links: config.links.iter().map(|link| (link.id.clone(), link.clone())).collect(),
+            recent: RecentRequests::new(config),
+            fixed,
+        }
+    }
+}
+
 impl Campaign {
     fn is_of(&self, app: &str, channel: &str) -> bool {
         *self.app == *app && *self.channel == *channel
@@ -336,7 +375,7 @@ impl App {
 
     /// Counts an event, unless there are too many.
     pub fn admits(&self) -> bool {
-        self.limit.as_ref().is_none_or(AppLimit::admits)
+        self.limit.as_ref().is_none_or(|limit| limit.admits())
     }
 }
 
@@ -355,7 +394,7 @@ fn apps(config: &Config, settings: &Collect) -> HashMap<Box<str>, App> {
             key_json,
             correction_horizon_ms: app.correction_horizon_ms,
             writers: writers.collect(),
-            limit: settings.events_per_app_max.map(AppLimit::new),
+            limit: settings.events_per_app_max.map(AppLimit::new).map(Arc::new),
         };
         Some((app.key.clone(), value))
     });

@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::{CollectError, Collector};
+use crate::{CollectError, CollectRoutes, Collector};
 
 pub(crate) struct Bed {
     pub collector: Collector,
@@ -61,7 +61,8 @@ impl Server {
             // Nothing is sent; the channel is closed.
             let _ = stopped.await;
         };
-        let served = tokio::spawn(crate::serve(listener, collector.clone(), shutdown));
+        let routes = CollectRoutes::new(collector.clone());
+        let served = tokio::spawn(crate::serve(listener, routes, shutdown));
         Self { address, stop, served }
     }
 

@@ -32,8 +32,6 @@ mod download;
 mod tests;
 
 use std::future::Future;
-use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
 
 use config::ExportClients;
 use listener::{Clients, Refused};
@@ -50,8 +48,7 @@ pub use format::chunks::Chunk;
 pub use format::time::zone::Zone;
 pub use format::write_rows::write_rows;
 pub use http::access::Access;
-use http::hosts::Hosts;
-use http::router::router;
+pub use http::routes::ExportRoutes;
 pub use http::server::CONNECTIONS_MAX;
 use http::server::LIMITS;
 pub use metrics::{DURATION, DURATION_BUCKETS_SECONDS};
@@ -66,21 +63,22 @@ pub async fn serve(
     clients: ExportClients,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) {
-    let ExportClients { allowed_hosts, connections_per_client_max } = clients;
-    let hosts = if state.access.is_open() || !allowed_hosts.is_empty() {
-        Hosts::only(address(&listener), &allowed_hosts)
-    } else {
-        Hosts::any()
-    };
-    let metrics = Arc::clone(&state.metrics);
+    let routes = ExportRoutes::new(state, &listener, &clients.allowed_hosts);
+    serve_routes(listener, routes, clients.connections_per_client_max, shutdown).await;
+}
+
+/// Like [`serve`], with settings that can be replaced.
+pub async fn serve_routes(
+    listener: TcpListener,
+    routes: ExportRoutes,
+    connections_per_client_max: usize,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) {
+    let metrics = routes.metrics();
     let clients = Clients::new(connections_per_client_max, move |refused| {
         if refused == Refused::Connection {
             metrics.refused("connections");
         }
     });
-    listener::serve(listener, router(state, hosts), clients, LIMITS, shutdown).await;
-}
-
-fn address(listener: &TcpListener) -> IpAddr {
-    listener.local_addr().map_or(Ipv4Addr::UNSPECIFIED.into(), |address| address.ip())
+    listener::serve(listener, routes.routers(), clients, LIMITS, shutdown).await;
 }

@@ -29,9 +29,9 @@ mod timing;
 
 pub use consumer::read::batch::{Batch, Intake, TopicIntake};
 pub use consumer::shutdown::Shutdown;
-pub use consumer::{join, start};
+pub use consumer::{Queues, join, start};
 pub use dead_letters::producer::SUFFIX as DEAD_LETTER_SUFFIX;
-pub use decode::decoder::check as check_formats;
+pub use decode::decoder::{LivePolicy, check as check_formats};
 pub use kafka::error::IngestError;
 pub use kafka::partitions::Watermarks;
 pub use kafka::topic_scan::ScanProgress;

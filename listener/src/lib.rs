@@ -97,10 +97,11 @@ const SEND_BUFFER_BYTES: usize = 64 << 10;
 /// The wait after an error of `accept` that is not of a single connection.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(200);
 
-/// Serves until `shutdown`, then until all requests received by then are answered.
+/// Serves until `shutdown`, then until all requests received by then are answered. Each request is answered by the
+/// router that is the current one when it arrives.
 pub async fn serve(
     listener: TcpListener,
-    router: Router,
+    routers: watch::Receiver<Router>,
     clients: Clients,
     limits: Limits,
     shutdown: impl Future<Output = ()> + Send + 'static,
@@ -120,11 +121,11 @@ pub async fn serve(
         };
         // Closes the connection of a client that has too many.
         let Some(admitted) = clients.admit(address.ip()) else { continue };
-        let (router, stopping) = (router.clone(), stopping.clone());
+        let (routers, stopping) = (routers.clone(), stopping.clone());
         let on_refusal = Arc::clone(&clients.on_refusal);
         tokio::spawn(async move {
             let client = ClientAddress(address.ip().to_canonical());
-            connection(stream, client, router, limits, on_refusal, stopping).await;
+            connection(stream, client, routers, limits, on_refusal, stopping).await;
             drop((admitted, permit));
         });
     }
@@ -161,14 +162,13 @@ fn is_of_the_connection(error: &io::Error) -> bool {
 async fn connection(
     io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     client: ClientAddress,
-    router: Router,
+    routers: watch::Receiver<Router>,
     limits: Limits,
     on_refusal: OnRefusal,
     stopping: watch::Receiver<bool>,
 ) {
     let (counted, requests) = watch::channel(Requests::default());
     let counted = Arc::new(counted);
-    let routes = TowerToHyperService::new(router.into_service::<RequestBody>());
     let (stops, turns) = (stopping.clone(), Turns::new());
     let refuse = Arc::clone(&on_refusal);
     let service = service_fn(move |mut request: Request<Incoming>| {
@@ -185,8 +185,11 @@ async fn connection(
         let kept_bytes = if is_refused { 0 } else { head_bytes };
         let place = (!request.body().is_end_stream()).then(|| turns.place());
         let mut ongoing = Ongoing::new(&counted, kept_bytes, place.clone(), *stops.borrow());
-        let answer = (!is_refused)
-            .then(|| routes.call(request.map(|body| RequestBody::new(body, place, stops.clone()))));
+        let answer = (!is_refused).then(|| {
+            let router = routers.borrow().clone();
+            let routes = TowerToHyperService::new(router.into_service::<RequestBody>());
+            routes.call(request.map(|body| RequestBody::new(body, place, stops.clone())))
+        });
         async move {
             let response = match answer {
                 Some(answer) => answer.await?,

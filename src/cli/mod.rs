@@ -143,6 +143,13 @@ pub enum Command {
     Health(Health),
     /// Check the settings, and report all errors
     CheckConfig(Settings),
+    /// Make the running service load its settings again
+    ///
+    /// Asks admin.listen on this machine. Apps, channels, campaigns, links, tokens, callback endpoints, windows and fraud
+    /// rules take effect without a restart. If the settings are invalid, or one differs that cannot change while the
+    /// service runs, nothing changes, standard error has the reason, and the exit code is 1. SIGHUP does the same without
+    /// an answer.
+    Reload(Settings),
     /// Manage API tokens
     #[command(subcommand)]
     Token(Token),
@@ -153,7 +160,7 @@ pub enum Command {
     Conformance(Conformance),
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Settings {
     /// Settings file; by default `adtrail.toml`, if it exists
     #[arg(long, value_name = "FILE")]

@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use collect::Echo;
 use ingest::Shutdown;
 
+use super::reload::loader;
 use super::{UsageError, load_for_kafka, print, require_apps};
 use crate::cli::Collect;
+use crate::service::reload::Reloading;
 use crate::service::{collector, shutdown_deadline};
 use crate::telemetry;
 use crate::timing::Timing;
@@ -24,7 +26,8 @@ pub fn run(options: &Collect, timing: Timing) -> anyhow::Result<()> {
     let shutdown = Shutdown::default();
     shutdown_deadline::watch(&shutdown, config.shutdown_deadline, timing.forced_exit_grace)?;
     let echo = options.echo.then(echo);
-    let outcome = collector::run(&config, collect, echo, timing, &shutdown, recorder);
+    let reloading = Reloading::new(loader(settings))?;
+    let outcome = collector::run(&config, collect, echo, reloading, timing, &shutdown, recorder);
     // The watchdog also covers the last log line, which may block.
     shutdown.request();
     outcome

@@ -13,6 +13,7 @@ pub mod link;
 pub mod maintenance;
 pub mod peek;
 pub mod regions;
+pub mod reload;
 pub mod replay;
 pub mod replay_dlq;
 pub mod run;

@@ -2,6 +2,7 @@
 
 use ingest::Shutdown;
 
+use super::reload::loader;
 use super::{UsageError, load_for_kafka, require_apps};
 use crate::cli::Settings;
 use crate::service::{self, Roles, shutdown_deadline};
@@ -31,7 +32,8 @@ fn run_roles(settings: &Settings, roles: Roles, timing: Timing) -> anyhow::Resul
     let recorder = telemetry::start_metrics()?;
     let shutdown = Shutdown::default();
     shutdown_deadline::watch(&shutdown, config.shutdown_deadline, timing.forced_exit_grace)?;
-    let outcome = service::run_roles(&config, roles, timing, &shutdown, recorder);
+    let load = Some(loader(settings));
+    let outcome = service::run_roles(&config, roles, load, timing, &shutdown, recorder);
     // The watchdog also covers the last log line, which may block.
     shutdown.request();
     outcome

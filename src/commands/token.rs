@@ -28,7 +28,7 @@ pub fn run(command: &Token) -> anyhow::Result<()> {
     print(format!("{token}\n\n{}", entry(&id, &token, options)).as_bytes())?;
     write_stderr(format_args!(
         "The first line is the token. It is shown only once: hand it over and keep it secret. Add the other \
-         lines to the settings and restart the service.\n"
+         lines to the settings and run `adtrail reload`.\n"
     ));
     Ok(())
 }

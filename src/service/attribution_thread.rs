@@ -9,6 +9,7 @@ use std::time::Instant;
 use anyhow::Context;
 use attribution::facts::event::Family;
 use attribution::ledger::{Ledger, Position};
+use attribution::rules::policy::Policy;
 use attribution::rules::row::Status;
 use attribution::worker::{self, BatchReport, Worker};
 use ingest::{Health, TopicKind, TopicNames};
@@ -16,46 +17,29 @@ use jiff::Timestamp;
 use metrics::{counter, gauge, histogram};
 use parking_lot::Mutex;
 use store::StoreError;
-use store::embedded::{Embedded, StatusCounts};
-use store::hbase::cluster::Cluster;
-use store::hbase::ledger::SharedLedger;
+use store::embedded::StatusCounts;
 use store::layout::region::Regions;
 use tracing::{error, warn};
 
 use super::loop_progress::LoopProgress;
 use super::region_metrics;
-
-/// A ledger that can count its rows.
-pub trait RowCounting {
-    /// Returns the number of rows by status; empty if the store does not count them.
-    fn status_counts(&self) -> StatusCounts;
-}
-
-impl RowCounting for Embedded {
-    fn status_counts(&self) -> StatusCounts {
-        Self::status_counts(self)
-    }
-}
-
-impl RowCounting for SharedLedger<Cluster> {
-    fn status_counts(&self) -> StatusCounts {
-        StatusCounts::new()
-    }
-}
+use super::service_ledger::ServiceLedger;
+use super::worker_settings::{SettingsFeed, WorkerSettings};
 
 /// Starts the thread. It ends when the sender of batches is dropped, or with the first error.
 pub fn start<L>(
     worker: Worker<L>,
+    settings: SettingsFeed,
     batches: Receiver<ingest::Batch>,
     committed: Sender<Vec<Position>>,
     metrics: Arc<PipelineMetrics>,
 ) -> anyhow::Result<JoinHandle<anyhow::Result<()>>>
 where
-    L: Ledger<Error = StoreError> + RowCounting + Send + 'static,
+    L: Ledger<Error = StoreError> + ServiceLedger + Send + 'static,
 {
     Builder::new()
         .name("attribution".into())
-        .spawn(move || work(worker, &batches, &committed, &metrics))
+        .spawn(move || work(worker, settings, &batches, &committed, &metrics))
         .context("the attribution thread cannot be started")
 }
 
@@ -72,15 +56,16 @@ struct Decided {
 const UNCOMMITTED: &str = "a batch could not be committed; its events will be read again";
 
 /// Processes batches until their sender is dropped. After an error, also waits for the commit in flight.
-fn work<L: Ledger<Error = StoreError> + RowCounting>(
+fn work<L: Ledger<Error = StoreError> + ServiceLedger>(
     mut worker: Worker<L>,
+    settings: SettingsFeed,
     batches: &Receiver<ingest::Batch>,
     committed: &Sender<Vec<Position>>,
     metrics: &PipelineMetrics,
 ) -> anyhow::Result<()> {
     metrics.set_rows(&worker.ledger().status_counts());
     let mut in_flight = None;
-    let outcome = process_all(&mut worker, batches, committed, metrics, &mut in_flight);
+    let outcome = process_all(&mut worker, settings, batches, committed, metrics, &mut in_flight);
     let Err(failure) = outcome else { return Ok(()) };
     let Some(begun) = in_flight else { return Err(failure) };
     // At once, because the wait can be long: for free space on the disk.
@@ -100,8 +85,9 @@ fn work<L: Ledger<Error = StoreError> + RowCounting>(
 /// While a batch is written, the next one is decided. If there is no next one yet, waits for the write at once.
 /// `in_flight` is the batch whose commit has begun and has not ended without an error. After an error, that can be the
 /// batch that has failed or the one before.
-fn process_all<L: Ledger<Error = StoreError> + RowCounting>(
+fn process_all<L: Ledger<Error = StoreError> + ServiceLedger>(
     worker: &mut Worker<L>,
+    mut settings: SettingsFeed,
     batches: &Receiver<ingest::Batch>,
     committed: &Sender<Vec<Position>>,
     metrics: &PipelineMetrics,
@@ -110,6 +96,11 @@ fn process_all<L: Ledger<Error = StoreError> + RowCounting>(
     let mut next = batches.recv().ok();
     while let Some(batch) = next {
         metrics.progress.set_working();
+        // Read after the batch, which was decoded by these settings or earlier ones.
+        if let Some(latest) = settings.newer() {
+            finish_commit(worker, committed, metrics, in_flight)?;
+            take_settings(worker, &latest)?;
+        }
         let decided = decide(worker, batch)?;
         // The commit of this batch has waited for the one before.
         if let Some(before) = in_flight.replace(decided) {
@@ -118,10 +109,7 @@ fn process_all<L: Ledger<Error = StoreError> + RowCounting>(
         // Commits to a shared store are never in flight.
         next = if L::SHARED { None } else { batches.try_recv().ok() };
         if next.is_none() {
-            worker.ledger_mut().wait_for_commit().context(UNCOMMITTED)?;
-            if let Some(last) = in_flight.take() {
-                publish(last, committed, metrics);
-            }
+            finish_commit(worker, committed, metrics, in_flight)?;
             metrics.progress.set_waiting();
             next = batches.recv().ok();
         }
@@ -129,7 +117,31 @@ fn process_all<L: Ledger<Error = StoreError> + RowCounting>(
     Ok(())
 }
 
-fn decide<L: Ledger<Error = StoreError> + RowCounting>(
+/// Waits for the commit in flight, if there is one.
+fn finish_commit<L: Ledger<Error = StoreError>>(
+    worker: &mut Worker<L>,
+    committed: &Sender<Vec<Position>>,
+    metrics: &PipelineMetrics,
+    in_flight: &mut Option<Decided>,
+) -> anyhow::Result<()> {
+    worker.ledger_mut().wait_for_commit().context(UNCOMMITTED)?;
+    if let Some(last) = in_flight.take() {
+        publish(last, committed, metrics);
+    }
+    Ok(())
+}
+
+fn take_settings<L: Ledger<Error = StoreError> + ServiceLedger>(
+    worker: &mut Worker<L>,
+    settings: &WorkerSettings,
+) -> anyhow::Result<()> {
+    let taken = worker.ledger_mut().take_settings(settings);
+    taken.context("the store cannot take the settings that were reloaded")?;
+    worker.set_policy(Arc::clone(&settings.policy), Arc::clone(&settings.interests));
+    Ok(())
+}
+
+fn decide<L: Ledger<Error = StoreError> + ServiceLedger>(
     worker: &mut Worker<L>,
     mut batch: ingest::Batch,
 ) -> anyhow::Result<Decided> {
@@ -203,6 +215,11 @@ impl PipelineMetrics {
         Self { ingest: ingest::Metrics::new(config), topics, whole_batches, progress }
     }
 
+    /// Counts with the names of apps and channels of these settings from now on.
+    pub fn set_policy(&self, policy: Arc<Policy>) {
+        self.ingest.set_policy(policy);
+    }
+
     /// Renders the metrics between two batches.
     pub fn scrape(
         &self,
@@ -270,6 +287,7 @@ mod tests {
     use std::sync::mpsc::{channel, sync_channel};
     use std::time::Duration;
 
+    use arc_swap::ArcSwap;
     use attribution::facts::event::{EventTime, Pid};
     use attribution::facts::keys::FactKey;
     use attribution::ledger::index::{IndexEntry, Scan};
@@ -277,6 +295,7 @@ mod tests {
     use attribution::ledger::{DecisionWrite, FactWrite, Facts, Progress, Unfinished};
     use attribution::rules::expiry::ExpiryFloor;
     use ingest::Intake;
+    use store::embedded::Embedded;
     use store::memory::Memory;
 
     use super::*;
@@ -286,6 +305,17 @@ mod tests {
 
     fn config() -> config::Config {
         config::parse("[[apps]]\npid = 1\nkey = \"app-x\"\n").unwrap()
+    }
+
+    /// Settings that do not change.
+    fn feed(config: &config::Config) -> SettingsFeed {
+        let settings = WorkerSettings {
+            policy: Arc::clone(&config.policy),
+            interests: Arc::default(),
+            store: config.store.clone(),
+            ledger_apps: None,
+        };
+        SettingsFeed::new(Arc::new(ArcSwap::from_pointee(settings)))
     }
 
     fn batch(next_offset: i64) -> ingest::Batch {
@@ -322,7 +352,8 @@ mod tests {
         let worker = Worker::new(store, Arc::clone(&config.policy));
         let metrics = Arc::new(PipelineMetrics::new(&config));
         let uncounted = metrics.whole_batches.lock();
-        let thread = start(worker, batches_in, committed, Arc::clone(&metrics)).unwrap();
+        let settings = feed(&config);
+        let thread = start(worker, settings, batches_in, committed, Arc::clone(&metrics)).unwrap();
         check_written(1);
         drop(uncounted);
         assert_eq!([next(), next(), next()], [1, 2, 3]);
@@ -351,9 +382,13 @@ mod tests {
         StoreError::Writer { reason: what.into() }
     }
 
-    impl RowCounting for FailingSecond {
+    impl ServiceLedger for FailingSecond {
         fn status_counts(&self) -> StatusCounts {
             StatusCounts::new()
+        }
+
+        fn take_settings(&mut self, _settings: &WorkerSettings) -> Result<(), StoreError> {
+            Ok(())
         }
     }
 
@@ -424,7 +459,8 @@ mod tests {
         let (committed, committed_in) = channel::<Vec<Position>>();
         (1..=count).for_each(|number| batches.send(batch(number)).unwrap());
         drop(batches);
-        let outcome = work(worker, &batches_in, &committed, &PipelineMetrics::new(&config));
+        let metrics = PipelineMetrics::new(&config);
+        let outcome = work(worker, feed(&config), &batches_in, &committed, &metrics);
         drop(committed);
         let sent = committed_in.iter().map(|positions| positions[0].next_offset).collect();
         (sent, format!("{:#}", outcome.unwrap_err()))

@@ -7,11 +7,11 @@ use anyhow::Context;
 use attribution::ledger::{Facts, Ledger, Progress};
 use attribution::parallelism::Parallelism;
 use attribution::worker::Worker;
-use collect::Collector;
+use collect::CollectRoutes;
 use config::Config;
 use export::http::admin::Admin;
 use export::{Access, ExportState};
-use ingest::{Health, Shutdown};
+use ingest::{Health, Queues, Shutdown};
 use metrics_exporter_prometheus::PrometheusHandle;
 use store::embedded::{DiskFullGate, Embedded, EngineMetrics};
 use store::reader::Reader;
@@ -19,10 +19,12 @@ use tokio::runtime::Runtime;
 
 use super::attribution_thread::{self, PipelineMetrics};
 use super::callbacks::Callbacks;
+use super::callbacks::delivery::Delivery;
 use super::callbacks::metrics::OutboxMetrics;
 use super::listeners::{Listeners, Served};
 use super::notify::{Notifier, Observed, ObservedAttribution};
 use super::readiness::{self, Readiness};
+use super::reload::{Parts, Reloading, StorePart, WorkerPart};
 use super::shutdown_deadline::listen_for_signals;
 use super::{
     BATCH_QUEUE_LENGTH, Running, Threads, collector, control_socket, links, log_retained_floors,
@@ -33,6 +35,7 @@ use crate::timing::Timing;
 /// See [`super::run`].
 pub fn run(
     config: &Config,
+    reloading: Option<Reloading>,
     timing: Timing,
     shutdown: &Shutdown,
     recorder: PrometheusHandle,
@@ -40,52 +43,51 @@ pub fn run(
     let callbacks = Callbacks::new(config)?;
     let runtime = Runtime::new().context("the runtime of the listeners cannot be started")?;
     let listeners = Listeners::bind(&runtime, config, Served { exports: true, collects: true })?;
-    let mut embedded = Embedded::open_with_timing(&config.store, &config.policy, timing.store)?;
-    let parallelism = Parallelism::new(config.workers);
-    embedded.set_parallelism(parallelism);
-    log_retained_floors(&config.policy, &embedded.retained_floors(&config.policy));
-    let (reader, checkpoints) = (embedded.reader(), embedded.checkpoints());
-    let engine = EngineMetrics::new(embedded.engine());
-    let disk_gate = embedded.block_when_disk_full();
-    let worker = Worker::new(embedded, Arc::clone(&config.policy));
-    let mut worker = worker.with_parallelism(parallelism).with_interests(callbacks.interests());
+    let mut worker = worker(config, &callbacks, timing)?;
+    let (reader, checkpoints) = (worker.ledger().reader(), worker.ledger().checkpoints());
+    let engine = EngineMetrics::new(worker.ledger().engine());
+    let disk_gate = worker.ledger().block_when_disk_full();
     let positions = worker.ledger_mut().positions()?;
     let progress = Progress { positions, consumed_until: worker.ledger().consumed_until() };
 
     let collector = collector::start(config)?;
     // Until here a signal ends the process at once, because nothing has been read.
     listen_for_signals(shutdown).context("cannot install signal handlers")?;
-    let metrics = Arc::new(PipelineMetrics::new(config));
+    let part = WorkerPart::new(config, &callbacks, None);
     let health = Arc::new(Health::default());
     let (batches, batches_in) = sync_channel(BATCH_QUEUE_LENGTH);
     let (committed, committed_in) = channel();
     let (stop, state) = (shutdown.clone(), Arc::clone(&health));
-    let intake =
-        ingest::start(config, &progress, batches, committed_in, stop, state, timing.ingest)?;
-    let attribution = attribution_thread::start(worker, batches_in, committed, metrics.clone())?;
+    let queues = Queues { batches, store_commits: committed_in };
+    let policy = Arc::clone(&part.decoded_by);
+    let intake = ingest::start(config, policy, &progress, queues, stop, state, timing.ingest)?;
+    let (feed, metrics) = (part.feed(), Arc::clone(&part.metrics));
+    let attribution = attribution_thread::start(worker, feed, batches_in, committed, metrics)?;
     let control = control_socket::start(&config.store.path, checkpoints, &reader, shutdown)?;
-    let delivery = callbacks.start(&runtime, &reader, &timing, shutdown)?;
+    let (delivery, delivered) = Delivery::start(&callbacks, &runtime, &reader, &timing, shutdown)?;
 
-    let access = Access::new(&config.tokens, config.downloads_per_token_max);
-    let intake_state = Arc::clone(&health);
-    let complete_until = Arc::new(move || intake_state.complete_until());
-    let export = ExportState::new(reader.clone(), config.policy.clone(), access, complete_until)
-        .with_links(links::tracking_links(config, collector.clone()));
+    let export = export(config, &reader, &health, collector.as_ref());
+    let export = listeners.export_routes(export);
     let ready = readiness(health.clone(), disk_gate.clone(), collector.clone());
     let requests = collector.clone().map(links::requests);
-    let notifier = notifier(&ready, &health, &metrics, &disk_gate, timing);
-    let outbox = OutboxMetrics::new(&callbacks, &reader, &timing);
-    let render = render(metrics, recorder, engine, outbox, reader, health);
-    let admin = Admin { metrics: render, readiness: ready, requests };
-    tracing::info!(
-        export = %config.export_listen,
-        admin = %config.admin_listen,
-        store = %config.store.path.display(),
-        "adtrail runs"
-    );
-    let served = listeners.serve(Some(export), collector, admin, shutdown.clone());
-    let servers = runtime.spawn(served_and_delivered(served, delivery));
-    let threads = Some(Threads { intake, attribution, others: vec![control] });
+    let notifier = notifier(&ready, &health, &part.metrics, &disk_gate, timing);
+    let (metrics, outbox) = (Arc::clone(&part.metrics), delivery.outbox());
+    let render = render(metrics, recorder, engine, outbox, reader.clone(), health);
+    let parts = Parts {
+        store: Some(StorePart::Embedded(reader)),
+        worker: Some(part),
+        delivery: Some(delivery),
+        collector: collector.clone(),
+        export: export.clone(),
+    };
+    let (reload, reloads) =
+        reloading.map(|reloading| reloading.start(config, parts, shutdown)).transpose()?.unzip();
+    let admin = Admin { metrics: render, readiness: ready, requests, reload };
+    log_start(config);
+    let served = listeners.serve(export, collector, admin, shutdown.clone());
+    let servers = runtime.spawn(served_and_delivered(served, delivered));
+    let others = [control].into_iter().chain(reloads).collect();
+    let threads = Some(Threads { intake, attribution, others });
     let mut is_full = false;
     let poll = || {
         if disk_gate.is_blocked() != is_full {
@@ -111,6 +113,43 @@ fn notifier(
     Notifier::new(Observed { readiness, attribution }, timing.status_interval)
 }
 
+/// Opens the store.
+fn worker(
+    config: &Config,
+    callbacks: &Callbacks,
+    timing: Timing,
+) -> anyhow::Result<Worker<Embedded>> {
+    let mut embedded = Embedded::open_with_timing(&config.store, &config.policy, timing.store)?;
+    let parallelism = Parallelism::new(config.workers);
+    embedded.set_parallelism(parallelism);
+    log_retained_floors(&config.policy, &embedded.retained_floors(&config.policy));
+    let worker = Worker::new(embedded, Arc::clone(&config.policy));
+    Ok(worker.with_parallelism(parallelism).with_interests(callbacks.interests()))
+}
+
+fn export(
+    config: &Config,
+    reader: &Reader,
+    health: &Arc<Health>,
+    collector: Option<&CollectRoutes>,
+) -> ExportState {
+    let access = Access::new(&config.tokens, config.downloads_per_token_max);
+    let health = Arc::clone(health);
+    let complete_until = Arc::new(move || health.complete_until());
+    let links = links::tracking_links(config, collector.map(CollectRoutes::collector));
+    ExportState::new(reader.clone(), config.policy.clone(), access, complete_until)
+        .with_links(links)
+}
+
+fn log_start(config: &Config) {
+    tracing::info!(
+        export = %config.export_listen,
+        admin = %config.admin_listen,
+        store = %config.store.path.display(),
+        "adtrail runs"
+    );
+}
+
 fn log_disk_full(config: &Config, is_full: bool) {
     let path = config.store.path.display();
     if is_full {
@@ -129,7 +168,7 @@ fn render(
     metrics: Arc<PipelineMetrics>,
     recorder: PrometheusHandle,
     engine: EngineMetrics,
-    outbox: OutboxMetrics,
+    outbox: Arc<OutboxMetrics>,
     reader: Reader,
     health: Arc<Health>,
 ) -> Arc<dyn Fn() -> String + Send + Sync> {
@@ -143,7 +182,7 @@ fn render(
 fn readiness(
     health: Arc<Health>,
     disk_gate: DiskFullGate,
-    collector: Option<Collector>,
+    collector: Option<CollectRoutes>,
 ) -> Readiness {
     Arc::new(move || {
         if disk_gate.is_blocked() {

@@ -8,22 +8,23 @@ use std::time::Instant;
 use anyhow::Context;
 use attribution::parallelism::Parallelism;
 use attribution::worker::Worker;
-use collect::Collector;
+use collect::CollectRoutes;
 use config::Config;
 use export::http::admin::Admin;
 use export::{Access, ExportState};
-use ingest::{Health, Shutdown, TopicNames};
+use ingest::{Health, Queues, Shutdown, TopicNames};
 use metrics_exporter_prometheus::PrometheusHandle;
 use store::StoreError;
 use store::hbase::Shared;
 use tokio::runtime::Runtime;
 
 use super::attribution_thread::{self, PipelineMetrics};
-use super::callbacks::metrics::OutboxMetrics;
+use super::callbacks::delivery::Delivery;
 use super::callbacks::{self, Callbacks};
 use super::heartbeat::{self, LastSeen};
 use super::listeners::{Listeners, Served};
 use super::notify::{Notifier, Observed, ObservedAttribution};
+use super::reload::{Parts, Reloading, StorePart, WorkerPart};
 use super::shutdown_deadline::listen_for_signals;
 use super::{
     BATCH_QUEUE_LENGTH, Roles, Running, Threads, collector, links, log_retained_floors, opening,
@@ -35,6 +36,7 @@ pub fn run(
     config: &Config,
     hbase: &config::HBase,
     roles: Roles,
+    reloading: Option<Reloading>,
     timing: Timing,
     shutdown: &Shutdown,
     recorder: PrometheusHandle,
@@ -60,9 +62,9 @@ pub fn run(
         true => Some(attribute(config, &store, &callbacks, &health, timing.ingest, shutdown)?),
         false => None,
     };
-    let delivery = match roles.attributes {
-        true => Some(deliver(&callbacks, &store, &runtime, &timing, shutdown)?),
-        false => None,
+    let (delivery, delivered) = match roles.attributes {
+        true => Some(deliver(&callbacks, &store, &runtime, &timing, shutdown)?).unzip(),
+        false => (None, None),
     };
     let names = TopicNames::new(&config.kafka.topics);
     let (checked, state, interval) =
@@ -71,22 +73,33 @@ pub fn run(
     if roles.exports {
         regions::start(Arc::clone(&store), timing.region_check_interval, shutdown)?;
     }
-    let links = || links::tracking_links(config, collector.clone());
-    let state = roles.exports.then(|| export(config, &store, &seen).with_links(links()));
-    let (metrics, threads) = attribution.unzip();
+    let links = || links::tracking_links(config, collector.as_ref().map(CollectRoutes::collector));
+    let export = roles.exports.then(|| export(config, &store, &seen).with_links(links()));
+    let export = export.and_then(|state| listeners.export_routes(state));
+    let (worker, threads) = attribution.unzip();
+    let metrics = worker.as_ref().map(|worker: &WorkerPart| Arc::clone(&worker.metrics));
+    let parts = Parts {
+        store: Some(StorePart::Shared(Arc::clone(&store))),
+        worker,
+        delivery,
+        collector: collector.clone(),
+        export: export.clone(),
+    };
+    let (reload, _) =
+        reloading.map(|reloading| reloading.start(config, parts, shutdown)).transpose()?.unzip();
     let observed = metrics.as_ref().map(|metrics| observe(metrics, &health, &seen));
-    let admin = admin(metrics, recorder, health, seen, collector.clone());
+    let admin = Admin { reload, ..admin(metrics, recorder, health, seen, collector.clone()) };
     let observed = Observed { readiness: admin.readiness.clone(), attribution: observed };
     let notifier = Notifier::new(observed, timing.status_interval);
     log_start(config, hbase, roles);
-    let served = listeners.serve(state, collector, admin, shutdown.clone());
-    let delivery = async move {
-        match delivery {
-            Some(delivery) => delivery.await,
+    let served = listeners.serve(export, collector, admin, shutdown.clone());
+    let delivered = async move {
+        match delivered {
+            Some(delivered) => delivered.await,
             None => Ok(()),
         }
     };
-    let servers = runtime.spawn(served_and_delivered(served, delivery));
+    let servers = runtime.spawn(served_and_delivered(served, delivered));
     let give_up = |threads: Option<&Threads>, deadline: Instant| {
         if let Some(threads) = threads {
             threads.wait(deadline.min(Instant::now() + timing.hbase_last_write_timeout));
@@ -122,21 +135,24 @@ fn attribute(
     health: &Arc<Health>,
     timing: ingest::Timing,
     shutdown: &Shutdown,
-) -> anyhow::Result<(Arc<PipelineMetrics>, Threads)> {
+) -> anyhow::Result<(WorkerPart, Threads)> {
     let ledger = store.ledger(&config.policy)?;
     log_retained_floors(&config.policy, &ledger.retained_floors(&config.policy));
     let worker = Worker::new(ledger, Arc::clone(&config.policy));
     let worker = worker
         .with_parallelism(Parallelism::new(config.workers))
         .with_interests(callbacks.interests());
-    let metrics = Arc::new(PipelineMetrics::new(config));
+    // The ledger has its apps already.
+    let part = WorkerPart::new(config, callbacks, None);
     let (batches, batches_in) = sync_channel(BATCH_QUEUE_LENGTH);
     let (committed, committed_in) = channel();
     let (stop, state) = (shutdown.clone(), Arc::clone(health));
-    let intake = ingest::join(config, batches, committed_in, stop, state, timing)?;
-    let attribution =
-        attribution_thread::start(worker, batches_in, committed, Arc::clone(&metrics))?;
-    Ok((metrics, Threads { intake, attribution, others: Vec::new() }))
+    let queues = Queues { batches, store_commits: committed_in };
+    let policy = Arc::clone(&part.decoded_by);
+    let intake = ingest::join(config, policy, queues, stop, state, timing)?;
+    let (feed, metrics) = (part.feed(), Arc::clone(&part.metrics));
+    let attribution = attribution_thread::start(worker, feed, batches_in, committed, metrics)?;
+    Ok((part, Threads { intake, attribution, others: Vec::new() }))
 }
 
 /// Starts to send callbacks, and to count them.
@@ -146,11 +162,11 @@ fn deliver(
     runtime: &Runtime,
     timing: &Timing,
     shutdown: &Shutdown,
-) -> anyhow::Result<impl Future<Output = anyhow::Result<()>> + Send + use<>> {
-    let reader = store.reader();
-    let metrics = OutboxMetrics::new(callbacks, &reader, timing);
-    callbacks::metrics::start(metrics, timing, shutdown)?;
-    callbacks.start(runtime, &reader, timing, shutdown)
+) -> anyhow::Result<(Delivery, impl Future<Output = anyhow::Result<()>> + Send + use<>)> {
+    let started = Delivery::start(callbacks, runtime, &store.reader(), timing, shutdown)?;
+    let (delivery, _) = &started;
+    callbacks::metrics::start(delivery.outbox(), timing, shutdown)?;
+    Ok(started)
 }
 
 fn export(config: &Config, store: &Shared, seen: &Arc<LastSeen>) -> ExportState {
@@ -165,7 +181,7 @@ fn admin(
     recorder: PrometheusHandle,
     health: Arc<Health>,
     seen: Arc<LastSeen>,
-    collector: Option<Collector>,
+    collector: Option<CollectRoutes>,
 ) -> Admin {
     let (observed, reads_kafka) = (Arc::clone(&health), metrics.is_some());
     let render = move || match &metrics {
@@ -180,7 +196,7 @@ fn admin(
         }
         collector.as_ref().map_or(Ok(()), collector::readiness)
     };
-    Admin { metrics: Arc::new(render), readiness: Arc::new(ready), requests }
+    Admin { metrics: Arc::new(render), readiness: Arc::new(ready), requests, reload: None }
 }
 
 /// While HBase does not respond, the attribution retries, and a restart would not help.

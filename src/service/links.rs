@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use attribution::facts::event::SpreadId;
-use collect::{Collector, Dialects, LinkKind, LinkTarget};
+use collect::{CollectRoutes, Collector, Dialects, LinkKind, LinkTarget};
 use config::Config;
 use export::http::admin::Requests;
 use export::{PersonLink, ReportLink, ReportUrl, TrackingLinks};
@@ -68,8 +68,9 @@ fn target(link: ReportLink<'_>) -> LinkTarget<'_> {
 }
 
 /// Returns the last requests of a link, for operators.
-pub fn requests(collector: Collector) -> Requests {
+pub fn requests(routes: CollectRoutes) -> Requests {
     Arc::new(move |parameters: &[(String, String)]| {
+        let collector = routes.collector();
         let found = match value(parameters, "link") {
             Some(id) => collector.recent_clicks(id),
             None => named(parameters).and_then(|target| collector.recent_reports(target)),

@@ -3,10 +3,10 @@
 use std::os::fd::AsFd;
 
 use anyhow::Context;
-use collect::Collector;
+use collect::CollectRoutes;
 use config::{Config, ExportClients};
-use export::ExportState;
 use export::http::admin::Admin;
+use export::{ExportRoutes, ExportState};
 use ingest::Shutdown;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -64,24 +64,31 @@ impl Listeners {
         Ok(())
     }
 
-    /// Serves until shutdown is requested. Without `state` or `collector`, their listeners are not served.
+    /// Returns the routes of the data listener; `None` in a process that does not export.
+    pub fn export_routes(&self, state: ExportState) -> Option<ExportRoutes> {
+        let listener = self.export.as_ref()?;
+        Some(ExportRoutes::new(state, listener, &self.clients.allowed_hosts))
+    }
+
+    /// Serves until shutdown is requested. Without `export` or `collect`, their listeners are not served.
     ///
     /// # Errors
     /// If the collector fails for good.
     pub async fn serve(
         self,
-        state: Option<ExportState>,
-        collector: Option<Collector>,
+        export: Option<ExportRoutes>,
+        collect: Option<CollectRoutes>,
         admin: Admin,
         shutdown: Shutdown,
     ) -> anyhow::Result<()> {
+        let (routes, collector) = (export, collect);
         let Self { export, collect, admin: listener, clients } = self;
-        let hosts = clients.allowed_hosts.clone();
+        let ExportClients { allowed_hosts: hosts, connections_per_client_max } = clients;
         let stop = || until_shutdown(shutdown.clone());
         let admin = export::http::admin::serve(listener, admin, &hosts, stop());
         let export = async {
-            if let Some((listener, state)) = export.zip(state) {
-                export::serve(listener, state, clients, stop()).await;
+            if let Some((listener, routes)) = export.zip(routes) {
+                export::serve_routes(listener, routes, connections_per_client_max, stop()).await;
             }
         };
         let collect = async {

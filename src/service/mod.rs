@@ -15,8 +15,11 @@ mod opening;
 mod readiness;
 pub mod region_metrics;
 mod regions;
+pub(crate) mod reload;
+mod service_ledger;
 pub(crate) mod shutdown_deadline;
 mod until_shutdown;
+mod worker_settings;
 
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -34,6 +37,7 @@ use tokio::runtime::Runtime;
 use crate::open_files;
 use crate::timing::Timing;
 use notify::Notifier;
+use reload::{Load, Reloading};
 use until_shutdown::SUPERVISION_INTERVAL;
 
 /// Capacity of the queue of batches in front of the attribution worker.
@@ -50,8 +54,8 @@ impl Roles {
     pub const ALL: Self = Self { attributes: true, exports: true };
 }
 
-/// Runs all roles until shutdown is requested. Shutdown commits the records that were read and waits for downloads, but
-/// no longer than the configured deadline.
+/// Runs all roles until shutdown is requested, with these settings. Shutdown commits the records that were read and waits
+/// for downloads, but no longer than the configured deadline.
 ///
 /// # Errors
 /// If the service cannot start, or if a part of it fails.
@@ -61,21 +65,24 @@ pub fn run(
     shutdown: &Shutdown,
     recorder: PrometheusHandle,
 ) -> anyhow::Result<()> {
-    run_roles(config, Roles::ALL, timing, shutdown, recorder)
+    run_roles(config, Roles::ALL, None, timing, shutdown, recorder)
 }
 
 /// Runs like [`run`], with these roles only. With an embedded store, `roles` is ignored: the process has all roles.
+/// `load` loads the settings again; without it, they cannot be reloaded.
 pub(crate) fn run_roles(
     config: &Config,
     roles: Roles,
+    load: Option<Load>,
     timing: Timing,
     shutdown: &Shutdown,
     recorder: PrometheusHandle,
 ) -> anyhow::Result<()> {
     open_files::check_limit(config);
+    let reloading = load.map(Reloading::new).transpose()?;
     match &config.store.hbase {
-        Some(hbase) => hbase::run(config, hbase, roles, timing, shutdown, recorder),
-        None => embedded::run(config, timing, shutdown, recorder),
+        Some(hbase) => hbase::run(config, hbase, roles, reloading, timing, shutdown, recorder),
+        None => embedded::run(config, reloading, timing, shutdown, recorder),
     }
 }
 

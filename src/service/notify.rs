@@ -2,6 +2,7 @@
 //! See sd_notify(3). Without `NOTIFY_SOCKET` nothing is sent.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ingest::{Health, TopicKind};
@@ -15,6 +16,24 @@ const SOCKET_VARIABLE: &str = "NOTIFY_SOCKET";
 
 /// How often the watchdog is fed in the time after which systemd ends the process.
 const WATCHDOG_BEATS: u32 = 3;
+
+/// True once systemd knows that the process is ready.
+static IS_READY: AtomicBool = AtomicBool::new(false);
+
+/// Runs a reload of the settings between the notifications of its start and its end. Before the process is ready none
+/// is sent, since the last one says that it is.
+pub fn during_reload<T>(reload: impl FnOnce() -> T) -> T {
+    let is_ready = IS_READY.load(Ordering::Relaxed);
+    if is_ready && let Ok(now) = NotifyState::monotonic_usec_now() {
+        // An error is logged with the next status.
+        let _ = sd_notify::notify(&[NotifyState::Reloading, now]);
+    }
+    let outcome = reload();
+    if is_ready {
+        let _ = sd_notify::notify(&[NotifyState::Ready]);
+    }
+    outcome
+}
 
 /// What the notifications of a process depend on.
 pub struct Observed {
@@ -112,6 +131,7 @@ impl State {
         let status = self.describe(readiness);
         if is_first {
             self.is_ready = true;
+            IS_READY.store(true, Ordering::Relaxed);
             self.send(&[NotifyState::Ready, NotifyState::Status(&status)]);
         } else if status != self.status {
             self.send(&[NotifyState::Status(&status)]);
@@ -171,8 +191,6 @@ fn lag(health: &Health) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
-
     use super::*;
 
     #[test]

@@ -64,6 +64,9 @@ pub fn waiting_admin(recorder: PrometheusHandle) -> Admin {
         metrics: Arc::new(move || recorder.render()),
         readiness: Arc::new(move || -> Result<(), String> { Err(missing.to_owned()) }),
         requests: None,
+        reload: Some(Arc::new(|| -> Result<String, String> {
+            Err("adtrail waits for HBase and has not started yet: reload later".to_owned())
+        })),
     }
 }
 

@@ -126,6 +126,12 @@ impl<L: Ledger> Worker<L> {
         Self { interests, ..self }
     }
 
+    /// Makes the decisions for the next batches by these settings.
+    pub fn set_policy(&mut self, policy: Arc<Policy>, interests: Arc<Interests>) {
+        self.policy = policy;
+        self.interests = interests;
+    }
+
     /// Divides the work on the messages of a batch among threads. Decisions are made one after the other.
     #[must_use]
     pub fn with_parallelism(self, parallelism: Parallelism) -> Self {

@@ -1,16 +1,18 @@
-//! The operators' listener: metrics, liveness, readiness, and the last requests of the collector's links.
+//! The operators' listener: metrics, liveness, readiness, the last requests of the collector's links, and reloads.
 
 use std::future::Future;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, Uri, header};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use listener::{Clients, Refused};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 
 use super::answers::{self, OfAll};
 use super::extract::parameters;
@@ -25,6 +27,9 @@ const CONNECTIONS_PER_CLIENT_MAX: usize = 64;
 /// Copies of the metrics that may wait for clients to take them.
 const METRICS_MAX: usize = 64;
 
+/// Reloads in progress; they run one after the other.
+const RELOADS_MAX: usize = 4;
+
 /// The content of the responses; each is called on every request of its path.
 #[derive(Clone)]
 pub struct Admin {
@@ -34,7 +39,12 @@ pub struct Admin {
     pub readiness: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
     /// `None` in a process that does not collect.
     pub requests: Option<Requests>,
+    /// `None` in a process that cannot reload its settings.
+    pub reload: Option<Reload>,
 }
+
+/// Reloads the settings. Both results are texts for an operator; an error says why nothing has changed. It may block.
+pub type Reload = Arc<dyn Fn() -> Result<String, String> + Send + Sync>;
 
 /// Returns the last requests of the link that these parameters name; an error says what they should be.
 pub type Requests =
@@ -48,7 +58,7 @@ pub async fn serve(
     allowed_hosts: &[Box<str>],
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) {
-    let address = crate::address(&listener);
+    let address = hosts::address(&listener);
     let hosts =
         if address.is_loopback() { Hosts::only(address, allowed_hosts) } else { Hosts::any() };
     let clients = Clients::new(CONNECTIONS_PER_CLIENT_MAX, |refused| {
@@ -56,16 +66,19 @@ pub async fn serve(
             tracing::debug!("closed a connection to the admin listener: its client has too many");
         }
     });
-    listener::serve(listener, router(admin, hosts), clients, LIMITS, shutdown).await;
+    let (_, routers) = watch::channel(router(admin, hosts));
+    listener::serve(listener, routers, clients, LIMITS, shutdown).await;
 }
 
 fn router(admin: Admin, hosts: Hosts) -> Router {
-    let limit = middleware::from_fn_with_state(OfAll::new(METRICS_MAX), answers::limit_all);
+    let limit =
+        |answers_max| middleware::from_fn_with_state(OfAll::new(answers_max), answers::limit_all);
     Router::new()
-        .route("/metrics", get(metrics).layer(limit))
+        .route("/metrics", get(metrics).layer(limit(METRICS_MAX)))
         .route("/livez", get(async || "alive\n"))
         .route("/readyz", get(readyz))
         .route("/requests", get(requests))
+        .route("/-/reload", post(reload).fallback(only_post).layer(limit(RELOADS_MAX)))
         .method_not_allowed_fallback(problem::method_not_allowed)
         .fallback(problem::not_found)
         .with_state(admin)
@@ -94,6 +107,30 @@ async fn requests(State(admin): State<Admin>, uri: Uri) -> Result<Response, Prob
     })
 }
 
+async fn reload(
+    State(admin): State<Admin>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<(StatusCode, String), Problem> {
+    let reload = admin.reload.ok_or_else(|| Problem::path_not_found(uri.path()))?;
+    // CSRF: any page can make its reader's browser send this request.
+    if headers.contains_key(header::ORIGIN) || headers.contains_key("sec-fetch-site") {
+        let expected =
+            "expected a request that no page has made, such as that of `adtrail reload`\n";
+        return Ok((StatusCode::FORBIDDEN, expected.to_owned()));
+    }
+    // Fails only if it panics, which ends the process.
+    let reloaded = spawn_blocking(move || reload()).await.unwrap_or_else(|e| Err(e.to_string()));
+    Ok(match reloaded {
+        Ok(reloaded) => (StatusCode::OK, format!("{reloaded}\n")),
+        Err(problem) => (StatusCode::UNPROCESSABLE_ENTITY, format!("{problem}\n")),
+    })
+}
+
+async fn only_post() -> impl IntoResponse {
+    (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, "POST")], "expected POST\n")
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -110,6 +147,7 @@ mod tests {
             metrics: Arc::new(|| "adtrail_export_active 0\n".into()),
             readiness: Arc::new(move || missing.clone().map_or(Ok(()), Err)),
             requests: None,
+            reload: None,
         }
     }
 
@@ -158,6 +196,26 @@ mod tests {
         assert_eq!((collected[1].status, collected[1].text()), (404, "expected link\n"));
         let none = answers(admin(None), &["GET /requests?link=a"]);
         assert_eq!((none[0].status, &none[0].json()["type"]), (404, &"/problems/not-found".into()));
+    }
+
+    #[test]
+    fn a_reload_is_answered_with_its_outcome() {
+        let reloading = |outcome: Result<&str, &str>| {
+            let outcome = outcome.map(str::to_owned).map_err(str::to_owned);
+            Admin { reload: Some(Arc::new(move || outcome.clone())), ..admin(None) }
+        };
+        let check = |admin: Admin, request: &str, status: u16, text: &str| {
+            let answer = &answers(admin, &[request])[0];
+            assert_eq!((answer.status, answer.text()), (status, text), "{request}");
+        };
+        check(reloading(Ok("reloaded")), "POST /-/reload", 200, "reloaded\n");
+        check(reloading(Err("line 7: …")), "POST /-/reload", 422, "line 7: …\n");
+        check(reloading(Ok("reloaded")), "GET /-/reload", 405, "expected POST\n");
+        for header in ["Origin: http://evil.example", "Sec-Fetch-Site: cross-site"] {
+            let request = format!("POST /-/reload\r\n{header}");
+            assert_eq!(answers(reloading(Ok("reloaded")), &[&request])[0].status, 403);
+        }
+        assert_eq!(answers(admin(None), &["POST /-/reload"])[0].status, 404);
     }
 
     #[test]

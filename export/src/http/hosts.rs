@@ -3,13 +3,14 @@
 //! DNS rebinding: a page of another site can make its own name resolve to this machine, and then read responses as if
 //! they came from that site. The browser sends that name, so only expected names are answered.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, Uri, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use tokio::net::TcpListener;
 
 use super::audit::{AuditedRequest, NONE, Route};
 use super::problem::Problem;
@@ -54,6 +55,11 @@ impl Hosts {
             && of_headers.all(|host| host.is_some_and(|authority| is_allowed(&authority)));
         if is_named && is_allowed { Ok(()) } else { Err(Refusal::Host) }
     }
+}
+
+/// Returns the address that a listener is bound to.
+pub(crate) fn address(listener: &TcpListener) -> IpAddr {
+    listener.local_addr().map_or(Ipv4Addr::UNSPECIFIED.into(), |address| address.ip())
 }
 
 /// Checks that an authority is a host with or without a port, and has no user.

@@ -11,5 +11,6 @@ pub(crate) mod problem;
 pub(crate) mod refusal;
 pub(crate) mod respond;
 pub(crate) mod router;
+pub(crate) mod routes;
 pub(crate) mod server;
 pub(crate) mod state;

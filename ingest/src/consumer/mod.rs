@@ -26,6 +26,7 @@ use config::Config;
 use rdkafka::consumer::Consumer as _;
 
 use crate::dead_letters::producer::DeadLetters;
+use crate::decode::decoder::LivePolicy;
 use crate::kafka::clients;
 use crate::kafka::error::IngestError;
 use crate::observability::health::Health;
@@ -39,24 +40,32 @@ use read::{PollEnd, ReadState};
 use shutdown::Shutdown;
 use topic_client::TopicClient;
 
+/// The queues between the reading thread and the store.
+#[derive(Debug)]
+pub struct Queues {
+    pub batches: SyncSender<Batch>,
+    /// The positions that the store has committed.
+    pub store_commits: Receiver<Vec<Position>>,
+}
+
 /// Starts a thread that reads from the positions in `progress`; a partition without one is read from its beginning.
-/// After a shutdown request the thread emits its last batch and drops `batches`. It then waits a few seconds for the
-/// store to commit the last batches and drop the sender of `store_commits`.
+/// After a shutdown request the thread emits its last batch and drops [`Queues::batches`]. It then waits a few seconds
+/// for the store to commit the last batches and drop the sender of [`Queues::store_commits`].
 ///
 /// # Errors
 /// If librdkafka rejects a setting. Later errors are the thread's result.
 pub fn start(
     config: &Config,
+    policy: LivePolicy,
     progress: &Progress,
-    batches: SyncSender<Batch>,
-    store_commits: Receiver<Vec<Position>>,
+    queues: Queues,
     shutdown: Shutdown,
     health: Arc<Health>,
     timing: Timing,
 ) -> Result<ReaderHandle, IngestError> {
     let client = TopicClient::new(&config.kafka, false, timing)?;
     let context = Context::new(&config.kafka, shutdown, health, timing);
-    ConsumerThread::spawn(config, progress, client, batches, store_commits, context)
+    ConsumerThread::spawn(config, policy, progress, client, queues, context)
 }
 
 /// Like [`start`], but the thread joins the group `kafka.group`: it reads the assigned partitions from the group's
@@ -68,15 +77,15 @@ pub fn start(
 /// See [`start`].
 pub fn join(
     config: &Config,
-    batches: SyncSender<Batch>,
-    store_commits: Receiver<Vec<Position>>,
+    policy: LivePolicy,
+    queues: Queues,
     shutdown: Shutdown,
     health: Arc<Health>,
     timing: Timing,
 ) -> Result<ReaderHandle, IngestError> {
     let client = TopicClient::new(&config.kafka, true, timing)?;
     let context = Context::new(&config.kafka, shutdown, health, timing);
-    ConsumerThread::spawn(config, &Progress::default(), client, batches, store_commits, context)
+    ConsumerThread::spawn(config, policy, &Progress::default(), client, queues, context)
 }
 
 /// Handle of the reading thread. Its result is the number of records that were read but not emitted, because dead
@@ -94,14 +103,15 @@ struct ConsumerThread {
 impl ConsumerThread {
     fn spawn(
         config: &Config,
+        policy: LivePolicy,
         progress: &Progress,
         client: TopicClient,
-        batches: SyncSender<Batch>,
-        store_commits: Receiver<Vec<Position>>,
+        queues: Queues,
         context: Context,
     ) -> Result<ReaderHandle, IngestError> {
         let (names, timing, health) = (&client.names, context.timing, &context.health);
-        let read = ReadState::new(config, names, progress, timing)?;
+        let Queues { batches, store_commits } = queues;
+        let read = ReadState::new(config, policy, names, progress, timing)?;
         health.set_committed(&read.offsets);
         let dead_letters = DeadLetters::new(&config.kafka, names, timing)?;
         let committer = OffsetCommitter::new(names.clone(), health.clone(), store_commits, timing);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use attribution::facts::event::Fact;
 use attribution::rules::policy::Policy;
 use config::{Config, Format};
@@ -20,6 +21,9 @@ use crate::timing::Timing;
 
 /// Number of schemas that are found without a lookup in the registry's cache.
 const RECENT_MAX: usize = 8;
+
+/// The settings of apps by which records are decoded: for each record, the latest ones. Clones share them.
+pub type LivePolicy = Arc<ArcSwap<Policy>>;
 
 /// The result of decoding a record.
 pub enum Decoded {

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use attribution::facts::event::EventTime;
 use attribution::rules::policy::Policy;
 use config::Config;
@@ -43,7 +44,7 @@ config::describe_metrics! {
 
 /// All metrics of the crate.
 pub struct Metrics {
-    policy: Arc<Policy>,
+    policy: ArcSwap<Policy>,
     topics: PerTopic<TopicMetrics>,
     last_progress: Gauge,
     consumed_until: Gauge,
@@ -70,11 +71,16 @@ impl Metrics {
         let topics = PerTopic::from_fn(|topic| TopicMetrics::new(names.of(topic)));
         let consumed_until = gauge!(CONSUMED_UNTIL);
         consumed_until.set(0.0);
-        let (policy, last_progress) = (config.policy.clone(), gauge!(LAST_PROGRESS));
+        let (policy, last_progress) = (config.policy.clone().into(), gauge!(LAST_PROGRESS));
         Self { policy, topics, last_progress, consumed_until }
     }
 
-    /// Counts a committed batch, whose app and channel names `policy` has.
+    /// Takes the names of apps and channels from these settings.
+    pub fn set_policy(&self, policy: Arc<Policy>) {
+        self.policy.store(policy);
+    }
+
+    /// Counts a committed batch.
     pub fn committed(
         &self,
         intake: &Intake,
@@ -82,7 +88,7 @@ impl Metrics {
         consumed_until: Option<EventTime>,
         now: Timestamp,
     ) {
-        values.count(&self.policy);
+        values.count(&self.policy.load());
         for topic in TopicKind::ALL {
             let (metrics, intake) = (self.topics.of(topic), intake.of(topic));
             metrics.read.increment(intake.read);

@@ -59,8 +59,9 @@ fn open_with(
         .route("/form", post(form))
         .route("/upload", post(upload))
         .route("/address", get(address));
+    let (_, routers) = watch::channel(routes);
     let (client, server) = duplex(1 << 10);
-    (client, tokio::spawn(connection(server, CLIENT, routes, LIMITS, on_refusal, stopping)))
+    (client, tokio::spawn(connection(server, CLIENT, routers, LIMITS, on_refusal, stopping)))
 }
 
 async fn address(Extension(ClientAddress(address)): Extension<ClientAddress>) -> String {

@@ -3,6 +3,7 @@
 //! They are gauges: the store counts, so that a restart does not reset them. Over HBase they are sums of the records that
 //! are kept, which one process counts for all.
 
+use std::sync::Arc;
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
@@ -32,7 +33,7 @@ config::describe_metrics! {
 /// Observes the outbox of a store.
 pub struct OutboxMetrics {
     outbox: Mutex<StoredOutbox>,
-    endpoints: Vec<EndpointId>,
+    endpoints: Mutex<Vec<EndpointId>>,
     times: CountTimes,
     /// Tells this process apart from the others that count.
     owner: u64,
@@ -41,16 +42,23 @@ pub struct OutboxMetrics {
 impl OutboxMetrics {
     pub fn new(callbacks: &Callbacks, reader: &Reader, timing: &Timing) -> Self {
         describe();
-        let endpoints = callbacks.endpoints().iter();
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Self {
             outbox: Mutex::new(reader.outbox()),
-            endpoints: endpoints.map(|endpoint| EndpointId::new(endpoint.name())).collect(),
+            endpoints: Mutex::new(ids(callbacks)),
             times: CountTimes {
                 interval_ms: ms(timing.callback_count_interval),
                 lease_ms: ms(timing.callback_count_lease),
             },
             owner: getrandom::u64().unwrap_or_default(),
+        }
+    }
+
+    /// Observes these endpoints instead.
+    pub fn set_endpoints(&self, callbacks: &Callbacks) {
+        let before = std::mem::replace(&mut *self.endpoints.lock(), ids(callbacks));
+        for endpoint in before {
+            gauge!(OVERDUE, "endpoint" => endpoint.as_str().to_owned()).set(0.0);
         }
     }
 
@@ -70,8 +78,9 @@ impl OutboxMetrics {
 
     fn set_overdue(&self) -> Result<(), StoreError> {
         let now = now();
+        let endpoints = self.endpoints.lock().clone();
         let mut outbox = self.outbox.lock();
-        for endpoint in &self.endpoints {
+        for endpoint in &endpoints {
             let records = outbox.due(endpoint, now, 1)?;
             let due = records.first().and_then(|record| record.due_of(endpoint));
             let overdue_ms = due.and_then(|due| now.since(due)).unwrap_or_default();
@@ -84,7 +93,8 @@ impl OutboxMetrics {
     fn set_counts(&self) -> Result<(), StoreError> {
         let counted = self.outbox.lock().counts_of_all(self.owner, self.times)?;
         let Some(counted) = counted else { return Ok(()) };
-        let none = self.endpoints.iter().map(|endpoint| (endpoint.clone(), Tally::default()));
+        let endpoints = self.endpoints.lock().clone();
+        let none = endpoints.into_iter().map(|endpoint| (endpoint, Tally::default()));
         let mut counts: Counts = none.collect();
         counts.extend(counted);
         for (endpoint, tally) in &counts {
@@ -98,6 +108,10 @@ fn warn_of(observed: Result<(), StoreError>) {
     if let Err(error) = observed {
         tracing::warn!(%error, "the callbacks of the outbox cannot be counted");
     }
+}
+
+fn ids(callbacks: &Callbacks) -> Vec<EndpointId> {
+    callbacks.endpoints().iter().map(|endpoint| EndpointId::new(endpoint.name())).collect()
 }
 
 fn set(endpoint: &EndpointId, tally: &Tally) {
@@ -117,7 +131,11 @@ fn set(endpoint: &EndpointId, tally: &Tally) {
 }
 
 /// Starts a thread that observes until shutdown is requested, for a store that counts by reading all records.
-pub fn start(metrics: OutboxMetrics, timing: &Timing, shutdown: &Shutdown) -> anyhow::Result<()> {
+pub fn start(
+    metrics: Arc<OutboxMetrics>,
+    timing: &Timing,
+    shutdown: &Shutdown,
+) -> anyhow::Result<()> {
     let shutdown = shutdown.clone();
     let overdue_interval = timing.callback_count_interval;
     let read_interval = timing.callback_count_read_interval;

@@ -1,11 +1,12 @@
 //! Callbacks: which decisions the endpoints are notified of, and their delivery.
 //!
 //! [`Callbacks`] is made from the settings before the worker starts, which gets its [`interests`](Callbacks::interests)
-//! and commits an outbox entry for each decision that an endpoint wants. [`start`](Callbacks::start) sends what is due.
+//! and commits an outbox entry for each decision that an endpoint wants. `delivery` sends what is due.
 //! `queue` connects the outbox of the store with the crate `callback`, `decided` reads the decisions that stand,
 //! `event` describes one to an endpoint, and `note` keeps what an attempt has led to.
 
 mod decided;
+pub mod delivery;
 mod earlier;
 mod event;
 mod interest;
@@ -25,13 +26,9 @@ use attribution::outbox::interest::Interests;
 use attribution::rules::policy::Policy;
 use callback::{CallbackError, Clock, Endpoint, Presets, Sender};
 use config::Config;
-use ingest::Shutdown;
 use jiff::Timestamp;
 use store::reader::Reader;
-use tokio::runtime::Runtime;
 
-use super::until_shutdown::until_shutdown;
-use crate::timing::Timing;
 use interest::interest;
 use queue::StoreQueue;
 
@@ -100,40 +97,6 @@ impl Callbacks {
     /// If the HTTP client cannot be built.
     pub fn sender(&self, timing: callback::Timing) -> Result<Sender, CallbackError> {
         Sender::new(self.endpoints.clone(), &self.settings, clock(), timing)
-    }
-
-    /// Starts to send what is due in the store, until shutdown is requested and the requests in progress have ended.
-    ///
-    /// # Errors
-    /// If the HTTP client cannot be built.
-    pub fn start(
-        &self,
-        runtime: &Runtime,
-        reader: &Reader,
-        timing: &Timing,
-        shutdown: &Shutdown,
-    ) -> anyhow::Result<impl Future<Output = anyhow::Result<()>> + Send + use<>> {
-        self.warn_of_unverified();
-        self.warn_of_doubles();
-        let _context = runtime.enter();
-        let sender = Arc::new(self.sender(timing.callback)?);
-        let queue = Arc::new(self.queue(reader, timing.callback));
-        let interval = timing.unclaimed_callback_interval;
-        let expiry =
-            unclaimed::expire_regularly(queue.clone(), interval, until_shutdown(shutdown.clone()));
-        let expiry = runtime.spawn(expiry);
-        let delivery = callback::deliver(sender, queue, until_shutdown(shutdown.clone()));
-        let delivery = runtime.spawn(delivery);
-        let shutdown = shutdown.clone();
-        Ok(async move {
-            let delivered = delivery.await;
-            if !matches!(delivered, Ok(Ok(()))) {
-                // The listeners stop too.
-                shutdown.request();
-            }
-            expiry.await??;
-            Ok(delivered??)
-        })
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use attribution::facts::event::{EventTime, Family};
 use attribution::facts::keys::FactKey;
 use attribution::facts::match_keys::fact_key;
@@ -45,7 +46,7 @@ const ROW_WAIT_MAX_MS: u64 = HOUR_MS;
 pub struct StoreQueue {
     lanes: BTreeMap<Box<str>, Lane>,
     reader: Reader,
-    policy: Arc<Policy>,
+    policy: ArcSwap<Policy>,
     clock: Clock,
     lease_ms: u64,
     /// For endpoints that the settings do not have.
@@ -99,7 +100,7 @@ impl StoreQueue {
         Self {
             lanes: endpoints.iter().map(lane).collect(),
             reader: reader.clone(),
-            policy: Arc::clone(policy),
+            policy: ArcSwap::new(Arc::clone(policy)),
             clock,
             lease_ms: 0,
             others: Mutex::new(reader.outbox()),
@@ -111,6 +112,11 @@ impl StoreQueue {
     pub fn with_lease(self, lease: Duration) -> Self {
         let lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
         Self { lease_ms, ..self }
+    }
+
+    /// Describes decisions by these settings of apps and campaigns from now on.
+    pub fn set_policy(&self, policy: Arc<Policy>) {
+        self.policy.store(policy);
     }
 
     /// Calls `work` with the outbox, which no lane uses.
@@ -140,9 +146,9 @@ impl StoreQueue {
         lease_ms: u64,
         claimed: &mut Vec<Claimed<Key>>,
     ) -> Result<bool, StoreError> {
-        let mut reader = self.reader.clone();
+        let (mut reader, policy) = (self.reader.clone(), self.policy.load_full());
         let events: Vec<FactKey> = records.iter().map(|record| record.event).collect();
-        let present = decided::read(&mut reader, &self.policy, &events)?;
+        let present = decided::read(&mut reader, &policy, &events)?;
         let mut settled = Settled::default();
         for (record, present) in records.iter().zip(&present) {
             settled.add(lane, record, present, now);
@@ -178,7 +184,7 @@ impl StoreQueue {
         let related = Related::read(&mut reader, about.iter().copied())?;
         for (claim, (event, decided)) in claims_to_send.into_iter().zip(about) {
             let last_sent = settled.last_sent.get(&event).copied();
-            let event = match self.event(lane, &claim, decided, &related, last_sent) {
+            let event = match self.event(lane, &policy, &claim, decided, &related, last_sent) {
                 Err(StoreError::Corrupt { .. }) => {
                     lane.outbox.lock().finish(&[(claim, unreadable())], now)?;
                     continue;
@@ -199,12 +205,13 @@ impl StoreQueue {
     fn event(
         &self,
         lane: &Lane,
+        policy: &Policy,
         claim: &Claim,
         decided: &Decided,
         related: &Related,
         last_sent: Option<SentCredit>,
     ) -> Result<Option<CallbackEvent>, StoreError> {
-        let Some(app) = self.policy.app(claim.key.event.pid) else { return Ok(None) };
+        let Some(app) = policy.app(claim.key.event.pid) else { return Ok(None) };
         let earlier = if lane.endpoint.needs_earlier() {
             earlier_effects(&mut self.reader.clone(), app, decided)?
         } else {
@@ -212,7 +219,7 @@ impl StoreQueue {
         };
         let channels = lane.endpoint.channels();
         let report = Report { claim, decided, app, last_sent, earlier, channels };
-        report.event(related, &self.policy).map(Some)
+        report.event(related, policy).map(Some)
     }
 
     /// Describes the present decision on an event to an endpoint, as its first attempt would; `None` if the store does
@@ -227,8 +234,8 @@ impl StoreQueue {
         kind: CallbackKind,
     ) -> Result<Option<CallbackEvent>, StoreError> {
         let Some(lane) = self.lanes.get(endpoint) else { return Ok(None) };
-        let mut reader = self.reader.clone();
-        let present = decided::read(&mut reader, &self.policy, &[event])?.pop();
+        let (mut reader, policy) = (self.reader.clone(), self.policy.load_full());
+        let present = decided::read(&mut reader, &policy, &[event])?.pop();
         let Some(Present::Decided(decided)) = present else { return Ok(None) };
         let key = OutboxKey { endpoint: lane.id.clone(), event, kind };
         let claim = Claim {
@@ -241,7 +248,7 @@ impl StoreQueue {
             maybe_sent_before: None,
         };
         let related = Related::read(&mut reader, std::iter::once((event, &*decided)))?;
-        self.event(lane, &claim, &decided, &related, None)
+        self.event(lane, &policy, &claim, &decided, &related, None)
     }
 }
 

@@ -377,8 +377,8 @@ async fn callbacks_of_an_endpoint_that_is_not_in_the_settings_end_after_some_day
         (MAX_AGE_MS_MAX - HOUR_MS, pending),
         (MAX_AGE_MS_MAX + HOUR_MS, Tally { too_old: 2, ..pending }),
     ] {
-        let queue = bed.queue_with(WEBHOOK, now().plus(elapsed_ms));
-        expire_regularly(Arc::new(queue), LEASE, std::future::ready(())).await.unwrap();
+        let queue = Arc::new(bed.queue_with(WEBHOOK, now().plus(elapsed_ms)));
+        expire_regularly(move || Arc::clone(&queue), LEASE, std::future::ready(())).await.unwrap();
         assert_eq!(bed.tally("a"), expected);
         assert_eq!(bed.tally("hook"), pending);
     }

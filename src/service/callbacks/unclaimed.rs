@@ -23,13 +23,13 @@ const RECORDS_PER_READ: usize = 1_000;
 /// # Errors
 /// If a task has ended with a panic.
 pub async fn expire_regularly(
-    queue: Arc<StoreQueue>,
+    queue: impl Fn() -> Arc<StoreQueue>,
     interval: Duration,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), JoinError> {
     let mut shutdown = pin!(shutdown);
     loop {
-        let of_task = queue.clone();
+        let of_task = queue();
         let expired = spawn_blocking(move || expire(&of_task)).await?;
         match expired {
             Ok(0) => {}

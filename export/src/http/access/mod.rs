@@ -29,7 +29,7 @@ pub struct Access {
     anonymous: Option<Caller>,
     /// Belongs to no token; compared with tokens of unknown ids, so that they take as long as known ones.
     dummy_digest: TokenDigest,
-    sessions: OpenSessions,
+    sessions: Arc<OpenSessions>,
 }
 
 #[derive(Debug)]
@@ -73,8 +73,28 @@ impl Access {
             tokens: tokens.iter().map(admitted).collect(),
             anonymous: tokens.is_empty().then(|| caller(None)),
             dummy_digest: TokenDigest::of(""),
-            sessions: OpenSessions::default(),
+            sessions: Arc::default(),
         }
+    }
+
+    /// Returns the access of these tokens instead. Callers keep their downloads and answers in progress, and sessions
+    /// stay open unless their token has gone or has another secret.
+    #[must_use]
+    pub fn with_tokens(&self, tokens: &[Token], downloads_per_token_max: usize) -> Self {
+        let mut access = Self::new(tokens, downloads_per_token_max);
+        access.sessions = Arc::clone(&self.sessions);
+        access.anonymous =
+            access.anonymous.map(|caller| caller.with_limits_of(self.anonymous.as_ref()));
+        for (id, token) in &mut access.tokens {
+            let before = self.tokens.get(id).map(|token| &token.caller);
+            token.caller = token.caller.with_limits_of(before);
+        }
+        let is_kept = |id: &str| {
+            let (before, after) = (self.tokens.get(id), access.tokens.get(id));
+            before.zip(after).is_some_and(|(before, after)| before.digest == after.digest)
+        };
+        access.sessions.end_unless(is_kept);
+        access
     }
 
     /// Checks whether no tokens are configured.
@@ -182,6 +202,18 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Refusal> {
 }
 
 impl Caller {
+    /// Returns the caller with the semaphores that it had before a reload.
+    fn with_limits_of(&self, before: Option<&Self>) -> Self {
+        let Some(before) = before else { return self.clone() };
+        Self(Arc::new(Principal {
+            token: self.0.token.clone(),
+            apps: self.0.apps.clone(),
+            downloads: Arc::clone(&before.0.downloads),
+            downloads_max: before.0.downloads_max,
+            answers: Arc::clone(&before.0.answers),
+        }))
+    }
+
     /// The token's id or `none`, for logs.
     pub fn name(&self) -> &str {
         self.0.token.as_deref().unwrap_or(NONE)

@@ -70,6 +70,11 @@ impl OpenSessions {
         Some(session.token.clone())
     }
 
+    /// Ends the sessions of tokens whose id is not one of these.
+    pub fn end_unless(&self, is_kept: impl Fn(&str) -> bool) {
+        self.0.lock().retain(|_, session| is_kept(&session.token));
+    }
+
     pub fn end(&self, id: &str) {
         if id.len() == ID_CHARS {
             self.0.lock().remove(&digest(id));

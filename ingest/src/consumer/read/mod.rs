@@ -24,6 +24,7 @@ use rdkafka::types::RDKafkaErrorCode;
 use super::context::Context;
 use super::topic_client::TopicClient;
 use crate::dead_letters::letter::DeadLetter;
+use crate::decode::decoder::LivePolicy;
 use crate::digest::digest;
 use crate::kafka::clients::{self, statistics::Statistics};
 use crate::kafka::error::IngestError;
@@ -68,12 +69,14 @@ pub enum PollEnd {
 impl ReadState {
     pub fn new(
         config: &Config,
+        policy: LivePolicy,
         names: &TopicNames,
         progress: &Progress,
         timing: Timing,
     ) -> Result<Self, IngestError> {
+        let until = progress.consumed_until;
         Ok(Self {
-            router: RecordRouter::new(config, names.clone(), progress.consumed_until, timing)?,
+            router: RecordRouter::new(config, policy, names.clone(), until, timing)?,
             offsets: Offsets::new(names, &progress.positions),
             paused: PausedPartitions::new(names),
             open_transactions: OpenTransactions::default(),

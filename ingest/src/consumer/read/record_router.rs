@@ -1,5 +1,6 @@
 //! Decodes records and routes each into the current batch: as a fact, as an empty record or as a dead letter.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use attribution::facts::event::{EventTime, Fact};
@@ -14,7 +15,7 @@ use super::partition_affinity::{Key, PartitionAffinity};
 use super::paused_partitions::{BadRecordLimiter, PauseReason};
 use super::trusted_clock::TrustedClock;
 use crate::dead_letters::letter::{self, DeadLetter};
-use crate::decode::decoder::{Decoded, Decoder};
+use crate::decode::decoder::{Decoded, Decoder, LivePolicy};
 use crate::decode::event::Built;
 use crate::decode::{DecodeError, ErrorCode, framing};
 use crate::kafka::error::IngestError;
@@ -27,6 +28,7 @@ use crate::timing::Timing;
 
 pub struct RecordRouter {
     names: TopicNames,
+    policy: LivePolicy,
     pub decoder: Decoder,
     bad_records: BadRecordLimiter,
     pub batch: Accumulator,
@@ -42,6 +44,7 @@ impl RecordRouter {
     /// Creates a router that continues from the low watermark `consumed_until` of an earlier run.
     pub fn new(
         config: &Config,
+        policy: LivePolicy,
         names: TopicNames,
         consumed_until: Option<EventTime>,
         timing: Timing,
@@ -53,6 +56,7 @@ impl RecordRouter {
         };
         Ok(Self {
             names,
+            policy,
             decoder: Decoder::new(config, timing.schema_timeout, timing)?,
             bad_records: BadRecordLimiter::new(config.ingest.bad_records_max),
             batch: Accumulator::new(limits),
@@ -82,6 +86,7 @@ impl RecordRouter {
         let source =
             Source { topic, partition: message.partition(), offset: message.offset(), bytes };
         let broker_ms = message.timestamp().to_millis();
+        self.follow_settings();
         let decoded = match self.decode(message, source, broker_ms) {
             Ok(decoded) => decoded,
             Err(reason) => return Some(reason),
@@ -129,6 +134,14 @@ impl RecordRouter {
     /// Returns the name of a topic.
     pub fn name(&self, topic: TopicKind) -> &str {
         self.names.of(topic)
+    }
+
+    /// Decodes by the latest settings from here on. The worker that gets the batch has them too, or later ones.
+    fn follow_settings(&mut self) {
+        let latest = self.policy.load();
+        if !Arc::ptr_eq(&latest, &self.decoder.policy) {
+            self.decoder.policy = Arc::clone(&latest);
+        }
     }
 
     /// Decodes a record; `None` if it has no value.

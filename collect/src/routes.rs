@@ -1,0 +1,52 @@
+//! The routes of a collector whose settings can be replaced while it serves.
+
+use std::sync::Arc;
+
+use axum::Router;
+use config::Config;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::http::router::router;
+use crate::{CollectError, Collector};
+
+/// A collector with the settings that it has at present; cheap to clone. Each request is answered by one version of the
+/// settings.
+#[derive(Clone)]
+pub struct CollectRoutes(Arc<Shared>);
+
+struct Shared {
+    collector: Mutex<Collector>,
+    routers: watch::Sender<Router>,
+}
+
+impl CollectRoutes {
+    pub fn new(collector: Collector) -> Self {
+        let (routers, _) = watch::channel(router(collector.clone()));
+        Self(Arc::new(Shared { collector: Mutex::new(collector), routers }))
+    }
+
+    /// Returns the collector of the present settings.
+    pub fn collector(&self) -> Collector {
+        self.0.collector.lock().clone()
+    }
+
+    /// Returns the collector of other settings, for [`CollectRoutes::replace`].
+    ///
+    /// # Errors
+    /// See [`Collector::with_settings`].
+    pub fn prepare(&self, config: &Config) -> Result<Collector, CollectError> {
+        self.collector().with_settings(config)
+    }
+
+    /// Answers further requests by the settings of this collector, which [`CollectRoutes::prepare`] has returned.
+    pub fn replace(&self, collector: Collector) {
+        let router = router(collector.clone());
+        *self.0.collector.lock() = collector;
+        self.0.routers.send_replace(router);
+    }
+
+    pub(crate) fn routers(&self) -> watch::Receiver<Router> {
+        self.0.routers.subscribe()
+    }
+}
