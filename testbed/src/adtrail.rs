@@ -123,6 +123,11 @@ impl Adtrail {
         http::get(&self.admin, path)
     }
 
+    /// Requests a reload of the settings.
+    pub fn reload(&self) -> Reply {
+        http::request("POST", &self.admin, "/-/reload", &[]).expect("adtrail responds")
+    }
+
     /// Scrapes `/metrics`.
     pub fn metrics(&self) -> String {
         let reply = self.admin("/metrics").expect("adtrail responds");

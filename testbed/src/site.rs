@@ -106,6 +106,16 @@ impl Site {
         self.write_config(free_port(), free_port());
     }
 
+    /// Replaces `more_settings` in the file of a running process, which keeps its ports and does not know of it yet.
+    pub fn change_beside(&mut self, adtrail: &Adtrail, more_settings: &str) {
+        self.more_settings = more_settings.to_owned();
+        let port = |address: &str| {
+            let (_, port) = address.rsplit_once(':').expect("the address has a port");
+            port.parse().expect("the port is a number")
+        };
+        self.write_config(port(&adtrail.export), port(&adtrail.admin));
+    }
+
     /// Overrides one setting of the tables that `more_settings` cannot contain, for example `"store.memory"`.
     pub fn set(self, key: &str, value: &str) -> Self {
         self.flag("--set").flag(&format!("{key}={value}"))

@@ -12,5 +12,6 @@ mod kafka;
 mod network;
 mod operations;
 mod recovery;
+mod reload;
 mod spool;
 mod talkingdata;

@@ -1,0 +1,75 @@
+//! Settings that are refused change nothing, whoever asks for the reload.
+
+use testbed::http;
+use testbed::kafka::Kafka;
+use testbed::site::{ONE_CAMPAIGN, SECOND_APP, Site};
+use testbed::{check_exit, check_refused as check_command_refused};
+
+use super::{SUCCESSFUL, check_refused, reload};
+
+const CAMPAIGN: &str = "[[campaigns]]\nspreadid = 8\npid = 1\nchannel = \"toutiao\"\n";
+
+#[test]
+fn settings_that_are_refused_change_nothing() {
+    let mut site = Site::new(Kafka::shared(), "reload.refused", 1, ONE_CAMPAIGN);
+    let adtrail = site.start();
+    let apps = || adtrail.get("/v1/apps").unwrap().text();
+    let loaded_at = || adtrail.metric("adtrail_config_last_reload_success_timestamp_seconds");
+    let (before, started) = (apps(), loaded_at());
+    let both = format!("{ONE_CAMPAIGN}{SECOND_APP}");
+    let mut check = |more: &str, parts: &[&str]| {
+        check_refused(&mut site, &adtrail, &format!("{both}{more}"), parts);
+        assert_eq!((apps(), loaded_at()), (before.clone(), started), "{more}");
+    };
+    check("[[campaigns]]\nspreadid = 9\npid = 7\nchannel = \"toutiao\"\n", &["campaigns", "pid"]);
+    check("[[apps]\n", &["adtrail.toml:"]);
+    check("[callbacks]\nno_such_key = 1\n", &["no_such_key"]);
+    let fixed = "cannot change while running; restart adtrail";
+    check("[ingest]\nbatch_records_max = 7\n", &[&format!("ingest: {fixed}")]);
+    let two = "[run]\nshutdown_deadline = \"7s\"\n[collect]\nlisten = \"127.0.0.1:1\"\n";
+    check(two, &[&format!("collect, run.shutdown_deadline: {fixed}")]);
+    adtrail.await_log("settings not reloaded");
+    reload(&mut site, &adtrail, &both);
+    assert_eq!(adtrail.metric(SUCCESSFUL), Some(1.0));
+    assert!(loaded_at() > started && apps().contains("app-y"), "{}", apps());
+    adtrail.stop();
+}
+
+#[test]
+fn settings_of_a_stored_app_cannot_be_those_of_another() {
+    let mut site = Site::new(Kafka::shared(), "reload.other-app", 1, ONE_CAMPAIGN);
+    let adtrail = site.start();
+    let other = ONE_CAMPAIGN.replace("app-x", "app-z");
+    check_refused(&mut site, &adtrail, &other, &["the store cannot have these apps", "app-x"]);
+    // Nothing was read for the app that is added meanwhile.
+    reload(&mut site, &adtrail, &format!("{ONE_CAMPAIGN}{SECOND_APP}"));
+    let other = SECOND_APP.replace("app-y", "app-z");
+    check_refused(&mut site, &adtrail, &format!("{ONE_CAMPAIGN}{other}"), &["app-y"]);
+    adtrail.stop();
+}
+
+#[test]
+fn the_command_and_the_signal_reload_too() {
+    let mut site = Site::new(Kafka::shared(), "reload.command", 1, ONE_CAMPAIGN);
+    let adtrail = site.start();
+    let campaigns = || adtrail.get("/v1/apps/app-x/campaigns").unwrap().text();
+    site.change_beside(&adtrail, &format!("{ONE_CAMPAIGN}{CAMPAIGN}"));
+    let output = site.run(&["reload"]);
+    check_exit(&output, 0, &[]);
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(shown.starts_with("settings reloaded: 1 apps, 2 campaigns, version "), "{shown}");
+    assert!(campaigns().contains("8"), "{}", campaigns());
+    site.change_beside(&adtrail, &format!("{ONE_CAMPAIGN}[ingest]\nbatch_records_max = 7\n"));
+    check_command_refused(&site.run(&["reload"]), 1, &["ingest: cannot change while running"]);
+    site.change_beside(&adtrail, "[[apps]\n");
+    check_command_refused(&site.run(&["reload"]), 1, &["adtrail.toml:"]);
+    site.change_beside(&adtrail, ONE_CAMPAIGN);
+    adtrail.signal("HUP");
+    adtrail.await_line(&["settings reloaded", "campaigns=1"]);
+    // A page of another site cannot make its reader's browser reload.
+    let headers = [("Origin", "http://evil.example")];
+    let reply = http::request("POST", &adtrail.admin, "/-/reload", &headers).unwrap();
+    assert_eq!(reply.status, 403);
+    adtrail.stop();
+    check_command_refused(&site.run(&["reload"]), 1, &["/-/reload"]);
+}
