@@ -223,7 +223,7 @@ pub enum Token {
     ///
     /// Writes to standard output the token, an empty line, and the entry for `tokens`, or with --write for
     /// `write_tokens`, with the hash of the token, which does not reveal it. Nothing is stored, and no setting is
-    /// changed. Add the entry to the settings and restart the service; give the token to its user, who sends it as
+    /// changed. Add the entry to the settings and run `adtrail reload`; give the token to its user, who sends it as
     /// Authorization: Bearer TOKEN.
     New(NewToken),
 }

@@ -109,7 +109,7 @@ impl Site {
     /// Replaces `more_settings` in the file of a running process, which keeps its ports and does not know of it yet.
     pub fn change_beside(&mut self, adtrail: &Adtrail, more_settings: &str) {
         self.more_settings = more_settings.to_owned();
-        let port = |address: &str| {
+        let port = |address: &str| -> u16 {
             let (_, port) = address.rsplit_once(':').expect("the address has a port");
             port.parse().expect("the port is a number")
         };

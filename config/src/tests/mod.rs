@@ -1,6 +1,7 @@
 //! Tests of layers, windows, overrides, and the settings files in the repository.
 
 mod callbacks;
+mod changes;
 mod collect;
 mod mistakes;
 mod registry;

@@ -168,6 +168,25 @@ fn check_lengthened(change: impl Fn(&mut AppPolicy)) {
 }
 
 #[test]
+fn longer_settings_of_an_open_store_do_not_revive_expired_state() {
+    for compacts in [false, true] {
+        let mut fixture = Fixture::new(compacts, None);
+        expire_state(&fixture);
+        let mut worker = Worker::new(fixture.open(), Arc::clone(&fixture.policy));
+        fixture.set(with_horizon(30));
+        worker.ledger_mut().set_apps(&fixture.settings, &fixture.policy).unwrap();
+        worker.set_policy(Arc::clone(&fixture.policy), Arc::default());
+        let facts = identified(vec![activation("a", day(29))]);
+        let progress = Progress { positions: Vec::new(), consumed_until: Some(day(38)) };
+        worker.process(Batch { facts, progress }).unwrap();
+        fixture.compact(worker.ledger());
+        drop(worker);
+        assert_eq!(fixture.rows(), NOT_REVIVED, "compacts: {compacts}");
+        fixture.check_whole();
+    }
+}
+
+#[test]
 fn longer_settings_do_not_revive_expired_state() {
     check_lengthened(with_horizon(30));
     check_lengthened(without_horizon);

@@ -1,4 +1,4 @@
-//! Settings that are refused change nothing, whoever asks for the reload.
+//! Settings that are refused change nothing. A command, a request and a signal reload.
 
 use testbed::http;
 use testbed::kafka::Kafka;

@@ -168,6 +168,33 @@ fn a_token_is_valid_until_it_expires() {
 }
 
 #[test]
+fn sessions_and_downloads_outlive_a_change_of_tokens() {
+    let with_secret = |id: &str, other: &str| Token {
+        digest: entry(other, None, None).digest,
+        ..entry(id, None, None)
+    };
+    let before = Access::new(&["kept", "changed", "gone"].map(|id| entry(id, None, None)), 1);
+    let now = Timestamp::now();
+    let sessions = ["kept", "changed", "gone"].map(|id| {
+        let caller = before.admit_token(&token(id), now).unwrap();
+        let id = before.begin_session(caller, now).unwrap();
+        let cookie = format!("adtrail_session={id}").parse().unwrap();
+        HeaderMap::from_iter([(header::COOKIE, cookie)])
+    });
+    let download = before.tokens["kept"].caller.start_download().unwrap();
+    let tokens = [entry("kept", Some(1), None), with_secret("changed", "other")];
+    let after = before.with_tokens(&tokens, 1);
+    let is_open = |headers| after.admit(&Method::GET, headers, now).is_ok();
+    assert_eq!(sessions.each_ref().map(is_open), [true, false, false]);
+    let kept = after.admit_token(&token("kept"), now).unwrap();
+    assert!(kept.can_read(Pid(1)) && !kept.can_read(Pid(2)), "the apps are the new ones");
+    assert!(kept.start_download().is_err(), "the download before counts");
+    drop(download);
+    assert!(kept.start_download().is_ok());
+    assert!(after.admit_token(&token("gone"), now).is_err());
+}
+
+#[test]
 fn without_tokens_everyone_may_read_everything() {
     let bed = Bed::new(vec![]);
     for headers in [&[][..], &["Authorization: Basic eDp5"], &["Authorization: Bearer adt_x"]] {
