@@ -50,3 +50,24 @@ impl CollectRoutes {
         self.0.routers.subscribe()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use crate::test_bed::{Bed, Server};
+
+    #[tokio::test]
+    async fn the_last_requests_of_a_link_outlive_a_change_of_settings() {
+        let bed = Bed::new("");
+        let server = Server::start(&bed.collector).await;
+        let mut client = server.connect("127.0.0.1").await;
+        let request = "GET /go/l HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        client.write_all(request.as_bytes()).await.unwrap();
+        client.read_to_end(&mut Vec::new()).await.unwrap();
+        server.stop().await;
+        let changed = bed.collector.with_settings(bed.collector.config()).unwrap();
+        let kept = changed.recent_clicks("l").unwrap();
+        assert_eq!(kept["requests"].as_array().map(Vec::len), Some(1), "{kept}");
+    }
+}

@@ -13,7 +13,7 @@ const HBASE: &str = "[store]\nkind = \"hbase\"\n[store.hbase]\nservers = [\"a:16
 #[test]
 fn connections_listeners_and_the_layout_of_rows_are_fixed() {
     check("", "[kafka]\nbrokers = \"a:1\"\ngroup = \"b\"\n", &["kafka.brokers", "kafka.group"]);
-    check("", "[kafka.librdkafka]\n\"client.id\" = \"a\"\n", &["kafka.librdkafka"]);
+    check("", "[kafka.librdkafka]\nsasl.username = \"a\"\n", &["kafka.librdkafka"]);
     check("", "[store]\npath = \"a\"\nretention = \"9d\"\n", &["store.path", "store.retention"]);
     check("", HBASE, &["store.kind"]);
     check("", "[export]\nlisten = \"127.0.0.1:9\"\n", &["export.listen"]);
@@ -27,7 +27,7 @@ fn the_catalogue_and_the_rules_are_not_fixed() {
     check("", "[attribution]\nclick_window = \"3d\"\n[fraud]\nctit_min = \"1s\"\n", &[]);
     check("", "[[channels]]\nid = \"b\"\n", &[]);
     // The settings of the client are on other lines.
-    let client = "[kafka.librdkafka]\n\"client.id\" = \"a\"\n";
+    let client = "[kafka.librdkafka]\nsasl.username = \"a\"\n";
     check(client, &format!("\n\n{client}"), &[]);
 }
 
