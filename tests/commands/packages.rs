@@ -139,9 +139,9 @@ fn the_units_differ_only_in_the_role() {
 
 #[test]
 fn the_units_start_commands_that_exist() {
-    let start = |unit: &str| -> Vec<String> {
-        let text = read(&format!("packaging/{unit}"));
-        let line = text.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/")).unwrap();
+    let words = |unit: &str, key: &str| -> Vec<String> {
+        let (text, start) = (read(&format!("packaging/{unit}")), format!("{key}=/usr/bin/"));
+        let line = text.lines().find_map(|line| line.strip_prefix(&*start)).unwrap();
         line.split(' ').map(str::to_owned).collect()
     };
     let check = |words: Vec<String>| {
@@ -149,9 +149,13 @@ fn the_units_start_commands_that_exist() {
             panic!("{words:?}: {error}");
         }
     };
-    check(start(UNITS[0]));
+    for unit in UNITS {
+        check(words(unit, "ExecReload"));
+    }
+    check(words(UNITS[0], "ExecStart"));
     for role in ROLES {
-        check(start(UNITS[1]).into_iter().map(|word| word.replace("%i", role)).collect());
+        let words = words(UNITS[1], "ExecStart").into_iter();
+        check(words.map(|word| word.replace("%i", role)).collect());
     }
 }
 

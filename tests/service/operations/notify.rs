@@ -84,6 +84,21 @@ fn ready_is_sent_once_partitions_are_found() {
     assert_eq!(manager.count(FED), 0, "no watchdog was requested");
 }
 
+#[test]
+fn a_reload_is_announced() {
+    let site = Site::new(Kafka::shared(), "notify.reload", 1, ONE_CAMPAIGN);
+    let manager = Manager::new();
+    let adtrail = manager.start(&site, &[]);
+    manager.await_that("the service is ready", |messages| messages.concat().contains("READY=1"));
+    adtrail.signal("HUP");
+    manager.await_that("the reload begins and ends", |messages| {
+        let mut since = messages.iter().skip_while(|message| !message.starts_with("RELOADING=1\n"));
+        since.next().is_some_and(|message| message.contains("\nMONOTONIC_USEC="))
+            && since.any(|message| message == "READY=1\n")
+    });
+    adtrail.stop();
+}
+
 /// Between two messages with a status there is time to feed the watchdog, so a process that feeds it does.
 #[test]
 fn a_stalled_attribution_does_not_feed_the_watchdog() {
