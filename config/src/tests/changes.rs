@@ -42,3 +42,13 @@ fn the_storage_of_an_app_is_fixed_once_it_is_known() {
     check(&shared(""), &shared(&app("fanout = 4")), &["apps.store"]);
     check(&shared(""), &shared("[[apps]]\npid = 2\nkey = \"b\"\n"), &[]);
 }
+
+#[test]
+fn endpoints_on_other_lines_have_the_same_values() {
+    let callbacks = |before: &str, name: &str| {
+        let endpoint = "[[callbacks.endpoint]]\npreset = \"ocean-engine\"\nname =";
+        parse(&format!("{before}{endpoint} \"{name}\"\n{CATALOGUE}")).unwrap().callbacks
+    };
+    assert!(callbacks("\n\n", "a").has_values_of(&callbacks("", "a")));
+    assert!(!callbacks("", "b").has_values_of(&callbacks("", "a")));
+}

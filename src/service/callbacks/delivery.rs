@@ -94,7 +94,8 @@ impl Delivery {
     pub fn prepare(&self, old: &Config, new: &Config) -> anyhow::Result<Prepared> {
         let callbacks = Callbacks::new(new)?;
         // The files of presets may have changed, too.
-        let is_same = old.callbacks == new.callbacks && new.callbacks.presets.is_none();
+        let is_same =
+            new.callbacks.presets.is_none() && new.callbacks.has_values_of(&old.callbacks);
         let _context = self.runtime.enter();
         let lanes = || Lanes::new(&callbacks, &self.reader, self.timing);
         let lanes = if is_same { None } else { Some(lanes()?) };
