@@ -16,6 +16,9 @@ fn start_waiting(site: &Site, role: &str) -> Adtrail {
     let adtrail = site.spawn_role(role);
     adtrail.await_line(&[WARNING, "store.hbase.servers", "localhost:"]);
     adtrail.await_readiness(503, "waiting for HBase");
+    assert_eq!(adtrail.reload().status, 422, "it has not started");
+    // Waits, too.
+    adtrail.signal("HUP");
     adtrail
 }
 
@@ -34,6 +37,7 @@ fn roles_that_start_before_hbase_wait_for_it() {
     (0..3).for_each(|server| processes.start_server(server));
     for adtrail in &mut waiting {
         adtrail.await_ready().unwrap_or_else(|log| panic!("adtrail has ended:\n{log}"));
+        adtrail.await_log("settings reloaded");
     }
     let [worker, exporter] = waiting;
     await_all_read(&site);
