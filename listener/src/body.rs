@@ -13,6 +13,7 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::sync::watch;
+use tracing::Span;
 
 use super::requests::Ongoing;
 use super::turns::{Place, SMALL_BODY_BYTES};
@@ -122,13 +123,23 @@ pub(super) struct ResponseBody {
     /// The rest of a frame of `body`.
     rest: Bytes,
     piece_bytes: usize,
+    /// The span of the request, for what `body` logs.
+    span: Span,
     _ongoing: Ongoing,
 }
 
 impl ResponseBody {
-    pub fn new(body: Body, version: Version, ongoing: Ongoing) -> Self {
+    pub fn new(body: Body, version: Version, ongoing: Ongoing, span: Span) -> Self {
         let piece_bytes = if version == Version::HTTP_2 { PIECE_BYTES } else { usize::MAX };
-        Self { body, rest: Bytes::new(), piece_bytes, _ongoing: ongoing }
+        Self { body, rest: Bytes::new(), piece_bytes, span, _ongoing: ongoing }
+    }
+}
+
+/// Drops the body in the span: one that has not ended logs that.
+impl Drop for ResponseBody {
+    fn drop(&mut self) {
+        let _in_span = self.span.enter();
+        drop(std::mem::take(&mut self.body));
     }
 }
 
@@ -143,6 +154,7 @@ impl HttpBody for ResponseBody {
         let this = self.get_mut();
         if this.rest.is_empty() {
             stall::response_has_none();
+            let _in_span = this.span.enter();
             let frame = match ready!(Pin::new(&mut this.body).poll_frame(context)) {
                 Some(Ok(frame)) => frame,
                 end => return Poll::Ready(end),

@@ -4,10 +4,11 @@
 //! `axum::serve` has no such limits and would wait forever for a request that does not come. This crate knows nothing
 //! of adtrail: routes, authentication and metrics are the callers'. Start with [`serve`]; `clients` counts connections
 //! per client, `requests` the requests of a connection, `turns` limits their bodies, `stall` finds clients that take
-//! nothing, `socket` and `body` observe the bytes.
+//! nothing, `socket` and `body` observe the bytes, `request_id` names requests in logs.
 
 mod body;
 mod clients;
+mod request_id;
 mod requests;
 mod socket;
 mod stall;
@@ -35,11 +36,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep_until};
+use tracing::{Instrument, Span};
 
 pub use body::is_unfinished;
 use body::{RequestBody, ResponseBody};
 use clients::OnRefusal;
 pub use clients::{Clients, Refused, client_network};
+use request_id::REQUEST_ID;
+pub use request_id::RequestId;
 use requests::{Ongoing, Requests, head_bytes};
 use socket::Socket;
 pub use stall::STALLED_MAX;
@@ -173,6 +177,8 @@ async fn connection(
     let refuse = Arc::clone(&on_refusal);
     let service = service_fn(move |mut request: Request<Incoming>| {
         let (version, head_bytes) = (request.version(), head_bytes(&request));
+        let id = RequestId::new(request.headers());
+        let span = id.span();
         let of_others = counted.borrow().head_bytes;
         // HTTP/1 is limited by its parser. HTTP/2 limits bytes only, and a field can take one byte of a request.
         let is_refused = request.headers().len() > HEADERS_MAX
@@ -181,6 +187,7 @@ async fn connection(
             refuse(Refused::Head);
         }
         request.extensions_mut().insert(client);
+        request.extensions_mut().insert(id.clone());
         request.extensions_mut().insert(Stopping(stops.clone()));
         let kept_bytes = if is_refused { 0 } else { head_bytes };
         let place = (!request.body().is_end_stream()).then(|| turns.place());
@@ -190,14 +197,16 @@ async fn connection(
             let routes = TowerToHyperService::new(router.into_service::<RequestBody>());
             routes.call(request.map(|body| RequestBody::new(body, place, stops.clone())))
         });
-        async move {
-            let response = match answer {
+        let answered = async move {
+            let mut response = match answer {
                 Some(answer) => answer.await?,
                 None => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.into_response(),
             };
+            response.headers_mut().insert(REQUEST_ID, id.into_header());
             ongoing.answered(response.extensions().get::<LongResponse>().is_some());
             Ok::<_, Infallible>(paced(response, version, ongoing))
-        }
+        };
+        answered.instrument(span)
     });
     let untaken = Untaken::default();
     let io = TokioIo::new(Socket::new(io, untaken.clone()));
@@ -233,7 +242,7 @@ fn refusal(error: &(dyn Error + Send + Sync + 'static)) -> Option<Refused> {
 }
 
 fn paced(response: Response, version: Version, ongoing: Ongoing) -> Response<ResponseBody> {
-    response.map(|body| ResponseBody::new(body, version, ongoing))
+    response.map(|body| ResponseBody::new(body, version, ongoing, Span::current()))
 }
 
 /// Limits the memory that a client can take with requests that do not end: with HTTP/1 the head, with HTTP/2 one

@@ -186,6 +186,13 @@ fn a_damaged_store_aborts_the_download() {
     assert_eq!(answer.status, 200);
     assert!(answer.body.len() > 1 << 20, "the download did not begin: {}", answer.body.len());
     assert!(!answer.is_ended);
+    // The first line is written by the thread that scans, the second one when the body ends.
+    let lines = bed.log.take();
+    for message in ["an export failed", "an export has ended"] {
+        let line = lines.iter().find(|line| line["message"] == message).expect(message);
+        let id = line["span"]["request_id"].as_str();
+        assert_eq!(id, answer.header("x-request-id"), "{line}");
+    }
     let id = answer.header("adtrail-export-id").unwrap();
     let export = bed.get(&format!("/v1/exports/{id}")).json();
     assert_eq!((&export["state"], &export["sha256"]), (&json!("failed"), &Value::Null));

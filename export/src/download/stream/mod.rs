@@ -20,6 +20,7 @@ use store::reader::{Reader, View};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::sync::oneshot;
+use tracing::Span;
 
 use crate::ExportError;
 use crate::download::checksum::Checksum;
@@ -75,7 +76,8 @@ pub(crate) async fn start(scan: Scan, running: Running) -> Result<Started, Expor
     let permits = Some(Arc::clone(&scan.permits));
     let (scanned, scans) = mpsc::channel(1);
     let (forwarded, mut pieces) = mpsc::channel(CHUNKS_WAITING_MAX);
-    tokio::task::spawn_blocking(move || scan.run(&scanned));
+    let span = Span::current();
+    tokio::task::spawn_blocking(move || span.in_scope(|| scan.run(&scanned)));
     tokio::spawn(forward(scans, forwarded));
     let next = match pieces.recv().await {
         Some(Piece::Begin(next)) => next,
@@ -94,7 +96,9 @@ pub(crate) async fn start(scan: Scan, running: Running) -> Result<Started, Expor
 /// Returns the cursor of the next page like [`start`], for a response that has only headers.
 pub(crate) async fn page_end(scan: Scan) -> Result<Option<Cursor>, ExportError> {
     let (end, ended) = oneshot::channel();
+    let span = Span::current();
     tokio::task::spawn_blocking(move || {
+        let _in_span = span.enter();
         let found = scan.page_end(|| end.is_closed());
         // If the client has disconnected, the result is not needed.
         let _ = end.send(found);

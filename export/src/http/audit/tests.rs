@@ -1,5 +1,7 @@
 //! The lines of the audit log, over HTTP.
 
+use std::io::Read;
+
 use axum::body::Body;
 use axum::http::Request;
 use hyper::service::Service;
@@ -179,6 +181,43 @@ fn every_refusal_writes_a_line() {
     let form = format!("token={x}");
     bed.send_body("POST /sign-in HTTP/1.1", &[&length, own[0]], form.as_bytes());
     check_lines(&bed, "POST /sign-in", "a session has begun", &["token=x"]);
+}
+
+#[test]
+fn lines_have_the_id_of_their_request() {
+    const SUMMARY: &str = "/v1/apps/app-x/summary?from=2026-03-10&to=2026-03-10";
+    let bed = Bed::new(many_activations(3));
+    let check = |target: &str, header: &str, status: u16, message: &str| {
+        let answer = bed.send_with(&format!("GET {target} HTTP/1.1"), &[header]);
+        let id = answer.header("x-request-id").unwrap().to_owned();
+        assert_eq!((answer.status, id == "req-1"), (status, header == "X-Request-Id: req-1"));
+        let line = bed.log.take_audit().remove(0);
+        assert_eq!((&line["message"], &line["span"]["request_id"]), (&message.into(), &id.into()));
+    };
+    for header in ["X-Request-Id: req-1", "X-Request-Id: req 1", "X: y"] {
+        check(SUMMARY, header, 200, "a request was answered");
+        check(EVENTS, header, 200, "an export has ended");
+    }
+    let other = "X-Request-Id: req-1\r\nHost: evil.example";
+    let refused = bed.send_with("GET /v1/apps HTTP/1.1", &[other]);
+    let line = bed.log.take_audit().remove(0);
+    assert_eq!((refused.status, &line["span"]["request_id"]), (421, &"req-1".into()));
+}
+
+/// Its body is dropped outside of the request.
+#[test]
+fn the_line_of_an_interrupted_download_has_the_id_of_its_request() {
+    let bed = Bed::new(many_activations(100_000));
+    let mut gone = bed.open(&format!("GET {EVENTS} HTTP/1.1\r\nX-Request-Id: req-1"));
+    gone.read_exact(&mut [0; 4096]).unwrap();
+    drop(gone);
+    let mut lines = Vec::new();
+    while lines.is_empty() {
+        std::thread::sleep(Duration::from_millis(1));
+        lines = bed.log.take_audit();
+    }
+    assert_eq!(lines[0]["outcome"], "aborted", "{lines:?}");
+    assert_eq!(lines[0]["span"]["request_id"], "req-1", "{lines:?}");
 }
 
 #[test]
