@@ -5,9 +5,10 @@ use std::io::{self, Write};
 use adtrail::cli::{Cli, Command, HBase};
 use adtrail::commands::maintenance::{backup, copy, restore, verify};
 use adtrail::commands::{
-    callbacks, check_config, check_events, collector, conformance, download, explain, hbase,
-    health, link, peek, regions, reload, replay, replay_dlq, run, token,
+    UsageError, callbacks, check_config, check_events, collector, conformance, download, explain,
+    hbase, health, link, peek, regions, reload, replay, replay_dlq, run, token,
 };
+use adtrail::telemetry::Traces;
 use adtrail::{Timing, demo, open_files, telemetry};
 use clap::Parser;
 use config::private_files;
@@ -25,20 +26,28 @@ fn main() -> ! {
     telemetry::abort_on_panic();
     telemetry::handle_file_limits();
     open_files::raise_limit();
-    telemetry::start_logs(cli.log_format);
-    let outcome = Timing::from_env()
-        .map_err(anyhow::Error::from)
-        .and_then(|timing| dispatch(&cli.command, timing));
-    let code = match outcome {
+    let code = match run(&cli) {
         Ok(()) => 0,
         Err(error) => {
             telemetry::write_stderr(format_args!("adtrail: {error:#}\n"));
-            if error.is::<adtrail::commands::UsageError>() { 2 } else { 1 }
+            if error.is::<UsageError>() { 2 } else { 1 }
         }
     };
     let _ = io::stdout().flush();
     // Without the exit handler of OpenSSL, which frees what a thread of librdkafka may still use to connect.
     low_level::exit(code)
+}
+
+fn run(cli: &Cli) -> anyhow::Result<()> {
+    let traces = match cli.command.is_service() {
+        true => Traces::from_env().map_err(UsageError)?,
+        false => Traces::default(),
+    };
+    telemetry::start_logs(cli.log_format, &traces);
+    let timing = Timing::from_env()?;
+    let outcome = dispatch(&cli.command, timing);
+    traces.flush(timing.trace_flush_timeout);
+    outcome
 }
 
 fn dispatch(command: &Command, timing: Timing) -> anyhow::Result<()> {

@@ -41,6 +41,8 @@ config::timing! {
         pub hbase_last_write_timeout: Duration = Duration::from_secs(5),
         /// How long shutdown waits for downloads that it has aborted. When it expires, the process ends.
         pub aborted_download_timeout: Duration = Duration::from_secs(1),
+        /// How long the end of a process waits for the export of its last spans.
+        pub trace_flush_timeout: Duration = Duration::from_secs(2),
         /// How long a process may run beyond `run.shutdown_deadline` before it exits with status 1.
         pub forced_exit_grace: Duration = Duration::from_secs(5),
         /// How long `adtrail backup` retries before it fails, while a process uses the store without listening on the

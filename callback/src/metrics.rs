@@ -23,14 +23,8 @@ pub(crate) fn register() {
 }
 
 pub(crate) fn finished(endpoint: &str, outcome: Outcome) {
-    let name = match outcome {
-        Outcome::Sent => "sent",
-        Outcome::Dropped => "dropped",
-        Outcome::Dead => "dead",
-        Outcome::Retry { .. } => "retry",
-        Outcome::Postponed { .. } => "postponed",
-    };
-    counter!(OUTCOMES, "endpoint" => endpoint.to_owned(), "outcome" => name).increment(1);
+    let (endpoint, outcome) = (endpoint.to_owned(), outcome.name());
+    counter!(OUTCOMES, "endpoint" => endpoint, "outcome" => outcome).increment(1);
 }
 
 /// Counts callbacks whose events have become too old while they waited for their first attempt. The outbox ends them.

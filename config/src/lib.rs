@@ -16,7 +16,9 @@ pub mod private_files;
 mod settings;
 mod toml_files;
 
+use std::borrow::Cow;
 use std::path::Path;
+use std::time::Duration;
 
 pub use changes::fixed_changes;
 /// Used by [`crash_point`].
@@ -47,6 +49,10 @@ pub use sections::tokens::{
 };
 pub use settings::{Config, ExportClients, Ingest};
 pub use toml_files::toml_files;
+
+/// The target of the spans that are exported to a collector of traces. Logs do not show them. They have no device ids,
+/// addresses or tokens.
+pub const TRACE_TARGET: &str = "adtrail::trace";
 
 /// The settings file if none is named.
 pub const DEFAULT_FILE: &str = "adtrail.toml";
@@ -86,6 +92,14 @@ pub fn load(sources: &Sources<'_>) -> Result<Config, ConfigErrors> {
 /// Parses the text of a settings file, without environment and flags.
 pub fn parse(text: &str) -> Result<Config, ConfigErrors> {
     read(tree::parse_file(DEFAULT_FILE, text.as_bytes())?, DEFAULT_FILE).0
+}
+
+/// Parses a duration such as `10m`.
+///
+/// # Errors
+/// Returns what is expected.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    parse::duration::parse_ms(text).map(Duration::from_millis).map_err(Cow::into_owned)
 }
 
 fn read(table: Table, file: &str) -> (Result<Config, ConfigErrors>, Diagnostics) {

@@ -160,6 +160,16 @@ pub enum Command {
     Conformance(Conformance),
 }
 
+impl Command {
+    /// Checks whether the command runs until it is stopped.
+    pub fn is_service(&self) -> bool {
+        matches!(
+            self,
+            Self::Run(_) | Self::Attribute(_) | Self::Export(_) | Self::Collect(_) | Self::Demo(_)
+        )
+    }
+}
+
 #[derive(Debug, Clone, Args)]
 pub struct Settings {
     /// Settings file; by default `adtrail.toml`, if it exists

@@ -19,12 +19,12 @@ use parking_lot::Mutex;
 use store::StoreError;
 use store::embedded::StatusCounts;
 use store::layout::region::Regions;
-use tracing::{error, warn};
+use tracing::{Span, error, warn};
 
 use super::loop_progress::LoopProgress;
-use super::region_metrics;
 use super::service_ledger::ServiceLedger;
 use super::worker_settings::{SettingsFeed, WorkerSettings};
+use super::{batch_span, region_metrics};
 
 /// Starts the thread. It ends when the sender of batches is dropped, or with the first error.
 pub fn start<L>(
@@ -48,6 +48,7 @@ struct Decided {
     /// Without its facts.
     batch: ingest::Batch,
     start: Instant,
+    span: Span,
     report: BatchReport,
     /// The rows of the store with this batch.
     rows: StatusCounts,
@@ -147,8 +148,10 @@ fn decide<L: Ledger<Error = StoreError> + ServiceLedger>(
 ) -> anyhow::Result<Decided> {
     config::crash_point!("batch-received");
     let start = Instant::now();
+    let span = batch_span::begin(&batch);
     let (facts, progress) = (std::mem::take(&mut batch.facts), batch.progress.clone());
-    let report = worker.process_ahead(worker::Batch { facts, progress }).context(UNCOMMITTED)?;
+    let report = worker.process_ahead(worker::Batch { facts, progress });
+    let report = report.inspect_err(|_| batch_span::failed(&span)).context(UNCOMMITTED)?;
     if report.large_histories > 0 {
         let decisions = report.large_histories;
         warn!(
@@ -157,13 +160,14 @@ fn decide<L: Ledger<Error = StoreError> + ServiceLedger>(
         );
     }
     let rows = worker.ledger().status_counts();
-    Ok(Decided { batch, start, report, rows })
+    Ok(Decided { batch, start, span, report, rows })
 }
 
 /// Counts a committed batch, and sends its positions.
 fn publish(decided: Decided, committed: &Sender<Vec<Position>>, metrics: &PipelineMetrics) {
     config::crash_point!("batch-committed");
     metrics.count_commit(&decided);
+    batch_span::committed(&decided.span, &decided.report);
     // Fails only if the intake has ended; the consumer group's offsets then stay behind those of the store.
     let _ = committed.send(decided.batch.progress.positions);
 }
@@ -236,7 +240,7 @@ impl PipelineMetrics {
     /// Counts a committed batch and the records that it was read from.
     fn count_commit(&self, decided: &Decided) {
         let _guard = self.whole_batches.lock();
-        let Decided { batch, start, report, rows } = decided;
+        let Decided { batch, start, report, rows, .. } = decided;
         let consumed_until = batch.progress.consumed_until;
         self.ingest.committed(&batch.intake, &batch.values, consumed_until, Timestamp::now());
         for topic in TopicKind::ALL {

@@ -16,6 +16,7 @@ use super::reload::{Parts, Reloading};
 use super::shutdown_deadline::listen_for_signals;
 use super::{Running, links};
 use crate::open_files;
+use crate::telemetry::LOG_LEVEL;
 use crate::timing::Timing;
 
 /// Collects until shutdown is requested, then answers the requests received by then. `echo` gets a line for each, and
@@ -62,6 +63,7 @@ fn admin(recorder: PrometheusHandle, routes: CollectRoutes, reload: Reload) -> A
         readiness: Arc::new(ready),
         requests,
         reload: Some(reload),
+        log_level: LOG_LEVEL,
     }
 }
 

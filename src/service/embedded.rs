@@ -30,6 +30,7 @@ use super::{
     BATCH_QUEUE_LENGTH, Running, Threads, collector, control_socket, links, log_retained_floors,
     served_and_delivered,
 };
+use crate::telemetry::LOG_LEVEL;
 use crate::timing::Timing;
 
 /// See [`super::run`].
@@ -82,7 +83,7 @@ pub fn run(
     };
     let (reload, reloads) =
         reloading.map(|reloading| reloading.start(config, parts, shutdown)).transpose()?.unzip();
-    let admin = Admin { metrics: render, readiness: ready, requests, reload };
+    let admin = Admin { metrics: render, readiness: ready, requests, reload, log_level: LOG_LEVEL };
     log_start(config);
     let served = listeners.serve(export, collector, admin, shutdown.clone());
     let servers = runtime.spawn(served_and_delivered(served, delivered));

@@ -30,6 +30,7 @@ use super::{
     BATCH_QUEUE_LENGTH, Roles, Running, Threads, collector, links, log_retained_floors, opening,
     readiness, regions, served_and_delivered,
 };
+use crate::telemetry::LOG_LEVEL;
 use crate::timing::Timing;
 
 pub fn run(
@@ -196,7 +197,13 @@ fn admin(
         }
         collector.as_ref().map_or(Ok(()), collector::readiness)
     };
-    Admin { metrics: Arc::new(render), readiness: Arc::new(ready), requests, reload: None }
+    Admin {
+        metrics: Arc::new(render),
+        readiness: Arc::new(ready),
+        requests,
+        reload: None,
+        log_level: LOG_LEVEL,
+    }
 }
 
 /// While HBase does not respond, the attribution retries, and a restart would not help.

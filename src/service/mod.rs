@@ -1,6 +1,7 @@
 //! The service: reads and attributes events, serves exports, or both.
 
 pub(crate) mod attribution_thread;
+mod batch_span;
 pub(crate) mod callbacks;
 pub(crate) mod collector;
 pub(crate) mod control_socket;

@@ -17,6 +17,7 @@ use store::StoreError;
 use store::hbase::Shared;
 
 use super::until_shutdown::SUPERVISION_INTERVAL;
+use crate::telemetry::LOG_LEVEL;
 use crate::timing::Timing;
 
 /// Opens the store. If HBase does not respond, calls `on_wait` and retries until it does; returns `None` if shutdown is
@@ -67,6 +68,7 @@ pub fn waiting_admin(recorder: PrometheusHandle) -> Admin {
         reload: Some(Arc::new(|| -> Result<String, String> {
             Err("adtrail waits for HBase and has not started yet: reload later".to_owned())
         })),
+        log_level: LOG_LEVEL,
     }
 }
 

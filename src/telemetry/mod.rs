@@ -1,4 +1,7 @@
-//! Logs to standard error, and the recorder behind `/metrics`.
+//! Logs to standard error, spans for a collector of traces, and the recorder behind `/metrics`.
+
+mod log_level;
+mod traces;
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
@@ -10,9 +13,13 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle, 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use parking_lot::Mutex;
 use signal_hook::consts::SIGXFSZ;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Registry, fmt};
 
 use crate::cli::LogFormat;
+pub use log_level::LOG_LEVEL;
+pub use traces::Traces;
 
 /// Buckets, in seconds, of every histogram except that of downloads.
 const SECONDS_BUCKETS: [f64; 14] =
@@ -24,21 +31,17 @@ const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// The current progress bar. Log lines are written above it.
 static BAR: Mutex<Option<WeakProgressBar>> = Mutex::new(None);
 
-/// What is logged without `RUST_LOG`. h2 warns of each connection that breaks its limits, so that a client could fill
-/// the disk with logs.
-const LOGGED: &str = "info,h2=error";
-
-/// Sends logs to standard error, filtered by `RUST_LOG`.
-pub fn start_logs(format: LogFormat) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(LOGGED));
-    let logs = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(|| AboveBar)
-        .with_ansi(io::stderr().is_terminal());
-    match format {
-        LogFormat::Text => logs.with_target(false).init(),
-        LogFormat::Json => logs.json().flatten_event(true).init(),
-    }
+/// Sends logs to standard error, filtered by `RUST_LOG`, and spans to a collector.
+pub fn start_logs(format: LogFormat, traces: &Traces) {
+    let logs = fmt::layer().with_writer(|| AboveBar).with_ansi(io::stderr().is_terminal());
+    let logs: Box<dyn Layer<Registry> + Send + Sync> = match format {
+        LogFormat::Text => logs.with_target(false).boxed(),
+        // Only requests have spans, and no request is part of another.
+        LogFormat::Json => logs.json().flatten_event(true).with_span_list(false).boxed(),
+    };
+    let mut layers = vec![logs.with_filter(log_level::start()).boxed()];
+    layers.extend(traces.layer());
+    tracing_subscriber::registry().with(layers).init();
 }
 
 /// Shows a progress bar on standard error if that is a terminal. It is cleared on drop. `None` is an unknown length.
@@ -129,28 +132,4 @@ pub fn start_metrics() -> anyhow::Result<PrometheusHandle> {
         })
         .context("the thread for metrics upkeep cannot be started")?;
     Ok(handle)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::{Read, Seek};
-
-    use super::*;
-
-    #[test]
-    fn a_client_cannot_cause_warnings_of_h2() {
-        let mut file = tempfile::tempfile().unwrap();
-        let logs = tracing_subscriber::fmt()
-            .with_env_filter(EnvFilter::new(LOGGED))
-            .with_writer(file.try_clone().unwrap())
-            .finish();
-        tracing::subscriber::with_default(logs, || {
-            tracing::warn!(target: "h2::proto::streams::recv", "of a client");
-            tracing::info!("of adtrail");
-        });
-        let mut text = String::new();
-        file.rewind().unwrap();
-        file.read_to_string(&mut text).unwrap();
-        assert!(text.contains("of adtrail") && !text.contains("of a client"), "{text}");
-    }
 }

@@ -82,6 +82,18 @@ pub enum Outcome {
     Postponed { due_ms: i64 },
 }
 
+impl Outcome {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sent => "sent",
+            Self::Dropped => "dropped",
+            Self::Dead => "dead",
+            Self::Retry { .. } => "retry",
+            Self::Postponed { .. } => "postponed",
+        }
+    }
+}
+
 /// One attempt, for persons who look for the reason of a failure. It has no ids and no tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {

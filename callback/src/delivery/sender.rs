@@ -13,6 +13,8 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
+use tracing::Span;
+use tracing::field::Empty;
 
 use super::gate::{Admission, Gate};
 use super::queue::{Attempt, Finished, Outcome};
@@ -182,6 +184,7 @@ impl Sender {
         request: Request,
     ) -> Done {
         let (at_ms, started) = (self.now_ms(), Instant::now());
+        let span = begin_span(endpoint, attempts);
         let (shown, signatures) = (request.shown.clone(), request.signatures.clone());
         let reply = self.request(endpoint, event, request).await;
         metrics::responded(endpoint.name(), reply.status, started.elapsed());
@@ -197,6 +200,7 @@ impl Sender {
                 (outcome, reason)
             }
         };
+        end_span(&span, reply.status, outcome);
         let attempt = Attempt {
             at_ms,
             status: reply.status,
@@ -319,6 +323,28 @@ impl Done {
             answer: Box::default(),
         };
         Self { finished: Finished { outcome, attempt: Some(attempt) }, pause: None }
+    }
+}
+
+/// Begins the span of an attempt. It has no text of the event, the request or the response.
+fn begin_span(endpoint: &Endpoint, attempts: u32) -> Span {
+    tracing::info_span!(
+        target: config::TRACE_TARGET,
+        "callback",
+        otel.kind = "client",
+        otel.status_code = Empty,
+        endpoint = endpoint.name(),
+        attempt = i64::from(attempts).saturating_add(1),
+        status = Empty,
+        outcome = Empty,
+    )
+}
+
+fn end_span(span: &Span, status: Option<u16>, outcome: Outcome) {
+    span.record("status", status.map(i64::from));
+    span.record("outcome", outcome.name());
+    if outcome != Outcome::Sent {
+        span.record("otel.status_code", "ERROR");
     }
 }
 

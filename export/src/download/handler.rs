@@ -92,6 +92,7 @@ pub(crate) async fn export(
         uri.path_and_query().map_or("", |address| address.as_str()),
         &file_name,
     )?;
+    let running = running.traced(&request);
     headers.extend(HeaderValue::try_from(running.id()).map(|id| (EXPORT_ID, id)));
     headers.insert(header::TRAILER, HeaderValue::from_static("adtrail-rows, adtrail-sha256"));
     let Started { next: cursor, body } = stream::start(scan, running).await?;

@@ -1,6 +1,7 @@
 //! Streaming exports: from a checked request to the last byte.
 //!
-//! Start with `handler`; `stream` runs the scan, `registry` keeps the state of each export.
+//! Start with `handler`; `stream` runs the scan, `registry` keeps the state of each export,
+//! `audit` and `trace` say what became of it.
 
 pub(crate) mod audit;
 pub(crate) mod checksum;
@@ -9,3 +10,4 @@ pub(crate) mod handler;
 pub(crate) mod registry;
 pub(crate) mod state;
 pub(crate) mod stream;
+mod trace;

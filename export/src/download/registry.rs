@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use axum::extract::Request;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::{Serialize, Serializer};
+use tracing::Span;
 
 use super::audit::{self, ExportOutcome, ExportRequest};
 use super::checksum::Checksum;
+use super::trace;
 use crate::ExportError;
 use crate::download::state::State;
 use crate::format::chunks::Chunk;
@@ -75,6 +78,8 @@ pub(crate) struct Running {
     active: Option<Active>,
     request: ExportRequest,
     since: Instant,
+    /// Ends with the export.
+    span: Span,
     export: Export,
 }
 
@@ -139,7 +144,7 @@ impl Exports {
         }
         let active = Some(metrics.download_started());
         let (exports, since) = (Arc::clone(self), Instant::now());
-        Ok(Running { exports, active, request, since, export })
+        Ok(Running { exports, active, request, since, span: Span::none(), export })
     }
 
     /// Returns the export with this id, in the form that clients know.
@@ -203,6 +208,13 @@ impl Kept {
 }
 
 impl Running {
+    /// Begins the span of the export.
+    #[must_use]
+    pub fn traced(mut self, request: &Request) -> Self {
+        self.span = trace::start(&self.request, &self.id(), request);
+        self
+    }
+
     pub fn id(&self) -> String {
         id_text(self.export.id)
     }
@@ -241,7 +253,9 @@ impl Drop for Running {
         self.export.ended = Some(in_utc(now()));
         let Export { rows, bytes, state, .. } = self.export;
         let (request, duration) = (&self.request, self.since.elapsed());
-        audit::write(&ExportOutcome { request, rows, bytes, state, duration });
+        let outcome = ExportOutcome { request, rows, bytes, state, duration };
+        audit::write(&outcome);
+        trace::end(&self.span, &outcome);
         if let Some(kept) = self.exports.kept.lock().by_id.get_mut(&self.export.id) {
             kept.clone_from(&self.export);
         }

@@ -1,4 +1,5 @@
-//! The operators' listener: metrics, liveness, readiness, the last requests of the collector's links, and reloads.
+//! The operators' listener: metrics, liveness, readiness, the last requests of the collector's links, reloads, and the
+//! log level.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use listener::{Clients, Refused};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
+use tracing::Span;
 
 use super::answers::{self, OfAll};
 use super::extract::parameters;
@@ -41,6 +43,15 @@ pub struct Admin {
     pub requests: Option<Requests>,
     /// `None` in a process that cannot reload its settings.
     pub reload: Option<Reload>,
+    pub log_level: LogLevel,
+}
+
+/// Shows and changes what is logged.
+#[derive(Debug, Clone, Copy)]
+pub struct LogLevel {
+    pub shown: fn() -> String,
+    /// Takes the parameters of the request; returns what is logged from now on, or says what they should be.
+    pub set: fn(&[(String, String)]) -> Result<String, String>,
 }
 
 /// Reloads the settings. Both results are texts for an operator; an error says why nothing has changed. It may block.
@@ -79,6 +90,7 @@ fn router(admin: Admin, hosts: Hosts) -> Router {
         .route("/readyz", get(readyz))
         .route("/requests", get(requests))
         .route("/-/reload", post(reload).fallback(only_post).layer(limit(RELOADS_MAX)))
+        .route("/-/log-level", get(log_level).put(set_log_level))
         .method_not_allowed_fallback(problem::method_not_allowed)
         .fallback(problem::not_found)
         .with_state(admin)
@@ -119,9 +131,10 @@ async fn reload(
             "expected a request that no page has made, such as that of `adtrail reload`\n";
         return Ok((StatusCode::FORBIDDEN, expected.to_owned()));
     }
+    let of_request = Span::current();
+    let reloaded = spawn_blocking(move || of_request.in_scope(|| reload())).await;
     // Fails only if it panics, which ends the process.
-    let reloaded = spawn_blocking(move || reload()).await.unwrap_or_else(|e| Err(e.to_string()));
-    Ok(match reloaded {
+    Ok(match reloaded.unwrap_or_else(|e| Err(e.to_string())) {
         Ok(reloaded) => (StatusCode::OK, format!("{reloaded}\n")),
         Err(problem) => (StatusCode::UNPROCESSABLE_ENTITY, format!("{problem}\n")),
     })
@@ -129,6 +142,19 @@ async fn reload(
 
 async fn only_post() -> impl IntoResponse {
     (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, "POST")], "expected POST\n")
+}
+
+async fn log_level(State(admin): State<Admin>) -> String {
+    format!("{}\n", (admin.log_level.shown)())
+}
+
+/// Only by PUT, which a page of another site cannot send.
+async fn set_log_level(State(admin): State<Admin>, uri: Uri) -> Result<Response, Problem> {
+    let parameters = parameters(&uri)?;
+    Ok(match (admin.log_level.set)(&parameters) {
+        Ok(logged) => format!("{logged}\n").into_response(),
+        Err(expected) => (StatusCode::BAD_REQUEST, format!("{expected}\n")).into_response(),
+    })
 }
 
 #[cfg(test)]
@@ -148,6 +174,7 @@ mod tests {
             readiness: Arc::new(move || missing.clone().map_or(Ok(()), Err)),
             requests: None,
             reload: None,
+            log_level: LogLevel { shown: || "info".into(), set: |given| Err(format!("{given:?}")) },
         }
     }
 
@@ -216,6 +243,18 @@ mod tests {
             assert_eq!(answers(reloading(Ok("reloaded")), &[&request])[0].status, 403);
         }
         assert_eq!(answers(admin(None), &["POST /-/reload"])[0].status, 404);
+    }
+
+    #[test]
+    fn the_log_level_is_shown_and_set() {
+        check(None, "GET /-/log-level", 200, "info\n");
+        check(None, "PUT /-/log-level?level=a%3Db", 400, "[(\"level\", \"a=b\")]\n");
+        let set = |given: &[(String, String)]| Ok(given[0].1.clone());
+        let log_level = LogLevel { set, ..admin(None).log_level };
+        let requests = ["PUT /-/log-level?level=debug", "POST /-/log-level?level=debug"];
+        let answers = answers(Admin { log_level, ..admin(None) }, &requests);
+        assert_eq!((answers[0].status, answers[0].text()), (200, "debug\n"));
+        assert_eq!(answers[1].status, 405);
     }
 
     #[test]
