@@ -20,7 +20,16 @@ pub fn local(listener: SocketAddr) -> SocketAddr {
 
 /// Returns the whole body of a response with status 200.
 pub fn get(address: SocketAddr, path: &str) -> anyhow::Result<String> {
-    let (status, body) = send("GET", address, path)?;
+    request("GET", address, path)
+}
+
+/// Like [`get`], for a request that changes something.
+pub fn put(address: SocketAddr, path: &str) -> anyhow::Result<String> {
+    request("PUT", address, path)
+}
+
+fn request(method: &str, address: SocketAddr, path: &str) -> anyhow::Result<String> {
+    let (status, body) = send(method, address, path)?;
     ensure!(status == 200, "http://{address}{path}: {status}: {}", body.trim_end());
     Ok(body)
 }

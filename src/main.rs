@@ -6,7 +6,7 @@ use adtrail::cli::{Cli, Command, HBase};
 use adtrail::commands::maintenance::{backup, copy, restore, verify};
 use adtrail::commands::{
     UsageError, callbacks, check_config, check_events, collector, conformance, download, explain,
-    hbase, health, link, peek, regions, reload, replay, replay_dlq, run, token,
+    hbase, health, link, log_level, peek, regions, reload, replay, replay_dlq, run, token,
 };
 use adtrail::telemetry::Traces;
 use adtrail::{Timing, demo, open_files, telemetry};
@@ -72,6 +72,7 @@ fn dispatch(command: &Command, timing: Timing) -> anyhow::Result<()> {
         Command::Verify(options) => verify::run(options),
         Command::Callbacks(command) => callbacks::run(command, timing),
         Command::Health(options) => health::run(options),
+        Command::LogLevel(options) => log_level::run(options),
         Command::CheckConfig(settings) => check_config::run(settings),
         Command::Reload(settings) => reload::run(settings),
         Command::Token(options) => token::run(options),

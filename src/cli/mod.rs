@@ -2,6 +2,7 @@
 
 mod callbacks;
 mod kafka;
+mod log_level;
 mod rows;
 mod store;
 
@@ -11,6 +12,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub use callbacks::{Callbacks, ListCallbacks, RetryCallbacks, ShowCallbacks, TestCallback};
 pub use kafka::{Peek, ReplayDlq};
+pub use log_level::LogLevel;
 pub use rows::{CheckEvents, Download, Explain, Format, Replay};
 pub use store::{Backup, Copy, HBase, InitHBase, Regions, Restore, Verify};
 
@@ -141,6 +143,11 @@ pub enum Command {
     /// Asks admin.listen on this machine. Exits with 0 if the service is ready, and with 1 if it is not or does not
     /// respond; standard error has the reason.
     Health(Health),
+    /// Show or change what the service with these settings logs, until it is restarted
+    ///
+    /// Asks admin.listen on this machine. Writes what is logged to standard output, as directives of RUST_LOG. Each
+    /// process has its own level. See docs/operations.md in the source.
+    LogLevel(LogLevel),
     /// Check the settings, and report all errors
     CheckConfig(Settings),
     /// Make the running service load its settings again

@@ -10,6 +10,7 @@ pub mod explain;
 pub mod hbase;
 pub mod health;
 pub mod link;
+pub mod log_level;
 pub mod maintenance;
 pub mod peek;
 pub mod regions;
