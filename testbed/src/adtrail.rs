@@ -253,7 +253,8 @@ pub fn sum(scrape: &str, name: &str, label: &str) -> Option<f64> {
     values.reduce(|sum, value| sum + value)
 }
 
-/// Returns a command that runs the binary under test, without the caller's environment variables for adtrail.
+/// Returns a command that runs the binary under test, without the caller's environment variables for adtrail and for
+/// OpenTelemetry.
 pub fn adtrail() -> Command {
     command(&binary())
 }
@@ -261,7 +262,9 @@ pub fn adtrail() -> Command {
 /// Like [`adtrail()`], for any binary.
 pub fn command(binary: &Path) -> Command {
     let mut command = Command::new(binary);
-    for (name, _) in env::vars().filter(|(name, _)| name.starts_with("ADTRAIL_")) {
+    let is_for_adtrail =
+        |name: &str| ["ADTRAIL_", "OTEL_"].iter().any(|prefix| name.starts_with(prefix));
+    for (name, _) in env::vars().filter(|(name, _)| is_for_adtrail(name)) {
         command.env_remove(name);
     }
     command.env_remove("RUST_LOG");

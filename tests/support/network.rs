@@ -17,7 +17,9 @@ pub struct Request {
     pub path: String,
     /// Names in lower case.
     pub headers: BTreeMap<String, String>,
+    /// As text.
     pub body: String,
+    pub bytes: Vec<u8>,
 }
 
 impl Request {
@@ -137,8 +139,8 @@ fn read(reader: &mut BufReader<TcpStream>) -> io::Result<Request> {
         headers.insert(name.to_ascii_lowercase(), value.trim().to_owned());
     }
     let length = headers.get("content-length").and_then(|length| length.parse().ok());
-    let mut body = vec![0; length.unwrap_or(0)];
-    reader.read_exact(&mut body)?;
-    let body = String::from_utf8(body).map_err(|_| io::ErrorKind::InvalidData)?;
-    Ok(Request { method, path, headers, body })
+    let mut bytes = vec![0; length.unwrap_or(0)];
+    reader.read_exact(&mut bytes)?;
+    let body = String::from_utf8_lossy(&bytes).into_owned();
+    Ok(Request { method, path, headers, body, bytes })
 }

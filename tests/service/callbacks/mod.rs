@@ -1,10 +1,12 @@
 //! Callbacks: what networks and webhooks are notified of, on a real Kafka and servers of networks on this machine.
+//! `traces` has the spans of callbacks and of what comes before and after them.
 
 mod cases;
 mod commands;
 mod crashes;
 mod credit;
 mod networks;
+mod traces;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

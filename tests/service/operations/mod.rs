@@ -5,6 +5,7 @@ mod files;
 mod health;
 mod hostile_clients;
 mod hostile_producers;
+mod logs;
 mod monitoring;
 mod notify;
 mod refusals;
