@@ -7,6 +7,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
 use anyhow::Context;
+use arc_swap::ArcSwap;
 use attribution::facts::event::Family;
 use attribution::ledger::{Ledger, Position};
 use attribution::rules::policy::Policy;
@@ -24,7 +25,7 @@ use tracing::{Span, error, warn};
 use super::loop_progress::LoopProgress;
 use super::service_ledger::ServiceLedger;
 use super::worker_settings::{SettingsFeed, WorkerSettings};
-use super::{batch_span, region_metrics};
+use super::{batch_span, decision_metrics, region_metrics};
 
 /// Starts the thread. It ends when the sender of batches is dropped, or with the first error.
 pub fn start<L>(
@@ -176,6 +177,7 @@ fn publish(decided: Decided, committed: &Sender<Vec<Position>>, metrics: &Pipeli
 pub struct PipelineMetrics {
     ingest: ingest::Metrics,
     topics: TopicNames,
+    policy: ArcSwap<Policy>,
     /// Held while a batch is counted and while a scrape is rendered, so that every scrape shows whole batches and its
     /// counts add up.
     whole_batches: Mutex<()>,
@@ -205,6 +207,7 @@ impl PipelineMetrics {
     pub fn new(config: &config::Config) -> Self {
         describe();
         region_metrics::describe();
+        decision_metrics::describe_metrics();
         let topics = TopicNames::new(&config.kafka.topics);
         for topic in TopicKind::ALL {
             for name in [ACCEPTED, REDELIVERED, CONFLICTING] {
@@ -215,13 +218,15 @@ impl PipelineMetrics {
         for (left, entered) in corrections() {
             correction(left, entered).increment(0);
         }
+        let (ingest, policy) = (ingest::Metrics::new(config), config.policy.clone().into());
         let (whole_batches, progress) = (Mutex::new(()), Arc::default());
-        Self { ingest: ingest::Metrics::new(config), topics, whole_batches, progress }
+        Self { ingest, topics, policy, whole_batches, progress }
     }
 
     /// Counts with the names of apps and channels of these settings from now on.
     pub fn set_policy(&self, policy: Arc<Policy>) {
-        self.ingest.set_policy(policy);
+        self.ingest.set_policy(Arc::clone(&policy));
+        self.policy.store(policy);
     }
 
     /// Renders the metrics between two batches.
@@ -256,6 +261,7 @@ impl PipelineMetrics {
                 correction(*left, *entered).increment(*count);
             }
         }
+        decision_metrics::count(&report.row_outcomes, &self.policy.load());
         counter!(LARGE_HISTORIES).increment(report.large_histories);
         histogram!(BATCH_SECONDS).record(start.elapsed().as_secs_f64());
         // Set even if the batch has changed no row, because rows expire.
@@ -291,7 +297,6 @@ mod tests {
     use std::sync::mpsc::{channel, sync_channel};
     use std::time::Duration;
 
-    use arc_swap::ArcSwap;
     use attribution::facts::event::{EventTime, Pid};
     use attribution::facts::keys::FactKey;
     use attribution::ledger::index::{IndexEntry, Scan};

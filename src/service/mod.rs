@@ -5,6 +5,7 @@ mod batch_span;
 pub(crate) mod callbacks;
 pub(crate) mod collector;
 pub(crate) mod control_socket;
+mod decision_metrics;
 mod embedded;
 mod hbase;
 mod heartbeat;

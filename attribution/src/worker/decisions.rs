@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::BatchReport;
 use super::fact_cache::FactCache;
+use super::{BatchReport, RowOutcome};
 use crate::facts::keys::{FactKey, FactKeyMap, FactKeySet};
 use crate::ledger::record::{CurrentRow, FactRecord, RowMeta};
 use crate::ledger::{DecisionWrite, Facts, Ledger, Progress};
@@ -167,14 +167,15 @@ impl Decisions {
     ) -> Result<(), L::Error> {
         self.bytes_max = self.bytes_max.max(self.bytes);
         let writes = self.take(facts);
-        let changes: Vec<_> =
-            writes.iter().map(|write| (write.key, status_change(write))).collect();
+        let changes: Vec<_> = writes.iter().map(|write| (write.key, row_change(write))).collect();
         let lost_races = facts.ledger().commit(writes, progress)?;
         let lost_races: FactKeySet = lost_races.into_iter().collect();
         for (key, change) in &changes {
             let has_lost = lost_races.contains(key);
             if let (Some(change), false) = (change, has_lost) {
-                *report.rows_written.entry(*change).or_default() += 1;
+                let statuses = (change.before, change.after.status);
+                *report.rows_written.entry(statuses).or_default() += 1;
+                *report.row_outcomes.entry(change.after).or_default() += 1;
             }
             if L::SHARED {
                 self.note_committed(*key, has_lost);
@@ -220,13 +221,21 @@ fn callbacks(
     interests.plan(before, row)
 }
 
-/// Returns the status before and after the write, or `None` if the new row equals the replaced one.
-fn status_change(write: &DecisionWrite) -> Option<(Option<Status>, Status)> {
+/// A written row that differs from the one that it replaces.
+struct RowChange {
+    /// The status of the replaced row.
+    before: Option<Status>,
+    after: RowOutcome,
+}
+
+/// Returns `None` if the new row equals the replaced one.
+fn row_change(write: &DecisionWrite) -> Option<RowChange> {
     let is_equal = |before: &CurrentRow| {
         write.record.current_row().map(|row| row.digest) == Some(before.digest)
     };
     if write.replaced.as_ref().is_some_and(is_equal) {
         return None;
     }
-    Some((write.replaced.map(|current_row| current_row.status), write.row.status))
+    let before = write.replaced.map(|current_row| current_row.status);
+    Some(RowChange { before, after: RowOutcome::of(&write.row) })
 }

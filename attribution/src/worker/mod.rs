@@ -40,12 +40,12 @@ pub(crate) mod touch_search;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::facts::event::{Fact, Family};
+use crate::facts::event::{Fact, Family, Pid, SpreadId};
 use crate::ledger::{Ledger, Progress};
 use crate::outbox::interest::Interests;
 use crate::parallelism::Parallelism;
 use crate::rules::policy::Policy;
-use crate::rules::row::Status;
+use crate::rules::row::{EventType, Row, Status};
 use affected::{activations_affected_by_touches, effect_searches};
 use batch_state::BatchState;
 use classify_batch::classify;
@@ -86,6 +86,8 @@ pub struct BatchReport {
     pub effects: MessageCounts,
     /// Numbers of rows written, by the status of the replaced row (`None` for a new event) and the new status.
     pub rows_written: BTreeMap<(Option<Status>, Status), u64>,
+    /// Numbers of the same rows, by what they show.
+    pub row_outcomes: BTreeMap<RowOutcome, u64>,
     /// Decisions for which at least [`ReadLimits::large_history`] touches were read, and batches that classified as
     /// many activations or decided as many effects: no real device has such a history.
     pub large_histories: u64,
@@ -95,6 +97,18 @@ pub struct BatchReport {
     pub activation_bytes_max: usize,
     /// The maximum size of the decisions of one commit.
     pub decision_bytes_max: usize,
+}
+
+/// What a written row shows of its decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RowOutcome {
+    pub pid: Pid,
+    /// The credited campaign; 0 if there is none.
+    pub spreadid: SpreadId,
+    pub event_type: EventType,
+    pub status: Status,
+    /// The name of the credited touch's [`MatchType`](crate::rules::row::MatchType).
+    pub match_type: Option<&'static str>,
 }
 
 /// Message counts of one family.
@@ -205,6 +219,20 @@ fn decide_all<L: Ledger>(
     }
     let searches = effect_searches(facts, policy, state, &classified, &decisions.changed)?;
     decide_affected_effects(facts, policy, decisions, report, state, searches)
+}
+
+impl RowOutcome {
+    fn of(row: &Row) -> Self {
+        let Row { pid, spreadid, event_type, status, touch, .. } = row;
+        let match_type = touch.as_ref().map(|touch| touch.match_type.name());
+        Self {
+            pid: *pid,
+            spreadid: *spreadid,
+            event_type: *event_type,
+            status: *status,
+            match_type,
+        }
+    }
 }
 
 impl BatchReport {

@@ -1,7 +1,7 @@
 //! Section 7: rows are written as soon as an event is known, and corrected by late facts.
 
 use adtrail_store::memory::Memory;
-use attribution::rules::row::Status;
+use attribution::rules::row::{EventType, Status};
 use attribution::worker::Worker;
 
 use super::support::facts::{
@@ -100,8 +100,14 @@ fn corrections_are_counted_by_old_and_new_status() {
     assert_eq!(first.rows_written, [((None, Status::Organic), 2)].into());
     let second = process(&mut worker, identified([click("c1", a_plus(-HOUR))]));
     assert_eq!(second.rows_written, [((Some(Status::Organic), Status::Attributed), 2)].into());
+    let outcomes = second.row_outcomes.iter();
+    let outcomes: Vec<_> =
+        outcomes.map(|(row, count)| (row.event_type, row.status, row.match_type, *count)).collect();
+    let expected = EventType::ALL.map(|of| (of, Status::Attributed, Some("oaid"), 1));
+    assert_eq!(outcomes, expected);
     let again = process(&mut worker, identified([click("c1", a_plus(-HOUR)), activation("a", A)]));
     assert_eq!(again.rows_written, [].into(), "a redelivery changes no decision");
+    assert!(again.row_outcomes.is_empty());
     assert_eq!((again.touches.redelivered, again.activations.redelivered), (1, 1));
 }
 
