@@ -69,12 +69,18 @@ impl Prometheus {
             .collect()
     }
 
+    /// Returns the data of a response of the HTTP API, such as that of `/api/v1/rules`.
+    pub fn api(&self, path: &str) -> Value {
+        let address = format!("127.0.0.1:{}", self.port);
+        let reply = http::get(&address, path).expect("Prometheus responds");
+        let mut response: Value = serde_json::from_slice(&reply.body).expect("valid JSON");
+        response["data"].take()
+    }
+
     /// Returns the names of the firing alerts.
     pub fn firing(&self) -> BTreeSet<String> {
-        let address = format!("127.0.0.1:{}", self.port);
-        let reply = http::get(&address, "/api/v1/alerts").expect("Prometheus responds");
-        let response: Value = serde_json::from_slice(&reply.body).expect("valid JSON");
-        let alerts = response["data"]["alerts"].as_array().expect("the response has alerts").iter();
+        let response = self.api("/api/v1/alerts");
+        let alerts = response["alerts"].as_array().expect("the response has alerts").iter();
         let firing = alerts.filter(|alert| alert["state"] == "firing");
         firing
             .map(|alert| {

@@ -1,6 +1,7 @@
 //! The service as operators use it: settings, tokens, metrics, logs, backups and checks of the store.
 
 mod backup;
+mod dashboards;
 mod files;
 mod health;
 mod hostile_clients;

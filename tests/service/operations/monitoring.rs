@@ -102,7 +102,7 @@ fn check_engine(prometheus: &Prometheus) {
 
 /// Waits for a scrape that begins after this call.
 #[track_caller]
-fn await_scrape(prometheus: &Prometheus) {
+pub(super) fn await_scrape(prometheus: &Prometheus) {
     let now = jiff::Timestamp::now().as_millisecond() as f64 / 1e3;
     let newest = "min(timestamp(adtrail_store_rows))";
     eventually(newest, || match prometheus.query(newest)[..] {
