@@ -237,3 +237,18 @@ fn alerts_name_existing_metrics() {
         assert!(listed.lines().any(|line| line == name), "no metric is called {name}");
     }
 }
+
+/// GitHub and other renderers make the anchor from the heading, in lower case.
+#[test]
+fn each_alert_links_to_its_entry_of_the_runbook() {
+    let (alerts, runbook) = (read("deploy/alerts.yml"), read("docs/runbook.md"));
+    let names = values(&alerts, "- alert");
+    assert_eq!(names.len(), values(&alerts, "expr").len());
+    let links = values(&alerts, "runbook_url");
+    let expected = names.iter().map(|name| format!("docs/runbook.md#{}", name.to_lowercase()));
+    assert_eq!(links, expected.collect::<Vec<_>>());
+    for name in names {
+        let headings = runbook.lines().filter(|line| line.strip_prefix("### ") == Some(name));
+        assert_eq!(headings.count(), 1, "entries of {name}");
+    }
+}
