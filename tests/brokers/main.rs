@@ -5,5 +5,8 @@ mod alerts;
 mod brokers;
 mod deleted_records;
 mod deploy;
+#[expect(dead_code, reason = "only a part of it is used here")]
+#[path = "../support/network.rs"]
+mod network;
 mod package;
 mod secured;

@@ -121,7 +121,7 @@ fn serve(stream: TcpStream, shared: &Mutex<Shared>) -> io::Result<()> {
     };
     let length = body.len();
     let head = format!(
-        "HTTP/1.1 {status} x\r\n{header}Connection: close\r\nContent-Length: {length}\r\n\r\n"
+        "HTTP/1.1 {status} x\r\n{header}Connection: close\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\n\r\n"
     );
     reader.into_inner().write_all(format!("{head}{body}").as_bytes())
 }

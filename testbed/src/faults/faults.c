@@ -3,9 +3,10 @@
  * FAULTS names a control file of 40 bytes, which the test writes and this library maps:
  *    0  i64  milliseconds that the system clock is ahead
  *    8  u32  calls that fail: 1 writes, 2 syncs, 4 reads, 8 changes of names (creating, renaming and
- *            removing files), 16 responses (data received from a server is lost)
+ *            removing files), 16 responses (data received from a server is lost); 32 does not fail writes
+ *            to table files but delays each
  *   12  i32  errno of the failures; 0 kills the process instead
- *   16  i64  this many calls succeed before the first failure
+ *   16  i64  this many calls succeed before the first failure; or the delay in ms
  *   24  i64  then this many fail; all later ones succeed
  *   32  i64  failures so far, counted here
  * FAULTS_DIR is the directory on whose files the calls fail. FAULTS_PORTS has the ports of the servers
@@ -33,7 +34,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WRITES = 1, SYNCS = 2, READS = 4, NAMES = 8, RESPONSES = 16 };
+enum { WRITES = 1, SYNCS = 2, READS = 4, NAMES = 8, RESPONSES = 16, SLOW_TABLES = 32 };
 
 struct control {
   volatile int64_t ahead_ms;
@@ -79,14 +80,34 @@ static int fails_at(uint32_t call, const char *path) {
   return is_due();
 }
 
-/* Returns whether a call on an open file fails. */
-static int fails(uint32_t call, int fd) {
-  if ((control->calls & call) == 0 || *directory == 0) return 0;
-  char link[64], path[4096];
+/* Finds the path of an open file. Returns whether it has one. */
+static int find_path(int fd, char *path, size_t size) {
+  char link[64];
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-  ssize_t length = syscall(SYS_readlinkat, AT_FDCWD, link, path, sizeof path - 1);
+  ssize_t length = syscall(SYS_readlinkat, AT_FDCWD, link, path, size - 1);
   if (length < 0) return 0;
   path[length] = 0;
+  return 1;
+}
+
+/* Delays a write if it is to a table file. */
+static void delay(int fd) {
+  char path[4096];
+  if ((control->calls & SLOW_TABLES) == 0 || *directory == 0) return;
+  if (!find_path(fd, path, sizeof path) || strncmp(path, directory, strlen(directory)) != 0) return;
+  const char *extension = strrchr(path, '.');
+  if (extension == NULL || strcmp(extension, ".sst") != 0) return;
+  int64_t ms = control->well;
+  struct timespec pause = {ms / 1000, ms % 1000 * 1000000};
+  syscall(SYS_nanosleep, &pause, NULL);
+}
+
+/* Returns whether a call on an open file fails. */
+static int fails(uint32_t call, int fd) {
+  if (call == WRITES) delay(fd);
+  if ((control->calls & call) == 0 || *directory == 0) return 0;
+  char path[4096];
+  if (!find_path(fd, path, sizeof path)) return 0;
   /* The engine's info log is not data, and write errors on it are ignored. */
   const char *name = strrchr(path, '/');
   if (name != NULL && strcmp(name, "/LOG") == 0) return 0;

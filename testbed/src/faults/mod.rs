@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use super::adtrail::Adtrail;
 use super::run_ok;
@@ -14,6 +15,9 @@ use super::site::Site;
 pub const EIO: i32 = 5;
 pub const EROFS: i32 = 30;
 pub const ECONNRESET: i32 = 104;
+
+/// Beside [`Calls`]: writes to table files are slow.
+const SLOW_TABLES: u32 = 32;
 
 /// Groups of system calls that can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,6 +109,14 @@ impl Faults {
         self.write(16, &successes.to_le_bytes());
         self.write(24, &failures.to_le_bytes());
         self.write(8, &(calls as u32).to_le_bytes());
+    }
+
+    /// Delays each write to a table file of the store.
+    pub fn delay_table_writes(&self, delay: Duration) {
+        self.mend();
+        let delay_ms = u64::try_from(delay.as_millis()).expect("the delay is short");
+        self.write(16, &delay_ms.to_le_bytes());
+        self.write(8, &SLOW_TABLES.to_le_bytes());
     }
 
     /// Stops all failures.

@@ -1,5 +1,10 @@
-//! The alerts of deploy/alerts.yml fire on a real Prometheus when their problem occurs, and not before. Here `for` is
-//! removed and minutes are seconds; `promtool` tests the real durations.
+//! Each alert of deploy/alerts.yml fires on a real Prometheus when its problem occurs, and not before. Here `for` is
+//! removed and thresholds are lower; `promtool` tests the real ones.
+
+mod callbacks;
+mod collector;
+mod records;
+mod store;
 
 use std::path::Path;
 use std::thread;
@@ -12,19 +17,24 @@ use testbed::prometheus::Prometheus;
 use testbed::site::{ONE_CAMPAIGN, Site};
 use testbed::{eventually, free_port};
 
-/// Returns the shipped rules with shorter times.
+/// Returns the shipped rules with shorter times and lower thresholds.
 fn rules() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/alerts.yml");
     let rules = std::fs::read_to_string(path).unwrap();
-    let shorter = [
+    let lower = [
         ("_timestamp_seconds > 300\n", "_timestamp_seconds > 3\n"),
         ("_seconds > 600\n", "_seconds > 6\n"),
+        ("_spool_events[10m]", "_spool_events[3s]"),
     ];
-    let rules = shorter.iter().fold(rules, |rules, (minutes, seconds)| {
-        assert!(rules.contains(minutes), "no rule ends with {minutes}");
-        rules.replace(minutes, seconds)
-    });
+    let rules = replace_all(rules, &lower);
     rules.split_inclusive('\n').filter(|line| !line.starts_with("        for: ")).collect()
+}
+
+fn replace_all(rules: String, changes: &[(&str, &str)]) -> String {
+    changes.iter().fold(rules, |rules, (shipped, lower)| {
+        assert!(rules.contains(shipped), "no rule contains {shipped}");
+        rules.replace(shipped, lower)
+    })
 }
 
 struct Fixture {
@@ -42,16 +52,7 @@ fn site(kafka: &Kafka, name: &str, settings: &str) -> Site {
 /// Starts a service that has read everything, and waits until all rules are evaluated and none fires.
 fn healthy(kafka: &Kafka, site: Site) -> Fixture {
     let fixture = start(kafka, site, None);
-    let evaluations = || {
-        // Rules are evaluated once a second, and each query starts a process.
-        thread::sleep(Duration::from_secs(1));
-        fixture.prometheus.query("prometheus_rule_group_iterations_total")
-    };
-    eventually("the rules are evaluated", || match evaluations()[..] {
-        [times] if times >= 5.0 => Ok(()),
-        ref other => Err(format!("{other:?}")),
-    });
-    fixture.await_no_alert();
+    fixture.await_evaluated();
     fixture
 }
 
@@ -62,8 +63,7 @@ fn start(kafka: &Kafka, site: Site, last: Option<Message>) -> Fixture {
     kafka.produce(&site.topics.activations, messages);
     let adtrail = site.start();
     adtrail.await_read(count);
-    let prometheus = Prometheus::start_with(&[&adtrail.admin], "adtrail", &rules());
-    Fixture { adtrail, prometheus, site }
+    Fixture::of(adtrail, site)
 }
 
 fn event(number: u32) -> Message {
@@ -82,6 +82,27 @@ fn invalid() -> Message {
 }
 
 impl Fixture {
+    /// Scrapes a running service.
+    fn of(adtrail: Adtrail, site: Site) -> Self {
+        let prometheus = Prometheus::start_with(&[&adtrail.admin], "adtrail", &rules());
+        Self { adtrail, prometheus, site }
+    }
+
+    /// Waits until all rules are evaluated and none fires.
+    #[track_caller]
+    fn await_evaluated(&self) {
+        let evaluations = || {
+            // Rules are evaluated once a second, and each query starts a process.
+            thread::sleep(Duration::from_secs(1));
+            self.prometheus.query("prometheus_rule_group_iterations_total")
+        };
+        eventually("the rules are evaluated", || match evaluations()[..] {
+            [times] if times >= 5.0 => Ok(()),
+            ref other => Err(format!("{other:?}")),
+        });
+        self.await_no_alert();
+    }
+
     fn produce(&self, messages: impl IntoIterator<Item = Message>) {
         Kafka::shared().produce(&self.site.topics.activations, messages);
     }
@@ -89,7 +110,14 @@ impl Fixture {
     /// Waits until these alerts fire. Other alerts may fire only if they are in `allowed` or [`BUSY`].
     #[track_caller]
     fn await_alerts(&self, expected: &[&str], allowed: &[&str]) {
+        self.await_alerts_while(expected, allowed, || ());
+    }
+
+    /// Like [`Fixture::await_alerts`], for an alert on the increase of a counter: `cause` increases it until then.
+    #[track_caller]
+    fn await_alerts_while(&self, expected: &[&str], allowed: &[&str], mut cause: impl FnMut()) {
         eventually("the alerts fire", || {
+            cause();
             let firing = self.prometheus.firing();
             let known = || expected.iter().chain(allowed).chain(&BUSY);
             let is_known = |name: &String| known().any(|known| known == name);
@@ -134,6 +162,18 @@ fn a_missing_schema_raises_alerts() {
     let fixture = healthy(kafka, site(kafka, "schema", &settings));
     fixture.produce([Message::new("app-x", [0, 0, 0, 0, 7, 1, 2, 3])]);
     fixture.await_alerts(&[&["AdtrailSchemaMissing"][..], &WAITING].concat(), &[]);
+}
+
+#[test]
+fn settings_that_are_refused_raise_an_alert() {
+    let kafka = Kafka::shared();
+    let mut fixture = healthy(kafka, site(kafka, "reload", ""));
+    fixture.site.change_beside(&fixture.adtrail, "[[apps]\n");
+    assert_eq!(fixture.adtrail.reload().status, 422);
+    fixture.await_alerts(&["AdtrailReloadFailed"], &[]);
+    fixture.site.change_beside(&fixture.adtrail, ONE_CAMPAIGN);
+    assert_eq!(fixture.adtrail.reload().status, 200);
+    fixture.await_no_alert();
 }
 
 #[test]
