@@ -11,9 +11,9 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
     && install -D /target/release/adtrail /out/adtrail
 
 FROM debian:bookworm-slim
-# What the binary is linked to, certificates for brokers with TLS, and curl for the health check.
+# What the binary is linked to, and certificates for brokers with TLS.
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends ca-certificates curl libssl3 libstdc++6 zlib1g \
+    && apt-get install -y --no-install-recommends ca-certificates libssl3 libstdc++6 zlib1g \
     && rm -rf /var/lib/apt/lists/*
 # New volumes take over the owner and the mode of these directories. The home directory is not created by useradd, which
 # would copy files of /etc/skel into it.
@@ -27,5 +27,8 @@ WORKDIR /var/lib/adtrail
 VOLUME /var/lib/adtrail
 # Users, operators.
 EXPOSE 8080 8081
+# The first start may have to wait for Kafka. Kubernetes ignores this and has probes.
+HEALTHCHECK --interval=10s --timeout=10s --start-period=2m --retries=3 \
+    CMD ["adtrail", "health", "--config", "/etc/adtrail/adtrail.toml"]
 ENTRYPOINT ["adtrail"]
 CMD ["run", "--config", "/etc/adtrail/adtrail.toml"]

@@ -52,10 +52,10 @@ fn mounted_files_exist() {
     let compose = read("docker-compose.yml");
     let volumes = compose.split_once("\nvolumes:\n").unwrap().1;
     let mounts = mounts(&compose);
-    assert_eq!(mounts.len(), 6, "{mounts:?}");
+    assert_eq!(mounts.len(), 9, "{mounts:?}");
     for (from, to) in mounts {
         match from.strip_prefix("./") {
-            Some(path) => assert!(root().join(path).is_file(), "{path} is mounted at /{to}"),
+            Some(path) => assert!(root().join(path).exists(), "{path} is mounted at /{to}"),
             None => assert!(volumes.contains(&format!("  {from}:")), "{from} is not a volume"),
         }
     }
@@ -67,6 +67,10 @@ fn mounted_files_exist() {
         mounted_at(&compose, &format!("/etc/prometheus/{rules}")),
         format!("./deploy/{rules}")
     );
+    let dashboards = read("deploy/grafana/provisioning/dashboards/adtrail.yml");
+    let [folder] = values(&dashboards, "path")[..] else { panic!("{dashboards}") };
+    assert_eq!(mounted_at(&compose, folder), "./deploy/grafana/dashboards");
+    assert_eq!(mounted_at(&compose, "/etc/grafana/provisioning"), "./deploy/grafana/provisioning");
 }
 
 #[test]
@@ -76,6 +80,8 @@ fn the_image_uses_the_mounted_settings_and_the_volume() {
     let command: Vec<String> = strings(command);
     assert_eq!(command[..2], ["run", "--config"]);
     assert_eq!(mounted_at(&compose, &command[2]), "./config/compose.toml");
+    let health_check = format!("CMD [\"adtrail\", \"health\", \"--config\", \"{}\"]\n", command[2]);
+    assert!(dockerfile.contains(&health_check), "not in Dockerfile: {health_check}");
 
     let volume = dockerfile.lines().find_map(|line| line.strip_prefix("VOLUME ")).unwrap();
     let workdir = dockerfile.lines().rfind(|line| line.starts_with("WORKDIR ")).unwrap();
@@ -99,7 +105,6 @@ fn ports_match_the_settings() {
     assert!(compose.contains(&format!("--bootstrap-server {brokers} ")));
 
     let [export, admin] = ["export", "admin"].map(|section| text(&config, section, "listen"));
-    assert!(compose.contains(&format!("\"http://{admin}/readyz\"")), "no health check of {admin}");
     assert!(read("deploy/prometheus.yml").contains(&format!("targets: [\"{admin}\"]")));
     let ports = [export, admin].map(|address| address.rsplit_once(':').unwrap().1).join(" ");
     assert!(read("Dockerfile").contains(&format!("\nEXPOSE {ports}\n")), "not exposed: {ports}");
@@ -114,7 +119,12 @@ fn ports_match_the_settings() {
             "{listeners}"
         );
     }
-    assert!(compose.contains("--web.listen-address=127.0.0.1:"));
+    assert_eq!(values(&compose, "GF_SERVER_HTTP_ADDR"), ["127.0.0.1"]);
+    let source = read("deploy/grafana/provisioning/datasources/prometheus.yml");
+    let [prometheus] = values(&source, "url")[..] else { panic!("{source}") };
+    let prometheus = prometheus.strip_prefix("http://").unwrap();
+    assert!(prometheus.starts_with("127.0.0.1:"), "{prometheus}");
+    assert!(compose.contains(&format!("--web.listen-address={prometheus}\n")), "{prometheus}");
 }
 
 #[test]
@@ -171,7 +181,7 @@ fn every_container_is_hardened_and_every_foreign_image_has_a_digest() {
         line.starts_with("  ") && line.ends_with(':') && line.as_bytes()[2].is_ascii_alphabetic()
     };
     let names = services.lines().filter(is_name).count();
-    assert_eq!(names, 4);
+    assert_eq!(names, 5);
     assert_eq!(services.matches("\n    <<: *hardened\n").count(), names);
     assert_eq!(values(services, "mem_limit").len(), names);
     for image in values(services, "image") {
