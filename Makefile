@@ -73,9 +73,10 @@ lint: install-tests tools ## format, dependencies, clippy and documentation with
 	RUSTDOCFLAGS="-D warnings" cargo doc $(cargo_flags) --no-deps --workspace
 	cargo test $(cargo_flags) --workspace --features crash-points --doc
 
-deploy-check: install-tests ## deploy/ and docker-compose.yml, as far as possible without a container engine
+deploy-check: install-tests ## deploy/, its Helm chart and docker-compose.yml, as far as possible without a container engine
 	promtool check config deploy/prometheus.yml
 	promtool test rules deploy/alerts.test.yml
+	scripts/check-chart
 	@if docker compose version >/dev/null 2>&1; then \
 	  echo "docker compose config --quiet"; docker compose config --quiet; \
 	else \

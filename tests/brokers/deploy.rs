@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use testbed::adtrail::binary;
+use testbed::adtrail::{adtrail, binary};
 use testbed::kafka::{Kafka, Message};
 use testbed::run_ok;
 
@@ -224,6 +224,32 @@ fn a_real_kafka_runs_on_the_settings_of_compose() {
     kafka.create_topic("deploy", 4, &[]);
     kafka.produce("deploy", [Message::new("app-x", "{}")]);
     assert_eq!(kafka.consume_all("deploy").len(), 1);
+}
+
+/// With the addresses that the chart sets in the environment.
+#[test]
+fn the_chart_passes_valid_settings() {
+    let chart = "deploy/helm/adtrail";
+    let (values, templates) = (format!("{chart}/ci/all-values.yaml"), format!("{chart}/templates"));
+    let values = read(&values);
+    let (_, config) = values.split_once("\nconfig: |\n").unwrap();
+    let lines = config.lines().map_while(|line| line.strip_prefix("  "));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(&file, lines.map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+    let mut command = adtrail();
+    command.arg("check-config").arg("--config").arg(file.path());
+    let mut settings = BTreeSet::new();
+    for role in ["attribute", "export", "collect"] {
+        let template = read(&format!("{templates}/{role}.yaml"));
+        for listener in template.split("\"port\" ").skip(1) {
+            let (port, rest) = listener.split_once(" \"setting\" \"").unwrap();
+            let (setting, _) = rest.split_once('"').unwrap();
+            command.env(setting, format!("0.0.0.0:{port}"));
+            settings.insert(setting.to_owned());
+        }
+    }
+    assert_eq!(settings.len(), 3, "{settings:?}");
+    run_ok(&mut command, b"");
 }
 
 /// An alert on a metric that does not exist never fires, and promtool does not detect it.
