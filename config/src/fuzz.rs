@@ -31,7 +31,7 @@ fn config(input: &[u8]) {
     if has_file_path(&table) {
         return;
     }
-    if let Err(errors) = read(table, FILE).0 {
+    if let Err(errors) = read(table, FILE, None).0 {
         check(&errors, lines);
     }
 }

@@ -4,12 +4,14 @@
 //! derived deserializer would stop at the first error and lose the location, so `parse` builds a tree of values with
 //! locations, and `sections` reads it table by table.
 //!
-//! Nothing here opens a connection, a listener or a store. Start with `settings`; `example.toml` shows every key.
+//! `include` adds the entries of catalogue files. Nothing here opens a connection, a listener or a store. Start with
+//! `settings`; `example.toml` shows every key.
 
 mod changes;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzz;
+mod include;
 mod macros;
 pub mod nearest;
 pub mod private_files;
@@ -25,6 +27,7 @@ pub use changes::fixed_changes;
 #[cfg(feature = "crash-points")]
 #[doc(hidden)]
 pub use fail;
+use include::Files;
 pub use parse::error::{ConfigError, ConfigErrors, Location};
 pub use parse::layers::PREFIX;
 use parse::report::Diagnostics;
@@ -68,12 +71,29 @@ pub struct Sources<'a> {
     pub flags: Vec<(String, String)>,
 }
 
-/// Loads the settings from all sources.
+/// Loads the settings from all sources, and the catalogue files that they include. Depends on nothing else, so that it
+/// can be called again to reload them.
 ///
 /// # Errors
-/// Returns all errors: those in the file, then in the environment, then in flags. If the file cannot be read or is not
-/// TOML, returns only errors about it.
+/// Returns all errors: those in files, then in the environment, then in flags. If a file cannot be read or is not TOML
+/// or CSV, returns only errors about such files.
 pub fn load(sources: &Sources<'_>) -> Result<Config, ConfigErrors> {
+    load_with(sources, None)
+}
+
+/// Loads the settings as if a catalogue file had this text. The file need not exist, but must be included.
+///
+/// # Errors
+/// The same as those of [`load`], and if the settings do not include the file.
+pub fn load_with_file(
+    sources: &Sources<'_>,
+    path: &Path,
+    text: &str,
+) -> Result<Config, ConfigErrors> {
+    load_with(sources, Some((path, text)))
+}
+
+fn load_with(sources: &Sources<'_>, draft: Option<(&Path, &str)>) -> Result<Config, ConfigErrors> {
     let path = sources.file.unwrap_or(Path::new(DEFAULT_FILE));
     let name = path.to_string_lossy();
     let mut table = match std::fs::read(path) {
@@ -86,12 +106,13 @@ pub fn load(sources: &Sources<'_>) -> Result<Config, ConfigErrors> {
         }
     };
     layers::overlay(&mut table, &sources.environment, &sources.flags);
-    read(table, &name).0
+    let folder = path.parent().unwrap_or(Path::new(""));
+    read(table, &name, Some(&Files { folder, draft })).0
 }
 
-/// Parses the text of a settings file, without environment and flags.
+/// Parses the text of a settings file, without environment, flags and catalogue files.
 pub fn parse(text: &str) -> Result<Config, ConfigErrors> {
-    read(tree::parse_file(DEFAULT_FILE, text.as_bytes())?, DEFAULT_FILE).0
+    read(tree::parse_file(DEFAULT_FILE, text.as_bytes())?, DEFAULT_FILE, None).0
 }
 
 /// Parses a duration such as `10m`.
@@ -102,11 +123,25 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     parse::duration::parse_ms(text).map(Duration::from_millis).map_err(Cow::into_owned)
 }
 
-fn read(table: Table, file: &str) -> (Result<Config, ConfigErrors>, Diagnostics) {
+fn read(
+    table: Table,
+    file: &str,
+    files: Option<&Files<'_>>,
+) -> (Result<Config, ConfigErrors>, Diagnostics) {
     let mut diagnostics = Diagnostics::default();
     let location = Location::File { path: file.into(), line: 1 };
-    let mut config = Section::root(table, location, &mut diagnostics).read(settings::read);
+    let mut include_errors = 0;
+    let mut config = Section::root(table, location, &mut diagnostics).read(|root| {
+        let catalogue = root.table("include", |table| include::read(table, files));
+        include_errors = root.error_count();
+        include::add(root, catalogue);
+        settings::read(root)
+    });
     diagnostics.report_unknown();
+    if include_errors > 0 {
+        // Others may follow from what is missing.
+        diagnostics.errors.truncate(include_errors);
+    }
     error::sort(&mut diagnostics.warnings);
     config.warnings =
         diagnostics.warnings.iter().map(|warning| warning.to_string().into()).collect();

@@ -225,6 +225,11 @@ impl Policy {
         self.campaigns.get(&spreadid).filter(|campaign| campaign.pid == pid)
     }
 
+    /// Returns the campaign, whatever its app.
+    pub fn campaign_of_any_app(&self, spreadid: SpreadId) -> Option<&Campaign> {
+        self.campaigns.get(&spreadid)
+    }
+
     /// Returns the longest of each window over the app and its campaigns.
     pub fn widest(&self, app: &AppPolicy) -> Windows {
         self.widest.get(&app.pid).copied().unwrap_or(app.windows)

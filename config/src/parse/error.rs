@@ -25,6 +25,8 @@ pub enum ConfigError {
     Unreadable { path: Box<str>, source: std::io::Error },
     #[error("{location}: not TOML, column {column}: {problem}")]
     Syntax { location: Location, column: usize, problem: Box<str> },
+    #[error("{location}: {problem}")]
+    Csv { location: Location, problem: Box<str> },
     #[error("{location}: {key}: unknown key, the nearest known one is: {nearest}")]
     UnknownKey { location: Location, key: Box<str>, nearest: Box<str> },
     #[error("{location}: {key}: missing, expected {expected}")]
@@ -43,6 +45,10 @@ impl ConfigErrors {
     pub(crate) fn new(mut errors: Vec<ConfigError>) -> Self {
         sort(&mut errors);
         Self(errors)
+    }
+
+    pub(crate) fn into_vec(self) -> Vec<ConfigError> {
+        self.0
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &ConfigError> {
@@ -75,6 +81,16 @@ impl fmt::Display for ConfigErrors {
     }
 }
 
+impl Location {
+    /// The file, unless it is another source.
+    pub(crate) fn file(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::File { path, .. } => Some(path),
+            Self::Environment(_) | Self::Flag => None,
+        }
+    }
+}
+
 impl fmt::Display for Location {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -91,6 +107,7 @@ impl ConfigError {
         match self {
             Self::Unreadable { .. } => None,
             Self::Syntax { location, .. }
+            | Self::Csv { location, .. }
             | Self::UnknownKey { location, .. }
             | Self::Missing { location, .. }
             | Self::Contradiction { location, .. }

@@ -68,8 +68,15 @@ impl<'a> Section<'a> {
         };
         let count = items.len();
         let mut values = Vec::with_capacity(count);
-        for (index, item) in items.into_iter().enumerate() {
-            let item_key = format!("{}[{index}]", self.dotted(key));
+        let list_key = self.dotted(key);
+        // Entries are numbered by file.
+        let (mut file, mut index) = (None, 0_usize);
+        for item in items {
+            if item.location.file() != file.as_ref() {
+                (file, index) = (item.location.file().cloned(), 0);
+            }
+            let item_key = format!("{list_key}[{index}]");
+            index += 1;
             match item.value {
                 Value::Table(entries) => {
                     values.extend(self.child(item_key, item.location, entries).read(&mut read));
@@ -219,6 +226,27 @@ impl<'a> Section<'a> {
         &self.location
     }
 
+    /// Reads one string, or a list of strings.
+    pub fn text_or_texts<T>(
+        &mut self,
+        key: &'static str,
+        parse: impl FnMut(&str) -> Result<T, Problem>,
+    ) -> Option<Vec<T>> {
+        let is_list = |node: &Node| {
+            matches!(node.parse_untyped().as_ref().unwrap_or(node).value, Value::List(_))
+        };
+        if self.entries.get(key).is_some_and(is_list) {
+            self.texts(key, parse)
+        } else {
+            self.text(key, parse).map(|one| vec![one])
+        }
+    }
+
+    /// The entries that have not been read yet.
+    pub fn entries(&mut self) -> &mut Table {
+        &mut self.entries
+    }
+
     /// Takes all entries of the table.
     pub fn take_all(&mut self) -> Table {
         std::mem::take(&mut self.entries)
@@ -298,6 +326,16 @@ impl<'a> Section<'a> {
             problem: consequence.into(),
             value,
         });
+    }
+
+    /// Reports any error.
+    pub fn fail(&mut self, error: ConfigError) {
+        self.diagnostics.errors.push(error);
+    }
+
+    /// The number of errors that were reported so far, in all sections.
+    pub fn error_count(&self) -> usize {
+        self.diagnostics.errors.len()
     }
 
     /// Reports an invalid value at any location.

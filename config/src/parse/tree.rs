@@ -33,7 +33,7 @@ pub(crate) enum Value {
 
 /// Parses a file into a tree; returns all syntax errors.
 pub(crate) fn parse_file(path: &str, bytes: &[u8]) -> Result<Table, ConfigErrors> {
-    let file = File { path: path.into(), line_starts: line_starts(bytes) };
+    let file = SourceFile::new(path, bytes);
     let text = std::str::from_utf8(bytes)
         .map_err(|error| file.syntax_error(error.valid_up_to(), "not UTF-8 text".into()))?;
     let (table, errors) = DeTable::parse_recoverable(text);
@@ -93,19 +93,25 @@ impl Node {
     }
 }
 
-struct File {
+/// A settings file, to locate bytes of it.
+pub(crate) struct SourceFile {
     path: Arc<str>,
     line_starts: Vec<usize>,
 }
 
-impl File {
-    fn table(&self, table: DeTable<'_>) -> Table {
-        entries(table, &|span| self.location(span.start))
+impl SourceFile {
+    pub fn new(path: &str, bytes: &[u8]) -> Self {
+        Self { path: path.into(), line_starts: line_starts(bytes) }
     }
 
-    fn location(&self, offset: usize) -> Location {
+    /// The line of the byte at an offset.
+    pub fn location(&self, offset: usize) -> Location {
         let line = self.line_starts.partition_point(|start| *start <= offset);
         Location::File { path: self.path.clone(), line }
+    }
+
+    fn table(&self, table: DeTable<'_>) -> Table {
+        entries(table, &|span| self.location(span.start))
     }
 
     fn syntax_error(&self, offset: usize, problem: Box<str>) -> ConfigError {

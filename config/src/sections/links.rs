@@ -102,7 +102,7 @@ impl LinkTarget {
 
 impl KnownCampaigns<'_> {
     fn find(&self, spreadid: SpreadId) -> Option<&Campaign> {
-        self.policy.campaigns().find(|campaign| campaign.spreadid == spreadid)
+        self.policy.campaign_of_any_app(spreadid)
     }
 }
 

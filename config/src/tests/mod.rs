@@ -3,6 +3,7 @@
 mod callbacks;
 mod changes;
 mod collect;
+mod include;
 mod mistakes;
 mod registry;
 mod tokens;
@@ -94,7 +95,7 @@ fn the_key_determines_the_type_of_a_variable() {
     let mut table = tree::parse_file("f.toml", text.as_bytes()).unwrap();
     let flags = pair("kafka.librdkafka.fetch.min.bytes", "2");
     layers::overlay(&mut table, &environment, &flags);
-    let config = read(table, "f.toml").0.unwrap();
+    let config = read(table, "f.toml", None).0.unwrap();
     assert_eq!((config.kafka.group.as_str(), config.store.partitions), ("123", 16));
     assert_eq!(config.store.retention_ms, None);
     assert!(app(&config, 1).probabilistic);
@@ -138,7 +139,7 @@ fn values_of_librdkafka_can_be_in_files() {
     ];
     let mut table = tree::parse_file("f.toml", text.as_bytes()).unwrap();
     layers::overlay(&mut table, &environment, &[]);
-    let kafka = read(table, "f.toml").0.unwrap().kafka;
+    let kafka = read(table, "f.toml", None).0.unwrap().kafka;
     let values: Vec<_> =
         kafka.librdkafka.iter().map(|(key, value)| (&**key, value.expose())).collect();
     let pem = "BEGIN\nhunter3\nEND";
@@ -201,7 +202,7 @@ fn valid_but_probably_unintended_settings_are_warnings() {
         format!("f.toml:15: attribution.impression_probabilistic_window: {consequence}: \"2d\""),
     ];
     let warnings = |table: Table| -> Vec<String> {
-        read(table, "f.toml").0.unwrap().warnings.iter().map(ToString::to_string).collect()
+        read(table, "f.toml", None).0.unwrap().warnings.iter().map(ToString::to_string).collect()
     };
     layers::overlay(&mut table, &[], &[]);
     assert_eq!(warnings(table), expected);
@@ -338,7 +339,7 @@ fn the_example_shows_every_key() {
     let table = tree::parse_file("example.toml", whole.as_bytes()).unwrap();
     let mut shown = Vec::new();
     collect_keys("", &table, &mut shown);
-    let (config, diagnostics) = read(table, "example.toml");
+    let (config, diagnostics) = read(table, "example.toml", None);
     config.unwrap();
     for (table, keys) in diagnostics.known {
         for key in keys {
