@@ -39,7 +39,7 @@ pub use echo::Echo;
 pub use error::CollectError;
 pub use routes::CollectRoutes;
 pub use signature::check_keys;
-pub use state::Collector;
+pub use state::{Collector, REPORTED_CHANNEL};
 
 /// Connections of the listener; further clients wait to be accepted.
 pub const CONNECTIONS_MAX: usize = 1_024;

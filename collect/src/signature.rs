@@ -58,10 +58,15 @@ impl Outcome {
 
     /// Adds the outcome to the event of a touch.
     pub fn add_to(self, event: &mut Map<String, Value>) {
-        let params = event.entry("params").or_insert_with(|| Map::new().into());
-        if let Value::Object(params) = params {
-            params.insert(PARAM.to_owned(), self.name().into());
-        }
+        put_param(event, PARAM, self.name());
+    }
+}
+
+/// Adds a text to the `params` of a touch.
+pub(crate) fn put_param(event: &mut Map<String, Value>, name: &str, value: &str) {
+    let params = event.entry("params").or_insert_with(|| Map::new().into());
+    if let Value::Object(params) = params {
+        params.insert(name.to_owned(), value.into());
     }
 }
 

@@ -10,8 +10,8 @@ use config::{Collect, Config, Link, Signature, Token, TokenDigest};
 use governor::clock::DefaultClock;
 use ingest::kafka::event_producer::EventProducer;
 use jiff::Timestamp;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::CollectError;
@@ -34,6 +34,9 @@ const SPOOL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The length of all clicks of people that wait for Kafka or the spool. Their requests do not wait as long, so that
 /// the limit of connections does not bound them.
 pub(crate) const WAITING_CLICK_BYTES_MAX: u32 = 64 << 20;
+
+/// The name of `params` with the channel of a touch whose campaign the settings do not have.
+pub const REPORTED_CHANNEL: &str = "reported_channel";
 
 /// A collector that is not serving yet; cheap to clone.
 #[derive(Clone)]
@@ -322,10 +325,24 @@ impl Collector {
         outcome
     }
 
-    /// Returns the outcome of a touch whose signature was not checked: if the settings do not have its campaign, this
-    /// may later be one of a channel that enforces signatures.
-    pub(crate) fn unchecked_signature(&self, spreadid: u32) -> Option<Outcome> {
-        (!self.0.campaigns.contains_key(&spreadid)).then_some(Outcome::Missing)
+    /// Adds the outcome of the signature to a touch of this channel. If the settings do not have its campaign, adds the
+    /// channel, too, and an outcome even if none was checked: the campaign may later be one of a channel that enforces
+    /// signatures.
+    pub(crate) fn add_params(
+        &self,
+        touch: &mut Map<String, Value>,
+        spreadid: u32,
+        channel: &str,
+        checked: Option<Outcome>,
+    ) {
+        let is_unknown = !self.0.campaigns.contains_key(&spreadid);
+        let outcome = checked.or(is_unknown.then_some(Outcome::Missing));
+        if let Some(outcome) = outcome {
+            outcome.add_to(touch);
+        }
+        if is_unknown {
+            signature::put_param(touch, REPORTED_CHANNEL, channel);
+        }
     }
 
     /// Finds the write token that this text is; `None` if it is unknown or has expired.

@@ -86,10 +86,7 @@ fn submit(
     mut touch: Touch,
     notes: &mut Notes,
 ) -> Result<Pending, Refusal> {
-    if let Some(outcome) = notes.signature.or_else(|| collector.unchecked_signature(touch.spreadid))
-    {
-        outcome.add_to(&mut touch.event);
-    }
+    collector.add_params(&mut touch.event, touch.spreadid, channel, notes.signature);
     let event = serde_json::Value::Object(touch.event).to_string();
     notes.set_event(&event);
     if !collector.is_campaign_of(touch.spreadid, app, channel) {
@@ -145,15 +142,16 @@ mod tests {
 
     /// The campaign may later be one of a channel that enforces signatures.
     #[tokio::test]
-    async fn a_touch_of_an_unknown_campaign_has_no_valid_signature() {
+    async fn a_touch_of_an_unknown_campaign_has_its_channel_and_no_valid_signature() {
         let bed = Bed::new("");
-        let signature = async |spreadid: u32| {
+        let params = async |spreadid: u32| {
             let uri = format!("/click/app-x/c?spreadid={spreadid}&click_id=c-{spreadid}");
             report_click(&bed, Request::get(uri).body(Body::empty()).unwrap()).await.unwrap();
-            last_line(&bed)["event"]["params"]["signature"].clone()
+            let params = last_line(&bed)["event"]["params"].clone();
+            (params["signature"].clone(), params["reported_channel"].clone())
         };
-        assert_eq!(signature(7).await, Value::Null);
-        assert_eq!(signature(8).await, "missing");
+        assert_eq!(params(7).await, (Value::Null, Value::Null));
+        assert_eq!(params(8).await, ("missing".into(), "c".into()));
     }
 
     #[tokio::test]

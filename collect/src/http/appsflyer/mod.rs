@@ -65,14 +65,9 @@ async fn engagement(
     let arrived_ms = Timestamp::now().as_millisecond();
     let notes = &mut received.notes;
     let pending = engagement::event(kind, &platform, &pairs, arrived_ms).and_then(|mut touch| {
-        let is_of_channel = |channel| collector.is_campaign_of(touch.spreadid, app, channel);
-        if !channel.is_some_and(is_of_channel) {
-            return Err(engagement::unknown_campaign());
-        }
-        let signature = signature.or_else(|| collector.unchecked_signature(touch.spreadid));
-        if let Some(outcome) = signature {
-            outcome.add_to(&mut touch.event);
-        }
+        let is_of_channel = |channel: &&str| collector.is_campaign_of(touch.spreadid, app, channel);
+        let channel = channel.filter(is_of_channel).ok_or_else(engagement::unknown_campaign)?;
+        collector.add_params(&mut touch.event, touch.spreadid, channel, signature);
         let event = engagement::with_app(touch, &app.key);
         notes.set_event(&event);
         collector.submit(event, TopicKind::Clicks, app)
