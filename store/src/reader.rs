@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 
-use attribution::facts::event::{EventTime, Pid, SpreadId};
+use attribution::facts::event::{EventTime, Family, Pid, SpreadId, Touch};
 use attribution::facts::keys::FactKey;
 use attribution::ledger::Facts;
 use attribution::ledger::index::{IndexEntry, Scan};
@@ -20,6 +20,7 @@ use crate::hbase::read::SharedReader;
 use crate::hbase::read::newest_first::NewestFirst;
 use crate::hbase::read::rows::SharedRows;
 use crate::layout::campaign_index::CreditedActivation;
+use crate::layout::codec::{fact, fact_record};
 use crate::layout::key::RowKey;
 use crate::layout::region::Regions;
 use crate::layout::stored_row::StoredRow;
@@ -82,6 +83,12 @@ impl Reader {
         }
     }
 
+    /// Visits all stored touches, in no particular order, also those that have expired and are not removed yet. This
+    /// takes as long as reading all of them from disk.
+    pub fn scan_touches(&self, scan: &mut TouchScan<'_>) -> Result<(), StoreError> {
+        either!(self, reader => reader.scan_touches(scan))
+    }
+
     /// The outbox. In an embedded store it can be changed only through a reader of the writing process.
     pub fn outbox(&self) -> StoredOutbox {
         match self {
@@ -123,6 +130,25 @@ impl Reader {
                 return Ok(());
             }
             rows.advance();
+        }
+        Ok(())
+    }
+}
+
+/// Which touches [`Reader::scan_touches`] decodes, and who gets them.
+pub struct TouchScan<'s> {
+    pub wants: &'s dyn Fn(Pid, SpreadId) -> bool,
+    pub visit: &'s mut dyn FnMut(Touch),
+}
+
+impl TouchScan<'_> {
+    /// Visits the touch of a fact record, if its campaign is wanted.
+    pub(crate) fn visit(&mut self, pid: Pid, record: &[u8]) -> Result<(), StoreError> {
+        if !(self.wants)(pid, fact::campaign(record)?) {
+            return Ok(());
+        }
+        if let FactRecord::Touch(touch) = fact_record::decode(Family::Touch, pid, record)? {
+            (self.visit)(touch);
         }
         Ok(())
     }

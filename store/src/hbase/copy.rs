@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use attribution::facts::event::{EventTime, Family, Pid};
 use attribution::ledger::Position;
 use attribution::rules::policy::Policy;
-use hbase_client::{Row, Scan};
+use hbase_client::Row;
 
 use super::cluster::{Cluster, FAMILY};
 use super::ledger::cells::{Cells, Put as CellPut, Table, VALUE};
 use super::ledger::{fact_record, join, row_time, split};
 use super::outbox;
 use super::read::rows::SharedRows;
+use super::read::tables::each_row;
 use super::schema::meta;
 use super::schema::tables::{self, LAG_MS};
 use super::store::Shared;
@@ -54,15 +55,10 @@ impl<'s> SharedSide<'s> {
 
     fn each_row(
         &self,
-        table: &str,
-        mut visit: impl FnMut(&Row) -> Result<(), StoreError>,
+        table: Table,
+        visit: impl FnMut(&Row) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let table = self.cluster.client().table(table)?;
-        let mut rows = self.cluster.wait(async { table.scan(Scan::all()) });
-        while let Some(batch) = self.cluster.wait(rows.next_batch()) {
-            batch?.iter().try_for_each(&mut visit)?;
-        }
-        Ok(())
+        each_row(&self.cluster, &tables::name(self.cluster.prefix(), table), visit)
     }
 }
 
@@ -88,7 +84,7 @@ impl StoreSide for SharedSide<'_> {
         visit: Visit<'_>,
     ) -> Result<(), StoreError> {
         for family in Family::ALL {
-            self.each_row(&tables::name(self.cluster.prefix(), Table::Facts(family)), |row| {
+            self.each_row(Table::Facts(family), |row| {
                 facts_of(family, row, form)?.into_iter().try_for_each(&mut *visit)
             })?;
         }
@@ -101,7 +97,7 @@ impl StoreSide for SharedSide<'_> {
                 rows.advance();
             }
         }
-        self.each_row(&tables::name(self.cluster.prefix(), Table::Outbox), |row| {
+        self.each_row(Table::Outbox, |row| {
             let event: Key = row
                 .key()
                 .try_into()

@@ -4,3 +4,4 @@ pub(crate) mod aggregates;
 pub(crate) mod index;
 pub(crate) mod parts;
 pub(crate) mod snapshot;
+mod touches;

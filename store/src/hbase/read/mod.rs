@@ -3,6 +3,7 @@
 pub mod latest_revision;
 pub mod newest_first;
 pub mod rows;
+pub mod tables;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

@@ -22,6 +22,15 @@ pub fn times(family: Family, bytes: &[u8]) -> Result<(EventTime, Option<u64>), S
     Ok((time, input.varint()?.checked_sub(1)))
 }
 
+/// The campaign of the fact record of a touch, without decoding the rest.
+pub fn campaign(bytes: &[u8]) -> Result<SpreadId, StoreError> {
+    let mut input = Input::new(bytes);
+    let (_version, _time) = (input.byte()?, input.some_time()?);
+    identity(&mut input)?;
+    let (_kind, _purpose) = (input.byte()?, input.byte()?);
+    input.varint_u32().map(SpreadId)
+}
+
 pub(super) fn put_touch(out: &mut Vec<u8>, touch: &Touch) {
     let (identity, others) = touch.encoded();
     out.extend_from_slice(identity);
