@@ -2,11 +2,11 @@
 
 use std::io::{self, Write};
 
-use adtrail::cli::{Cli, Command, HBase};
+use adtrail::cli::{Catalogue, Cli, Command, HBase};
 use adtrail::commands::maintenance::{backup, copy, restore, verify};
 use adtrail::commands::{
-    UsageError, callbacks, check_config, check_events, collector, conformance, download, explain,
-    hbase, health, link, log_level, peek, regions, reload, replay, replay_dlq, run, token,
+    UsageError, callbacks, catalogue, check_config, check_events, collector, conformance, download,
+    explain, hbase, health, link, log_level, peek, regions, reload, replay, replay_dlq, run, token,
 };
 use adtrail::telemetry::Traces;
 use adtrail::{Timing, demo, open_files, telemetry};
@@ -18,9 +18,13 @@ fn main() -> ! {
     #[cfg(feature = "crash-points")]
     let _crash_points = config::fail::FailScenario::setup();
     let cli = Cli::parse();
-    // Both write files that the user names, with the rights that the user wants. The store of a replay is protected by
+    // These write files that the user names, with the rights that the user wants. The store of a replay is protected by
     // the mode of its directory.
-    if !matches!(cli.command, Command::Download(_) | Command::Replay(_)) {
+    let writes_files = matches!(
+        cli.command,
+        Command::Download(_) | Command::Replay(_) | Command::Catalogue(Catalogue::Adopt(_))
+    );
+    if !writes_files {
         private_files::restrict_new_files();
     }
     telemetry::abort_on_panic();
@@ -71,6 +75,7 @@ fn dispatch(command: &Command, timing: Timing) -> anyhow::Result<()> {
         Command::Restore(options) => restore::run(options),
         Command::Verify(options) => verify::run(options),
         Command::Callbacks(command) => callbacks::run(command, timing),
+        Command::Catalogue(command) => catalogue::run(command),
         Command::Health(options) => health::run(options),
         Command::LogLevel(options) => log_level::run(options),
         Command::CheckConfig(settings) => check_config::run(settings),

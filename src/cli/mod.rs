@@ -1,6 +1,7 @@
 //! The command line.
 
 mod callbacks;
+mod catalogue;
 mod kafka;
 mod log_level;
 mod rows;
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 pub use callbacks::{Callbacks, ListCallbacks, RetryCallbacks, ShowCallbacks, TestCallback};
+pub use catalogue::{AdoptCampaigns, Catalogue, CatalogueFormat, UnknownCampaigns};
 pub use kafka::{Peek, ReplayDlq};
 pub use log_level::LogLevel;
 pub use rows::{CheckEvents, Download, Explain, Format, Replay};
@@ -138,6 +140,11 @@ pub enum Command {
     /// See docs/callbacks.md in the source.
     #[command(subcommand)]
     Callbacks(Callbacks),
+    /// List campaigns that the settings do not have, and take them over
+    ///
+    /// See docs/catalogue.md in the source.
+    #[command(subcommand)]
+    Catalogue(Catalogue),
     /// Check whether the service with these settings is ready, for health checks of containers and scripts
     ///
     /// Asks admin.listen on this machine. Exits with 0 if the service is ready, and with 1 if it is not or does not

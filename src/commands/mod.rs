@@ -1,6 +1,7 @@
 //! The commands, one module each, and their shared helpers.
 
 pub mod callbacks;
+pub mod catalogue;
 pub mod check_config;
 pub mod check_events;
 pub mod collector;
@@ -28,9 +29,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use attribution::facts::event::EventTime;
 use attribution::rules::policy::AppPolicy;
 use config::nearest::distance;
 use config::{Config, Sources};
+use jiff::Timestamp;
 use tempfile::NamedTempFile;
 
 use crate::cli::Settings;
@@ -141,6 +144,12 @@ fn canonical_path(path: &Path) -> Option<PathBuf> {
 /// Formats a number with its noun: `1 line`, `2 lines`.
 fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Formats a time in UTC, always with milliseconds.
+fn utc(time: EventTime) -> String {
+    let time = i64::try_from(time.millis()).ok().map(Timestamp::from_millisecond);
+    format!("{:.3}", time.and_then(Result::ok).unwrap_or_default())
 }
 
 /// Writes a line of JSON to standard output.
@@ -255,6 +264,16 @@ mod tests {
         many.retain(|key| *key != "app-10");
         let nearest = "the nearest of 999: app-0, app-1, app-100, app-101, app-102";
         check_unknown(&many, nearest);
+    }
+
+    #[test]
+    fn times_always_have_milliseconds() {
+        for (millis, expected) in [
+            (1_773_144_000_000, "2026-03-10T12:00:00.000Z"),
+            (1_773_144_000_420, "2026-03-10T12:00:00.420Z"),
+        ] {
+            assert_eq!(utc(EventTime::from_millis(millis).unwrap()), expected);
+        }
     }
 
     #[test]

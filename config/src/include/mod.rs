@@ -166,6 +166,7 @@ fn has_extension(path: &Path, extension: &str) -> bool {
 
 /// Returns the canonical path of a file, which need not exist, in a directory that does.
 fn canonical(path: &Path) -> PathBuf {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let canonical = path.canonicalize().ok().or_else(|| {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         Some(folder.unwrap_or(Path::new(".")).canonicalize().ok()?.join(path.file_name()?))

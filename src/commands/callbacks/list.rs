@@ -1,7 +1,6 @@
 //! `adtrail callbacks list` and `show`.
 
 use anyhow::bail;
-use attribution::facts::event::EventTime;
 use attribution::facts::keys::FactKey;
 use attribution::facts::printable::printable;
 use attribution::ledger::Facts;
@@ -10,14 +9,13 @@ use attribution::outbox::port::Outbox;
 use attribution::outbox::record::{EndpointId, EntryState, OutboxEntry, Tally};
 use attribution::rules::policy::Policy;
 use config::Config;
-use jiff::Timestamp;
 use serde_json::{Value, json};
 use store::StoreError;
 use store::reader::Reader;
 
 use super::{filter, pid, require_known};
 use crate::cli::{ListCallbacks, ShowCallbacks};
-use crate::commands::{load, print, write_line};
+use crate::commands::{load, print, utc, write_line};
 use crate::service::callbacks::selection::Selection;
 
 /// Number of callbacks that are read at once.
@@ -117,36 +115,16 @@ fn lines(
             "app": policy.app(event.pid).map(|app| &*app.key),
             "event_type": event.family.name(),
             "event_id": record.as_ref().map(FactRecord::id),
-            "event_time": record.as_ref().map(|record| text(record.time())),
+            "event_time": record.as_ref().map(|record| utc(record.time())),
             "kind": entry.kind.name(),
             "state": entry.state.name(),
             "attempts": entry.attempt,
-            "due": is_pending.then(|| text(entry.due)),
-            "changed": text(entry.changed),
-            "sent": entry.sent.map(|sent| text(sent.at)),
+            "due": is_pending.then(|| utc(entry.due)),
+            "changed": utc(entry.changed),
+            "sent": entry.sent.map(|sent| utc(sent.at)),
             "spreadid": entry.credit.spreadid.0,
             "reason": entry.note.lines().next(),
         })
     });
     Ok(lines.collect())
-}
-
-fn text(time: EventTime) -> String {
-    let time = i64::try_from(time.millis()).ok().map(Timestamp::from_millisecond);
-    format!("{:.3}", time.and_then(Result::ok).unwrap_or_default())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_always_have_milliseconds() {
-        for (millis, expected) in [
-            (1_773_144_000_000, "2026-03-10T12:00:00.000Z"),
-            (1_773_144_000_420, "2026-03-10T12:00:00.420Z"),
-        ] {
-            assert_eq!(text(EventTime::from_millis(millis).unwrap()), expected);
-        }
-    }
 }
