@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 mod callbacks;
+mod catalogue;
 mod conformance_hbase;
 #[path = "../support/conformance_runner.rs"]
 mod conformance_runner;

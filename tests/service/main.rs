@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 mod callbacks;
+mod catalogue;
 mod collector;
 mod conformance_kafka;
 #[path = "../support/conformance_runner.rs"]
