@@ -156,7 +156,7 @@ impl Sighting {
         let printable =
             without_macro(name.trim()).chars().filter(|letter| !is_unprintable(*letter));
         let name: String = printable.take(NAME_CHARS_MAX).collect();
-        // Of names with the same time, the greatest one, so that the result does not depend on order.
+        // Among names with the same time the greatest one wins, so that the result does not depend on order.
         if !name.is_empty() && (time, &*name) > (self.name.0, &*self.name.1) {
             self.name = (time, name.into());
         }
