@@ -16,6 +16,7 @@ use super::http::request::PageRequest;
 use super::http::respond;
 use super::layout::{AppChoice, choose};
 use super::lookup::no_app;
+use super::unknown_campaigns::unknown_campaigns;
 use crate::http::problem::Problem;
 use crate::query::parameter::CHANNEL;
 use crate::{PersonLink, ReportLink, TrackingLinks};
@@ -103,7 +104,12 @@ pub(crate) async fn links(page_request: PageRequest) -> Result<Response, Problem
     let kinds = KINDS.into_iter().map(|named| alternative(named, kind)).collect();
     let form = Form { apps, channels, campaigns, kinds, wrong };
     let shell = page_request.shell("Links", "/links");
-    let page = context! { form, chosen, has_links => links.is_some(), is_person => kind == PERSON };
+    let unknown = match app {
+        Some(app) => unknown_campaigns(&page_request, app).await,
+        None => Vec::new(),
+    };
+    let (has_links, is_person) = (links.is_some(), kind == PERSON);
+    let page = context! { form, chosen, unknown, has_links, is_person };
     respond::page(status, "links.html", &shell, page)
 }
 

@@ -22,6 +22,7 @@ mod sign_in;
 mod templates;
 #[cfg(test)]
 mod tests;
+mod unknown_campaigns;
 
 pub(crate) use assets::asset;
 pub(crate) use callbacks::callbacks;

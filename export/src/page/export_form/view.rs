@@ -1,6 +1,6 @@
 //! The form of the start page, with its values and errors, prepared for the template.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use attribution::facts::event::EventTime;
 use attribution::rules::policy::{AppPolicy, Policy};
@@ -147,11 +147,8 @@ pub(crate) fn alternative(
 fn channels(app: Option<&AppPolicy>, policy: &Policy) -> Vec<String> {
     let campaigns =
         policy.campaigns().filter(|campaign| app.is_some_and(|app| app.pid == campaign.pid));
-    let mut channels: Vec<String> =
-        campaigns.map(|campaign| campaign.channel.to_string()).collect();
-    channels.sort_unstable();
-    channels.dedup();
-    channels
+    let channels: BTreeSet<&str> = campaigns.map(|campaign| &*campaign.channel).collect();
+    channels.into_iter().map(str::to_owned).collect()
 }
 
 /// Describes a choice in words: the type of rows, the filters, the number of columns.

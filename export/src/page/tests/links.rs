@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use attribution::facts::event::{Pid, SpreadId};
+use attribution::facts::event::{Fact, Pid, SpreadId};
 use attribution::rules::policy::{AppPolicy, Campaign, Policy, Windows};
 use serde_json::{Value, json};
 
 use super::{HOSTILE, by, has, page, unescaped};
-use crate::tests::fixture::{self, Answer, Bed, entry};
+use crate::tests::fixture::{self, Answer, Bed, MINUTE, entry};
 use crate::{PersonLink, ReportLink, ReportUrl, TrackingLinks};
 
 const URL: &str = "https://click.example.com";
@@ -110,6 +110,29 @@ fn a_link_is_shown_with_its_last_requests() {
     // What a client has sent is never markup.
     has(&answer, &["&lt;script&gt;"]);
     assert_eq!(answer.text().matches("<script").count(), 1, "{}", answer.text());
+}
+
+/// Older rows are not counted, nor those of known campaigns and of other apps.
+#[test]
+fn campaigns_that_the_settings_do_not_have_are_listed() {
+    let now = jiff::Timestamp::now().as_millisecond() as u64;
+    let ago = |minutes: u64| now - minutes * MINUTE;
+    let facts = vec![
+        fixture::click(33, "c-1", "a", ago(50)),
+        Fact::Activation(fixture::activation("a-1", "a", ago(40))),
+        Fact::Effect(fixture::effect("e-1", "purchase", "a", ago(30))),
+        fixture::click(34, "c-2", "b", ago(8 * 24 * 60 + 10)),
+        Fact::Activation(fixture::activation("a-2", "b", ago(8 * 24 * 60))),
+        fixture::click(7, "c-3", "c", ago(50)),
+        Fact::Activation(fixture::activation("a-3", "c", ago(40))),
+    ];
+    let bed = Bed::with(facts, |config| config.tokens = vec![entry("all", None, None)]);
+    let answer = by(&bed, "/links?app=app-x", "all");
+    has(&answer, &["Campaigns that the settings do not have"]);
+    has(&answer, &["<th scope=\"row\">33</th><td>1</td><td>1</td><td>"]);
+    assert_eq!(answer.text().matches("scope=\"row\"").count(), 1, "{}", answer.text());
+    let other = by(&bed, "/links?app=app%20y", "all");
+    assert!(!other.text().contains("do not have</h2>"), "{}", other.text());
 }
 
 #[test]
