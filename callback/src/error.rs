@@ -29,7 +29,7 @@ pub enum CallbackError {
 #[error("{location}: callbacks.endpoint[{index}].{problem}")]
 pub struct EndpointError {
     pub location: Location,
-    /// Its number among the endpoints, from 0.
+    /// Its number among the endpoints of its file, from 0.
     pub index: usize,
     pub problem: String,
 }

@@ -72,11 +72,16 @@ impl Endpoint {
             Self::new(of.clone(), preset, settings.allow_loopback.clone())
         };
         let (mut endpoints, mut errors) = (Vec::new(), Vec::new());
-        for (index, of) in settings.endpoints.iter().enumerate() {
+        for (number, of) in settings.endpoints.iter().enumerate() {
             match endpoint(of) {
                 Ok(endpoint) => endpoints.push(Arc::new(endpoint)),
                 Err(problem) => {
-                    errors.push(EndpointError { location: of.location.clone(), index, problem });
+                    let before = settings.endpoints.iter().take(number);
+                    let is_of_file =
+                        |other: &&CallbackEndpoint| other.location.file() == of.location.file();
+                    let (location, index) =
+                        (of.location.clone(), before.filter(is_of_file).count());
+                    errors.push(EndpointError { location, index, problem });
                 }
             }
         }

@@ -315,6 +315,18 @@ fn all_wrong_endpoints_are_reported() {
     assert_eq!(outcome.err().unwrap().to_string(), expected);
 }
 
+/// As in other errors of settings.
+#[test]
+fn endpoints_are_numbered_by_file() {
+    let text = "[[callbacks.endpoint]]\nname = \"a\"\npreset = \"webhok\"\n\
+                [[callbacks.endpoint]]\nname = \"b\"\npreset = \"webhok\"\n";
+    let mut settings = config::parse(text).unwrap().callbacks;
+    settings.endpoints[1].location = config::Location::File { path: "more.toml".into(), line: 7 };
+    let outcome = Endpoint::all(&settings, &Presets::load(&settings).unwrap());
+    let error = outcome.err().unwrap().to_string();
+    assert!(error.contains("\nmore.toml:7: callbacks.endpoint[0].preset: "), "{error}");
+}
+
 #[test]
 fn a_network_gets_its_own_channels_only() {
     let error = try_endpoint_of_all("preset = \"kuaishou\"").err().unwrap().to_string();

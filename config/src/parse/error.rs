@@ -83,7 +83,7 @@ impl fmt::Display for ConfigErrors {
 
 impl Location {
     /// The file, unless it is another source.
-    pub(crate) fn file(&self) -> Option<&Arc<str>> {
+    pub fn file(&self) -> Option<&Arc<str>> {
         match self {
             Self::File { path, .. } => Some(path),
             Self::Environment(_) | Self::Flag => None,
