@@ -108,16 +108,21 @@ fn unknown_campaigns_are_listed_and_taken_over_beside_the_service() {
     adopt(&site, &["--out", NEW], 0, &["The settings have all campaigns"]);
     adopt(&site, &["8", "--out", NEW], 1, &["campaign 8 is left out: the settings have it"]);
     assert_eq!(fs::read_to_string(site.path().join(NEW)).unwrap(), both);
-    adtrail.stop();
 
-    let rows = site.download(
-        "app-x",
-        "2025-03-10",
-        "2025-03-10",
-        &["--fields", "spreadid,campaign,channel"],
-    );
-    let row = "8,\"Spring \"\"sale\"\"\",toutiao\n";
-    assert_eq!(String::from_utf8_lossy(&rows), format!("spreadid,campaign,channel\n{row}{row}"));
+    let path =
+        "/v1/apps/app-x/events.csv?from=2025-03-10&to=2025-03-10&fields=spreadid,campaign,channel";
+    let check_rows = |row: &str| {
+        let expected = format!("spreadid,campaign,channel\n{row}{row}");
+        assert_eq!(adtrail.get(path).unwrap().text(), expected);
+    };
+    check_rows("8,,unknown\n");
+    let reloaded = adtrail.reload();
+    assert_eq!(reloaded.status, 200, "{}", reloaded.text());
+    check_rows("8,\"Spring \"\"sale\"\"\",toutiao\n");
+    site.write(NEW, "spreadid,pid,channel\n8,1,toutia\n");
+    assert_eq!(adtrail.reload().status, 422);
+    check_rows("8,\"Spring \"\"sale\"\"\",toutiao\n");
+    adtrail.stop();
 }
 
 #[test]
