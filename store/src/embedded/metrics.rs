@@ -39,6 +39,8 @@ config::describe_metrics! {
     describe_gauge DELAYED = "adtrail_store_writes_delayed";
     /// 1 while commits wait for free disk space.
     describe_gauge DISK_FULL = "adtrail_store_disk_full";
+    /// Free space on the disk of store.path.
+    describe_gauge DISK_FREE = "adtrail_store_disk_free_bytes";
     /// Time for which flushes and compactions have delayed commits, in whole seconds.
     describe_counter STALLED = "adtrail_store_stalled_seconds_total";
     /// Size of a table's write buffers.
@@ -58,7 +60,7 @@ type Value<S> = fn(&S) -> u64;
 pub struct EngineMetrics {
     engine: Engine,
     counters: [(Counter, Value<EngineStats>); 10],
-    gauges: [(Gauge, Value<EngineStats>); 8],
+    gauges: [(Gauge, Value<EngineStats>); 9],
     tables: [[(Gauge, Value<TableStats>); 4]; Engine::TABLES.len()],
 }
 
@@ -89,6 +91,7 @@ impl EngineMetrics {
                 (gauge!(STOPPED), |stats| stats.is_stopped.into()),
                 (gauge!(DELAYED), |stats| stats.is_delayed.into()),
                 (gauge!(DISK_FULL), |stats| stats.is_disk_full.into()),
+                (gauge!(DISK_FREE), |stats| stats.disk_free_bytes),
             ],
             tables: Engine::TABLES.map(table_gauges),
         };

@@ -9,6 +9,7 @@ use super::open::column_families::{
 };
 use super::open::manifest_check;
 use super::tables::Tables;
+use super::write::disk_full::free_bytes;
 use crate::StoreError;
 
 /// The names of tables in statistics. The tables of touches are one.
@@ -49,6 +50,8 @@ pub struct EngineStats {
     pub is_delayed: bool,
     /// A write waits for free disk space.
     pub is_disk_full: bool,
+    /// Free space on the disk of the store.
+    pub disk_free_bytes: u64,
     /// Time for which flushes and compactions have delayed writes.
     pub stalled_micros: u64,
     /// In the order of [`Engine::TABLES`].
@@ -106,6 +109,7 @@ impl Engine {
             is_stopped: self.database_property(properties::IS_WRITE_STOPPED)? != 0,
             is_delayed: self.database_property(properties::ACTUAL_DELAYED_WRITE_RATE)? != 0,
             is_disk_full: self.tables.disk_full_gate.is_blocked(),
+            disk_free_bytes: free_bytes(self.tables.db.path()),
             stalled_micros: ticker(Ticker::StallMicros),
             tables,
         })

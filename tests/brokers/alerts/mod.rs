@@ -193,7 +193,7 @@ fn a_full_disk_raises_alerts() {
     let kafka = Kafka::shared();
     let site = site(kafka, "full", "");
     let folder = site.path().join("disk");
-    let full = Disk::at(&folder, 256);
+    let full = Disk::at(&folder, 1024);
     let store = folder.join("store");
     let site = site.set("store.path", store.to_str().unwrap()).set("store.memory", "32MiB");
     let fixture = healthy(kafka, site);
@@ -201,7 +201,8 @@ fn a_full_disk_raises_alerts() {
     // More data than fits into the preallocated space of the WAL.
     let agent = "x".repeat(2_000);
     fixture.produce((100..20_000).map(|number| event_of(number, &agent)));
-    fixture.await_alerts(&[&["AdtrailDiskFull"][..], &WAITING].concat(), &["AdtrailStoreStalls"]);
+    let of_disk = ["AdtrailDiskNearlyFull", "AdtrailDiskFull"];
+    fixture.await_alerts(&[&of_disk[..], &WAITING].concat(), &["AdtrailStoreStalls"]);
     // Unmounted before its mount point is removed.
     drop(full);
 }

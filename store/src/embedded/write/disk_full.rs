@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Instant;
 
 use rocksdb::{Error, ErrorKind, WriteBatch, WriteOptions};
-use rustix::fs::statvfs;
+use rustix::fs::{StatVfs, statvfs};
 
 use crate::StoreError;
 use crate::Timing;
@@ -136,12 +136,20 @@ impl DiskFullGate {
     }
 }
 
+/// Returns how many bytes this process may still write to the disk of `path`, 0 if the disk does not say.
+pub(crate) fn free_bytes(path: &Path) -> u64 {
+    statvfs(path).map_or(0, |disk| available_bytes(&disk))
+}
+
 /// Checks free bytes and inodes. Some file systems report no inodes at all.
 fn has_free_space(path: &Path, bytes_min: u64) -> bool {
     statvfs(path).is_ok_and(|disk| {
-        let bytes = disk.f_bavail.saturating_mul(disk.f_frsize);
-        bytes >= bytes_min && (disk.f_files == 0 || disk.f_favail > 0)
+        available_bytes(&disk) >= bytes_min && (disk.f_files == 0 || disk.f_favail > 0)
     })
+}
+
+fn available_bytes(disk: &StatVfs) -> u64 {
+    disk.f_bavail.saturating_mul(disk.f_frsize)
 }
 
 fn is_disk_full(error: &Error) -> bool {
