@@ -237,3 +237,31 @@ fn check_dead_letters(kafka: &Kafka, topic: &str, cases: &[&Case]) {
         assert_eq!(added.len(), 7, "{added:?}");
     }
 }
+
+/// docs/drills.md: a restart alone pauses the partition again, a lifted limit makes dead letters of the bad records.
+#[test]
+fn a_paused_partition_is_read_once_the_limit_is_lifted() {
+    let kafka = Kafka::shared();
+    let settings = |limit| format!("[ingest]\nbad_records_max = {limit}\n{ONE_CAMPAIGN}");
+    let site = Site::new(kafka, "bad.lifted", 1, &settings(3));
+    let mut site = site.set("attribution.correction_horizon", "off");
+    let topic = site.topics.activations.clone();
+    let letters = format!("{topic}.dlq");
+    let good = good(1).into_iter().find(|(of, _)| *of == Activations).map(|(_, value)| value);
+    let bad = (0..10).map(|_| "[1]".to_owned());
+    kafka.produce(&topic, bad.chain(good).map(|value| Message::new("app-x", value)));
+    for letters_before in [0, 3] {
+        assert_eq!(kafka.written(&letters), letters_before);
+        let adtrail = site.start();
+        adtrail.await_metric("adtrail_ingest_dead_lettered_total", "", |letters| letters == 3.0);
+        let is_one = |paused| paused == 1.0;
+        adtrail.await_metric("adtrail_ingest_paused_partitions", "reason=\"bad\"", is_one);
+        adtrail.stop();
+    }
+    site.change(&settings(10_000));
+    let adtrail = site.start();
+    adtrail.await_read(5);
+    assert_eq!(kafka.written(&letters), 10);
+    assert_eq!(rows::parse(&site.download("app-x", "2025-03-10", "2025-03-11", &[])).len(), 1);
+    adtrail.stop();
+}

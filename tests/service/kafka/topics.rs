@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use testbed::exports::{Workload, by_command, check_equal};
 use testbed::kafka::{Kafka, Message};
-use testbed::site::Site;
+use testbed::site::{Site, Topics};
 use testbed::traffic;
 
 const RECREATED: &str = "a record that was read has changed";
@@ -32,6 +32,19 @@ fn partitions_that_are_added_are_read() {
     adtrail.stop();
     // Added while the service is stopped.
     site.topics.all().iter().for_each(|topic| Kafka::shared().grow_topic(topic, 7));
+    traffic::produce(&site.topics, rest);
+    WORKLOAD.check_all(&site);
+}
+
+/// As after the loss of a cluster, in whose place comes a new one.
+#[test]
+fn a_store_goes_on_with_topics_of_other_names() {
+    let mut site = site("topics.lost", 2);
+    let (first, rest) = WORKLOAD.records().split_at(600);
+    traffic::produce(&site.topics, first);
+    site.read_all();
+    site.topics = Topics::of("topics.replacement");
+    site.topics.all().iter().for_each(|topic| Kafka::shared().create_topic(topic, 2, &[]));
     traffic::produce(&site.topics, rest);
     WORKLOAD.check_all(&site);
 }
