@@ -96,20 +96,37 @@ fn queries() -> Vec<Query> {
     queries
 }
 
+fn words(expression: &str) -> impl Iterator<Item = &str> {
+    expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+}
+
 /// `… or vector(0)` has data even if its metric does not exist.
 #[test]
 fn dashboards_name_existing_metrics() {
     let listed = fs::read_to_string(root("tests/commands/surface.txt")).expect("it exists");
     let listed: BTreeSet<&str> = listed.lines().collect();
     for Query { origin, expression, .. } in queries() {
-        let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-        for name in words.filter(|word| word.starts_with("adtrail_")) {
+        for name in words(&expression).filter(|word| word.starts_with("adtrail_")) {
             let suffixes = ["_bucket", "_count", "_sum"];
             let base = suffixes.iter().find_map(|suffix| name.strip_suffix(suffix));
             let is_listed = listed.contains(name) || base.is_some_and(|base| listed.contains(base));
             assert!(is_listed, "{origin:?}: no metric is called {name}");
         }
     }
+}
+
+#[test]
+fn each_metric_has_a_panel() {
+    let listed = fs::read_to_string(root("tests/commands/surface.txt")).expect("it exists");
+    let metrics = listed.lines().filter(|line| line.starts_with("adtrail_"));
+    let queries = queries();
+    let used: BTreeSet<&str> = queries.iter().flat_map(|query| words(&query.expression)).collect();
+    let is_used = |name: &str| {
+        let suffixes = ["", "_bucket", "_count", "_sum"];
+        suffixes.iter().any(|suffix| used.contains(&*format!("{name}{suffix}")))
+    };
+    let without: Vec<_> = metrics.filter(|&name| !is_used(name)).collect();
+    assert!(without.is_empty(), "metrics without a panel: {without:?}");
 }
 
 #[test]
@@ -127,6 +144,7 @@ fn panels_are_described_and_do_not_overlap() {
             if panel["type"] != "row" {
                 assert!(!text(panel, "description").is_empty(), "{file}: {title}");
                 assert_eq!(panel["datasource"]["uid"], "${datasource}", "{file}: {title}");
+                assert!(panel["fieldConfig"]["defaults"]["unit"].is_string(), "{file}: {title}");
             }
         }
     }
