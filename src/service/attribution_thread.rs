@@ -79,6 +79,7 @@ fn work<L: Ledger<Error = StoreError> + ServiceLedger>(
         }
         // The failure itself may be that of this commit.
         Err(error) => {
+            batch_span::failed(&begun.span);
             Err(failure.context(format!("the commit in flight was not written: {error}")))
         }
     }
@@ -293,7 +294,7 @@ fn family(topic: TopicKind) -> Family {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::mpsc::{channel, sync_channel};
     use std::time::Duration;
 
@@ -460,7 +461,7 @@ mod tests {
     }
 
     /// Returns the offsets that are sent, and the error.
-    fn outcome_of(count: i64, fails_first: bool) -> (Vec<i64>, String) {
+    pub(crate) fn outcome_of(count: i64, fails_first: bool) -> (Vec<i64>, String) {
         let config = config();
         let ledger = FailingSecond { memory: Memory::default(), commits: 0, fails_first };
         let worker = Worker::new(ledger, Arc::clone(&config.policy));

@@ -41,3 +41,37 @@ pub fn failed(span: &Span) {
 fn signed(count: impl TryInto<i64>) -> i64 {
     count.try_into().unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Seek};
+
+    use tracing_subscriber::fmt::format::FmtSpan;
+
+    use crate::service::attribution_thread::tests::outcome_of;
+
+    /// Checks how many of these batches, the second of which fails, have spans that say `committed` and `failed`.
+    #[track_caller]
+    fn check(batches: i64, first_fails: bool, expected: [usize; 2]) {
+        let mut file = tempfile::tempfile().unwrap();
+        let logs = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_span_events(FmtSpan::CLOSE)
+            .with_writer(file.try_clone().unwrap())
+            .finish();
+        tracing::subscriber::with_default(logs, || outcome_of(batches, first_fails));
+        let mut text = String::new();
+        file.rewind().unwrap();
+        file.read_to_string(&mut text).unwrap();
+        let found = ["committed", "failed"]
+            .map(|outcome| text.matches(&format!("outcome=\"{outcome}\"")).count());
+        assert_eq!(found, expected, "{text}");
+    }
+
+    #[test]
+    fn each_span_has_an_outcome() {
+        check(2, false, [1, 1]);
+        check(2, true, [0, 2]);
+        check(1, true, [0, 1]);
+    }
+}
