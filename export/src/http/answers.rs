@@ -17,6 +17,7 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use listener::Stopping;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tracing::Instrument;
 
 use super::access::{ANSWERS_PER_TOKEN_MAX, Caller};
 use super::problem::Problem;
@@ -92,11 +93,11 @@ async fn counted(
     request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    let answer = tokio::spawn(async move {
+    let answer = async move {
         let response = next.run(request).await;
         response.map(|body| Body::new(Counted { body, _permit: permit }))
-    });
-    answer.await.map_err(|_| ExportError::BrokenOff.into())
+    };
+    tokio::spawn(answer.in_current_span()).await.map_err(|_| ExportError::BrokenOff.into())
 }
 
 /// A body that counts until it is dropped.
@@ -128,6 +129,7 @@ impl HttpBody for Counted {
 #[cfg(test)]
 pub(super) mod tests {
     use axum::Router;
+    use axum::body::to_bytes;
     use axum::http::{HeaderMap, Uri};
     use axum::middleware::{from_fn, from_fn_with_state};
     use axum::routing::get;
@@ -135,6 +137,7 @@ pub(super) mod tests {
     use hyper_util::service::TowerToHyperService;
     use tokio::sync::watch;
     use tokio::time::{Instant, timeout};
+    use tracing::{Metadata, Span};
 
     use super::*;
     use crate::Access;
@@ -196,6 +199,18 @@ pub(super) mod tests {
         assert_eq!(start.elapsed(), WAIT_MAX / 4);
         drop(unsent);
         assert_eq!(ask().await.unwrap().status(), 200);
+    }
+
+    /// So that its log lines have the id of the request.
+    #[tokio::test]
+    async fn a_handler_runs_in_the_span_of_its_request() {
+        let _logs = tracing::subscriber::set_default(tracing_subscriber::registry());
+        let route = get(async || Span::current().metadata().map_or("none", Metadata::name));
+        let router = Router::new().route("/", route);
+        let router = router.layer(from_fn_with_state(OfAll::new(1), limit_all));
+        let asked = TowerToHyperService::new(router).call(Request::new(Body::empty()));
+        let answer = asked.instrument(tracing::error_span!("request")).await.unwrap();
+        assert_eq!(to_bytes(answer.into_body(), 100).await.unwrap(), "request");
     }
 
     /// Checks that a request waits while as many answers as allowed are unsent.

@@ -88,9 +88,15 @@ fn requests_of_each_listener_have_an_id_in_response_and_log() {
         assert_ne!(id(&[("X-Request-Id", "req 1")]), "req 1", "{path}");
         assert_ne!(id(&[]), id(&[]), "{path}");
     }
+    // Written on another thread.
+    let of_reload = [("X-Request-Id", "req-2")];
+    let reload = http::request("POST", &adtrail.admin, "/-/reload", &of_reload).unwrap();
+    assert_eq!(reload.status, 200);
     let log = adtrail.stop();
     let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).expect(line));
-    let answered: Vec<_> = lines.filter(|line| line["message"] == LINE).collect();
+    let (answered, others): (Vec<_>, Vec<_>) = lines.partition(|line| line["message"] == LINE);
+    let reloaded = others.iter().find(|line| line["message"] == "settings reloaded");
+    assert_eq!(reloaded.expect("a line")["span"]["request_id"], "req-2", "{log}");
     assert_eq!(answered.len(), 4, "{log}");
     assert_eq!(answered[0]["span"]["request_id"], "req-1", "{log}");
 }
