@@ -43,6 +43,16 @@ const CHOICES: [(&[&str], &[&str]); 4] = [
     ),
 ];
 
+/// Numbers that the SDK would replace by its default, or with 0 would make it poll without a pause or drop all spans, and
+/// their largest values: a day in milliseconds, and spans for which memory is reserved at start.
+const NUMBERS: [(&str, u64); 5] = [
+    ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", 86_400_000),
+    ("OTEL_EXPORTER_OTLP_TIMEOUT", 86_400_000),
+    ("OTEL_BSP_SCHEDULE_DELAY", 86_400_000),
+    ("OTEL_BSP_MAX_QUEUE_SIZE", 100_000),
+    ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 100_000),
+];
+
 /// The export of spans. By default there is none.
 #[derive(Debug, Default)]
 pub struct Traces(Option<SdkTracerProvider>);
@@ -116,6 +126,13 @@ fn is_wanted(variable: &dyn Fn(&str) -> Option<String>) -> Result<bool, String> 
             && !allowed.contains(&&*value)
         {
             return Err(format!("{name}: expected {}: {value:?}", allowed.join(", ")));
+        }
+    }
+    for (name, max) in NUMBERS {
+        if let Some(value) = variable(name)
+            && !value.parse::<u64>().is_ok_and(|number| (1..=max).contains(&number))
+        {
+            return Err(format!("{name}: expected a whole number from 1 to {max}: {value:?}"));
         }
     }
     let has_ratio =
@@ -206,6 +223,7 @@ mod tests {
         check(&[("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")], true);
         let generic = ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
         check(&[generic, ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/protobuf")], true);
+        check(&[("OTEL_BSP_SCHEDULE_DELAY", "86400000")], true);
         check(&[("OTEL_TRACES_SAMPLER", "traceidratio")], true);
         check(&[("OTEL_TRACES_SAMPLER", "always_on"), ("OTEL_TRACES_SAMPLER_ARG", "x")], true);
     }
@@ -227,6 +245,17 @@ mod tests {
                 format!("OTEL_TRACES_SAMPLER_ARG: expected a number from 0 to 1: {ratio:?}");
             check_wrong(&[sampler, ("OTEL_TRACES_SAMPLER_ARG", ratio)], &expected);
         }
+        let delay = ("OTEL_BSP_SCHEDULE_DELAY", "0");
+        let expected = "OTEL_BSP_SCHEDULE_DELAY: expected a whole number from 1 to 86400000: \"0\"";
+        check_wrong(&[delay], expected);
+        let queue = ("OTEL_BSP_MAX_QUEUE_SIZE", "100001");
+        let expected =
+            "OTEL_BSP_MAX_QUEUE_SIZE: expected a whole number from 1 to 100000: \"100001\"";
+        check_wrong(&[queue], expected);
+        let timeout = ("OTEL_EXPORTER_OTLP_TIMEOUT", "10s");
+        let expected =
+            "OTEL_EXPORTER_OTLP_TIMEOUT: expected a whole number from 1 to 86400000: \"10s\"";
+        check_wrong(&[timeout], expected);
         let secret = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "user:password@collector:4318");
         let expected =
             "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: expected a URL such as \"http://127.0.0.1:4318\"";
