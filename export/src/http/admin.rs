@@ -125,8 +125,7 @@ async fn reload(
     headers: HeaderMap,
 ) -> Result<(StatusCode, String), Problem> {
     let reload = admin.reload.ok_or_else(|| Problem::path_not_found(uri.path()))?;
-    // CSRF: any page can make its reader's browser send this request.
-    if headers.contains_key(header::ORIGIN) || headers.contains_key("sec-fetch-site") {
+    if is_of_page(&headers) {
         let expected =
             "expected a request that no page has made, such as that of `adtrail reload`\n";
         return Ok((StatusCode::FORBIDDEN, expected.to_owned()));
@@ -140,6 +139,12 @@ async fn reload(
     })
 }
 
+/// Checks whether a browser sends the request for a page. CSRF: any page can make its reader's browser do so, to a name
+/// of its own too, which then leads here.
+fn is_of_page(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::ORIGIN) || headers.contains_key("sec-fetch-site")
+}
+
 async fn only_post() -> impl IntoResponse {
     (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, "POST")], "expected POST\n")
 }
@@ -148,9 +153,17 @@ async fn log_level(State(admin): State<Admin>) -> String {
     format!("{}\n", (admin.log_level.shown)())
 }
 
-/// Only by PUT, which a page of another site cannot send.
-async fn set_log_level(State(admin): State<Admin>, uri: Uri) -> Result<Response, Problem> {
+async fn set_log_level(
+    State(admin): State<Admin>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
     let parameters = parameters(&uri)?;
+    if is_of_page(&headers) {
+        let expected =
+            "expected a request that no page has made, such as that of `adtrail log-level`\n";
+        return Ok((StatusCode::FORBIDDEN, expected).into_response());
+    }
     Ok(match (admin.log_level.set)(&parameters) {
         Ok(logged) => format!("{logged}\n").into_response(),
         Err(expected) => (StatusCode::BAD_REQUEST, format!("{expected}\n")).into_response(),
@@ -251,10 +264,14 @@ mod tests {
         check(None, "PUT /-/log-level?level=a%3Db", 400, "[(\"level\", \"a=b\")]\n");
         let set = |given: &[(String, String)]| Ok(given[0].1.clone());
         let log_level = LogLevel { set, ..admin(None).log_level };
-        let requests = ["PUT /-/log-level?level=debug", "POST /-/log-level?level=debug"];
+        let requests = [
+            "PUT /-/log-level?level=debug",
+            "POST /-/log-level?level=debug",
+            "PUT /-/log-level?level=debug\r\nOrigin: http://evil.example",
+        ];
         let answers = answers(Admin { log_level, ..admin(None) }, &requests);
         assert_eq!((answers[0].status, answers[0].text()), (200, "debug\n"));
-        assert_eq!(answers[1].status, 405);
+        assert_eq!([answers[1].status, answers[2].status], [405, 403]);
     }
 
     #[test]
