@@ -207,15 +207,19 @@ fn refusal(
 #[test]
 fn a_package_that_cannot_read_the_store_is_refused() {
     let own = read("packaging/store-layout");
-    let newer = (own.trim().parse::<u32>().unwrap() + 1).to_string();
+    let layout: u32 = own.trim().parse().unwrap();
+    let [newer, older] = [layout + 1, layout - 1].map(|layout| layout.to_string());
     for (script, upgrade, install) in [
         ("packaging/debian/preinst", &["upgrade", "0.2.0-1", "0.1.0-1"][..], &["install"][..]),
         ("packaging/rpm/pre", &["2"][..], &["1"][..]),
     ] {
-        let error = refusal(script, upgrade, Some(&newer), &["CURRENT"]).unwrap();
-        let layouts = [newer.as_str(), own.trim()].map(|layout| format!("layout version {layout}"));
-        assert!(layouts.iter().all(|layout| error.contains(layout)), "{error}");
-        assert!(error.contains("the installed version"), "{error}");
+        for other in [&newer, &older] {
+            let error = refusal(script, upgrade, Some(other), &["CURRENT"]).unwrap();
+            let layouts =
+                [other.as_str(), own.trim()].map(|layout| format!("layout version {layout}"));
+            assert!(layouts.iter().all(|layout| error.contains(layout)), "{error}");
+            assert!(error.contains("the installed version"), "{error}");
+        }
         assert_eq!(refusal(script, upgrade, Some(own.trim()), &["CURRENT"]), None);
         assert_eq!(refusal(script, upgrade, Some(&newer), &[]), None, "there is no store");
         assert_eq!(refusal(script, upgrade, None, &["CURRENT"]), None);
