@@ -184,9 +184,15 @@ impl Watchdog {
 /// Returns the lag of all topics together.
 fn lag(health: &Health) -> String {
     let now_ms = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
-    let records: u64 = TopicKind::ALL.into_iter().map(|topic| health.lag_messages(topic)).sum();
-    let longest = TopicKind::ALL.into_iter().map(|topic| health.lag_ms(topic, now_ms)).max();
-    format!("lag {records} records, {} s", longest.unwrap_or_default() / 1_000)
+    let of_topic = |topic| (health.lag_messages(topic), health.lag_ms(topic, now_ms));
+    together(&TopicKind::ALL.map(of_topic))
+}
+
+/// Describes lags in records and in milliseconds as one.
+fn together(lags: &[(u64, u64)]) -> String {
+    let records: u64 = lags.iter().map(|(records, _)| records).sum();
+    let longest_ms = lags.iter().map(|(_, ms)| *ms).max().unwrap_or_default();
+    format!("lag {records} records, {} s", longest_ms / 1_000)
 }
 
 #[cfg(test)]
@@ -232,5 +238,6 @@ mod tests {
     #[test]
     fn the_lag_is_the_sum_of_records_and_the_longest_time() {
         assert_eq!(lag(&Health::default()), "lag 0 records, 0 s");
+        assert_eq!(together(&[(1, 2_500), (0, 0), (4, 1_000)]), "lag 5 records, 2 s");
     }
 }
