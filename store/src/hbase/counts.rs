@@ -227,6 +227,11 @@ mod tests {
                 assert!(CountsRow::decode(&value[..length]).is_err(), "{length} of {value:?}");
             }
         }
-        assert!(CountsRow::decode(&[2]).is_err());
+        let value = row(None, Some(9)).encode();
+        let of_another_version = [&[VERSION + 1][..], &value[1..]].concat();
+        let longer = [&value[..], &[0]].concat();
+        for wrong in [of_another_version, longer] {
+            assert!(CountsRow::decode(&wrong).is_err(), "{wrong:?}");
+        }
     }
 }
