@@ -43,7 +43,7 @@ impl CollectRoutes {
     pub fn replace(&self, collector: Collector) {
         let router = router(collector.clone());
         *self.0.collector.lock() = collector;
-        self.0.routers.send_replace(router);
+        let _ = self.0.routers.send_replace(router);
     }
 
     pub(crate) fn routers(&self) -> watch::Receiver<Router> {

@@ -81,7 +81,7 @@ impl Files<'_> {
         for path in paths {
             let path = path.map_err(|error| {
                 let name = error.path().to_string_lossy().into();
-                ConfigError::Unreadable { path: name, source: error.into_error() }
+                ConfigError::Unreadable { path: name, source: error.into() }
             })?;
             if !path.is_dir() {
                 found.insert(path);

@@ -51,8 +51,11 @@ pub struct Admin {
 pub struct LogLevel {
     pub shown: fn() -> String,
     /// Takes the parameters of the request; returns what is logged from now on, or says what they should be.
-    pub set: fn(&[(String, String)]) -> Result<String, String>,
+    pub set: SetLogLevel,
 }
+
+/// Changes what is logged.
+pub type SetLogLevel = fn(&[(String, String)]) -> Result<String, String>;
 
 /// Reloads the settings. Both results are texts for an operator; an error says why nothing has changed. It may block.
 pub type Reload = Arc<dyn Fn() -> Result<String, String> + Send + Sync>;

@@ -51,7 +51,7 @@ impl ExportRoutes {
         let access = Arc::new(state.access.with_tokens(tokens, downloads_per_token_max));
         *state = ExportState { policy, access, links, ..state.clone() };
         let hosts = hosts(&state, *listener, allowed_hosts);
-        routers.send_replace(router(state.clone(), hosts));
+        let _ = routers.send_replace(router(state.clone(), hosts));
     }
 
     pub(crate) fn routers(&self) -> watch::Receiver<Router> {

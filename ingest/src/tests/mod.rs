@@ -12,6 +12,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
 use attribution::facts::event::Fact;
 use attribution::ledger::{Position, Progress};
 use config::Config;
@@ -130,14 +131,14 @@ impl Running {
         // The mock broker never answers admin requests.
         let timing = Timing { admin_request_timeout: Duration::from_millis(100), ..timing };
         let (batch_sender, batches) = mpsc::sync_channel(2);
-        let (committed, positions_committed) = mpsc::channel();
+        let (committed, store_commits) = mpsc::channel();
         let (shutdown, health) = (Shutdown::default(), Arc::new(Health::default()));
         let progress = Progress { positions: positions.to_vec(), consumed_until: None };
         let thread = start(
             config,
+            Arc::new(ArcSwap::new(Arc::clone(&config.policy))),
             &progress,
-            batch_sender,
-            positions_committed,
+            Queues { batches: batch_sender, store_commits },
             shutdown.clone(),
             health.clone(),
             timing,
