@@ -39,25 +39,32 @@ pub(super) fn parse(path: &str, bytes: &[u8]) -> Result<Table, Vec<ConfigError>>
         let problem = "not UTF-8 text: a spreadsheet must save it as \"CSV UTF-8\"";
         vec![csv_error(file.location(error.valid_up_to()), problem)]
     })?;
-    let mut reader = csv::ReaderBuilder::new().trim(Trim::All).from_reader(bytes);
+    let mut reader = csv::ReaderBuilder::new().trim(Trim::Headers).from_reader(bytes);
     let start = file.location(0);
     let header =
         reader.headers().map_err(|error| vec![csv_error(start.clone(), &error.to_string())])?;
     let columns = columns(header, &start)?;
     let (mut campaigns, mut errors) = (Vec::new(), Vec::new());
     for record in reader.into_records() {
-        match record {
-            // A spreadsheet writes empty rows below the last one.
-            Ok(record) if record.iter().all(str::is_empty) => {}
-            Ok(record) => {
-                let offset = record.position().map_or(0, |position| position.byte());
-                campaigns.push(campaign(
-                    &columns,
-                    &record,
-                    file.location(first_byte(bytes, offset)),
-                ));
+        let mut record = match record {
+            Ok(record) => record,
+            Err(error) => {
+                errors.push(record_error(&file, bytes, &error));
+                continue;
             }
-            Err(error) => errors.push(record_error(&file, bytes, &error)),
+        };
+        let offset = record.position().map_or(0, |position| position.byte());
+        let location = file.location(first_byte(bytes, offset));
+        // Before cells are trimmed: without its closing quote, a cell goes on to the next quote or the end of the file.
+        if record.iter().any(|cell| cell.contains(['\r', '\n'])) {
+            let problem = "expected no line break in a cell: a closing quote may be missing";
+            errors.push(csv_error(location, problem));
+            continue;
+        }
+        record.trim();
+        // A spreadsheet writes empty rows below the last one.
+        if !record.iter().all(str::is_empty) {
+            campaigns.push(campaign(&columns, &record, location));
         }
     }
     if !errors.is_empty() {

@@ -134,13 +134,28 @@ fn errors_in_csv_have_file_and_line() {
     const COLUMNS: &str = "spreadid, pid, channel, name, click_window, click_probabilistic_window, impression_window, impression_probabilistic_window";
     check_csv("spreadid,pid,channel\n7,1,toutia\n", "2: campaigns[0].channel: expected the id of one of the [[channels]], the nearest is \"toutiao\": \"toutia\"");
     check_csv("spreadid,pid,channel\r\n7,1,toutiao\r\n\r\n8,2,toutiao\r\n", "4: campaigns[1].pid: expected the pid of one of the [[apps]], which is 1: 2");
-    check_csv("spreadid,pid,channel,name\n7,1,toutiao,\"a\nb\"\nx,1,toutiao,\n", "4: campaigns[1].spreadid: expected an integer from 1 to 4294967295: \"x\"");
+    check_csv("spreadid,pid,channel,name\n\n7,1,toutiao,\"a\"\"\"\nx,1,toutiao,\n", "4: campaigns[1].spreadid: expected an integer from 1 to 4294967295: \"x\"");
+    check_csv("\u{feff}spreadid,pid,channel\r\n7,1,toutia\r\n", "2: campaigns[0].channel: expected the id of one of the [[channels]], the nearest is \"toutiao\": \"toutia\"");
     check_csv("spreadid,pid,channel\n7,1,\n", "2: campaigns[0].channel: missing, expected the id of one of the [[channels]]");
     check_csv("spreadid,pid,channel,click_window\n7,1,toutiao,3\n", "2: campaigns[0].attribution.click_window: no unit, expected one of ms, s, m, h, d, w as in \"7d\": \"3\"");
     check_csv("spreadid,pid,chanel\n", &format!("1: column \"chanel\": unknown, the nearest known one is: channel\ncampaigns/a.csv:1: column \"channel\": missing, expected a header with some of {COLUMNS}"));
     check_csv("spreadid,pid,channel,pid\n", "1: column \"pid\": expected once");
     check_csv("spreadid,pid,channel\n7,1,toutiao\n8,1,toutiao,Spring\n", "3: expected 3 cells as in the header, found 4: quote a cell that contains a comma");
     check_csv("spreadid,pid,channel\n7,1,toutiao\n7,1,toutiao\n", "3: campaigns[1].spreadid: expected a unique value, campaigns/a.csv:2 has the same: 7");
+}
+
+/// The rows up to the next quote would be part of the name.
+#[test]
+fn a_cell_without_its_closing_quote_does_not_hide_the_rows_after_it() {
+    let check = |rows: &str, line: usize| {
+        let text = format!("spreadid,pid,channel,name\n{rows}");
+        let problem = "expected no line break in a cell: a closing quote may be missing";
+        check_csv(&text, &format!("{line}: {problem}"));
+    };
+    check("7,1,toutiao,\"Spring\n8,1,toutiao,Summer\n", 2);
+    check("7,1,toutiao,Spring\n8,1,toutiao,\"\n9,1,toutiao,Summer\n", 3);
+    check("7,1,toutiao,\"Spring\r\n8,1,toutiao,\"Summer\"\r\n", 2);
+    check("7,1,toutiao,Spring\n8,1,toutiao,\"Summer\n", 3);
 }
 
 #[test]
