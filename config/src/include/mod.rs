@@ -75,17 +75,24 @@ pub(crate) fn add(root: &mut Section<'_>, catalogue: Vec<Table>) {
 impl Files<'_> {
     /// Adds the files that a pattern matches.
     fn find(&self, pattern: &str, found: &mut BTreeSet<PathBuf>) -> Result<(), ConfigError> {
+        let is_path = split_wildcards(pattern).1.is_empty();
         let full = below(self.folder, pattern);
         // Patterns have been checked, and a folder is escaped.
         let Ok(paths) = glob::glob_with(&full, OPTIONS) else { return Ok(()) };
+        let mut is_found = false;
         for path in paths {
             let path = path.map_err(|error| {
                 let name = error.path().to_string_lossy().into();
                 ConfigError::Unreadable { path: name, source: error.into() }
             })?;
-            if !path.is_dir() {
+            // Reading reports a directory that is named as a file.
+            if is_path || !path.is_dir() {
                 found.insert(path);
+                is_found = true;
             }
+        }
+        if is_path && !is_found {
+            found.insert(self.folder.join(pattern));
         }
         Ok(())
     }
@@ -136,6 +143,13 @@ fn parse_pattern(text: &str, files: Option<&Files<'_>>) -> Result<String, Proble
     let is_draft = files.draft.is_some_and(|(draft, _)| canonical(draft) == canonical(&path));
     if rest.is_empty() && !is_draft && !path.exists() {
         return Err("expected the path of a file that exists, relative to the settings file".into());
+    }
+    if !rest.is_empty() && files.folder.to_str().is_none() {
+        // No file would match.
+        return Err(
+            "expected a path without wildcards, because that of the settings file is not UTF-8"
+                .into(),
+        );
     }
     // The directory of a settings file without a path is the working directory.
     if !rest.is_empty() && !path.as_os_str().is_empty() && !path.is_dir() {

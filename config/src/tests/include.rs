@@ -1,6 +1,8 @@
 //! Tests of catalogue files.
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use attribution::facts::event::{Pid, SpreadId};
@@ -209,6 +211,32 @@ fn a_path_must_exist_and_a_directory_may_be_empty() {
     check("[\"campaings/*.toml\"]", &quoted("a pattern in a directory that exists, relative to the settings file", "[0]", "campaings/*.toml"));
     check("\"campaigns/*\"", &quoted("a path or a pattern of .toml or .csv files, such as \"campaigns/*.toml\"", "", "campaigns/*"));
     check("\"campaigns/[.toml\"", &quoted("a valid pattern of paths, but: invalid range pattern", "", "campaigns/[.toml"));
+}
+
+#[test]
+fn a_directory_with_the_name_of_a_file_is_an_error() {
+    let folder = Folder::with("[include]\ncatalogue = \"a.toml\"\n", &[]);
+    std::fs::create_dir(folder.path().join("a.toml")).unwrap();
+    let error = folder.load().unwrap_err();
+    assert!(error.starts_with("a.toml: the file cannot be read"), "{error}");
+}
+
+/// No pattern matches in it.
+#[test]
+fn files_in_a_directory_whose_path_is_not_utf8_are_not_left_out() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join(OsStr::from_bytes(b"\xb4\xba"));
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("a.toml"), CAMPAIGN).unwrap();
+    let loaded = |catalogue: &str| {
+        let file = folder.join("adtrail.toml");
+        let settings = format!("{CATALOGUE}[include]\ncatalogue = \"{catalogue}\"\n");
+        std::fs::write(&file, settings).unwrap();
+        load(&Sources { file: Some(&file), ..Sources::default() })
+    };
+    assert_eq!(campaigns(&loaded("a.toml").unwrap()).len(), 1);
+    let error = loaded("*.toml").unwrap_err().to_string();
+    assert!(error.contains("include.catalogue: expected a path without wildcards"), "{error}");
 }
 
 #[test]
