@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use store::StoreError;
 use store::embedded::StatusCounts;
 use store::layout::region::Regions;
-use tracing::{Span, error, warn};
+use tracing::{Span, error, info, warn};
 
 use super::loop_progress::LoopProgress;
 use super::service_ledger::ServiceLedger;
@@ -141,6 +141,7 @@ fn take_settings<L: Ledger<Error = StoreError> + ServiceLedger>(
     let taken = worker.ledger_mut().take_settings(settings);
     taken.context("the store cannot take the settings that were reloaded")?;
     worker.set_policy(Arc::clone(&settings.policy), Arc::clone(&settings.interests));
+    info!(version = settings.version, "batches are decided by the reloaded settings from here on");
     Ok(())
 }
 
@@ -324,6 +325,7 @@ pub(super) mod tests {
             interests: Arc::default(),
             store: config.store.clone(),
             ledger_apps: None,
+            version: String::new(),
         };
         SettingsFeed::new(Arc::new(ArcSwap::from_pointee(settings)))
     }

@@ -17,6 +17,8 @@ pub struct WorkerSettings {
     pub store: config::Store,
     /// `None` with an embedded store.
     pub ledger_apps: Option<LedgerApps>,
+    /// See [`shown_version`].
+    pub version: String,
 }
 
 impl WorkerSettings {
@@ -26,8 +28,14 @@ impl WorkerSettings {
             interests: callbacks.interests(),
             store: config.store.clone(),
             ledger_apps,
+            version: shown_version(&config.policy),
         }
     }
+}
+
+/// The version of the settings as `adtrail explain` shows it.
+pub fn shown_version(policy: &Policy) -> String {
+    format!("{:016x}", policy.version())
 }
 
 /// The latest version; clones share it.

@@ -18,6 +18,7 @@ use metrics::gauge;
 use parking_lot::Mutex;
 
 use super::notify;
+use super::worker_settings::shown_version;
 pub use parts::{Parts, StorePart, WorkerPart};
 use signal::Hangups;
 
@@ -79,6 +80,7 @@ impl Reloader {
     fn new(config: &Config, load: Load, parts: Parts, shutdown: &Shutdown) -> Self {
         describe();
         observe_success();
+        tracing::info!(version = shown_version(&config.policy), "settings loaded");
         let current = Mutex::new(Current { config: config.clone(), parts });
         Self { load, shutdown: shutdown.clone(), current }
     }
@@ -92,21 +94,26 @@ impl Reloader {
         if self.shutdown.is_requested() {
             return Err("adtrail is stopping".to_owned());
         }
+        let before = shown_version(&current.config.policy);
         match notify::during_reload(|| current.reload(&self.load)) {
             Ok(()) => {
                 observe_success();
                 let policy = &current.config.policy;
                 let (apps, campaigns) = (policy.apps().count(), policy.campaigns().count());
-                let version = format!("{:016x}", policy.version());
-                tracing::info!(apps, campaigns, version, "settings reloaded");
+                let version = shown_version(policy);
+                tracing::info!(apps, campaigns, version, before, "settings reloaded");
                 Ok(format!(
-                    "settings reloaded: {apps} apps, {campaigns} campaigns, version {version}"
+                    "settings reloaded: {apps} apps, {campaigns} campaigns, version {version}, before {before}"
                 ))
             }
             Err(error) => {
                 gauge!(SUCCESSFUL).set(0.0);
                 let problem = format!("{error:#}");
-                tracing::error!(problem, "settings not reloaded: those before stay in effect");
+                tracing::error!(
+                    problem,
+                    version = before,
+                    "settings not reloaded: those before stay in effect"
+                );
                 Err(problem)
             }
         }

@@ -48,6 +48,36 @@ fn a_campaign_and_its_channel_are_named_in_rows_that_were_stored_before() {
 }
 
 #[test]
+fn the_log_has_the_version_of_the_settings_that_decide() {
+    let kafka = Kafka::shared();
+    let mut site = Site::new(kafka, "reload.version", 1, ONE_CAMPAIGN);
+    let adtrail = site.start();
+    let topic = site.topics.activations.clone();
+    let activation = |id: &str| {
+        kafka.produce(&topic, [message("app-x", json!({"event_id": id}))]);
+    };
+    let version = || {
+        let reply = adtrail.get("/v1/apps/app-x/activations/a-1/explain").unwrap();
+        let explained: Value = serde_json::from_str(&reply.text()).unwrap();
+        explained["settings_version"].as_str().unwrap().to_owned()
+    };
+    activation("a-1");
+    adtrail.await_read(1);
+    let before = version();
+    adtrail.await_line(&["settings loaded", &*before]);
+    let changed = format!("[attribution]\nclick_window = \"3d\"\n{ONE_CAMPAIGN}");
+    reload(&mut site, &adtrail, &changed);
+    let after = version();
+    assert_ne!(before, after);
+    let versions = [format!("version=\"{after}\""), format!("before=\"{before}\"")];
+    adtrail.await_line(&["settings reloaded", &*versions[0], &*versions[1]]);
+    activation("a-2");
+    adtrail.await_read(2);
+    adtrail.await_line(&["batches are decided by the reloaded settings from here on", &*after]);
+    adtrail.stop();
+}
+
+#[test]
 fn events_of_an_app_are_accepted_once_it_is_added_and_refused_once_it_is_removed() {
     let kafka = Kafka::shared();
     let mut site = Site::new(kafka, "reload.app", 1, ONE_CAMPAIGN);
