@@ -71,6 +71,7 @@ pub struct Reloader {
 }
 
 struct Current {
+    /// The latest settings, but with the storage of every app since the start.
     config: Config,
     parts: Parts,
 }
@@ -129,7 +130,10 @@ impl Current {
         }
         let prepared = self.parts.prepare(&self.config, &config)?;
         self.parts.replace(prepared, &config);
-        self.config = config;
+        // The store keeps the settings of an app that has gone, which can return with the same ones only.
+        let mut known_apps = std::mem::replace(&mut self.config, config).store.apps;
+        known_apps.append(&mut self.config.store.apps);
+        self.config.store.apps = known_apps;
         Ok(())
     }
 }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use arc_swap::ArcSwap;
+use attribution::facts::event::Pid;
 use collect::{CollectRoutes, Collector};
-use config::Config;
+use config::{AppStore, Config};
 use export::ExportRoutes;
 use ingest::LivePolicy;
 use store::StoreError;
@@ -67,9 +68,27 @@ impl Parts {
                 None
             }
         };
+        self.refuse_storage_of_stored_app(old, new)?;
         // Last, because it stores the keys of new apps.
         let ledger_apps = self.prepare_store(new).context("the store cannot have these apps")?;
         Ok(PreparedParts { callbacks, collector, ledger_apps })
+    }
+
+    /// An embedded store takes the storage settings of an app that it has when it is opened. `old` has those of every app
+    /// since then.
+    fn refuse_storage_of_stored_app(&self, old: &Config, new: &Config) -> anyhow::Result<()> {
+        let Some(StorePart::Embedded(reader)) = &self.store else { return Ok(()) };
+        let stored = reader.apps()?;
+        let returns = |pid: Pid| stored.contains_key(&pid) && !old.store.apps.contains_key(&pid);
+        for (pid, AppStore { retention_ms, fanout }) in &new.store.apps {
+            if returns(*pid) && (retention_ms.is_some() || fanout.is_some()) {
+                let app = new.policy.app(*pid).map_or("", |app| &*app.key);
+                bail!(
+                    "apps.store of {app:?}, whose rows are stored already: cannot change while running; restart adtrail"
+                );
+            }
+        }
+        Ok(())
     }
 
     fn prepare_store(&self, new: &Config) -> Result<Option<LedgerApps>, StoreError> {

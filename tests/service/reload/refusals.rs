@@ -49,6 +49,26 @@ fn settings_of_a_stored_app_cannot_be_those_of_another() {
 }
 
 #[test]
+fn an_app_returns_only_with_the_storage_that_it_had() {
+    let stored = |retention: &str| {
+        format!("{ONE_CAMPAIGN}{SECOND_APP}[apps.store]\nretention = \"{retention}\"\n")
+    };
+    let mut site = Site::new(Kafka::shared(), "reload.returned-app", 1, &stored("300d"));
+    let adtrail = site.start();
+    reload(&mut site, &adtrail, ONE_CAMPAIGN);
+    check_refused(&mut site, &adtrail, &stored("30d"), &["apps.store: cannot change"]);
+    reload(&mut site, &adtrail, &stored("300d"));
+    adtrail.stop();
+    // Now the store is opened without the settings of the app.
+    site.change(ONE_CAMPAIGN);
+    let adtrail = site.start();
+    let parts = ["apps.store of \"app-y\"", "cannot change while running; restart adtrail"];
+    check_refused(&mut site, &adtrail, &stored("30d"), &parts);
+    reload(&mut site, &adtrail, &format!("{ONE_CAMPAIGN}{SECOND_APP}"));
+    adtrail.stop();
+}
+
+#[test]
 fn the_command_and_the_signal_reload_too() {
     let mut site = Site::new(Kafka::shared(), "reload.command", 1, ONE_CAMPAIGN);
     let adtrail = site.start();
