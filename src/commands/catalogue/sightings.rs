@@ -16,7 +16,8 @@ use store::reader::{Reader, TouchScan};
 
 /// The greatest number of campaigns that are listed: anyone can report clicks of any number.
 const CAMPAIGNS_MAX: usize = 100_000;
-const NAME_CHARS_MAX: usize = 200;
+/// The greatest length of a name or channel.
+const TEXT_CHARS_MAX: usize = 200;
 /// The param with the name of a campaign, as the macro of the network gave it.
 const NAME: &str = "campaign_name";
 
@@ -87,10 +88,12 @@ impl Sightings {
         }
         sighting.see(touch.time);
         sighting.add_name(touch.time, value(touch.params(), NAME));
-        let channel = value(touch.params(), REPORTED_CHANNEL);
         // Two show that the events contradict each other.
-        if !channel.is_empty() && sighting.channels.len() < 2 {
-            sighting.channels.insert(channel.into());
+        if sighting.channels.len() < 2 {
+            let channel = shown(value(touch.params(), REPORTED_CHANNEL));
+            if !channel.is_empty() {
+                sighting.channels.insert(channel.into());
+            }
         }
     }
 
@@ -153,14 +156,18 @@ impl Sighting {
     }
 
     fn add_name(&mut self, time: EventTime, name: &str) {
-        let printable =
-            without_macro(name.trim()).chars().filter(|letter| !is_unprintable(*letter));
-        let name: String = printable.take(NAME_CHARS_MAX).collect();
+        let name = shown(without_macro(name.trim()));
+        let name = name.trim();
         // Among names with the same time the greatest one wins, so that the result does not depend on order.
-        if !name.is_empty() && (time, &*name) > (self.name.0, &*self.name.1) {
+        if !name.is_empty() && (time, name) > (self.name.0, &*self.name.1) {
             self.name = (time, name.into());
         }
     }
+}
+
+/// Returns as much of a text as is kept: its characters that a terminal shows, up to a limit.
+fn shown(text: &str) -> String {
+    text.chars().filter(|letter| !is_unprintable(*letter)).take(TEXT_CHARS_MAX).collect()
 }
 
 #[cfg(test)]
@@ -212,11 +219,21 @@ mod tests {
         check(&[(5, &[("campaign_name", "A")]), (6, &[])], (Some("A"), None));
         check(&[(5, &[("campaign_name", "__CAMPAIGN_NAME__")])], (None, None));
         check(&[(5, &[("campaign_name", " A\u{202e}\n ")])], (Some("A"), None));
+        check(&[(5, &[("campaign_name", "\u{202e} A \u{202e}")])], (Some("A"), None));
+        check(&[(5, &[("campaign_name", "\u{202e} \u{202e}")])], (None, None));
         check(&[(5, &[("reported_channel", "c")]), (6, &[])], (None, Some("c")));
+        check(&[(5, &[("reported_channel", "c\u{9b}")])], (None, Some("c")));
         check(
             &[(5, &[("reported_channel", "c")]), (6, &[("reported_channel", "d")])],
             (None, None),
         );
+    }
+
+    #[test]
+    fn the_length_of_names_and_channels_is_bounded() {
+        let (long, kept) = ("a".repeat(60_000), "a".repeat(TEXT_CHARS_MAX));
+        let kept = Some(&*kept);
+        check(&[(5, &[("campaign_name", &*long), ("reported_channel", &*long)])], (kept, kept));
     }
 
     #[test]
