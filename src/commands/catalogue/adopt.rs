@@ -170,7 +170,16 @@ fn add_to_file(
     let mut open = OpenOptions::new();
     let open = if known.is_some() { open.append(true) } else { open.write(true).create_new(true) };
     let mut out = open.open(path).with_context(|| unwritable(path))?;
-    append(&mut out, &more).with_context(|| unwritable(path))
+    if out.metadata().with_context(unreadable)?.len() != file.len() as u64 {
+        let path = path.display();
+        bail!("nothing is written: {path} has changed meanwhile; run the command again");
+    }
+    let written = append(&mut out, &more);
+    if written.is_err() && known.is_none() {
+        // The next reload would refuse an empty file.
+        let _ = std::fs::remove_file(path);
+    }
+    written.with_context(|| unwritable(path))
 }
 
 /// Appends the text, or leaves the file as it was.
