@@ -6,6 +6,7 @@
 pub mod backpressure;
 pub mod offset_commits;
 
+use std::collections::BTreeMap;
 use std::sync::mpsc::SyncSender;
 
 use rdkafka::consumer::Consumer as _;
@@ -105,18 +106,31 @@ impl Output {
     }
 
     fn warn_of_letters(&self, letters: &[DeadLetter], names: &TopicNames) {
-        let Some(first) = letters.first() else { return };
-        let (topic, code, count) = (names.of(first.topic), first.code, letters.len());
+        if letters.is_empty() {
+            return;
+        }
         self.letter_warnings.warn(|| {
-            tracing::warn!(
-                count,
-                %topic,
-                code,
-                "invalid records were produced to the dead-letter topic; `adtrail peek {topic}.dlq` shows \
-                 their errors"
-            );
+            for ((topic, code), count) in counted(letters) {
+                let topic = names.of(topic);
+                tracing::warn!(
+                    count,
+                    %topic,
+                    code,
+                    "invalid records were produced to the dead-letter topic; `adtrail peek {topic}.dlq` shows \
+                     their errors"
+                );
+            }
         });
     }
+}
+
+/// Counts the letters of each topic by their codes.
+fn counted(letters: &[DeadLetter]) -> BTreeMap<(TopicKind, &'static str), u64> {
+    let mut counts: BTreeMap<_, u64> = BTreeMap::new();
+    for letter in letters {
+        *counts.entry((letter.topic, letter.code)).or_default() += 1;
+    }
+    counts
 }
 
 /// Records up to which time each partition is complete once the batch is committed.
@@ -126,5 +140,19 @@ fn track_commits(read: &ReadState, health: &Health) {
         if let Some(next_offset) = read.offsets.next(topic, partition) {
             health.track_commit(topic, partition, next_offset, until.millis());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_are_counted_by_topic() {
+        let topics = [TopicKind::Effects, TopicKind::Clicks, TopicKind::Effects];
+        let letters = topics.map(|topic| DeadLetter::of_value(topic, b"bad"));
+        let expected =
+            [((TopicKind::Clicks, "not_json"), 1), ((TopicKind::Effects, "not_json"), 2)];
+        assert_eq!(counted(&letters), BTreeMap::from(expected));
     }
 }
