@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 use store::apps::record::App;
 use store::layout::key::{Key, RowKey};
 
+use crate::commands::counted;
+
 pub struct Apps<'a> {
     apps: BTreeMap<Pid, App>,
     policy: &'a Policy,
@@ -31,9 +33,9 @@ impl<'a> Apps<'a> {
             let partitions = app.partitions(self.partitions).map(|partition| partition.to_string());
             let _ = writeln!(
                 out,
-                "{} is spread over {} partitions; its rows are in {}",
+                "{} is spread over {}; its rows are in {}",
                 self.name(*pid),
-                1 << app.fanout_bits,
+                counted(1 << app.fanout_bits, "partition"),
                 partitions.collect::<Vec<_>>().join(", ")
             );
         }
@@ -76,4 +78,24 @@ impl<'a> Apps<'a> {
 fn time(time: EventTime) -> String {
     let millis = i64::try_from(time.millis()).unwrap_or_default();
     Timestamp::from_millisecond(millis).unwrap_or_default().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_app_whose_fanout_was_lowered_is_spread_over_one_partition() {
+        let config = config::parse("[[apps]]\npid = 1\nkey = \"app-x\"\n").unwrap();
+        let check = |fanout_bits: u8, expected: &str| {
+            let mut app = App::new(0);
+            app.set_fanout_bits(1);
+            app.set_fanout_bits(fanout_bits);
+            let mut shown = String::new();
+            Apps::new(&config, BTreeMap::from([(Pid(1), app)])).write_spread(&mut shown);
+            assert!(shown.starts_with(expected), "{shown}");
+        };
+        check(0, "app-x is spread over 1 partition; its rows are in ");
+        check(1, "app-x is spread over 2 partitions; its rows are in ");
+    }
 }
