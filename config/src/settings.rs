@@ -189,8 +189,9 @@ fn read_admin(admin: &mut Section<'_>, export_listen: SocketAddr) -> SocketAddr 
         admin.reject("listen", problem, format!("\"{listen}\""));
     }
     if !listen.ip().is_loopback() {
-        let consequence = "every client that reaches this address can read, without a token, metrics with the names \
-                           of apps, channels and topics, and the state of the service";
+        let consequence = "every client that reaches this address can, without a token, reload the settings, change \
+                           the log level, and read metrics with the names of apps, channels and topics, and the state \
+                           of the service";
         admin.warn("listen", consequence, &format!("\"{listen}\""));
     }
     listen

@@ -224,8 +224,9 @@ fn an_admin_listener_that_other_machines_reach_is_a_warning() {
         |listen: &str| parse(&format!("[admin]\nlisten = \"{listen}\"\n")).unwrap().warnings;
     for listen in ["0.0.0.0:8081", "[::]:8081", "192.0.2.1:8081"] {
         let expected = format!(
-            "adtrail.toml:2: admin.listen: every client that reaches this address can read, without a token, \
-             metrics with the names of apps, channels and topics, and the state of the service: \"{listen}\""
+            "adtrail.toml:2: admin.listen: every client that reaches this address can, without a token, reload the \
+             settings, change the log level, and read metrics with the names of apps, channels and topics, and the \
+             state of the service: \"{listen}\""
         );
         assert_eq!(warnings(listen), [expected.into()]);
     }
