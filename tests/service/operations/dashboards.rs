@@ -139,8 +139,8 @@ fn panels_are_described_and_do_not_overlap() {
             let size = ["x", "y", "w", "h"].map(|key| panel["gridPos"][key].as_u64().expect(key));
             let [x, y, width, height] = size;
             assert!(x + width <= 24, "{file}: {title} is beyond the 24 columns");
-            let of_panel = (x..x + width).flat_map(|x| (y..y + height).map(move |y| (x, y)));
-            assert!(of_panel.map(|cell| cells.insert(cell)).all(|is_free| is_free), "{title}");
+            let mut of_panel = (x..x + width).flat_map(|x| (y..y + height).map(move |y| (x, y)));
+            assert!(of_panel.all(|cell| cells.insert(cell)), "{title}");
             if panel["type"] != "row" {
                 assert!(!text(panel, "description").is_empty(), "{file}: {title}");
                 assert_eq!(panel["datasource"]["uid"], "${datasource}", "{file}: {title}");
