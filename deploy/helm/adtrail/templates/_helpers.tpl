@@ -43,6 +43,13 @@ capabilities:
   drop: [ALL]
 {{- end }}
 
+{{- define "adtrail.env" -}}
+{{- range $name, $value := . -}}
+- name: {{ $name }}
+  value: {{ $value | quote }}
+{{ end }}
+{{- end }}
+
 {{- define "adtrail.mounts" -}}
 - name: settings
   mountPath: /etc/adtrail/adtrail.toml
@@ -134,9 +141,8 @@ spec:
             - name: {{ $listener.setting }}
               value: 0.0.0.0:{{ $listener.port }}
             {{- end }}
-            {{- range $name, $value := $root.Values.env }}
-            - name: {{ $name }}
-              value: {{ $value | quote }}
+            {{- with $root.Values.env }}
+            {{- include "adtrail.env" . | trim | nindent 12 }}
             {{- end }}
           ports:
             {{- range $name, $listener := .listeners }}
