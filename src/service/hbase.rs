@@ -23,7 +23,7 @@ use super::callbacks::delivery::Delivery;
 use super::callbacks::{self, Callbacks};
 use super::heartbeat::{self, LastSeen};
 use super::listeners::{Listeners, Served};
-use super::notify::{Notifier, Observed, ObservedAttribution};
+use super::notify::{self, Notifier, Observed, ObservedAttribution};
 use super::reload::{Parts, Reloading, StorePart, WorkerPart};
 use super::shutdown_deadline::listen_for_signals;
 use super::{
@@ -50,6 +50,7 @@ pub fn run(
     let found = Shutdown::default();
     let wait = || {
         listen_for_signals(shutdown).context("cannot install signal handlers")?;
+        notify::waits_for(opening::MISSING);
         listeners.serve_admin_until(&found, opening::waiting_admin(recorder.clone()), &runtime)
     };
     let store = opening::open(config, hbase, &timing, shutdown, wait)?;

@@ -35,6 +35,12 @@ pub fn during_reload<T>(reload: impl FnOnce() -> T) -> T {
     outcome
 }
 
+/// Reports what the process waits for, before it has a [`Notifier`].
+pub fn waits_for(missing: &str) {
+    // An error is logged with the first status of the notifier.
+    let _ = sd_notify::notify(&[NotifyState::Status(missing)]);
+}
+
 /// What the notifications of a process depend on.
 pub struct Observed {
     pub readiness: Readiness,

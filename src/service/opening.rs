@@ -20,6 +20,10 @@ use super::until_shutdown::SUPERVISION_INTERVAL;
 use crate::telemetry::LOG_LEVEL;
 use crate::timing::Timing;
 
+/// What a process lacks while it waits.
+pub const MISSING: &str =
+    "waiting for HBase: no server of store.hbase.servers serves requests (see the log)";
+
 /// Opens the store. If HBase does not respond, calls `on_wait` and retries until it does; returns `None` if shutdown is
 /// requested meanwhile.
 ///
@@ -59,11 +63,9 @@ pub fn open(
 
 /// Returns what the admin listener serves while a process waits.
 pub fn waiting_admin(recorder: PrometheusHandle) -> Admin {
-    let missing =
-        "waiting for HBase: no server of store.hbase.servers serves requests (see the log)";
     Admin {
         metrics: Arc::new(move || recorder.render()),
-        readiness: Arc::new(move || -> Result<(), String> { Err(missing.to_owned()) }),
+        readiness: Arc::new(move || -> Result<(), String> { Err(MISSING.to_owned()) }),
         requests: None,
         reload: Some(Arc::new(|| -> Result<String, String> {
             Err("adtrail waits for HBase and has not started yet: reload later".to_owned())

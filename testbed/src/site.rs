@@ -167,11 +167,6 @@ impl Site {
         adtrail
     }
 
-    /// Starts a process with one role, like [`Site::start_role`], which may never become ready.
-    pub fn spawn_role(&self, role: &str) -> Adtrail {
-        self.spawn_as(role, &[])
-    }
-
     /// Starts `adtrail run`, which may never become ready.
     pub fn spawn(&self) -> Adtrail {
         self.spawn_with(&[])
@@ -190,7 +185,8 @@ impl Site {
         (format!("127.0.0.1:{export}"), format!("127.0.0.1:{admin}"))
     }
 
-    pub(crate) fn spawn_as(&self, role: &str, environment: &[(&str, &str)]) -> Adtrail {
+    /// Starts a process with this role, and with these environment variables.
+    pub fn spawn_as(&self, role: &str, environment: &[(&str, &str)]) -> Adtrail {
         let (export, admin) = (free_port(), free_port());
         self.write_config(export, admin);
         let mut command = self.command(&[role]);

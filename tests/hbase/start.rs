@@ -1,5 +1,7 @@
 //! Processes that start while a real HBase is away.
 
+use std::os::unix::net::UnixDatagram;
+
 use testbed::adtrail::Adtrail;
 use testbed::hbase::processes::Processes;
 use testbed::site::Site;
@@ -13,7 +15,15 @@ const WARNING_INTERVAL_S: u64 = 60;
 
 /// Starts a process, and waits until it waits for HBase.
 fn start_waiting(site: &Site, role: &str) -> Adtrail {
-    let adtrail = site.spawn_role(role);
+    // In the place of systemd.
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("notify");
+    let systemd = UnixDatagram::bind(&path).unwrap();
+    systemd.set_read_timeout(Some(DEADLINE)).unwrap();
+    let adtrail = site.spawn_as(role, &[("NOTIFY_SOCKET", path.to_str().unwrap())]);
+    let mut message = [0; 4_096];
+    let length = systemd.recv(&mut message).unwrap();
+    assert!(message[..length].starts_with(b"STATUS=waiting for HBase: "), "{message:?}");
     adtrail.await_line(&[WARNING, "store.hbase.servers", "localhost:"]);
     adtrail.await_readiness(503, "waiting for HBase");
     assert_eq!(adtrail.reload().status, 422, "it has not started");
