@@ -41,8 +41,11 @@ fn roles_that_start_before_hbase_wait_for_it() {
     processes.kill_master();
     (0..3).for_each(|server| processes.kill_server(server));
 
-    let mut waiting = ["attribute", "export"].map(|role| start_waiting(&site, role));
-    assert!(start_waiting(&site, "export").stop().contains("stopped while waiting for HBase"));
+    // A settings file each, because a process that reloads finds its own ports there.
+    let (beside, stopped) = (site.beside(), site.beside());
+    let mut waiting = [start_waiting(&site, "attribute"), start_waiting(&beside, "export")];
+    let log = start_waiting(&stopped, "export").stop();
+    assert!(log.contains("stopped while waiting for HBase"), "{log}");
     processes.start_master();
     (0..3).for_each(|server| processes.start_server(server));
     for adtrail in &mut waiting {
