@@ -6,7 +6,7 @@ use std::fs;
 use std::ops::Range;
 use std::path::Path;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use testbed::adtrail::{Adtrail, command};
 use testbed::run_ok;
@@ -33,17 +33,38 @@ name = "Spring"
 
 pub const APP_KEY: &str = "app-bench";
 
-/// The time of the first event: 2026-03-01T00:00:00Z, in ms since 1970.
+/// The time of the first event by default: 2026-03-01T00:00:00Z, in ms since 1970.
 pub const START_MS: u64 = 1_772_323_200_000;
 /// One event every 10 ms.
 const STEP_MS: u64 = 10;
 
 /// Generates clicks of about 450 bytes, each with one device id and a click id. Every 100 clicks, a device that clicked
 /// shortly before sends an activation and three effects.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Events {
+    start_ms: u64,
     clicks: u64,
     pending: Vec<(Family, String)>,
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        Self { start_ms: START_MS, clicks: 0, pending: Vec::new() }
+    }
+}
+
+impl Events {
+    /// Events of which the last one of `total` is a minute old.
+    pub fn until_now(total: usize) -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970");
+        let lasts = Duration::from_millis(total as u64 * STEP_MS) + Duration::from_secs(60);
+        let start = now.checked_sub(lasts).expect("the events are after 1970");
+        Self { start_ms: start.as_millis() as u64, ..Self::default() }
+    }
+
+    fn time_ms(&self, number: u64) -> u64 {
+        self.start_ms + number * STEP_MS
+    }
 }
 
 impl Iterator for Events {
@@ -58,16 +79,14 @@ impl Iterator for Events {
         if self.clicks.is_multiple_of(100) {
             let device = self.clicks - 50;
             for effect in (0..3).rev() {
-                self.pending.push((Family::Effect, effect_of(device, effect)));
+                let time_ms = self.time_ms(device + 60 + effect);
+                self.pending.push((Family::Effect, effect_of(device, effect, time_ms)));
             }
-            self.pending.push((Family::Activation, activation_of(device)));
+            let time_ms = self.time_ms(device + 50);
+            self.pending.push((Family::Activation, activation_of(device, time_ms)));
         }
-        Some((Family::Touch, click_of(self.clicks)))
+        Some((Family::Touch, click_of(self.clicks, self.time_ms(self.clicks))))
     }
-}
-
-fn time_ms(number: u64) -> u64 {
-    START_MS + number * STEP_MS
 }
 
 /// Returns a generated device id, different for every number.
@@ -87,11 +106,11 @@ fn device(number: u64) -> String {
     )
 }
 
-fn click_of(number: u64) -> String {
+fn click_of(number: u64, time_ms: u64) -> String {
     format!(
         r#"{{"type":"click","app":"{APP_KEY}","click_id":"c-{:032x}","spreadid":7,"time":{},"purpose":"ua","ids":{{"oaid":"{}"}},{},"site":"site-network-{}","params":{{"sub1":"creative-{}"}}}}"#,
         u128::from(number) << 64 | u128::from(number.wrapping_mul(0xd6e8_feb8_6659_fd93)),
-        time_ms(number),
+        time_ms,
         oaid(number),
         device(number),
         number % 1000,
@@ -99,19 +118,19 @@ fn click_of(number: u64) -> String {
     )
 }
 
-fn activation_of(number: u64) -> String {
+fn activation_of(number: u64, time_ms: u64) -> String {
     format!(
         r#"{{"type":"activation","app":"{APP_KEY}","event_id":"a-{number}","time":{},"ids":{{"oaid":"{}"}},{},"app_version":"1.2"}}"#,
-        time_ms(number + 50),
+        time_ms,
         oaid(number),
         device(number),
     )
 }
 
-fn effect_of(number: u64, effect: u64) -> String {
+fn effect_of(number: u64, effect: u64, time_ms: u64) -> String {
     format!(
         r#"{{"type":"effect","app":"{APP_KEY}","event_id":"e-{number}-{effect}","name":"purchase","time":{},"ids":{{"oaid":"{}"}},{},"app_version":"1.2","revenue":"9.99","currency":"CNY","props":{{"level":"{effect}"}}}}"#,
-        time_ms(number + 60 + effect),
+        time_ms,
         oaid(number),
         device(number),
     )
