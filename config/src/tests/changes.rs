@@ -46,7 +46,7 @@ fn the_storage_of_an_app_is_fixed_once_it_is_known() {
 #[test]
 fn endpoints_on_other_lines_have_the_same_values() {
     let callbacks = |before: &str, name: &str| {
-        let endpoint = "[[callbacks.endpoint]]\npreset = \"ocean-engine\"\nname =";
+        let endpoint = "[[callbacks.endpoint]]\npreset = \"oceanengine\"\nname =";
         parse(&format!("{before}{endpoint} \"{name}\"\n{CATALOGUE}")).unwrap().callbacks
     };
     assert!(callbacks("\n\n", "a").has_values_of(&callbacks("", "a")));

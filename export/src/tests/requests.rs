@@ -25,8 +25,14 @@ fn credited() -> Bed {
 
 /// All headers except those of the body, and except the id of an export, which only `GET` has.
 fn headers(answer: &Answer) -> BTreeSet<(String, String)> {
-    const OTHERS: [&str; 5] =
-        ["adtrail-export-id", "trailer", "date", "content-length", "transfer-encoding"];
+    const OTHERS: [&str; 6] = [
+        "adtrail-export-id",
+        "x-request-id",
+        "trailer",
+        "date",
+        "content-length",
+        "transfer-encoding",
+    ];
     let headers = answer.headers.iter().cloned();
     headers.filter(|(name, _)| !OTHERS.contains(&&**name)).collect()
 }
