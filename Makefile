@@ -104,7 +104,7 @@ conformance-hbase: install-tests tools ## the same over a real HBase instead of 
 	CONFORMANCE_KAFKA="$${CONFORMANCE_KAFKA:-all}" \
 	  scripts/test --profile long --no-capture conformance_hbase::
 
-defects: install-tests tools ## a quarter of an hour: builds with known defects, each of which the tests must find
+defects: install-tests tools ## an hour: builds with known defects, each of which the tests must find
 	scripts/defects/run
 
 guarantees: install-tests tools ## an hour and a half: the faults of docs/guarantees.md at full length; prints the rows compared
