@@ -40,7 +40,7 @@ const EVENTS_MAX: usize = 40_000_000;
 const SETTLE: Duration = Duration::from_secs(60);
 const POLL_EVERY: Duration = Duration::from_millis(500);
 
-/// Whether the receiver accepts callbacks.
+/// Set once the receiver accepts callbacks.
 static IS_ACCEPTING: AtomicBool = AtomicBool::new(false);
 /// How many callbacks the receiver has accepted.
 static ACCEPTED: AtomicU64 = AtomicU64::new(0);
