@@ -5,6 +5,7 @@
 pub mod cli;
 pub mod commands;
 mod conformance;
+mod counted;
 pub mod demo;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]

@@ -2,8 +2,9 @@
 
 use collect::Dialects;
 
-use super::{UsageError, counted, load_for_kafka, print, require_apps};
+use super::{UsageError, load_for_kafka, print, require_apps};
 use crate::cli::Settings;
+use crate::counted::counted;
 use crate::service::callbacks::Callbacks;
 
 pub fn run(settings: &Settings) -> anyhow::Result<()> {

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use anyhow::bail;
 
-use super::{UsageError, counted, print};
+use super::{UsageError, print};
 use crate::cli::Conformance;
 use crate::conformance::{Command, Engine, Suite, run_all};
+use crate::counted::counted;
 
 pub fn run(options: &Conformance) -> anyhow::Result<()> {
     let suite = match &options.dir {

@@ -6,8 +6,9 @@ use anyhow::bail;
 use config::HBase;
 use store::hbase::{Difference, TableStatus, check, init};
 
-use super::{UsageError, counted, load, print, require_apps};
+use super::{UsageError, load, print, require_apps};
 use crate::cli::InitHBase;
+use crate::counted::counted;
 
 pub fn run(options: &InitHBase) -> anyhow::Result<()> {
     let config = load(&options.settings)?;

@@ -141,11 +141,6 @@ fn canonical_path(path: &Path) -> Option<PathBuf> {
     Some(canonical.join(path.strip_prefix(existing).ok()?))
 }
 
-/// Formats a number with its noun: `1 line`, `2 lines`.
-fn counted(count: usize, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
-}
-
 /// Formats a time in UTC, always with milliseconds.
 fn utc(time: EventTime) -> String {
     let time = i64::try_from(time.millis()).ok().map(Timestamp::from_millisecond);
@@ -274,10 +269,5 @@ mod tests {
         ] {
             assert_eq!(utc(EventTime::from_millis(millis).unwrap()), expected);
         }
-    }
-
-    #[test]
-    fn nouns_are_singular_or_plural() {
-        assert_eq!(["0 lines", "1 line", "2 lines"], [0, 1, 2].map(|n| counted(n, "line")));
     }
 }

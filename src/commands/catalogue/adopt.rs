@@ -14,7 +14,8 @@ use super::entries::{Entry, added};
 use super::find;
 use super::sightings::{Sighting, Sightings};
 use crate::cli::{AdoptCampaigns, CatalogueFormat, Settings};
-use crate::commands::{UsageError, counted, environment, load, print, unwritable};
+use crate::commands::{UsageError, environment, load, print, unwritable};
+use crate::counted::counted;
 use crate::telemetry::write_stderr;
 
 /// A campaign that is not added, and the reason.

@@ -11,8 +11,9 @@ use attribution::rules::policy::Policy;
 use config::Config;
 use serde_json::{Value, json};
 
-use super::{counted, known_app, load, require_apps, utc, write_line};
+use super::{known_app, load, require_apps, utc, write_line};
 use crate::cli::{Catalogue, Settings, UnknownCampaigns};
+use crate::counted::counted;
 use crate::telemetry::{self, write_stderr};
 use sightings::{Sighting, Sightings};
 

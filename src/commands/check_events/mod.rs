@@ -12,8 +12,9 @@ use anyhow::bail;
 use jiff::Timestamp;
 
 use super::replay::intake;
-use super::{counted, load, print, require_apps};
+use super::{load, print, require_apps};
 use crate::cli::CheckEvents;
+use crate::counted::counted;
 use report::Report;
 use tally::Tally;
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::meeting::{KindCounts, Met, SideCounts};
 use super::tally::{DeadLetters, EventKind, Location, ProblemRow, Section, Tally};
-use crate::commands::counted;
+use crate::counted::counted;
 
 pub struct Report<'t> {
     tally: &'t Tally<'t>,

@@ -21,8 +21,9 @@ use export::{Checksum, Chunk, ExportQuery};
 use indicatif::ProgressBar;
 use store::reader::Reader;
 
-use super::{UsageError, canonical_path, counted, known_app, load};
+use super::{UsageError, canonical_path, known_app, load};
 use crate::cli::{self, Download};
+use crate::counted::counted;
 use crate::telemetry::{self, write_stderr};
 use target::Target;
 

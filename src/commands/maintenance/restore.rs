@@ -7,7 +7,8 @@ use store::maintenance::backup::{Archive, Manifest, Target};
 use super::backup::{line, require_elsewhere};
 use crate::cli::Restore;
 use crate::commands::temp_files::TempPath;
-use crate::commands::{UsageError, copy_progress, counted, load, require_embedded, write_line};
+use crate::commands::{UsageError, copy_progress, load, require_embedded, write_line};
+use crate::counted::counted;
 
 pub fn run(options: &Restore) -> anyhow::Result<()> {
     let config = load(&options.settings)?;

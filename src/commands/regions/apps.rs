@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use store::apps::record::App;
 use store::layout::key::{Key, RowKey};
 
-use crate::commands::counted;
+use crate::counted::counted;
 
 pub struct Apps<'a> {
     apps: BTreeMap<Pid, App>,

@@ -6,7 +6,7 @@ use attribution::rules::policy::Policy;
 use export::{Totals, TotalsLine};
 use indicatif::HumanCount;
 
-use crate::commands::counted;
+use crate::counted::counted;
 
 /// Maximum number of campaigns shown. The file of `--totals` lists all.
 const LINES_MAX: usize = 20;

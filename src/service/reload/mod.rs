@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 
 use super::notify;
 use super::worker_settings::shown_version;
+use crate::counted::counted;
 pub use parts::{Parts, StorePart, WorkerPart};
 use signal::Hangups;
 
@@ -103,8 +104,9 @@ impl Reloader {
                 let (apps, campaigns) = (policy.apps().count(), policy.campaigns().count());
                 let version = shown_version(policy);
                 tracing::info!(apps, campaigns, version, before, "settings reloaded");
+                let [apps, campaigns] = [counted(apps, "app"), counted(campaigns, "campaign")];
                 Ok(format!(
-                    "settings reloaded: {apps} apps, {campaigns} campaigns, version {version}, before {before}"
+                    "settings reloaded: {apps}, {campaigns}, version {version}, before {before}"
                 ))
             }
             Err(error) => {

@@ -77,7 +77,7 @@ fn the_command_and_the_signal_reload_too() {
     let output = site.run(&["reload"]);
     check_exit(&output, 0, &[]);
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(shown.starts_with("settings reloaded: 1 apps, 2 campaigns, version "), "{shown}");
+    assert!(shown.starts_with("settings reloaded: 1 app, 2 campaigns, version "), "{shown}");
     assert!(campaigns().contains("8"), "{}", campaigns());
     site.change_beside(&adtrail, &format!("{ONE_CAMPAIGN}[ingest]\nbatch_records_max = 7\n"));
     check_command_refused(&site.run(&["reload"]), 1, &["ingest: cannot change while running"]);
