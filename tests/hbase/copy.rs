@@ -28,6 +28,11 @@ fn a_store_is_copied_into_hbase_and_back() {
     let shared = embedded.beside();
     let shared = hbase::in_hbase(shared, &hbase::cluster::HBase::shared().servers(), "hbase-copy");
     run_ok(&mut shared.command(&["hbase", "init"]), b"");
+    let other = Site::on(embedded.topics.clone(), "nowhere:1".into(), traffic::SETTINGS)
+        .set("store.partitions", "16");
+    let other = hbase::in_hbase(other, &["nowhere:1".to_owned()], "hbase-copy");
+    let parts = ["store.partitions is 8 in --from and 16 in --to"];
+    check_exit(&copy(&embedded, &other), 2, &parts);
     let output = copy(&embedded, &shared);
     check_exit(&output, 0, &[]);
     let shown = String::from_utf8_lossy(&output.stdout);

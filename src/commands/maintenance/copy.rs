@@ -54,10 +54,12 @@ fn require_compatible(from: &Config, to: &Config) -> Result<(), UsageError> {
              adtrail is stopped",
         );
     }
-    if from.store.partitions != to.store.partitions {
-        return usage_error(
-            "store.partitions differs, and row keys depend on it: set the same number",
-        );
+    let [source, target] = [from.store.partitions, to.store.partitions];
+    if source != target {
+        return usage_error(&format!(
+            "store.partitions is {source} in --from and {target} in --to, and row keys depend on it: set the \
+             same number",
+        ));
     }
     if from.kafka.topics != to.kafka.topics {
         return usage_error(
