@@ -10,14 +10,14 @@ use crate::sections::store::{AppStore, Store};
 use crate::settings::{Config, ExportClients};
 
 /// Returns the names of the settings that differ and cannot change while a process runs: they decide what it is
-/// connected to, where it listens, or how rows that are stored are laid out and kept.
+/// connected to and where it listens. A process that has a store also has [`fixed_store_changes`].
 pub fn fixed_changes(old: &Config, new: &Config) -> Vec<&'static str> {
-    // What changes while a process runs is named too, so that a new setting is on one of the two sides.
+    // All settings are named, so that a new one is compared here or below, or can change.
     let Config {
         kafka,
-        registry,
+        registry: _,
         ingest,
-        store,
+        store: _,
         export_listen,
         downloads_per_token_max,
         export_clients,
@@ -29,7 +29,7 @@ pub fn fixed_changes(old: &Config, new: &Config) -> Vec<&'static str> {
         write_tokens: _,
         shutdown_deadline,
         policy: _,
-        workers,
+        workers: _,
         channels: _,
         dialects: _,
         signatures: _,
@@ -39,7 +39,6 @@ pub fn fixed_changes(old: &Config, new: &Config) -> Vec<&'static str> {
     let mut changed = kafka_changes(kafka, &new.kafka);
     let clients = &new.export_clients;
     let others = [
-        ("registry", *registry != new.registry),
         ("ingest", *ingest != new.ingest),
         ("export.listen", *export_listen != new.export_listen),
         ("export.downloads_per_token_max", *downloads_per_token_max != new.downloads_per_token_max),
@@ -52,10 +51,18 @@ pub fn fixed_changes(old: &Config, new: &Config) -> Vec<&'static str> {
         ("collect", *collect != new.collect),
         ("callbacks.allow_loopback", callbacks.allow_loopback != new.callbacks.allow_loopback),
         ("run.shutdown_deadline", *shutdown_deadline != new.shutdown_deadline),
-        ("attribution.workers", *workers != new.workers),
     ];
     changed.extend(names(others));
-    changed.extend(store_changes(store, &new.store));
+    changed
+}
+
+/// Like [`fixed_changes`], of the settings that only a process with a store uses. A collector has none.
+pub fn fixed_store_changes(old: &Config, new: &Config) -> Vec<&'static str> {
+    let mut changed = names([
+        ("registry", old.registry != new.registry),
+        ("attribution.workers", old.workers != new.workers),
+    ]);
+    changed.extend(store_changes(&old.store, &new.store));
     changed
 }
 

@@ -22,7 +22,7 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::time::Duration;
 
-pub use changes::fixed_changes;
+pub use changes::{fixed_changes, fixed_store_changes};
 /// Used by [`crash_point`].
 #[cfg(feature = "crash-points")]
 #[doc(hidden)]

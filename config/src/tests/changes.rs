@@ -4,8 +4,11 @@ use super::*;
 
 #[track_caller]
 fn check(before: &str, after: &str, fixed: &[&str]) {
-    let parse = |text: &str| parse(&format!("{text}\n{CATALOGUE}")).unwrap();
-    assert_eq!(fixed_changes(&parse(before), &parse(after)), fixed, "{after}");
+    let [before, after] =
+        [before, after].map(|text| parse(&format!("{text}\n{CATALOGUE}")).unwrap());
+    let mut found = fixed_changes(&before, &after);
+    found.extend(fixed_store_changes(&before, &after));
+    assert_eq!(found, fixed);
 }
 
 const HBASE: &str = "[store]\nkind = \"hbase\"\n[store.hbase]\nservers = [\"a:16000\"]\n";

@@ -126,7 +126,10 @@ impl Reloader {
 impl Current {
     fn reload(&mut self, load: &Load) -> anyhow::Result<()> {
         let config = load()?;
-        let fixed = config::fixed_changes(&self.config, &config);
+        let mut fixed = config::fixed_changes(&self.config, &config);
+        if self.parts.store.is_some() {
+            fixed.extend(config::fixed_store_changes(&self.config, &config));
+        }
         if !fixed.is_empty() {
             bail!("{}: cannot change while running; restart adtrail", fixed.join(", "));
         }

@@ -1,11 +1,14 @@
 //! Settings that are refused change nothing. A command, a request and a signal reload.
 
+use std::fs;
+
 use testbed::http;
 use testbed::kafka::Kafka;
 use testbed::site::{ONE_CAMPAIGN, SECOND_APP, Site};
-use testbed::{check_exit, check_refused as check_command_refused};
+use testbed::{check_exit, check_refused as check_command_refused, free_port};
 
 use super::{SUCCESSFUL, check_refused, reload};
+use crate::collector;
 
 const CAMPAIGN: &str = "[[campaigns]]\nspreadid = 8\npid = 1\nchannel = \"toutiao\"\n";
 
@@ -33,6 +36,25 @@ fn settings_that_are_refused_change_nothing() {
     assert_eq!(adtrail.metric(SUCCESSFUL), Some(1.0));
     assert!(loaded_at() > started && apps().contains("app-y"), "{}", apps());
     adtrail.stop();
+}
+
+/// It reads the file of a cluster that has moved to another store.
+#[test]
+fn a_collector_takes_settings_with_another_store() {
+    let settings = collector::settings(free_port(), "");
+    let site = Site::new(Kafka::shared(), "reload.collector", 1, &settings);
+    let collector = site.start_role("collect");
+    let text = fs::read_to_string(site.config()).unwrap();
+    let moved = text.replacen("[store]\n", "[store]\nkind = \"hbase\"\npartitions = 8\n", 1);
+    let moved = format!("{moved}[store.hbase]\nservers = [\"nowhere:1\"]\n");
+    let check = |more: &str, status: u16, part: &str| {
+        fs::write(site.config(), format!("{moved}{more}")).unwrap();
+        let reply = collector.reload();
+        assert!(reply.status == status && reply.text().contains(part), "{reply:?}");
+    };
+    check("", 200, "settings reloaded: 1 app, ");
+    check("[ingest]\nbatch_records_max = 7\n", 422, "ingest: cannot change while running");
+    collector.stop();
 }
 
 #[test]
