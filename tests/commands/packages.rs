@@ -180,17 +180,21 @@ fn the_packaged_settings_are_valid_but_for_an_app() {
     assert!(text.contains("\n[[apps]]\n") && text.contains("\n[[campaigns]]\n"), "{text}");
 }
 
-/// Runs the script that decides whether a package may replace the installed one. Returns its error; `None` if it may.
+/// Runs the script that decides whether a package may replace the installed one, over these files of
+/// `/var/lib/adtrail`. Returns its error; `None` if it may.
 fn refusal(
     script: &str,
     arguments: &[&str],
     installed_layout: Option<&str>,
-    store: &[&str],
+    files: &[&str],
 ) -> Option<String> {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
     fs::create_dir(path("data")).unwrap();
-    store.iter().for_each(|name| fs::write(path("data").join(name), "").unwrap());
+    for file in files.iter().map(|name| path("data").join(name)) {
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, "").unwrap();
+    }
     if let Some(layout) = installed_layout {
         fs::write(path("store-layout"), format!("{layout}\n")).unwrap();
     }
@@ -213,15 +217,17 @@ fn a_package_that_cannot_read_the_store_is_refused() {
         ("packaging/debian/preinst", &["upgrade", "0.2.0-1", "0.1.0-1"][..], &["install"][..]),
         ("packaging/rpm/pre", &["2"][..], &["1"][..]),
     ] {
-        for other in [&newer, &older] {
-            let error = refusal(script, upgrade, Some(other), &["CURRENT"]).unwrap();
+        for (other, store) in [(&newer, "store/CURRENT"), (&older, "CURRENT")] {
+            let error = refusal(script, upgrade, Some(other), &["spool/1", store]).unwrap();
             let layouts =
                 [other.as_str(), own.trim()].map(|layout| format!("layout version {layout}"));
             assert!(layouts.iter().all(|layout| error.contains(layout)), "{error}");
             assert!(error.contains("the installed version"), "{error}");
         }
         assert_eq!(refusal(script, upgrade, Some(own.trim()), &["CURRENT"]), None);
-        assert_eq!(refusal(script, upgrade, Some(&newer), &[]), None, "there is no store");
+        for others in [&[][..], &["spool/1", "store/schemas/1"]] {
+            assert_eq!(refusal(script, upgrade, Some(&newer), others), None, "there is no store");
+        }
         assert_eq!(refusal(script, upgrade, None, &["CURRENT"]), None);
         assert_eq!(refusal(script, install, Some(&newer), &["CURRENT"]), None);
     }
