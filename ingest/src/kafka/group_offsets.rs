@@ -7,6 +7,7 @@ use rdkafka::error::KafkaError;
 
 use super::assignment::{self, LookupError};
 use super::clients;
+use super::committed;
 use super::error::IngestError;
 use super::offsets::Offsets;
 use super::topics::TopicNames;
@@ -28,7 +29,7 @@ pub fn read(kafka: &Kafka) -> Result<Vec<Position>, IngestError> {
         };
         failure(kafka, reason)
     })?;
-    let offsets = assignment::find_committed(&consumer, &names, &partitions);
+    let offsets = committed::find_committed(&consumer, &names, &partitions);
     Ok(offsets.map_err(|error| failure(kafka, error.to_string()))?.positions(&names))
 }
 
@@ -39,7 +40,7 @@ pub fn write(kafka: &Kafka, positions: &[Position]) -> Result<(), IngestError> {
         return Ok(());
     }
     let offsets = Offsets::new(&names, positions);
-    let list = assignment::to_partition_list(&names, &offsets);
+    let list = committed::to_partition_list(&names, &offsets);
     let outcome = list.and_then(|list| consumer.commit(&list, CommitMode::Sync));
     outcome.map_err(|error: KafkaError| failure(kafka, error.to_string()))
 }

@@ -4,6 +4,7 @@
 
 pub(crate) mod assignment;
 pub(crate) mod clients;
+pub(crate) mod committed;
 pub(crate) mod error;
 pub mod event_producer;
 pub mod group_offsets;

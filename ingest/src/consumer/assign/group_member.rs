@@ -13,6 +13,7 @@ use crate::consumer::read::ReadState;
 use crate::consumer::topic_client::TopicClient;
 use crate::kafka::assignment;
 use crate::kafka::clients::callbacks::Rebalance;
+use crate::kafka::committed;
 use crate::kafka::error::IngestError;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::partitions::Partitions;
@@ -90,7 +91,7 @@ fn fetch_group_offsets(
         if context.shutdown.is_requested() || consumer.context().has_pending_rebalance() {
             break;
         }
-        match assignment::find_committed(consumer, names, partitions) {
+        match committed::find_committed(consumer, names, partitions) {
             Ok(offsets) => return Some(offsets),
             Err(error) => warnings.warn(|| {
                 tracing::warn!(%error, "the group's offsets cannot be fetched, retrying");

@@ -12,6 +12,7 @@ use crate::consumer::topic_client::TopicClient;
 use crate::dead_letters::producer::DeadLetters;
 use crate::kafka::assignment::{self, LookupError, MissingRecords};
 use crate::kafka::clients;
+use crate::kafka::committed;
 use crate::kafka::error::{IngestError, UNREACHABLE_HELP};
 use crate::kafka::offsets::Offsets;
 use crate::kafka::partitions::Partitions;
@@ -90,7 +91,7 @@ pub fn find_topics(
 /// that Kafka has deleted some of them.
 fn warn_of_missing_records(client: &TopicClient, offsets: &Offsets, health: &Health, group: &str) {
     let TopicClient { consumer, names, partitions, .. } = client;
-    let group_offsets = match assignment::find_committed(consumer, names, partitions) {
+    let group_offsets = match committed::find_committed(consumer, names, partitions) {
         Ok(offsets) => offsets,
         Err(error) => {
             tracing::debug!(%error, "the group's offsets cannot be fetched");

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use attribution::ledger::Position;
 use rdkafka::consumer::{CommitMode, Consumer as _};
 
-use crate::kafka::assignment;
 use crate::kafka::clients::{self, Consumer};
+use crate::kafka::committed;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::topics::TopicNames;
 use crate::observability::health::Health;
@@ -133,7 +133,7 @@ impl OffsetCommitter {
         config::crash_point!("offsets-to-commit");
         let pending = std::mem::take(&mut self.pending);
         self.sent.set_all(&pending);
-        let result = assignment::to_partition_list(&self.names, &pending)
+        let result = committed::to_partition_list(&self.names, &pending)
             .and_then(|list| consumer.commit(&list, mode));
         if let Err(error) = result {
             consumer.context().record_commit_failure(&error);
