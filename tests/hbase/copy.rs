@@ -3,6 +3,7 @@
 use std::process::Output;
 
 use testbed::exports::{by_command, check_equal};
+use testbed::kafka::Kafka;
 use testbed::site::Site;
 use testbed::{check_exit, hbase, run, run_ok, traffic};
 
@@ -58,4 +59,35 @@ fn a_store_is_copied_into_hbase_and_back() {
     // A store that has rows is not overwritten.
     check_exit(&copy(&embedded, &shared), 1, &["it already has rows"]);
     remove("hbase-copy");
+}
+
+/// Positions over HBase are those of the group. An embedded store commits its own to the group, too.
+#[test]
+fn events_that_another_store_has_read_are_not_skipped() {
+    let (first, rest) = WORKLOAD.records().split_at(WORKLOAD.records().len() / 2);
+    let shared = super::site("hbase-skip");
+    let embedded = || {
+        Site::on(shared.topics.clone(), Kafka::shared().brokers(), traffic::SETTINGS)
+            .set("store.partitions", "8")
+    };
+    traffic::produce(&shared.topics, first);
+    let worker = shared.start_role("attribute");
+    await_all_read(&shared);
+    worker.stop();
+    await_no_members(&shared);
+    let other = embedded().set("kafka.group", &shared.group());
+    traffic::produce(&shared.topics, rest);
+    other.read_all();
+    let parts =
+        ["another store, embedded,", "hbase:hbase-skip lacks", "adtrail copy", "--to-earliest"];
+    check_exit(&shared.run(&["attribute"]), 1, &parts);
+    await_no_members(&shared);
+    check_exit(&copy(&shared, &embedded()), 1, &parts);
+    // Without offsets, everything is read again.
+    Kafka::shared().delete_group(&shared.group());
+    let worker = shared.start_role("attribute");
+    await_all_read(&shared);
+    worker.stop();
+    check_equal(&by_command(&shared), &by_command(&other));
+    remove("hbase-skip");
 }

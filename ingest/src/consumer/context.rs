@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::Kafka;
+use config::{Config, Kafka};
 use rdkafka::consumer::Consumer as _;
 
 use super::shutdown::Shutdown;
 use crate::kafka::clients::Consumer;
 use crate::kafka::clients::statistics::Statistics;
+use crate::kafka::committed::StoreName;
 use crate::kafka::retry::Throttle;
 use crate::kafka::topics::{TopicKind, TopicNames};
 use crate::observability::health::Health;
@@ -17,6 +18,7 @@ use crate::timing::Timing;
 /// Settings, shutdown flag and health, shared by all steps of the thread.
 pub struct Context {
     pub kafka: Kafka,
+    pub store: StoreName,
     pub timing: Timing,
     pub shutdown: Shutdown,
     pub health: Arc<Health>,
@@ -24,9 +26,10 @@ pub struct Context {
 }
 
 impl Context {
-    pub fn new(kafka: &Kafka, shutdown: Shutdown, health: Arc<Health>, timing: Timing) -> Self {
-        let (kafka, denial_warnings) = (kafka.clone(), Throttle::default());
-        Self { kafka, timing, shutdown, health, denial_warnings }
+    pub fn new(config: &Config, shutdown: Shutdown, health: Arc<Health>, timing: Timing) -> Self {
+        let (kafka, store) = (config.kafka.clone(), StoreName::new(&config.store));
+        let denial_warnings = Throttle::default();
+        Self { kafka, store, timing, shutdown, health, denial_warnings }
     }
 
     /// Returns how often to check for new partitions and read access.

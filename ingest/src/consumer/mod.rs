@@ -64,7 +64,7 @@ pub fn start(
     timing: Timing,
 ) -> Result<ReaderHandle, IngestError> {
     let client = TopicClient::new(&config.kafka, false, timing)?;
-    let context = Context::new(&config.kafka, shutdown, health, timing);
+    let context = Context::new(config, shutdown, health, timing);
     ConsumerThread::spawn(config, policy, progress, client, queues, context)
 }
 
@@ -84,7 +84,7 @@ pub fn join(
     timing: Timing,
 ) -> Result<ReaderHandle, IngestError> {
     let client = TopicClient::new(&config.kafka, true, timing)?;
-    let context = Context::new(&config.kafka, shutdown, health, timing);
+    let context = Context::new(config, shutdown, health, timing);
     ConsumerThread::spawn(config, policy, &Progress::default(), client, queues, context)
 }
 
@@ -114,7 +114,13 @@ impl ConsumerThread {
         let read = ReadState::new(config, policy, names, progress, timing)?;
         health.set_committed(&read.offsets);
         let dead_letters = DeadLetters::new(&config.kafka, names, timing)?;
-        let committer = OffsetCommitter::new(names.clone(), health.clone(), store_commits, timing);
+        let committer = OffsetCommitter::new(
+            names.clone(),
+            health.clone(),
+            context.store.clone(),
+            store_commits,
+            timing,
+        );
         let output = Output::new(batches, dead_letters, committer);
         let thread = Self { context, client, read, output };
         thread::Builder::new()

@@ -17,6 +17,14 @@ pub enum IngestError {
     #[error("the consumer group's offsets cannot be moved: {reason}: {group}")]
     Positions { group: String, reason: String },
 
+    #[error(
+        "the consumer group's offsets are those of another store, {other}, which has read events that {store} \
+         lacks and would skip: copy that store into this one with adtrail copy, or stop the group and reset \
+         its offsets with kafka-consumer-groups.sh, --to-earliest to read all that Kafka has, or --to-current \
+         to do without these events; partitions: {partitions}; group: {group}"
+    )]
+    OtherStore { store: String, other: String, partitions: String, group: String },
+
     #[error("the thread that reads Kafka cannot be started: {0}")]
     Thread(#[source] std::io::Error),
 

@@ -1,13 +1,13 @@
 //! Reads and writes the consumer group's offsets when a store is copied. No records are consumed.
 
 use attribution::ledger::Position;
-use config::Kafka;
+use config::{Config, Kafka};
 use rdkafka::consumer::{CommitMode, Consumer as _};
 use rdkafka::error::KafkaError;
 
 use super::assignment::{self, LookupError};
 use super::clients;
-use super::committed;
+use super::committed::{self, StoreName};
 use super::error::IngestError;
 use super::offsets::Offsets;
 use super::topics::TopicNames;
@@ -16,8 +16,10 @@ use crate::timing::Timing;
 /// Fetches the group's offsets of all partitions of the three topics.
 ///
 /// # Errors
-/// [`IngestError::Positions`] if Kafka does not return them, or if the group has members.
-pub fn read(kafka: &Kafka) -> Result<Vec<Position>, IngestError> {
+/// [`IngestError::Positions`] if Kafka does not return them, or if the group has members;
+/// [`IngestError::OtherStore`] if some are not those of the store of these settings.
+pub fn read(config: &Config) -> Result<Vec<Position>, IngestError> {
+    let kafka = &config.kafka;
     let (names, consumer) = (TopicNames::new(&kafka.topics), connect(kafka)?);
     let partitions = assignment::find_partitions(&consumer, &names).map_err(|unfound| {
         let reason = match unfound {
@@ -29,18 +31,21 @@ pub fn read(kafka: &Kafka) -> Result<Vec<Position>, IngestError> {
         };
         failure(kafka, reason)
     })?;
-    let offsets = committed::find_committed(&consumer, &names, &partitions);
-    Ok(offsets.map_err(|error| failure(kafka, error.to_string()))?.positions(&names))
+    let committed = committed::find_committed(&consumer, &names, &partitions)
+        .map_err(|error| failure(kafka, error.to_string()))?;
+    let store = StoreName::new(&config.store);
+    Ok(committed.into_offsets_of(&store, &names, &kafka.group)?.positions(&names))
 }
 
-/// Commits these positions as the group's offsets.
-pub fn write(kafka: &Kafka, positions: &[Position]) -> Result<(), IngestError> {
+/// Commits these positions as the group's offsets, on behalf of the store of these settings.
+pub fn write(config: &Config, positions: &[Position]) -> Result<(), IngestError> {
+    let kafka = &config.kafka;
     let (names, consumer) = (TopicNames::new(&kafka.topics), connect(kafka)?);
     if positions.is_empty() {
         return Ok(());
     }
     let offsets = Offsets::new(&names, positions);
-    let list = committed::to_partition_list(&names, &offsets);
+    let list = committed::to_partition_list(&names, &offsets, &StoreName::new(&config.store));
     let outcome = list.and_then(|list| consumer.commit(&list, CommitMode::Sync));
     outcome.map_err(|error: KafkaError| failure(kafka, error.to_string()))
 }

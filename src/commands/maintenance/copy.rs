@@ -22,7 +22,7 @@ pub fn run(options: &Copy) -> anyhow::Result<()> {
     let source = Source::open(&from.store)?;
     let positions = match source.positions()? {
         Some(positions) => positions,
-        None => ingest::kafka::group_offsets::read(&from.kafka)?,
+        None => ingest::kafka::group_offsets::read(&from)?,
     };
     let mut target = Target::open(&to.store)?;
     let bar = telemetry::bar(None, BAR);
@@ -30,7 +30,7 @@ pub fn run(options: &Copy) -> anyhow::Result<()> {
     drop(bar);
     drop(source);
     if to.store.hbase.is_some() {
-        ingest::kafka::group_offsets::write(&to.kafka, &positions)?;
+        ingest::kafka::group_offsets::write(&to, &positions)?;
     }
     target.finish(&positions, &to.policy)?;
     if to.store.hbase.is_none() {

@@ -13,9 +13,8 @@ use crate::consumer::read::ReadState;
 use crate::consumer::topic_client::TopicClient;
 use crate::kafka::assignment;
 use crate::kafka::clients::callbacks::Rebalance;
-use crate::kafka::committed;
+use crate::kafka::committed::{self, Committed};
 use crate::kafka::error::IngestError;
-use crate::kafka::offsets::Offsets;
 use crate::kafka::partitions::Partitions;
 use crate::kafka::retry::{Throttle, delays};
 use crate::kafka::topics::TopicKind;
@@ -53,8 +52,9 @@ fn on_assign(
     read: &mut ReadState,
     context: &Context,
 ) -> Result<(), IngestError> {
-    let Some(offsets) = fetch_group_offsets(client, &partitions, context) else { return Ok(()) };
-    read.offsets = offsets;
+    let Some(committed) = fetch_group_offsets(client, &partitions, context) else { return Ok(()) };
+    read.offsets =
+        committed.into_offsets_of(&context.store, &client.names, &context.kafka.group)?;
     let health = &context.health;
     health.set_committed(&read.offsets);
     set_partitions(partitions, client, read, context)?;
@@ -84,7 +84,7 @@ fn fetch_group_offsets(
     client: &TopicClient,
     partitions: &Partitions,
     context: &Context,
-) -> Option<Offsets> {
+) -> Option<Committed> {
     let TopicClient { consumer, names, .. } = client;
     let warnings = Throttle::default();
     for delay in delays(context.timing) {
@@ -92,7 +92,7 @@ fn fetch_group_offsets(
             break;
         }
         match committed::find_committed(consumer, names, partitions) {
-            Ok(offsets) => return Some(offsets),
+            Ok(committed) => return Some(committed),
             Err(error) => warnings.warn(|| {
                 tracing::warn!(%error, "the group's offsets cannot be fetched, retrying");
             }),

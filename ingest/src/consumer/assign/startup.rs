@@ -92,7 +92,7 @@ pub fn find_topics(
 fn warn_of_missing_records(client: &TopicClient, offsets: &Offsets, health: &Health, group: &str) {
     let TopicClient { consumer, names, partitions, .. } = client;
     let group_offsets = match committed::find_committed(consumer, names, partitions) {
-        Ok(offsets) => offsets,
+        Ok(committed) => committed.offsets,
         Err(error) => {
             tracing::debug!(%error, "the group's offsets cannot be fetched");
             return;

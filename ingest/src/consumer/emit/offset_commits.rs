@@ -9,7 +9,7 @@ use attribution::ledger::Position;
 use rdkafka::consumer::{CommitMode, Consumer as _};
 
 use crate::kafka::clients::{self, Consumer};
-use crate::kafka::committed;
+use crate::kafka::committed::{self, StoreName};
 use crate::kafka::offsets::Offsets;
 use crate::kafka::topics::TopicNames;
 use crate::observability::health::Health;
@@ -18,6 +18,7 @@ use crate::timing::Timing;
 pub struct OffsetCommitter {
     names: TopicNames,
     health: Arc<Health>,
+    store: StoreName,
     store_commits: Receiver<Vec<Position>>,
     timing: Timing,
     /// Offsets that the store has committed and that are not sent to Kafka yet.
@@ -35,12 +36,14 @@ impl OffsetCommitter {
     pub fn new(
         names: TopicNames,
         health: Arc<Health>,
+        store: StoreName,
         store_commits: Receiver<Vec<Position>>,
         timing: Timing,
     ) -> Self {
         Self {
             names,
             health,
+            store,
             store_commits,
             timing,
             pending: Offsets::default(),
@@ -133,7 +136,7 @@ impl OffsetCommitter {
         config::crash_point!("offsets-to-commit");
         let pending = std::mem::take(&mut self.pending);
         self.sent.set_all(&pending);
-        let result = committed::to_partition_list(&self.names, &pending)
+        let result = committed::to_partition_list(&self.names, &pending, &self.store)
             .and_then(|list| consumer.commit(&list, mode));
         if let Err(error) = result {
             consumer.context().record_commit_failure(&error);
