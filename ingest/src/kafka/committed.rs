@@ -1,5 +1,5 @@
-//! The committed offsets of the consumer group. Their metadata in Kafka has fingerprints of records, and names the store
-//! that has read up to the offset.
+//! The committed offsets of the consumer group. The metadata of an offset has fingerprints of records, and names the
+//! store that has read up to it.
 //!
 //! Over HBase, positions are the group's offsets. If another store has read in the same group meanwhile, a worker that
 //! resumed from them would skip what that store has read.
