@@ -1,7 +1,8 @@
 //! Measures callbacks. First the load of the bench `pipeline` by turns without an endpoint and with a webhook that wants
 //! every activation and effect, into empty stores: its receiver refuses everything, so that callbacks are decided and
-//! stored, but stay pending. Prints the ratio of CPU-seconds, and memory beside the number of pending callbacks. Then
-//! the receiver accepts them: prints deliveries per second and per CPU-second of the adtrail process.
+//! stored, but stay pending. Prints the ratio of CPU-seconds, and memory beside the number of pending callbacks: all of
+//! it, what the store has of it in blocks and write buffers, and the rest. Then the receiver accepts the callbacks:
+//! prints deliveries per second and per CPU-second of the adtrail process.
 //!
 //! `ADTRAIL_BENCH_EVENTS` sets the number of events (5,000,000; a million effects are in 35,000,000),
 //! `ADTRAIL_BENCH_ROUNDS` the number of turns of each (3), `ADTRAIL_BENCH_SECONDS` how long delivery lasts at most (60).
@@ -115,7 +116,7 @@ credentials.secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 /// Runs both in each round, and prints the ratio of each pair. Returns the last site with the webhook.
 fn by_turns(without: &Site, mut with: Site, total: usize, callbacks: u64) -> Site {
     println!(
-        "{:<9} {:>10} {:>8} {:>8} {:>18} {:>10} {:>8} {:>8}",
+        "{:<9} {:>10} {:>8} {:>8} {:>18} {:>10} {:>8} {:>8} {:>10} {:>8}",
         "endpoints",
         "events",
         "wall s",
@@ -123,7 +124,9 @@ fn by_turns(without: &Site, mut with: Site, total: usize, callbacks: u64) -> Sit
         "events/CPU-second",
         "pending",
         "RSS MiB",
-        "peak MiB"
+        "peak MiB",
+        "store MiB",
+        "rest MiB"
     );
     let rounds = count("ADTRAIL_BENCH_ROUNDS", 3).max(1);
     let mut ratios = Vec::new();
@@ -141,9 +144,10 @@ fn by_turns(without: &Site, mut with: Site, total: usize, callbacks: u64) -> Sit
         };
         let ratio = one.cpu / none.cpu;
         println!(
-            "pair {round}: CPU with / without {ratio:.3}, {:.1} microseconds more per callback, RSS {:+} MiB",
+            "pair {round}: CPU with / without {ratio:.3}, {:.1} microseconds more per callback, RSS {:+} MiB, rest {:+} MiB",
             (one.cpu - none.cpu) / callbacks as f64 * 1e6,
-            one.resident_mib as i64 - none.resident_mib as i64
+            one.resident_mib - none.resident_mib,
+            one.rest_mib - none.rest_mib
         );
         ratios.push(ratio);
     }
@@ -155,7 +159,9 @@ fn by_turns(without: &Site, mut with: Site, total: usize, callbacks: u64) -> Sit
 /// What a process has used, compactions included.
 struct Usage {
     cpu: f64,
-    resident_mib: u64,
+    resident_mib: i64,
+    /// Without the blocks and write buffers of the store, which `store.memory` limits.
+    rest_mib: i64,
 }
 
 /// Processes all events, and checks that all callbacks are stored.
@@ -189,12 +195,15 @@ fn line(endpoints: &str, adtrail: &Adtrail, events: f64, started: Instant) -> Us
     let cpu = cpu_seconds(adtrail.pid());
     let (resident_mib, peak) = memory_mib(adtrail.pid());
     let (_, pending) = sent_and_pending(adtrail);
+    let store_mib = adtrail.metric("adtrail_store_cache_bytes").unwrap_or(0.0) / f64::from(1 << 20);
+    let resident_mib = resident_mib as i64;
+    let rest_mib = resident_mib - store_mib as i64;
     println!(
-        "{endpoints:<9} {events:>10.0} {:>8.1} {cpu:>8.1} {:>18.0} {pending:>10.0} {resident_mib:>8} {peak:>8}",
+        "{endpoints:<9} {events:>10.0} {:>8.1} {cpu:>8.1} {:>18.0} {pending:>10.0} {resident_mib:>8} {peak:>8} {store_mib:>10.0} {rest_mib:>8}",
         started.elapsed().as_secs_f64(),
         events / cpu
     );
-    Usage { cpu, resident_mib }
+    Usage { cpu, resident_mib, rest_mib }
 }
 
 fn sent_and_pending(adtrail: &Adtrail) -> (f64, f64) {
