@@ -1,5 +1,5 @@
 //! The committed offsets of the consumer group. The metadata of an offset has fingerprints of records, and names the
-//! store that has read up to it.
+//! store that has read up to it. After a copy it names both stores.
 //!
 //! Over HBase, positions are the group's offsets. If another store has read in the same group meanwhile, a worker that
 //! resumed from them would skip what that store has read.
@@ -48,8 +48,8 @@ impl fmt::Display for StoreName {
 #[derive(Debug, Default)]
 pub struct Committed {
     pub offsets: Offsets,
-    /// The stores that offsets name. Tools that reset offsets name none, nor did earlier versions of adtrail.
-    stores: Vec<(TopicKind, i32, StoreName)>,
+    /// The stores that each offset names, if it names any. Tools that reset offsets don't, nor did earlier versions.
+    stores: Vec<(TopicKind, i32, Vec<StoreName>)>,
 }
 
 impl Committed {
@@ -64,20 +64,27 @@ impl Committed {
         group: &str,
     ) -> Result<Offsets, IngestError> {
         const SHOWN_MAX: usize = 6;
-        let is_other = |(topic, partition, of): &&(TopicKind, i32, StoreName)| {
-            of != store && self.offsets.next(*topic, *partition) > Some(0)
+        let is_other = |(topic, partition, stores): &&(TopicKind, i32, Vec<StoreName>)| {
+            !stores.contains(store) && self.offsets.next(*topic, *partition) > Some(0)
         };
         let others: Vec<_> = self.stores.iter().filter(is_other).collect();
-        let Some((_, _, other)) = others.first() else { return Ok(self.offsets) };
-        let shown = others.iter().take(SHOWN_MAX);
-        let shown = shown.map(|(topic, partition, _)| format!("{}/{partition}", names.of(*topic)));
+        if others.is_empty() {
+            return Ok(self.offsets);
+        }
+        let shown = others.iter().take(SHOWN_MAX).map(|(topic, partition, stores)| {
+            format!("{}/{partition} by {}", names.of(*topic), joined(stores, " and "))
+        });
         let mut partitions = shown.collect::<Vec<_>>().join(", ");
         if others.len() > SHOWN_MAX {
             partitions.push_str(&format!(" and {} more", others.len() - SHOWN_MAX));
         }
-        let (store, other, group) = (store.to_string(), other.to_string(), group.to_owned());
-        Err(IngestError::OtherStore { store, other, partitions, group })
+        let (store, group) = (store.to_string(), group.to_owned());
+        Err(IngestError::OtherStore { store, partitions, group })
     }
+}
+
+fn joined(stores: &[StoreName], separator: &str) -> String {
+    stores.iter().map(|store| &*store.0).collect::<Vec<_>>().join(separator)
 }
 
 /// Fetches the group's committed offsets.
@@ -104,8 +111,10 @@ fn from_partition_list(names: &TopicNames, list: &TopicPartitionList) -> KafkaRe
             let mut records = metadata.split(' ').map(parse_fingerprint);
             let [known, last] = [records.next().flatten(), records.next().flatten()];
             committed.offsets.restore(topic, partition, next, known, last);
-            let store = metadata.split(' ').find_map(StoreName::parse);
-            committed.stores.extend(store.map(|store| (topic, partition, store)));
+            let stores: Vec<_> = metadata.split(' ').filter_map(StoreName::parse).collect();
+            if !stores.is_empty() {
+                committed.stores.push((topic, partition, stores));
+            }
         }
     }
     Ok(committed)
@@ -120,11 +129,11 @@ fn parse_fingerprint(text: &str) -> Option<RecordFingerprint> {
 }
 
 /// Lists offsets to commit. The metadata of each has the fingerprints of its verified and its last record, if they are
-/// known, and the store that has read up to it.
+/// known, and the stores that have read up to it.
 pub fn to_partition_list(
     names: &TopicNames,
     offsets: &Offsets,
-    store: &StoreName,
+    stores: &[StoreName],
 ) -> KafkaResult<TopicPartitionList> {
     let mut list = TopicPartitionList::new();
     for (topic, partition, next) in offsets.iter() {
@@ -134,7 +143,7 @@ pub fn to_partition_list(
         let records = records.into_iter().flatten();
         let words = records
             .map(|RecordFingerprint { offset, digest }| format!("{offset}:{digest:016x}"))
-            .chain([store.to_string()]);
+            .chain([joined(stores, " ")]);
         element.set_metadata(words.collect::<Vec<_>>().join(" "));
     }
     Ok(list)
@@ -151,7 +160,7 @@ mod tests {
     }
 
     /// Offsets of partitions of one topic, as a group returns those that a store has committed.
-    fn committed(next_offsets: &[i64], by: &StoreName) -> Committed {
+    fn committed(next_offsets: &[i64], by: &[StoreName]) -> Committed {
         let (names, mut offsets) = (TopicNames::of_settings(), Offsets::default());
         (0..).zip(next_offsets).for_each(|(partition, next)| offsets.set(TOPIC, partition, *next));
         let list = to_partition_list(&names, &offsets, by).expect("the offsets are valid");
@@ -160,8 +169,9 @@ mod tests {
 
     /// Checks what a store over HBase says of offsets that another one has committed.
     #[track_caller]
-    fn check(next_offsets: &[i64], by: &str, expected: &[&str]) {
-        let committed = committed(next_offsets, &store(by));
+    fn check(next_offsets: &[i64], by: &[&str], expected: &[&str]) {
+        let by: Vec<_> = by.iter().map(|name| store(name)).collect();
+        let committed = committed(next_offsets, &by);
         let outcome = committed.into_offsets_of(&store("hbase:a"), &TopicNames::of_settings(), "g");
         let error = outcome.map_or_else(|error| error.to_string(), |_| String::new());
         assert_eq!(error.is_empty(), expected.is_empty(), "{error}");
@@ -172,12 +182,16 @@ mod tests {
 
     #[test]
     fn offsets_of_another_store_are_refused() {
-        check(&[5, 0], "hbase:a", &[]);
-        check(&[5, 0, 7], "embedded", &["embedded", "hbase:a", "kafka.clicks/0, kafka.clicks/2;"]);
-        check(&[5], "hbase:b", &["hbase:b", "kafka.clicks/0", "adtrail copy", "group: g"]);
-        check(&[1; 9], "embedded", &["kafka.clicks/5 and 3 more"]);
+        check(&[5, 0], &["hbase:a"], &[]);
+        let parts = ["hbase:a lacks", "kafka.clicks/0 by embedded, kafka.clicks/2 by embedded"];
+        check(&[5, 0, 7], &["embedded"], &parts);
+        check(&[5], &["hbase:b"], &["kafka.clicks/0 by hbase:b", "adtrail copy", "--group g "]);
+        check(&[1; 9], &["embedded"], &["kafka.clicks/5 by embedded and 3 more"]);
         // That store has read nothing.
-        check(&[0], "embedded", &[]);
+        check(&[0], &["embedded"], &[]);
+        // After a copy, both may go on.
+        check(&[5], &["embedded", "hbase:a"], &[]);
+        check(&[5], &["embedded", "hbase:b"], &["kafka.clicks/0 by embedded and hbase:b"]);
     }
 
     #[test]
@@ -187,12 +201,13 @@ mod tests {
         offsets.restore(TOPIC, 0, 9, record(4), record(8));
         offsets.restore(TOPIC, 1, 9, None, record(8));
         offsets.set(TOPIC, 2, 9);
-        let list = to_partition_list(&names, &offsets, &store("hbase:n:a")).expect("valid");
+        let written = [store("hbase:n:a"), store("embedded")];
+        let list = to_partition_list(&names, &offsets, &written).expect("valid");
         let Committed { offsets, stores } = from_partition_list(&names, &list).expect("valid");
         let found = |partition| (offsets.known(TOPIC, partition), offsets.last(TOPIC, partition));
         assert_eq!(found(0), (record(4), record(8)));
         assert_eq!((found(1).0, found(2)), (record(8), (None, None)));
-        let of = (0..3).map(|partition| (TOPIC, partition, store("hbase:n:a")));
+        let of = (0..3).map(|partition| (TOPIC, partition, written.to_vec()));
         assert_eq!(stores, of.collect::<Vec<_>>());
     }
 

@@ -18,12 +18,13 @@ pub enum IngestError {
     Positions { group: String, reason: String },
 
     #[error(
-        "the consumer group's offsets are those of another store, {other}, which has read events that {store} \
-         lacks and would skip: copy that store into this one with adtrail copy, or stop the group and reset \
-         its offsets with kafka-consumer-groups.sh, --to-earliest to read all that Kafka has, or --to-current \
-         to do without these events; partitions: {partitions}; group: {group}"
+        "the consumer group's offsets are those of another store, which has read events that {store} lacks and \
+         would skip: copy that store into empty tables with adtrail copy, or stop the group and reset its offsets: \
+         kafka-consumer-groups.sh --group {group} --reset-offsets --all-topics --execute, with --to-earliest to \
+         read all that Kafka has, or with --to-current to do without these events; partitions that were read: \
+         {partitions}"
     )]
-    OtherStore { store: String, other: String, partitions: String, group: String },
+    OtherStore { store: String, partitions: String, group: String },
 
     #[error("the thread that reads Kafka cannot be started: {0}")]
     Thread(#[source] std::io::Error),
@@ -133,8 +134,8 @@ pub const REFUSAL_HELP: &str = "check security.protocol, sasl.… and ssl.… in
 pub const UNREACHABLE_HELP: &str =
     "if a broker runs there, check security.protocol in [kafka.librdkafka]";
 
-const REMEDY: &str = "restore the topic's records, or start with a new store (store.path), which reads every \
-                      topic from its beginning";
+const REMEDY: &str = "restore the topic's records, or start with a new store (store.path; over HBase \
+                      store.hbase.prefix and kafka.group), which reads every topic from its beginning";
 
 fn unreadable_help(error: &KafkaError) -> &'static str {
     match error {

@@ -37,15 +37,17 @@ pub fn read(config: &Config) -> Result<Vec<Position>, IngestError> {
     Ok(committed.into_offsets_of(&store, &names, &kafka.group)?.positions(&names))
 }
 
-/// Commits these positions as the group's offsets, on behalf of the store of these settings.
-pub fn write(config: &Config, positions: &[Position]) -> Result<(), IngestError> {
-    let kafka = &config.kafka;
+/// Commits the positions of a copy as the group's offsets. Both stores may go on from them: an interrupted copy can be
+/// made again, and its source can be used if the copy was a trial.
+pub fn write(from: &Config, to: &Config, positions: &[Position]) -> Result<(), IngestError> {
+    let kafka = &to.kafka;
     let (names, consumer) = (TopicNames::new(&kafka.topics), connect(kafka)?);
     if positions.is_empty() {
         return Ok(());
     }
     let offsets = Offsets::new(&names, positions);
-    let list = committed::to_partition_list(&names, &offsets, &StoreName::new(&config.store));
+    let stores = [from, to].map(|config| StoreName::new(&config.store));
+    let list = committed::to_partition_list(&names, &offsets, &stores);
     let outcome = list.and_then(|list| consumer.commit(&list, CommitMode::Sync));
     outcome.map_err(|error: KafkaError| failure(kafka, error.to_string()))
 }

@@ -30,7 +30,7 @@ pub fn run(options: &Copy) -> anyhow::Result<()> {
     drop(bar);
     drop(source);
     if to.store.hbase.is_some() {
-        ingest::kafka::group_offsets::write(&to, &positions)?;
+        ingest::kafka::group_offsets::write(&from, &to, &positions)?;
     }
     target.finish(&positions, &to.policy)?;
     if to.store.hbase.is_none() {

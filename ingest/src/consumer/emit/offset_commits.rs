@@ -1,6 +1,7 @@
 //! Commits to the consumer group the offsets that are already durable in the store. With an embedded store they only
 //! serve dashboards; with a shared store, group members resume from them.
 
+use std::slice::from_ref;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -136,7 +137,7 @@ impl OffsetCommitter {
         config::crash_point!("offsets-to-commit");
         let pending = std::mem::take(&mut self.pending);
         self.sent.set_all(&pending);
-        let result = committed::to_partition_list(&self.names, &pending, &self.store)
+        let result = committed::to_partition_list(&self.names, &pending, from_ref(&self.store))
             .and_then(|list| consumer.commit(&list, mode));
         if let Err(error) = result {
             consumer.context().record_commit_failure(&error);
