@@ -30,7 +30,8 @@ pub enum StoreError {
     #[error(
         "the store in {location} has layout version {found}, this adtrail reads version {expected}: {}",
         if found < expected {
-            "a development version of adtrail wrote it; start with an empty store to re-read all records from Kafka"
+            "a development version of adtrail wrote it; start with an empty store to re-read all records from Kafka (over \
+             HBase also with another kafka.group)"
         } else {
             "a newer adtrail wrote it; use that version"
         }
@@ -117,7 +118,7 @@ pub enum StoreError {
     /// Fix the setting: the number is fixed when the store is created.
     #[error(
         "the store in the tables {prefix}_… was created with store.partitions = {found}, but {configured} is \
-         configured: set {found}, or use another store.hbase.prefix"
+         configured: set {found}, or use another store.hbase.prefix and another kafka.group"
     )]
     OtherPartitions { prefix: String, found: u16, configured: u16 },
 

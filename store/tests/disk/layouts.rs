@@ -55,7 +55,7 @@ fn check_refused(fixture: &Fixture, (found, expected): (u32, u32), advice: &str)
     assert!(files(fixture.path()) == before, "a file was changed");
 }
 
-const OLDER: &str = "start with an empty store to re-read all records from Kafka";
+const OLDER: &str = "start with an empty store to re-read all records from Kafka (over HBase also with another kafka.group)";
 const NEWER: &str = "use that version";
 
 #[test]

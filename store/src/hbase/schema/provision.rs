@@ -233,8 +233,8 @@ fn require_empty(cluster: &Cluster, existing: &[String]) -> Result<(), StoreErro
     for name in existing.iter().filter(|name| **name != meta) {
         if cluster.has_rows(name)? {
             let reason = format!(
-                "it has rows, but {meta} has no store metadata: restore that table from a snapshot, truncate all \
-                 tables with this prefix, or set another store.hbase.prefix"
+                "it has rows, but {meta} has no store metadata: restore that table from a snapshot; or truncate all \
+                 tables with this prefix, or set another store.hbase.prefix, and set another kafka.group"
             );
             return Err(StoreError::Unusable { table: name.clone(), reason });
         }
