@@ -171,14 +171,21 @@ fn check_lengthened(change: impl Fn(&mut AppPolicy)) {
 fn longer_settings_of_an_open_store_do_not_revive_expired_state() {
     for compacts in [false, true] {
         let mut fixture = Fixture::new(compacts, None);
-        expire_state(&fixture);
         let mut worker = Worker::new(fixture.open(), Arc::clone(&fixture.policy));
+        let process = |worker: &mut Worker<Embedded>, facts: Vec<Draft>, until| {
+            let (facts, consumed_until) = (identified(facts), Some(until));
+            let progress = Progress { positions: Vec::new(), consumed_until };
+            worker.process(Batch { facts, progress }).unwrap();
+        };
+        process(&mut worker, vec![wide_click("c", day(0)), effect("e", day(0))], day(0));
+        // The click has expired, but not all of its day, so that it is still stored.
+        let until = at(37 * DAY + 12 * HOUR);
+        process(&mut worker, Vec::new(), until);
+        fixture.compact(worker.ledger());
         fixture.set(with_horizon(30));
         worker.ledger_mut().set_apps(&fixture.settings, &fixture.policy).unwrap();
         worker.set_policy(Arc::clone(&fixture.policy), Arc::default());
-        let facts = identified(vec![activation("a", day(29))]);
-        let progress = Progress { positions: Vec::new(), consumed_until: Some(day(38)) };
-        worker.process(Batch { facts, progress }).unwrap();
+        process(&mut worker, vec![activation("a", day(29))], until);
         fixture.compact(worker.ledger());
         drop(worker);
         assert_eq!(fixture.rows(), NOT_REVIVED, "compacts: {compacts}");
