@@ -261,6 +261,10 @@ impl Site {
             if !text.contains(&head) {
                 text.push_str(&head);
             }
+            // The file has the key of these already.
+            if (table, key) == ("kafka", "group") {
+                text = text.replacen(&format!("group = {:?}\n", self.group()), "", 1);
+            }
             text = text.replacen(&head, &format!("{head}{key} = {value}\n"), 1);
         }
         self.write("whole.toml", text)

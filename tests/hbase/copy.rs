@@ -53,7 +53,8 @@ fn a_store_is_copied_into_hbase_and_back() {
     await_no_members(&shared);
     // The source can go on after a copy into other tables, as after one that was interrupted.
     let servers = hbase::cluster::HBase::shared().servers();
-    let trial = hbase::in_hbase(embedded.beside(), &servers, "hbase-copy-trial");
+    let trial = hbase::in_hbase(embedded.beside(), &servers, "hbase-copy-trial")
+        .set("kafka.group", &shared.group());
     run_ok(&mut trial.command(&["hbase", "init"]), b"");
     check_exit(&copy(&shared, &trial), 0, &[]);
     check_equal(&by_command(&trial), &by_command(&shared));
