@@ -20,6 +20,9 @@ pub enum CallbackError {
     #[error("the HTTP client of callbacks cannot be built: {0}")]
     Client(#[source] reqwest::Error),
 
+    #[error("a thread for the outbox of callbacks cannot be prepared: {0}")]
+    Thread(#[source] std::io::Error),
+
     #[error("a task of callbacks failed: {0}")]
     Task(#[from] tokio::task::JoinError),
 }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use tokio::sync::watch;
-use tokio::task::{JoinError, JoinSet, spawn_blocking};
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep};
 
+use super::outbox_thread::OutboxThread;
 use super::queue::{Claimed, Claims, Finished, Outcome, Queue, QueueError};
 use super::sender::{Done, Pause, Sender};
 use crate::endpoint::Endpoint;
@@ -16,6 +17,7 @@ pub(super) struct Lane<Q: Queue> {
     endpoint: Arc<Endpoint>,
     sender: Arc<Sender>,
     queue: Arc<Q>,
+    outbox_thread: OutboxThread,
     in_flight: JoinSet<(Q::Key, Done)>,
     /// The host takes nothing until then.
     paused_until_ms: i64,
@@ -30,9 +32,16 @@ type Waiting<K> = (Claimed<K>, Option<i64>);
 type WaitingClaims<K> = (Vec<Waiting<K>>, bool);
 
 impl<Q: Queue> Lane<Q> {
-    pub fn new(endpoint: Arc<Endpoint>, sender: Arc<Sender>, queue: Arc<Q>) -> Self {
-        let (in_flight, paused_until_ms) = (JoinSet::new(), i64::MIN);
-        Self { endpoint, sender, queue, in_flight, paused_until_ms, postponed: 0 }
+    /// # Errors
+    /// If the thread of the outbox cannot be prepared.
+    pub fn new(
+        endpoint: Arc<Endpoint>,
+        sender: Arc<Sender>,
+        queue: Arc<Q>,
+    ) -> Result<Self, CallbackError> {
+        let (outbox_thread, in_flight) = (OutboxThread::new()?, JoinSet::new());
+        let (paused_until_ms, postponed) = (i64::MIN, 0);
+        Ok(Self { endpoint, sender, queue, outbox_thread, in_flight, paused_until_ms, postponed })
     }
 
     /// # Errors
@@ -126,13 +135,13 @@ impl<Q: Queue> Lane<Q> {
     ) -> Result<Result<WaitingClaims<Q::Key>, QueueError>, JoinError> {
         let (queue, endpoint) = (self.queue.clone(), self.endpoint.clone());
         let (now_ms, lease) = (self.sender.now_ms(), self.sender.timing().lease);
-        spawn_blocking(move || {
+        let work = move || {
             let claims = queue.claim(endpoint.name(), now_ms, limit, lease);
             claims.and_then(|Claims { claimed, has_more }| {
                 Ok((with_waits(&*queue, claimed)?, has_more))
             })
-        })
-        .await
+        };
+        self.outbox_thread.run(work).await
     }
 
     /// Keeps what became of a callback, and of all others that have ended meanwhile.
@@ -179,7 +188,7 @@ impl<Q: Queue> Lane<Q> {
         let lease_end = Instant::now() + self.sender.timing().lease;
         loop {
             let (queue, of_task) = (self.queue.clone(), finished.clone());
-            let Err(error) = spawn_blocking(move || queue.finish(&of_task)).await? else {
+            let Err(error) = self.outbox_thread.run(move || queue.finish(&of_task)).await? else {
                 return Ok(());
             };
             self.outbox_failed("finish", &error);

@@ -5,6 +5,7 @@
 
 mod gate;
 mod lane;
+mod outbox_thread;
 pub(crate) mod queue;
 mod schedule;
 pub(crate) mod sender;
@@ -26,7 +27,7 @@ use sender::Sender;
 /// Sends callbacks until `shutdown`, then until the requests in progress have ended.
 ///
 /// # Errors
-/// If a lane has ended with a panic.
+/// If the thread of a lane cannot be prepared, or if a lane has ended with a panic.
 pub async fn deliver<Q: Queue>(
     sender: Arc<Sender>,
     queue: Arc<Q>,
@@ -35,7 +36,7 @@ pub async fn deliver<Q: Queue>(
     let (stop, stopped) = watch::channel(false);
     let mut lanes = JoinSet::new();
     for endpoint in sender.endpoints() {
-        let lane = Lane::new(endpoint.clone(), sender.clone(), queue.clone());
+        let lane = Lane::new(endpoint.clone(), sender.clone(), queue.clone())?;
         lanes.spawn(lane.run(stopped.clone()));
     }
     let mut shutdown = pin!(shutdown);

@@ -53,7 +53,7 @@ impl Site {
 
     fn lane(&self, index: usize) -> Lane<Memory> {
         let endpoint = self.sender.endpoints()[index].clone();
-        Lane::new(endpoint, self.sender.clone(), self.queue.clone())
+        Lane::new(endpoint, self.sender.clone(), self.queue.clone()).unwrap()
     }
 }
 
@@ -88,6 +88,19 @@ async fn what_is_due_is_sent_once() {
     assert_eq!((site.queue.end(99), site.queue.end(98)), (None, None));
     site.lane(0).drain().await.unwrap();
     assert_eq!(site.mock.received().len(), 0);
+}
+
+/// The allocator keeps free memory for each thread that has used the store.
+#[tokio::test]
+async fn only_the_thread_of_the_lane_uses_the_outbox() {
+    let site = Site::new(&["a"]);
+    for key in 0..3 {
+        site.queue.add(key, "a", numbered(key, activation()), NOW_MS);
+    }
+    site.lane(0).drain().await.unwrap();
+    assert_eq!(site.mock.received().len(), 3);
+    let threads = site.queue.threads.lock();
+    assert_eq!(threads.iter().collect::<Vec<_>>(), ["adtrail-outbox"]);
 }
 
 #[tokio::test]
@@ -273,7 +286,7 @@ async fn a_host_of_clicks_that_fails_delays_no_other() {
     };
     let failing_url = failing.url("/track").replace("localhost", "127.0.0.1");
     let endpoint = sender.endpoints()[0].clone();
-    let mut lane = Lane::new(endpoint, Arc::new(sender), queue.clone());
+    let mut lane = Lane::new(endpoint, Arc::new(sender), queue.clone()).unwrap();
     (0..12).for_each(|key| add(key, &failing_url));
     lane.drain().await.unwrap();
     (12..15).for_each(|key| add(key, &failing_url));

@@ -1,8 +1,9 @@
 //! An outbox in memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use attribution::outbox::record::CallbackKind;
@@ -45,6 +46,8 @@ pub(super) struct Memory {
     pub failures: Mutex<u32>,
     /// How many claims find only what is finished without being sent.
     pub settling: Mutex<u32>,
+    /// The names of the threads that have used it.
+    pub threads: Mutex<BTreeSet<String>>,
 }
 
 impl Memory {
@@ -77,6 +80,8 @@ impl Memory {
     }
 
     fn check(&self) -> Result<(), QueueError> {
+        let name = thread::current().name().unwrap_or_default().to_owned();
+        self.threads.lock().insert(name);
         if *self.fails.lock() { Err("the disk is full".into()) } else { Ok(()) }
     }
 }
