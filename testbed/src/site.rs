@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
+use toml::Table;
 
 use super::adtrail::{Adtrail, binary, command};
 use super::kafka::Kafka;
@@ -251,23 +252,19 @@ impl Site {
     /// Writes all settings, including overrides, to a file, and returns its path.
     pub fn write_all_settings(&self) -> String {
         self.write_config(free_port(), free_port());
-        let mut text = fs::read_to_string(self.config()).expect("the settings can be read");
-        for setting in self.flags.iter().filter_map(|flag| flag.split_once('=')) {
-            let (key, value) = setting;
-            let (table, key) = key.rsplit_once('.').expect("the key names a table");
+        let text = fs::read_to_string(self.config()).expect("the settings can be read");
+        let mut settings: Table = text.parse().expect("the settings are valid TOML");
+        for (key, value) in self.flags.iter().filter_map(|flag| flag.split_once('=')) {
+            let (path, key) = key.rsplit_once('.').expect("the key names a table");
+            let table = path.split('.').fold(&mut settings, |table, name| {
+                let inner = table.entry(name).or_insert_with(|| Table::new().into());
+                inner.as_table_mut().expect("the key names a table")
+            });
             let is_bare = value.starts_with('[') || value.parse::<i64>().is_ok();
             let value = if is_bare { value.to_owned() } else { format!("{value:?}") };
-            let head = format!("[{table}]\n");
-            if !text.contains(&head) {
-                text.push_str(&head);
-            }
-            // The file has the key of these already.
-            if (table, key) == ("kafka", "group") {
-                text = text.replacen(&format!("group = {:?}\n", self.group()), "", 1);
-            }
-            text = text.replacen(&head, &format!("{head}{key} = {value}\n"), 1);
+            table.insert(key.to_owned(), value.parse().expect("the value is valid TOML"));
         }
-        self.write("whole.toml", text)
+        self.write("whole.toml", settings.to_string())
     }
 
     /// The consumer group, unique per site, so that sites on the same topics do not share partitions.
