@@ -1,6 +1,7 @@
 //! Callbacks over HBase: all workers share one outbox, and what one has claimed is sent by another if it is killed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::process::ExitStatusExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use attribution::facts::event::EventTime;
@@ -11,14 +12,16 @@ use store::hbase::counts::{CountLease, CountsRow, LastCount};
 use testbed::adtrail::Adtrail;
 use testbed::kafka::{Kafka, Message};
 use testbed::site::{ONE_CAMPAIGN, Site};
-use testbed::{eventually, hbase};
+use testbed::{eventually, hbase, length};
 
 use super::network::Network;
 use super::{output_of, remove, with_client};
 
 const NAME: &str = "hbase-callbacks";
 const COUNTS_NAME: &str = "hbase-counts";
+const CRASHES_NAME: &str = "hbase-callbacks-crashes";
 const MINUTE_MS: u64 = 60_000;
+const SIGABRT: i32 = 6;
 /// Number of activations of each half.
 const EVENTS: u64 = 100;
 
@@ -31,6 +34,14 @@ fn settings(network: &Network) -> String {
          kinds = [\"activation.attributed\"]\nrequests_per_second_max = 10000\n\
          credentials.secret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"\n{ONE_CAMPAIGN}"
     )
+}
+
+/// A site whose workers soon take over the partitions of one that has died.
+fn site(name: &str, network: &Network) -> Site {
+    hbase::with_tables(name, 4, &settings(network))
+        .impatient()
+        .set("kafka.librdkafka.session.timeout.ms", "6000")
+        .set("kafka.librdkafka.heartbeat.interval.ms", "500")
 }
 
 fn now() -> EventTime {
@@ -60,38 +71,80 @@ fn produce(site: &Site, devices: std::ops::Range<u64>) {
     Kafka::shared().produce(&site.topics.activations, activations);
 }
 
+/// Waits until each of these activations is sent, and checks that all requests about one have one id.
+#[track_caller]
+fn check_sent(site: &Site, network: &Network, activations: u64) {
+    let counts = eventually("all callbacks are sent", || {
+        let line = output_of(site, &["callbacks", "list", "--counts"], 0, &[]);
+        let counts: Value = serde_json::from_str(&line).unwrap_or_default();
+        if counts["sent"] == activations { Ok(counts) } else { Err(line) }
+    });
+    let states = ["pending", "sent", "dropped", "withheld", "too_old", "dead"];
+    let ended: u64 = states.iter().filter_map(|state| counts[state].as_u64()).sum();
+    assert_eq!(counts["made"], ended, "{counts}");
+    let mut ids: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for hook in network.received("/hook") {
+        let event = hook.json()["data"]["event_id"].to_string();
+        ids.entry(event).or_default().insert(hook.headers["webhook-id"].clone());
+    }
+    assert_eq!(ids.len() as u64, activations);
+    assert!(ids.values().all(|of_event| of_event.len() == 1), "{ids:?}");
+}
+
 #[test]
 fn workers_share_the_callbacks_and_a_killed_one_loses_none() {
     let network = Network::start();
     network.answer("/hook", 200, "");
-    let site = hbase::with_tables(NAME, 4, &settings(&network)).impatient();
+    let site = site(NAME, &network);
     let killed = site.start_role("attribute");
     produce(&site, 0..EVENTS);
     network.await_requests("/hook", 1);
     killed.kill9();
     let workers = [site.start_role("attribute"), site.start_role("attribute")];
     produce(&site, EVENTS..2 * EVENTS);
-    let counts = eventually("all callbacks are sent", || {
-        let line = output_of(&site, &["callbacks", "list", "--counts"], 0, &[]);
-        let counts: Value = serde_json::from_str(&line).unwrap_or_default();
-        if counts["sent"] == 2 * EVENTS { Ok(counts) } else { Err(line) }
-    });
-    let states = ["pending", "sent", "dropped", "withheld", "too_old", "dead"];
-    let ended: u64 = states.iter().filter_map(|state| counts[state].as_u64()).sum();
-    assert_eq!(counts["made"], ended, "{counts}");
-
-    let mut ids: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for hook in network.received("/hook") {
-        let event = hook.json()["data"]["event_id"].to_string();
-        ids.entry(event).or_default().insert(hook.headers["webhook-id"].clone());
-    }
-    assert_eq!(ids.len() as u64, 2 * EVENTS);
-    assert!(ids.values().all(|of_event| of_event.len() == 1), "{ids:?}");
+    check_sent(&site, &network, 2 * EVENTS);
     assert_eq!(output_of(&site, &["callbacks", "retry"], 0, &[]), "{\"retried\":0}\n");
     for worker in workers {
         worker.stop();
     }
     remove(NAME);
+}
+
+/// Where workers crash, one after another; `None` is killed once it sends.
+const CRASHES: [Option<&str>; 6] = [
+    Some("batch-committed"),
+    Some("callback-settled"),
+    Some("callback-claimed"),
+    Some("callback-sent"),
+    Some("callback-finished"),
+    None,
+];
+
+#[test]
+fn workers_that_crash_or_are_killed_at_any_step_lose_no_callback() {
+    let network = Network::start();
+    network.answer("/hook", 200, "");
+    let site = site(CRASHES_NAME, &network);
+    let rounds = length(1, 34);
+    let mut activations = 0;
+    for crash in (0..rounds).flat_map(|_| CRASHES) {
+        let before = network.received("/hook").len();
+        produce(&site, activations..activations + 2);
+        activations += 2;
+        let Some(point) = crash else {
+            let killed = site.start_role("attribute");
+            network.await_requests("/hook", before + 1);
+            killed.kill9();
+            continue;
+        };
+        let points = format!("{point}=return");
+        let (status, log) = site.spawn_as("attribute", &[("FAILPOINTS", &points)]).wait();
+        assert_eq!(status.signal(), Some(SIGABRT), "{point}: {status}: {log}");
+    }
+    let worker = site.start_role("attribute");
+    check_sent(&site, &network, activations);
+    worker.stop();
+    remove(CRASHES_NAME);
 }
 
 /// Puts the row of the counts, as a worker does.
@@ -120,7 +173,7 @@ fn check_made(workers: &[Adtrail], expected: u64) -> Result<(), String> {
 fn one_worker_counts_the_callbacks_for_all() {
     let network = Network::start();
     network.answer("/hook", 200, "");
-    let site = hbase::with_tables(COUNTS_NAME, 4, &settings(&network)).impatient();
+    let site = site(COUNTS_NAME, &network);
     let workers = [site.start_role("attribute"), site.start_role("attribute")];
     produce(&site, 0..EVENTS);
     network.await_requests("/hook", 1);
