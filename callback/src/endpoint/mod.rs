@@ -308,8 +308,9 @@ impl Endpoint {
 /// Returns the name by which settings and presets have the event. Networks do not count a reinstall as another install.
 fn name_of(event: &CallbackEvent) -> &str {
     let reinstall = InstallType::Reinstall.name();
-    let is_reinstall = event.kind == CallbackKind::Activation && *event.install_type == *reinstall;
-    if is_reinstall { reinstall } else { &event.name }
+    let is_activation =
+        matches!(event.kind, CallbackKind::Activation | CallbackKind::ActivationAttributed);
+    if is_activation && *event.install_type == *reinstall { reinstall } else { &event.name }
 }
 
 /// Parses the URL of the settings, which must have what it names. It can have a token, which no message may show.

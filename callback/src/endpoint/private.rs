@@ -3,11 +3,11 @@
 use reqwest::Url;
 
 use super::Endpoint;
-use super::request::{callback_url, own_url, shortened, values};
+use super::request::{callback_url, shortened, values};
 use crate::crypto::{md5_hex, sha256_hex};
 use crate::event::CallbackEvent;
-use crate::template::fields::{HIDDEN, is_private_param};
-use crate::template::url_encode;
+use crate::template::fields::{HIDDEN, Values, is_private_param};
+use crate::template::{Template, url_encode};
 
 /// Shorter texts are too common to be recognised in a response.
 const PRIVATE_BYTES_MIN: usize = 6;
@@ -51,10 +51,16 @@ fn private_texts(
     texts.extend(of_credit(event));
     texts.push(event.ip.to_string());
     let sent = values(endpoint, event, "", 0);
-    for template in endpoint.preset.templates().into_iter().chain(&endpoint.url) {
-        texts.extend(template.private_values(&sent).map(without_padding));
+    if endpoint.settings.url.is_some() {
+        texts.extend(endpoint.url.iter().flat_map(|url| of_own_url(url, &sent)));
     }
-    texts.extend(signatures.iter().cloned().map(without_padding));
+    for template in endpoint.preset.templates().into_iter().chain(&endpoint.url) {
+        texts.extend(template.private_values(&sent));
+    }
+    texts.extend(signatures.iter().cloned());
+    // Servers write the padding of base64 in JSON in different ways.
+    let unpadded = texts.iter().map(|text| text.trim_end_matches('=').to_owned());
+    texts.extend(unpadded.collect::<Vec<_>>());
     texts.retain(|private| (PRIVATE_BYTES_MIN..=response.len()).contains(&private.len()));
     texts.sort_unstable_by(|one, two| two.len().cmp(&one.len()).then_with(|| one.cmp(two)));
     texts.dedup();
@@ -69,12 +75,25 @@ fn secrets(endpoint: &Endpoint) -> Vec<String> {
         &credentials.access_token,
         &credentials.key,
     ];
-    let secrets = secrets.into_iter().flatten().map(|secret| secret.expose().to_owned());
-    let mut texts: Vec<String> = secrets.collect();
-    if let Some(url) = own_url(endpoint) {
-        texts.push(url.path().to_owned());
-        texts.extend(url.query().map(str::to_owned));
-    }
+    secrets.into_iter().flatten().map(|secret| secret.expose().to_owned()).collect()
+}
+
+/// Returns the path and the query of a URL of the settings, and their parts, which can be tokens.
+fn of_own_url(url: &Template, sent: &Values<'_>) -> Vec<String> {
+    let url = url.render(sent).and_then(|url| Url::parse(&url).ok());
+    let Some(url) = url else { return Vec::new() };
+    let mut texts = query_values(&url);
+    texts.extend(url.path().split('/').chain([url.path()]).map(str::to_owned));
+    texts.extend(url.query().map(str::to_owned));
+    texts
+}
+
+/// Returns the values of a query, as they are and decoded.
+fn query_values(url: &Url) -> Vec<String> {
+    let pairs = url.query().unwrap_or_default().split('&');
+    let mut texts: Vec<String> =
+        pairs.filter_map(|pair| pair.split_once('=')).map(|(_, value)| value.to_owned()).collect();
+    texts.extend(url.query_pairs().map(|(_, value)| value.into_owned()));
     texts
 }
 
@@ -101,10 +120,7 @@ fn of_credit(event: &CallbackEvent) -> Vec<String> {
     texts.extend([&credit.callback, &credit.click_id].map(|text| text.to_string()));
     // A network may repeat only the token of the URL.
     if let Some(url) = callback_url(&credit.callback).and_then(|url| Url::parse(&url).ok()) {
-        let query = url.query().unwrap_or_default();
-        let values = query.split('&').filter_map(|pair| pair.split_once('='));
-        texts.extend(values.map(|(_, value)| value.to_owned()));
-        texts.extend(url.query_pairs().map(|(_, value)| value.into_owned()));
+        texts.extend(query_values(&url));
     }
     texts
 }
@@ -113,10 +129,4 @@ fn of_credit(event: &CallbackEvent) -> Vec<String> {
 fn has_hash(text: &str) -> bool {
     let mut runs = text.as_bytes().split(|byte| !byte.is_ascii_hexdigit());
     runs.any(|run| run.len() >= HASH_DIGITS_MIN)
-}
-
-/// Removes the padding of base64, which servers write in JSON in different ways.
-fn without_padding(mut text: String) -> String {
-    text.truncate(text.trim_end_matches('=').len());
-    text
 }

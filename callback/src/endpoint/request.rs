@@ -222,15 +222,16 @@ fn headers(pairs: Vec<(Box<str>, String)>, has_body: bool) -> Result<HeaderMap, 
 }
 
 /// Returns the request with [`HIDDEN`] in place of ids and tokens, and without signature. Of a URL that is the callback
-/// of the touch, only host and path are shown; of one of the settings, only the host.
+/// of the touch, the host is shown, and a path that the preset names; of one of the settings, only the host.
 fn shown(endpoint: &Endpoint, values: &Values<'_>) -> Shown {
     let method = endpoint.preset.method.as_str().into();
     let callback = callback_url(&values.event.credit.callback);
     let base = match callback.filter(|_| endpoint.preset.callback_is_url) {
-        Some(callback) => {
-            let path = callback.split(['?', '#']).next().unwrap_or_default();
-            format!("{path}?{HIDDEN}")
-        }
+        Some(callback) => Url::parse(&callback).map_or(HIDDEN.to_owned(), |url| {
+            let is_known = endpoint.preset.paths.iter().any(|known| **known == *url.path());
+            let path = if is_known { url.path() } else { "/hidden" };
+            format!("{}{path}?{HIDDEN}", url.origin().ascii_serialization())
+        }),
         None => match &endpoint.url {
             Some(_) if endpoint.settings.url.is_some() => {
                 let origin = own_url(endpoint).map(|url| url.origin().ascii_serialization());
@@ -248,7 +249,7 @@ fn shown(endpoint: &Endpoint, values: &Values<'_>) -> Shown {
 }
 
 /// Returns the URL of the settings up to its first field. Its path or its query can have a token of the receiver.
-pub(super) fn own_url(endpoint: &Endpoint) -> Option<Url> {
+fn own_url(endpoint: &Endpoint) -> Option<Url> {
     endpoint.settings.url.as_ref()?;
     Url::parse(endpoint.url.as_ref()?.literal_start()).ok()
 }

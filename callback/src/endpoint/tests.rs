@@ -6,6 +6,10 @@ use crate::event::tests::{OAID, activation, event};
 
 const NOW_MS: i64 = 1_773_160_001_000;
 
+/// Its events must not be older than an hour.
+const XIAOHONGSHU: &str = "preset = \"xiaohongshu\"\nvalues.advertiser_id = \"1\"\n\
+    values.scene = \"701\"\nvalues.platform = \"p\"\nvalues.os = \"1\"\n";
+
 /// Returns the endpoint with these lines of its table.
 fn try_endpoint(lines: &str) -> Result<Arc<Endpoint>, CallbackError> {
     try_endpoint_of_all(&format!("channels = [\"toutiao\"]\n{lines}"))
@@ -72,6 +76,14 @@ fn a_url_of_the_settings_is_not_shown() {
     assert_eq!(&*request.shown.url, "https://hooks.example.com/hidden");
     let answer = shown_answer(&hook, &event, b"no /T0/B0/hunter2, key=hunter3");
     assert_eq!(&*answer, "no hidden, hidden");
+    let answer = shown_answer(&hook, &event, b"no hook B0/hunter2, invalid key hunter3");
+    assert_eq!(&*answer, "no hook B0/hidden, invalid key hidden");
+    let after_field = endpoint(
+        "preset = \"webhook\"\nurl = \"https://hooks.example.com/{app}/hunter2?k=hunter%203\"\n\
+         credentials.secret = \"whsec_BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcH\"",
+    );
+    let answer = shown_answer(&after_field, &event, b"no hunter2, no 'hunter 3'");
+    assert_eq!(&*answer, "no hidden, no 'hidden'");
 }
 
 #[test]
@@ -89,7 +101,7 @@ fn a_callback_may_be_a_url() {
     };
     let end = "event_type=1&event_time=1773150000000";
     let expected = format!("https://ad.partner.gifshow.com/track/activate?callback=t&{end}");
-    let shown = format!("http://ad.partner.gifshow.com/track/activate?hidden&{end}");
+    let shown = format!("http://ad.partner.gifshow.com/hidden?hidden&{end}");
     let plain = "http://ad.partner.gifshow.com/track/activate?callback=t";
     assert_eq!(url(plain), Ok((expected.clone(), shown.clone())));
     let encoded = "http%3A%2F%2Fad.partner.gifshow.com%2Ftrack%2Factivate%3Fcallback%3Dt";
@@ -115,6 +127,9 @@ fn an_access_token_goes_to_the_paths_of_the_preset_only() {
     };
     let url = "https://api.e.qq.com/v3.0/user_actions/add?cb=x%2F1&conv_id=2";
     assert_eq!(prepare(url).as_deref(), Ok(url));
+    let event = with_callback(activation(), url);
+    let shown = endpoint.prepare(&event, NOW_MS).unwrap().shown.url;
+    assert_eq!(&*shown, "https://api.e.qq.com/v3.0/user_actions/add?hidden");
     let old = prepare("http://tracking.e.qq.com/conv?cb=x");
     assert_eq!(old.as_deref(), Ok("https://tracking.e.qq.com/conv?cb=x"));
     let refused = Err(NotSent::Impossible("the path is not one of the preset's".to_owned()));
@@ -210,8 +225,15 @@ fn a_reinstall_has_a_name_of_its_own() {
         "preset = \"webhook\"\nurl = \"https://a.example/\"\n\
          credentials.secret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"",
     );
-    let kind = CallbackKind::ActivationAttributed;
-    assert!(webhook.prepare(&CallbackEvent { kind, ..again }, NOW_MS).is_ok());
+    let again = CallbackEvent { kind: CallbackKind::ActivationAttributed, ..again };
+    assert!(webhook.prepare(&again, NOW_MS).is_ok());
+    let push = endpoint(
+        "preset = \"appsflyer_push\"\nurl = \"https://a.example/\"\n\
+         credentials.access_token = \"t\"\nevents.activation = \"\"",
+    );
+    let body: serde_json::Value =
+        serde_json::from_slice(&push.prepare(&again, NOW_MS).unwrap().body).unwrap();
+    assert_eq!(body["event_name"], "re-attribution");
 }
 
 #[test]
@@ -264,7 +286,7 @@ fn settings_of_an_endpoint_are_checked_with_its_preset() {
     let other = format!("{webhook}url = \"https://a.example/{{values.a|default:x}}\"");
     assert!(try_endpoint(&other).is_ok());
     let late = "settle: expected less than 3600s, the maximum age of events";
-    check_wrong("preset = \"xiaohongshu\"\nvalues.advertiser_id = \"1\"\nsettle = \"1h\"", late);
+    check_wrong(&format!("{XIAOHONGSHU}settle = \"1h\""), late);
     let kinds = "preset = \"kuaishou\"\nkinds = [\"activation.changed\"]";
     check_wrong(kinds, "kinds: the preset does not have \"activation.changed\"");
     check_wrong(webhook, "url: missing, expected by the preset");
@@ -375,9 +397,8 @@ fn two_endpoints_may_send_the_same_events_to_a_network() {
 #[test]
 fn a_network_limits_the_age_of_events() {
     let age = |lines: &str| endpoint(lines).max_age_ms();
-    let red = "preset = \"xiaohongshu\"\nvalues.advertiser_id = \"1\"";
-    assert_eq!(age(red), 3_600_000);
-    assert_eq!(age(&format!("{red}\nmax_age = \"10m\"")), 600_000);
+    assert_eq!(age(XIAOHONGSHU), 3_600_000);
+    assert_eq!(age(&format!("{XIAOHONGSHU}max_age = \"10m\"")), 600_000);
     assert_eq!(age("preset = \"kuaishou\""), 86_400_000);
 }
 
@@ -394,6 +415,9 @@ fn a_response_is_shown_without_what_it_repeats() {
     let body = br"no token/7= token\/7= token%2F7%3D";
     let shown = shown_answer(&endpoint, &of_url, body);
     assert_eq!(&*shown, "no hidden hidden hidden");
+    let padded = with_callback(event(), "https://ad.partner.gifshow.com/t?cb=QUJDREVGR0hJSg%3D%3D");
+    let shown = shown_answer(&endpoint, &padded, br"bad QUJDREVGR0hJSg\u003d\u003d");
+    assert_eq!(&*shown, r"bad hidden\u003d\u003d");
     let long = shown_answer(&endpoint, &event(), "é".repeat(3_000).as_bytes());
     assert_eq!(long.chars().count(), 2_049);
 }

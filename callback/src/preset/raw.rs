@@ -145,9 +145,11 @@ fn check(preset: &Preset) -> Result<(), String> {
     if let Some(wrong) = preset.paths.iter().find(|path| !path.starts_with('/')) {
         return Err(format!("paths: expected a path such as \"/v1/track\": {wrong:?}"));
     }
-    let sends_token = preset.credentials.contains(&Credential::AccessToken);
-    if sends_token && preset.callback_is_url && preset.paths.is_empty() {
-        return Err("paths: expected with callback_is_url and \"access_token\"".to_owned());
+    let templates = preset.templates();
+    let mut fields = templates.iter().flat_map(|template| template.fields());
+    let sends_credential = fields.any(|field| matches!(field, Field::Credential(_)));
+    if sends_credential && preset.callback_is_url && preset.paths.is_empty() {
+        return Err("paths: expected with callback_is_url and a text with a credential".to_owned());
     }
     if matches!(&preset.success, Success::Field { values, .. } if values.is_empty()) {
         return Err("success.values: expected the texts of success".to_owned());
@@ -157,7 +159,6 @@ fn check(preset: &Preset) -> Result<(), String> {
     if let Some(needed) = needed.filter(|needed| !preset.credentials.contains(needed)) {
         return Err(format!("credentials: expected {:?}, by sign", needed.name()));
     }
-    let templates = preset.templates();
     let uses_key = templates.iter().any(|template| template.needs_key());
     if uses_key && !preset.credentials.contains(&Credential::Key) {
         return Err("credentials: expected \"key\", by aes128_ecb".to_owned());

@@ -97,7 +97,11 @@ fn mistakes_in_a_file_are_named() {
     check("paths = [\"/a\"]", "paths: expected only with callback_is_url");
     let of_clicks = "callback_is_url = true\nhosts = [\"a.example\"]\n";
     check(&format!("{of_clicks}paths = [\"a\"]"), "paths: expected a path");
-    check(&format!("{of_clicks}credentials = [\"access_token\"]"), "paths: expected with");
+    for name in ["access_token", "secret"] {
+        let header =
+            format!("credentials = [{name:?}]\nheaders = [[\"x\", \"{{credentials.{name}}}\"]]");
+        check(&format!("{of_clicks}{header}"), "paths: expected with");
+    }
     check("method = \"PUT\"", "method: expected");
     check("kinds = [\"x\"]", "kinds: unknown name");
     check("kinds = []", "kinds: expected at least one");

@@ -76,8 +76,9 @@ pub const CASES: [Case; 15] = [
     },
     Case {
         dialect: "tiktok",
-        lines: "credentials.access_token = \"access-1\"\nvalues.tiktok_app_id = \"77\"\n",
-        click: "campaign_id=8&os=0&gaid=DEVICE&callback=CALLBACK",
+        lines: "credentials.access_token = \"access-1\"\nvalues.tiktok_app_id = \"77\"\n\
+                values.app_id = \"com.example.x\"\n",
+        click: "campaign_id=8&aid=9&cid=10&os=0&gaid=DEVICE&callback=CALLBACK",
         id: "gaid",
         url_query: None,
         success: "{\"code\":0}",
@@ -87,7 +88,8 @@ pub const CASES: [Case; 15] = [
             let [install, purchase] = [0, 1].map(|index| requests[index].json());
             assert_eq!(install["data"][0]["event"], "InstallApp");
             assert_eq!(install["data"][0]["ad"]["callback"], "token/1");
-            assert_eq!(install["data"][0]["ad"]["campaign_id"], "8");
+            let ids = ["campaign_id", "ad_id", "creative_id"];
+            assert_eq!(ids.map(|id| &install["data"][0]["ad"][id]), ["8", "9", "10"]);
             assert_eq!(purchase["data"][0]["event"], "Purchase");
             assert_eq!(purchase["data"][0]["properties"]["value"], 9.99);
         },
@@ -208,11 +210,12 @@ pub const CASES: [Case; 15] = [
     },
     Case {
         dialect: "xiaohongshu",
-        lines: "values.advertiser_id = \"1\"\n",
+        lines: "values.advertiser_id = \"1\"\nvalues.scene = \"701\"\nvalues.platform = \"p\"\n\
+                values.os = \"1\"\n",
         click: "click_id=CALLBACK&oaid_md5=DEVICE_MD5",
         id: "oaid",
         url_query: None,
-        success: "",
+        success: "{\"code\":0}",
         requests: 1,
         check: |requests| assert_eq!(requests[0].json()["click_id"], "token/1"),
     },
@@ -235,12 +238,13 @@ pub const CASES: [Case; 15] = [
         lines: "",
         click: "session_id=z-1&os=0&oaid=DEVICE&ts=TS_S&callback=CALLBACK",
         id: "oaid",
-        url_query: Some("cb=token&event=__EVENTTYPE__&at=__TIMESTAMP__"),
+        url_query: Some("cb=token&event=__EVENTTYPE__&value=__EVENTVALUE__&at=__TIMESTAMP__"),
         success: "",
         requests: 2,
         check: |requests| {
             assert_eq!(requests[0].parameter("event"), Some("install"));
             assert_eq!(requests[1].parameter("event"), Some("payment"));
+            assert_eq!(requests[1].parameter("value"), Some("9.99"));
         },
     },
 ];
