@@ -8,6 +8,8 @@ use super::timing::Timing;
 
 /// After this many failures one after another, the host gets a pause.
 const FAILURES_MAX: u32 = 10;
+/// The longest wait that a host may ask for. A mistake of its server must not make callbacks too old.
+pub(super) const REST_MS_MAX: i64 = 60 * 60 * 1_000;
 
 #[derive(Debug)]
 pub(super) struct Gate {
@@ -43,6 +45,8 @@ impl Gate {
 
     /// Asks for a request. After `Go`, its outcome must be recorded.
     pub fn admit(&mut self, per_second_max: NonZeroU32, now_ms: i64, timing: &Timing) -> Admission {
+        let interval_us = 1_000_000 / i64::from(per_second_max.get());
+        self.forget_former_clock(interval_us, now_ms, timing);
         if self.resume_ms > now_ms {
             return Admission::Later { at_ms: self.resume_ms };
         }
@@ -68,9 +72,26 @@ impl Gate {
                 self.state = State::Probing { since_ms: now_ms, pause_ms };
             }
         }
-        let interval_us = 1_000_000 / i64::from(per_second_max.get());
         self.next_us = self.next_us.max(now_ms.saturating_mul(1_000)).saturating_add(interval_us);
         Admission::Go { wait_ms }
+    }
+
+    /// Forgets times that are further ahead than any that is set here: the clock was set back since.
+    fn forget_former_clock(&mut self, interval_us: i64, now_ms: i64, timing: &Timing) {
+        let rate_wait_ms_max = ms(timing.rate_wait_max).saturating_add(interval_us / 1_000);
+        if self.rate_wait_ms(now_ms) > rate_wait_ms_max {
+            self.next_us = i64::MIN;
+        }
+        if self.resume_ms > now_ms.saturating_add(REST_MS_MAX) {
+            self.resume_ms = i64::MIN;
+        }
+        match &mut self.state {
+            State::Open { .. } => {}
+            State::Paused { until_ms, pause_ms } => {
+                *until_ms = (*until_ms).min(now_ms.saturating_add(*pause_ms));
+            }
+            State::Probing { since_ms, .. } => *since_ms = (*since_ms).min(now_ms),
+        }
     }
 
     /// Checks whether the host gets no requests, for another reason than its rate.
@@ -104,7 +125,7 @@ impl Gate {
         };
     }
 
-    /// The host has asked for no requests for some time.
+    /// The host has asked for no requests for some time, at most [`REST_MS_MAX`].
     pub fn rest(&mut self, now_ms: i64, wait_ms: i64) {
         self.resume_ms = self.resume_ms.max(now_ms.saturating_add(wait_ms));
     }
@@ -208,6 +229,24 @@ mod tests {
         assert!(gate.is_closed(10_000), "the probe is in progress");
         gate.answered();
         assert!(!gate.is_closed(10_000));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_delays_nothing() {
+        const BEFORE_MS: i64 = 24 * REST_MS_MAX;
+        let mut busy = Gate::new();
+        while matches!(admit(&mut busy, BEFORE_MS), Admission::Go { .. }) {}
+        assert_eq!(admit(&mut busy, 0), GO);
+        let mut resting = Gate::new();
+        resting.rest(BEFORE_MS, REST_MS_MAX);
+        assert_eq!(admit(&mut resting, 0), GO);
+        let mut paused = failing(BEFORE_MS);
+        assert_eq!(admit(&mut paused, 0), Admission::Later { at_ms: 10_000 });
+        assert_eq!(admit(&mut paused, 10_000), GO);
+        let mut probing = failing(BEFORE_MS);
+        assert_eq!(admit(&mut probing, BEFORE_MS + 10_000), GO);
+        assert_eq!(admit(&mut probing, 0), Admission::Later { at_ms: 500 });
+        assert_eq!(admit(&mut probing, 60_000), GO);
     }
 
     #[test]

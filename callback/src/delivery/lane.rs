@@ -6,6 +6,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep};
 
+use super::gate::REST_MS_MAX;
 use super::outbox_thread::OutboxThread;
 use super::queue::{Claimed, Claims, Finished, Outcome, Queue, QueueError};
 use super::sender::{Done, Pause, Sender};
@@ -28,8 +29,8 @@ pub(super) struct Lane<Q: Queue> {
 /// A claimed callback, and until when it waits for its activation.
 type Waiting<K> = (Claimed<K>, Option<i64>);
 
-/// What was claimed, and whether there may be more.
-type WaitingClaims<K> = (Vec<Waiting<K>>, bool);
+/// What was claimed, whether there may be more, and why the outbox does not say of an effect until when it waits.
+type WaitingClaims<K> = (Vec<Waiting<K>>, bool, Option<QueueError>);
 
 impl<Q: Queue> Lane<Q> {
     /// # Errors
@@ -52,6 +53,10 @@ impl<Q: Queue> Lane<Q> {
         while !*stopped.borrow() {
             if Instant::now() >= next_claim && self.may_claim() {
                 if self.start_due().await? {
+                    // Outcomes are kept although there is more: their leases end.
+                    if let Some(ended) = self.in_flight.try_join_next() {
+                        self.finish(ended).await?;
+                    }
                     continue;
                 }
                 next_claim = Instant::now() + poll_interval;
@@ -90,8 +95,10 @@ impl<Q: Queue> Lane<Q> {
 
     /// Claims are made once half of the requests have ended, so that each has several callbacks.
     fn may_claim(&self) -> bool {
-        self.in_flight.len() * 2 <= self.in_flight_max()
-            && self.sender.now_ms() >= self.paused_until_ms
+        let pause_ms = self.paused_until_ms.saturating_sub(self.sender.now_ms());
+        // No pause is longer, unless the clock was set back.
+        let is_paused = (1..=REST_MS_MAX).contains(&pause_ms);
+        self.in_flight.len() * 2 <= self.in_flight_max() && !is_paused
     }
 
     fn in_flight_max(&self) -> usize {
@@ -101,13 +108,16 @@ impl<Q: Queue> Lane<Q> {
     /// Claims what is due, and begins to send it. Returns true if there may be more.
     async fn start_due(&mut self) -> Result<bool, CallbackError> {
         let limit = self.in_flight_max() - self.in_flight.len();
-        let (claimed, has_more) = match self.claim(limit).await? {
+        let (claimed, has_more, failure) = match self.claim(limit).await? {
             Ok(claims) => claims,
             Err(error) => {
                 self.outbox_failed("claim", &error);
                 return Ok(false);
             }
         };
+        if let Some(error) = failure {
+            self.outbox_failed("claim", &error);
+        }
         let has_more = has_more || claimed.len() >= limit;
         let mut waiting = Vec::new();
         for (claimed, activation_ms) in claimed {
@@ -136,10 +146,10 @@ impl<Q: Queue> Lane<Q> {
         let (queue, endpoint) = (self.queue.clone(), self.endpoint.clone());
         let (now_ms, lease) = (self.sender.now_ms(), self.sender.timing().lease);
         let work = move || {
-            let claims = queue.claim(endpoint.name(), now_ms, limit, lease);
-            claims.and_then(|Claims { claimed, has_more }| {
-                Ok((with_waits(&*queue, claimed)?, has_more))
-            })
+            let Claims { claimed, has_more } =
+                queue.claim(endpoint.name(), now_ms, limit, lease)?;
+            let (waiting, failure) = with_waits(&*queue, claimed, now_ms);
+            Ok((waiting, has_more, failure))
         };
         self.outbox_thread.run(work).await
     }
@@ -207,18 +217,23 @@ impl<Q: Queue> Lane<Q> {
     }
 }
 
-/// Adds to each effect until when it waits.
+/// Adds to each effect until when it waits. If the outbox does not say that, it waits, so that it has had no attempt.
 fn with_waits<Q: Queue>(
     queue: &Q,
     claimed: Vec<Claimed<Q::Key>>,
-) -> Result<Vec<Waiting<Q::Key>>, QueueError> {
-    let mut waiting = Vec::with_capacity(claimed.len());
+    now_ms: i64,
+) -> (Vec<Waiting<Q::Key>>, Option<QueueError>) {
+    let (mut waiting, mut failure) = (Vec::with_capacity(claimed.len()), None);
     for claimed in claimed {
         let activation_ms = match claimed.event.kind.is_effect() {
-            true => queue.pending_activation_ms(&claimed.key)?,
-            false => None,
+            true => queue.pending_activation_ms(&claimed.key),
+            false => Ok(None),
         };
+        let activation_ms = activation_ms.unwrap_or_else(|error| {
+            failure = Some(error);
+            Some(now_ms)
+        });
         waiting.push((claimed, activation_ms));
     }
-    Ok(waiting)
+    (waiting, failure)
 }

@@ -4,6 +4,8 @@ use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::gate::REST_MS_MAX;
+
 const SECOND_MS: i64 = 1_000;
 const MINUTE_MS: i64 = 60 * SECOND_MS;
 const HOUR_MS: i64 = 60 * MINUTE_MS;
@@ -21,9 +23,6 @@ const DELAYS_MS: [i64; 7] = [
 
 /// A delay is longer or shorter by at most this share, so that callbacks that failed together do not return together.
 const JITTER_PERCENT: i64 = 10;
-
-/// The longest wait that a receiver may ask for. A mistake of its server must not make callbacks too old.
-const RETRY_AFTER_MAX_MS: i64 = HOUR_MS;
 
 /// Returns the time of the next attempt after this many; `None` if there is none. `id` is that of the callback, which
 /// makes the jitter the same after a crash.
@@ -52,7 +51,7 @@ pub(super) fn retry_after_ms(header: &str, now_ms: i64) -> Option<i64> {
             date.as_millisecond().saturating_sub(now_ms)
         }
     };
-    Some(wait_ms.clamp(0, RETRY_AFTER_MAX_MS))
+    Some(wait_ms.clamp(0, REST_MS_MAX))
 }
 
 #[cfg(test)]

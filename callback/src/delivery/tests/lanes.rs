@@ -2,8 +2,9 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::yield_now;
 
 use super::super::deliver;
@@ -108,6 +109,35 @@ async fn what_is_not_sent_delays_nothing() {
     let site = Site::new(&["a"]);
     site.queue.add(1, "a", activation(), NOW_MS);
     *site.queue.settling.lock() = 3;
+    site.lane(0).drain().await.unwrap();
+    assert_eq!(site.queue.end(1), Some(Outcome::Sent));
+}
+
+#[tokio::test]
+async fn outcomes_are_kept_while_there_is_more_to_settle() {
+    let site = Site::new(&["a"]);
+    site.queue.add(1, "a", activation(), NOW_MS);
+    *site.queue.settles_forever.lock() = true;
+    let (stop, stopped) = watch::channel(false);
+    let lane = tokio::spawn(site.lane(0).run(stopped));
+    while site.queue.end(1).is_none() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    stop.send_replace(true);
+    lane.await.unwrap().unwrap();
+    assert_eq!(site.queue.end(1), Some(Outcome::Sent));
+}
+
+#[tokio::test]
+async fn an_effect_whose_wait_is_not_known_has_had_no_attempt() {
+    let site = Site::new(&["a"]);
+    site.queue.add(1, "a", event(), NOW_MS);
+    *site.queue.hides_activations.lock() = true;
+    site.lane(0).drain().await.unwrap();
+    assert_eq!((site.mock.received().len(), site.queue.end(1)), (0, None));
+    assert_eq!(site.queue.entries.lock()[&1].attempts, 0);
+    *site.queue.hides_activations.lock() = false;
+    site.clock.set_ms(site.queue.due_ms(1));
     site.lane(0).drain().await.unwrap();
     assert_eq!(site.queue.end(1), Some(Outcome::Sent));
 }

@@ -46,6 +46,10 @@ pub(super) struct Memory {
     pub failures: Mutex<u32>,
     /// How many claims find only what is finished without being sent.
     pub settling: Mutex<u32>,
+    /// Every claim finds also what is finished without being sent.
+    pub settles_forever: Mutex<bool>,
+    /// It does not say until when effects wait.
+    pub hides_activations: Mutex<bool>,
     /// The names of the threads that have used it.
     pub threads: Mutex<BTreeSet<String>>,
 }
@@ -112,10 +116,14 @@ impl Queue for Memory {
             entry.leased_until_ms = now_ms + i64::try_from(lease.as_millis()).unwrap();
             Claimed { key: *key, attempts: entry.attempts, event: entry.event.clone() }
         });
-        Ok(Claims { claimed: claimed.collect(), has_more: false })
+        let has_more = *self.settles_forever.lock();
+        Ok(Claims { claimed: claimed.collect(), has_more })
     }
 
     fn pending_activation_ms(&self, key: &u32) -> Result<Option<i64>, QueueError> {
+        if *self.hides_activations.lock() {
+            return Err("a region is away".into());
+        }
         let entries = self.entries.lock();
         let effect = &entries[key];
         let activation = entries.values().find(|entry| {
