@@ -23,5 +23,8 @@ use crate::rules::policy::DAY_MS;
 /// planned again later has reached its maximum age, so nothing is sent twice.
 pub const KEPT_MS: u64 = 7 * DAY_MS;
 
+/// Every attempt ends within this time, because the lease of a claim is shorter.
+const ATTEMPT_MS_MAX: u64 = 2 * 60 * 1_000;
+
 /// The limit of [`interest::Interest::max_age_ms`], which leaves time for all attempts before a record is removed.
 pub const MAX_AGE_MS_MAX: u64 = 5 * DAY_MS;

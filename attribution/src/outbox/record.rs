@@ -228,6 +228,10 @@ impl OutboxEntry {
     }
 }
 
+fn last(sent: &SentCredit) -> (u32, EventTime) {
+    (sent.revision, sent.at)
+}
+
 /// The entries of one event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutboxRecord {
@@ -278,10 +282,25 @@ impl OutboxRecord {
         Some(changed.unwrap_or_default().plus(super::KEPT_MS))
     }
 
-    /// Returns the credit of the event that was last sent to the endpoint.
+    /// Returns the credit of the event that was last sent to the endpoint, as its revision tells.
     pub fn last_sent(&self, endpoint: &EndpointId) -> Option<SentCredit> {
-        let own = self.entries.iter().filter(|entry| entry.endpoint == *endpoint);
-        own.filter_map(|entry| entry.sent).max_by_key(|sent| (sent.at, sent.revision))
+        self.of(endpoint).filter_map(|entry| entry.sent).max_by_key(last)
+    }
+
+    /// Returns the credit that was last sent to the endpoint, or may have been, unless it is this one.
+    pub fn reported_before(
+        &self,
+        endpoint: &EndpointId,
+        present: CreditMark,
+    ) -> Option<SentCredit> {
+        let is_other = |sent: &SentCredit| sent.credit.fingerprint != present.fingerprint;
+        let sent = self.last_sent(endpoint).filter(is_other);
+        let maybe_sent = self.of(endpoint).filter_map(|entry| entry.maybe_sent).filter(is_other);
+        sent.or_else(|| maybe_sent.max_by_key(last))
+    }
+
+    fn of(&self, endpoint: &EndpointId) -> impl Iterator<Item = &OutboxEntry> {
+        self.entries.iter().filter(move |entry| entry.endpoint == *endpoint)
     }
 
     /// Returns the tallies of the entries by endpoint.

@@ -1,6 +1,7 @@
 //! The changes of an entry. Each is a function of the record and its arguments, so a store may repeat it on a newer
 //! record. Each time that an entry becomes pending or leaves that state, its tally counts it.
 
+use super::ATTEMPT_MS_MAX;
 use super::interest::PlannedCallback;
 use super::record::{
     CallbackKind, CreditMark, EndpointId, EntryState, OutboxEntry, OutboxKey, OutboxRecord,
@@ -11,10 +12,6 @@ use crate::facts::keys::FactKey;
 
 /// The maximum length of a note, in characters.
 const NOTE_CHARS_MAX: usize = 2_000;
-
-/// A pending entry that is due within this time is not hastened: an attempt of it may be in progress, whose lease is
-/// shorter.
-const SOON_MS: u64 = 2 * 60 * 1_000;
 
 /// An entry as delivery has seen it. Its outcome counts only if the entry is still the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -199,7 +196,7 @@ impl OutboxRecord {
     }
 
     /// Makes entries that are dead or too old pending again; from then on their age does not matter. Those that are
-    /// pending are due now, unless they soon are. Returns how many were changed.
+    /// pending are due now, unless they soon are, because an attempt may be in progress. Returns how many were changed.
     pub fn retry(&mut self, is_chosen: impl Fn(&OutboxEntry) -> bool, now: EventTime) -> u64 {
         let mut count = 0;
         for entry in self.entries.iter_mut().filter(|entry| is_chosen(entry)) {
@@ -208,7 +205,7 @@ impl OutboxRecord {
                     entry.begin(now);
                     (entry.due, entry.expires) = (now, EventTime::MAX);
                 }
-                EntryState::Pending if entry.due > now.plus(SOON_MS) => entry.due = now,
+                EntryState::Pending if entry.due > now.plus(ATTEMPT_MS_MAX) => entry.due = now,
                 EntryState::Pending
                 | EntryState::Sent
                 | EntryState::Dropped
@@ -238,6 +235,7 @@ impl OutboxEntry {
         if self.is_pending() && self.tally.made > 0 {
             // It reports another credit than planned before; an attempt in progress is of the credit before.
             self.attempt = 0;
+            self.changed = decided;
             return;
         }
         self.begin(decided);
@@ -269,9 +267,12 @@ impl OutboxEntry {
     }
 
     /// Notes that the claimed credit was sent, although the entry has changed. The present credit of a pending entry
-    /// then is a further callback.
+    /// then is a further callback. If a later credit was sent meanwhile, the receiver goes by that.
     fn note_sent(&mut self, claim: &Claim, now: EventTime) -> bool {
-        if self.sent.is_some_and(|sent| sent.credit.fingerprint == claim.credit.fingerprint) {
+        let is_known = |sent: SentCredit| {
+            sent.credit.fingerprint == claim.credit.fingerprint || sent.revision > claim.revision
+        };
+        if self.sent.is_some_and(is_known) {
             return false;
         }
         self.sent = Some(claim.sent_at(now));

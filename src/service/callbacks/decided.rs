@@ -14,7 +14,8 @@ use store::reader::Reader;
 pub enum Present {
     /// The event or its app is gone.
     Gone,
-    /// Another worker has committed the decision and is about to write the row.
+    /// Another worker has committed the decision and is about to write the row, or has an app or a campaign that this
+    /// process lacks until it is reloaded.
     Unwritten,
     /// The event or its row is damaged.
     Unreadable,
@@ -93,8 +94,11 @@ fn read_all(
         Reader::Embedded(_) => Present::Gone,
         Reader::Shared(_) => Present::Unwritten,
     };
-    let present = found.into_iter().map(|found| {
-        let Some((_, record)) = found else { return Ok(Present::Gone) };
+    let present = events.iter().zip(found).map(|(event, found)| {
+        let Some((_, record)) = found else {
+            let is_known = is_known(event.pid);
+            return Ok(if is_known { Present::Gone } else { without_row() });
+        };
         let Some(row) = rows.next().flatten() else { return Ok(without_row()) };
         let decided = Decided::new(record, row)?;
         Ok(decided.map_or(Present::Gone, |decided| Present::Decided(Box::new(decided))))

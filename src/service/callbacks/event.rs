@@ -73,7 +73,7 @@ impl Related {
 }
 
 /// The key of the activation that has the credit of an effect; `None` for an activation.
-fn holder_key(pid: Pid, row: &RowView<'_>) -> Option<FactKey> {
+pub fn holder_key(pid: Pid, row: &RowView<'_>) -> Option<FactKey> {
     let id = [TextCell::CreditOf, TextCell::ActivationId].map(|cell| row.text(cell));
     let id = id.into_iter().find(|id| !id.is_empty())?;
     (row.event_type == EventType::Effect).then(|| fact_key(EventType::Activation, pid, id))
@@ -88,8 +88,8 @@ pub struct Report<'a> {
     pub claim: &'a Claim,
     pub decided: &'a Decided,
     pub app: &'a AppPolicy,
-    /// What the endpoint was last notified of.
-    pub last_sent: Option<SentCredit>,
+    /// What the endpoint was last notified of, or may have been.
+    pub reported_before: Option<SentCredit>,
     pub earlier: Vec<Earlier>,
     /// The channels whose credit the endpoint may see; empty means all.
     pub channels: &'a [Box<str>],
@@ -99,11 +99,13 @@ impl Report<'_> {
     /// # Errors
     /// If the row is damaged.
     pub fn event(self, related: &Related, policy: &Policy) -> Result<CallbackEvent, StoreError> {
-        let Self { claim, decided, app, last_sent, earlier, channels } = self;
+        let Self { claim, decided, app, reported_before, earlier, channels } = self;
         let (pid, record, row) = (app.pid, &decided.record, decided.row()?);
         let credit_of = CreditOf { policy, pid, spreadid: decided.mark.spreadid };
         // An endpoint that has lost the credit learns only that: the ids and the click are those of another channel.
-        let is_visible = channels.is_empty() || channels.contains(&credit_of.campaign().channel);
+        let sees =
+            |channel: &str| channels.is_empty() || channels.iter().any(|seen| **seen == *channel);
+        let is_visible = sees(&credit_of.campaign().channel);
         let touch = related.touch(pid, &row).filter(|_| is_visible);
         let received = received(record);
         let text = |cell: TextCell| -> Box<str> { row.text(cell).into() };
@@ -130,7 +132,8 @@ impl Report<'_> {
             },
             previous: match claim.key.kind {
                 CallbackKind::ActivationChanged => {
-                    last_sent.map(|sent| previous(record, sent, policy, pid))
+                    let previous = reported_before.map(|sent| previous(record, sent, policy, pid));
+                    previous.filter(|previous| sees(&previous.channel))
                 }
                 _ => None,
             },

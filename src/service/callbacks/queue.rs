@@ -5,28 +5,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use attribution::facts::event::{EventTime, Family};
+use attribution::facts::event::{EventTime, Pid};
 use attribution::facts::keys::FactKey;
-use attribution::facts::match_keys::fact_key;
 use attribution::outbox::port::{self, Claim, Outbox};
 use attribution::outbox::record::{
     CallbackKind, EndpointId, OutboxEntry, OutboxKey, OutboxRecord, SentCredit,
 };
 use attribution::outbox::settle::{Settlement, settle};
 use attribution::rules::policy::{HOUR_MS, Policy};
-use attribution::rules::row::EventType;
+use attribution::rules::row::Status;
 use callback::{
     CallbackEvent, Claimed, Claims, Clock, Endpoint, Finished, Outcome, Queue, QueueError,
 };
 use parking_lot::Mutex;
 use store::StoreError;
-use store::layout::codec::row::TextCell;
 use store::outbox::StoredOutbox;
 use store::reader::Reader;
 
 use super::decided::{self, Decided, Present, millis};
 use super::earlier::earlier_effects;
-use super::event::{Related, Report};
+use super::event::{Related, Report, holder_key};
 use super::note::note;
 
 /// How long the effects of an activation whose attempt is in progress wait before they look again: a fraction of the
@@ -63,7 +61,7 @@ struct Lane {
 #[derive(Debug, Clone)]
 pub struct Key {
     claim: Claim,
-    /// The activation of an effect.
+    /// The activation whose credit an effect carries.
     activation: Option<FactKey>,
 }
 
@@ -80,8 +78,8 @@ struct Settled {
     finished: Vec<(Claim, port::Outcome)>,
     /// Entries to be sent.
     claimed: Vec<OutboxKey>,
-    /// What the endpoint was last notified of, by event.
-    last_sent: HashMap<FactKey, SentCredit>,
+    /// What the endpoint was last notified of, or may have been, by event.
+    reported_before: HashMap<FactKey, SentCredit>,
     /// How many have become too old by waiting.
     too_old: u64,
 }
@@ -137,6 +135,21 @@ impl StoreQueue {
         lane.ok_or_else(|| format!("the outbox has no lane for endpoint {endpoint}").into())
     }
 
+    /// Reads this many records that are due, and claims of them. Returns whether there may be more.
+    fn claim_more(
+        &self,
+        lane: &Lane,
+        now: EventTime,
+        count: usize,
+        lease_ms: u64,
+        claimed: &mut Vec<Claimed<Key>>,
+    ) -> Result<bool, StoreError> {
+        let records = lane.outbox.lock().due(&lane.id, now, count)?;
+        let has_progress =
+            !records.is_empty() && self.claim_from(lane, &records, now, lease_ms, claimed)?;
+        Ok(has_progress && records.len() >= count)
+    }
+
     /// Settles and claims entries of records that are due, and adds those to be sent. Returns whether there were any.
     fn claim_from(
         &self,
@@ -148,7 +161,10 @@ impl StoreQueue {
     ) -> Result<bool, StoreError> {
         let (mut reader, policy) = (self.reader.clone(), self.policy.load_full());
         let events: Vec<FactKey> = records.iter().map(|record| record.event).collect();
-        let present = decided::read(&mut reader, &policy, &events)?;
+        let mut present = decided::read(&mut reader, &policy, &events)?;
+        for (event, present) in events.iter().zip(&mut present) {
+            self.await_reload(lane, &policy, event.pid, present);
+        }
         let mut settled = Settled::default();
         for (record, present) in records.iter().zip(&present) {
             settled.add(lane, record, present, now);
@@ -163,9 +179,33 @@ impl StoreQueue {
         };
         config::crash_point!("callback-claimed");
         let present: HashMap<FactKey, Present> = events.into_iter().zip(present).collect();
-        let mut postponed = Vec::new();
+        let to_send = self.to_send(lane, &claims, &present, &settled, now);
+        match to_send {
+            Ok(to_send) => claimed.extend(to_send),
+            Err(error) => {
+                // An attempt begins with a request.
+                let postponed: Vec<_> =
+                    claims.into_iter().map(|claim| postpone(claim, now)).collect();
+                lane.outbox.lock().finish(&postponed, now)?;
+                return Err(error);
+            }
+        }
+        Ok(!settled.finished.is_empty() || !settled.claimed.is_empty())
+    }
+
+    /// Describes the claimed decisions to the endpoint. Those that have changed meanwhile are postponed.
+    fn to_send(
+        &self,
+        lane: &Lane,
+        claims: &[Claim],
+        present: &HashMap<FactKey, Present>,
+        settled: &Settled,
+        now: EventTime,
+    ) -> Result<Vec<Claimed<Key>>, StoreError> {
+        let (mut reader, policy) = (self.reader.clone(), self.policy.load_full());
+        let (mut postponed, mut to_send) = (Vec::new(), Vec::new());
         let (mut claims_to_send, mut about) = (Vec::new(), Vec::new());
-        for claim in claims {
+        for claim in claims.iter().cloned() {
             match present.get(&claim.key.event) {
                 // The decision may have changed since it was read.
                 Some(Present::Decided(decided))
@@ -174,17 +214,14 @@ impl StoreQueue {
                     about.push((claim.key.event, &**decided));
                     claims_to_send.push(claim);
                 }
-                _ => {
-                    let due = now.plus(ROW_WAIT_MS);
-                    postponed.push((claim, port::Outcome::Postponed { due }));
-                }
+                _ => postponed.push(postpone(claim, now)),
             }
         }
         lane.outbox.lock().finish(&postponed, now)?;
         let related = Related::read(&mut reader, about.iter().copied())?;
         for (claim, (event, decided)) in claims_to_send.into_iter().zip(about) {
-            let last_sent = settled.last_sent.get(&event).copied();
-            let event = match self.event(lane, &policy, &claim, decided, &related, last_sent) {
+            let before = settled.reported_before.get(&event).copied();
+            let event = match self.event(lane, &policy, &claim, decided, &related, before) {
                 Err(StoreError::Corrupt { .. }) => {
                     lane.outbox.lock().finish(&[(claim, unreadable())], now)?;
                     continue;
@@ -192,13 +229,27 @@ impl StoreQueue {
                 event => event?,
             };
             let attempts = claim.attempt.saturating_sub(1);
-            let activation = activation(&claim, decided)?;
-            claimed.extend(event.map(|event| {
+            let activation = holder_key(claim.key.event.pid, &decided.row()?);
+            to_send.extend(event.map(|event| {
                 let key = Key { claim, activation };
                 Claimed { key, attempts, event }
             }));
         }
-        Ok(!settled.finished.is_empty() || !settled.claimed.is_empty())
+        Ok(to_send)
+    }
+
+    /// Waits with a credit of a campaign that this process does not have. Another one has made the callback, which was
+    /// reloaded before.
+    fn await_reload(&self, lane: &Lane, policy: &Policy, pid: Pid, present: &mut Present) {
+        let Present::Decided(decided) = present else { return };
+        let needs_campaign =
+            !lane.endpoint.channels().is_empty() && decided.mark.status == Status::Attributed;
+        if needs_campaign
+            && matches!(self.reader, Reader::Shared(_))
+            && policy.campaign(pid, decided.mark.spreadid).is_none()
+        {
+            *present = Present::Unwritten;
+        }
     }
 
     /// Describes a decision to the endpoint; `None` if the app has gone from the settings since.
@@ -209,7 +260,7 @@ impl StoreQueue {
         claim: &Claim,
         decided: &Decided,
         related: &Related,
-        last_sent: Option<SentCredit>,
+        reported_before: Option<SentCredit>,
     ) -> Result<Option<CallbackEvent>, StoreError> {
         let Some(app) = policy.app(claim.key.event.pid) else { return Ok(None) };
         let earlier = if lane.endpoint.needs_earlier() {
@@ -218,7 +269,7 @@ impl StoreQueue {
             Vec::new()
         };
         let channels = lane.endpoint.channels();
-        let report = Report { claim, decided, app, last_sent, earlier, channels };
+        let report = Report { claim, decided, app, reported_before, earlier, channels };
         report.event(related, policy).map(Some)
     }
 
@@ -280,8 +331,8 @@ impl Settled {
                 Settlement::Later { due } => port::Outcome::Later { due },
                 Settlement::Send => {
                     self.claimed.push(record.key_of(entry));
-                    let sent = record.last_sent(&lane.id);
-                    self.last_sent.extend(sent.map(|sent| (record.event, sent)));
+                    let before = record.reported_before(&lane.id, entry.credit);
+                    self.reported_before.extend(before.map(|sent| (record.event, sent)));
                     continue;
                 }
                 Settlement::Drop => {
@@ -304,6 +355,10 @@ impl Settled {
     }
 }
 
+fn postpone(claim: Claim, now: EventTime) -> (Claim, port::Outcome) {
+    (claim, port::Outcome::Postponed { due: now.plus(ROW_WAIT_MS) })
+}
+
 fn warn_of_unreadable(lane: &Lane, present: &[Present]) {
     let count = present.iter().filter(|of| matches!(of, Present::Unreadable)).count();
     if count > 0 {
@@ -316,15 +371,6 @@ fn warn_of_unreadable(lane: &Lane, present: &[Present]) {
 fn unreadable() -> port::Outcome {
     let note = "the decision cannot be read: see adtrail verify".into();
     port::Outcome::Dead { note, maybe_sent: false }
-}
-
-/// Returns the activation of an effect.
-fn activation(claim: &Claim, decided: &Decided) -> Result<Option<FactKey>, StoreError> {
-    let event = claim.key.event;
-    let row = decided.row()?;
-    let id = row.text(TextCell::ActivationId);
-    let is_effect = event.family == Family::Effect && !id.is_empty();
-    Ok(is_effect.then(|| fact_key(EventType::Activation, event.pid, id)))
 }
 
 fn time(millis: i64) -> EventTime {
@@ -349,13 +395,15 @@ impl Queue for StoreQueue {
             if open == 0 {
                 break;
             }
-            let records = lane.outbox.lock().due(&lane.id, now, open)?;
-            if records.is_empty() {
-                return Ok(Claims { claimed, has_more: false });
-            }
-            let has_progress = self.claim_from(lane, &records, now, lease_ms, &mut claimed)?;
-            if records.len() < open || !has_progress {
-                return Ok(Claims { claimed, has_more: false });
+            match self.claim_more(lane, now, open, lease_ms, &mut claimed) {
+                Ok(true) => {}
+                Ok(false) => return Ok(Claims { claimed, has_more: false }),
+                Err(error) if claimed.is_empty() => return Err(error.into()),
+                Err(error) => {
+                    let endpoint = lane.endpoint.name();
+                    tracing::warn!(endpoint, %error, "the outbox of callbacks failed, retrying");
+                    return Ok(Claims { claimed, has_more: false });
+                }
             }
         }
         Ok(Claims { claimed, has_more: true })

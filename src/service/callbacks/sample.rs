@@ -52,10 +52,12 @@ impl Sample<'_> {
                 purpose: text("ua"),
                 click_id: id.clone(),
                 callback: callback.map_or(id, text),
+                // Some networks need these.
+                params: ["ad_id", "creative_id"].map(|name| (text(name), text("1"))).into(),
                 ..callback::Credit::default()
             },
             previous: None,
-            ids: BTreeMap::new(),
+            ids: ["oaid", "gaid"].map(|kind| (text(kind), device_id(number))).into(),
             ip: Box::default(),
             ua: Box::default(),
             device_model: Box::default(),
@@ -68,4 +70,8 @@ impl Sample<'_> {
             earlier: Vec::new(),
         }
     }
+}
+
+fn device_id(number: u64) -> Box<str> {
+    format!("00000000-0000-4000-8000-{:012x}", number % (1 << 48)).into()
 }

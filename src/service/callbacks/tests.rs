@@ -155,6 +155,11 @@ impl Bed {
 
     /// Claims everything of the endpoint, and sends it. Returns how much there was.
     fn send_all(&self, endpoint: &str) -> usize {
+        self.send(self.claim(endpoint)).len()
+    }
+
+    /// Sends what was claimed, and returns it.
+    fn send(&self, claimed: Vec<Claimed<Key>>) -> Vec<CallbackEvent> {
         let attempt = Attempt {
             at_ms: 1,
             status: Some(200),
@@ -163,13 +168,12 @@ impl Bed {
             maybe_sent: false,
             answer: "".into(),
         };
-        let finished = |claimed: Claimed<Key>| {
-            let finished = Finished { outcome: Outcome::Sent, attempt: Some(attempt.clone()) };
-            (claimed.key, finished)
-        };
-        let finished: Vec<_> = self.claim(endpoint).into_iter().map(finished).collect();
+        let sent = Finished { outcome: Outcome::Sent, attempt: Some(attempt) };
+        let (keys, events): (Vec<Key>, Vec<_>) =
+            claimed.into_iter().map(|claimed| (claimed.key, claimed.event)).unzip();
+        let finished: Vec<_> = keys.into_iter().map(|key| (key, sent.clone())).collect();
         self.queue.finish(&finished).unwrap();
-        finished.len()
+        events
     }
 
     /// Returns the number of effects before this one.
@@ -280,12 +284,18 @@ fn a_webhook_of_a_channel_sees_no_click_of_another_one() {
     assert_eq!(bed.send_all("hook"), 1);
     let moved = vec![bed.click(8, "c-2", 2)];
     bed.process(moved);
-    let hooks = bed.events("hook");
+    let hooks = bed.send(bed.claim("hook"));
     let [changed] = &hooks[..] else { panic!("{hooks:?}") };
     assert_eq!((changed.kind, &*changed.status), (CallbackKind::ActivationChanged, "attributed"));
     assert_eq!(changed.credit, callback::Credit::default());
     assert_eq!(changed.ids.get("imei_md5"), None);
     assert_eq!(changed.previous.as_ref().map(|previous| previous.spreadid), Some(7));
+    let back = vec![bed.click(7, "c-3", 3)];
+    bed.process(back);
+    let hooks = bed.events("hook");
+    let changed = hooks.iter().find(|hook| hook.kind == CallbackKind::ActivationChanged);
+    let changed = changed.expect("the credit has changed");
+    assert_eq!((changed.credit.spreadid, changed.previous.as_ref()), (7, None));
 }
 
 #[test]
@@ -335,6 +345,23 @@ fn an_effect_waits_for_its_activation() {
     let finished = Finished { outcome: Outcome::Dead, attempt: None };
     bed.queue.finish(&[(install.key.clone(), finished)]).unwrap();
     assert_eq!(bed.queue.pending_activation_ms(&purchase.key).unwrap(), None);
+}
+
+#[test]
+fn an_effect_after_a_reinstall_waits_for_the_install_whose_credit_it_has() {
+    let mut bed = Bed::new(&network("a", "a", ""));
+    let facts = vec![
+        bed.click(7, "c-1", 1),
+        bed.activation("a-1", 2),
+        bed.activation("a-2", 5),
+        bed.effect("e-1", 6),
+    ];
+    bed.process(facts);
+    let claimed = bed.claim("a");
+    let events: Vec<_> = claimed.iter().map(|claimed| &*claimed.event.event_id).collect();
+    assert_eq!(events, ["a-1", "e-1"]);
+    assert_eq!(&*claimed[1].event.activation_id, "a-2");
+    assert!(bed.queue.pending_activation_ms(&claimed[1].key).unwrap().is_some());
 }
 
 #[test]

@@ -345,6 +345,52 @@ fn a_webhook_may_get_two_credits() {
 }
 
 #[test]
+fn a_credit_waits_for_the_attempt_of_another_one_of_its_endpoint() {
+    let until_ms = SETTLE_MS + 2 * 60_000;
+    let until = at(until_ms);
+    let moved = || {
+        let mut record = record_with(&[activation("a", 1, 1)]);
+        let (name, kind) = (endpoint("a"), CallbackKind::Activation);
+        let claim = record.claim(&name, kind, at(SETTLE_MS), LEASE_MS).unwrap();
+        record.plan(&activation("a", 2, 2), at(SETTLE_MS - 50_000));
+        (record, claim)
+    };
+    let (mut record, claim) = moved();
+    let now_ms = 2 * SETTLE_MS - 50_000;
+    let waiting = withholding(&mut record, "a", 2, now_ms);
+    assert_eq!(waiting, Settlement::Later { due: until });
+    let failed = Outcome::Retry { due: until, note: "503".into(), maybe_sent: false };
+    record.finish(&claim, &failed, at(now_ms));
+    assert_eq!(withholding(&mut record, "a", 2, until_ms), Settlement::Send);
+    // Nobody knows what has become of the attempt.
+    let (mut record, _) = moved();
+    assert_eq!(withholding(&mut record, "a", 2, until_ms), Settlement::Withhold);
+}
+
+#[test]
+fn a_credit_that_is_noted_late_does_not_replace_a_later_one() {
+    let kind = CallbackKind::ActivationAttributed;
+    let mut record = record_with(&[planned("hook", kind, 1, 1)]);
+    let first = record.claim(&endpoint("hook"), kind, at(SETTLE_MS), LEASE_MS).unwrap();
+    record.plan(&planned("hook", kind, 2, 2), at(SETTLE_MS));
+    let now = at(2 * SETTLE_MS);
+    let sent = deliver(&mut record, "hook", kind, 2, LateCredit::Withhold, now);
+    assert_eq!(sent, Settlement::Send);
+    assert!(!record.finish(&first, &Outcome::Sent { note: "200".into() }, at(3 * SETTLE_MS)));
+    assert_eq!(record.last_sent(&endpoint("hook")).unwrap().credit, credit(2));
+    let tally = Tally { made: 1, sent: 1, ..Tally::default() };
+    assert_eq!(state(&record, "hook", kind), (EntryState::Sent, tally));
+}
+
+#[test]
+fn an_entry_has_changed_when_it_reports_another_credit() {
+    let mut record = record_with(&[activation("a", 1, 1)]);
+    record.plan(&activation("a", 2, 2), at(500_000));
+    let entry = record.entry(&endpoint("a"), CallbackKind::Activation).unwrap();
+    assert_eq!((entry.changed, entry.tally.made), (at(500_000), 1));
+}
+
+#[test]
 fn a_postponed_attempt_does_not_count() {
     let (name, kind, now) = (endpoint("a"), CallbackKind::Activation, at(SETTLE_MS));
     let mut record = record_with(&[activation("a", 1, 1)]);
@@ -421,6 +467,35 @@ fn a_webhook_learns_of_changes_of_what_it_was_sent() {
     // An ad network is independent of it.
     record.plan(&activation("a", 3, 3), at(later));
     assert_eq!(withholding(&mut record, "a", 3, later + SETTLE_MS), Settlement::Send);
+}
+
+#[test]
+fn a_webhook_learns_of_changes_of_what_it_may_have_been_sent() {
+    let (attributed, changed) =
+        (CallbackKind::ActivationAttributed, CallbackKind::ActivationChanged);
+    let (hook, later) = (endpoint("hook"), 10 * SETTLE_MS);
+    let unknown = Outcome::Retry { due: at(later), note: "no response".into(), maybe_sent: true };
+    let mut record = record_with(&[planned("hook", attributed, 1, 1)]);
+    let claim = record.claim(&hook, attributed, at(SETTLE_MS), LEASE_MS).unwrap();
+    // The event is no longer attributed.
+    record.plan(&planned("hook", changed, 2, 2), at(0));
+    let settled = |record: &mut OutboxRecord, present, ms| {
+        deliver(record, "hook", changed, present, LateCredit::Withhold, at(ms))
+    };
+    let until = at(SETTLE_MS + LEASE_MS);
+    assert_eq!(settled(&mut record.clone(), 2, SETTLE_MS), Settlement::Later { due: until });
+    record.finish(&claim, &unknown, at(SETTLE_MS));
+    assert_eq!(record.reported_before(&hook, credit(2)).unwrap().credit, credit(1));
+    // It does not wait for the next attempt, at which the credit is no longer sent.
+    assert_eq!(settled(&mut record.clone(), 2, 3 * SETTLE_MS), Settlement::Send);
+    assert_eq!(settled(&mut record, 2, later), Settlement::Send);
+    // A change that it may know is changed back.
+    record.plan(&planned("hook", changed, 3, 3), at(later));
+    let claim = record.claim(&hook, changed, at(later + SETTLE_MS), LEASE_MS).unwrap();
+    record.plan(&planned("hook", changed, 2, 4), at(later + SETTLE_MS));
+    record.finish(&claim, &unknown, at(later + SETTLE_MS));
+    assert_eq!(record.reported_before(&hook, credit(2)).unwrap().credit, credit(3));
+    assert_eq!(settled(&mut record, 2, 2 * later), Settlement::Send);
 }
 
 #[test]
