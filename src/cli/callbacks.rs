@@ -8,8 +8,8 @@ use super::Settings;
 pub enum Callbacks {
     /// List callbacks as lines of JSON: what was sent, what is pending, and what failed and why
     ///
-    /// Also works beside a running service, as of its last commit. Callbacks are listed for seven days after their last
-    /// change, in no particular order. Lines have no device ids and no tokens.
+    /// Also works beside a running service, as of its last commit. Callbacks are listed for at least seven days after
+    /// their last change, in no particular order. Lines have no device ids and no tokens.
     List(ListCallbacks),
     /// Show the callbacks about one event, with the last request and response of each
     ///
@@ -23,9 +23,9 @@ pub enum Callbacks {
     Retry(RetryCallbacks),
     /// Send one request to an endpoint, and show the response
     ///
-    /// Without an event, sends a made-up one, whose ids begin with "adtrail-test-"; ad networks refuse its token. Those
-    /// that get callbacks at the URL of a click need --callback. The outbox is not changed. Exits with 1 unless the
-    /// endpoint takes it.
+    /// Without an event, sends a made-up one, whose event id begins with "adtrail-test-"; ad networks refuse its token.
+    /// Networks that get callbacks at the URL of a click need --callback. The outbox is not changed. Exits with 1
+    /// unless the endpoint takes it.
     Test(TestCallback),
 }
 

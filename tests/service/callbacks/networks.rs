@@ -10,7 +10,7 @@ use testbed::http;
 use testbed::kafka::Kafka;
 use testbed::prometheus::{Prometheus, check_metrics};
 use testbed::site::Site;
-use testbed::{cache_dir, eventually, free_port, run_ok};
+use testbed::{cache_dir, check_exit, eventually, free_port, run_ok};
 
 use super::cases::{CASES, Case};
 use super::*;
@@ -141,6 +141,14 @@ fn every_network_gets_the_install_and_then_the_purchase() {
     let expected: usize = CASES.iter().map(|case| case.requests).sum();
     assert_eq!(sent, (expected + hooks.len()) as f64);
     assert_eq!(check_metrics(&adtrail.metrics()), "");
+    // Honor needs an account, which its clicks have.
+    for case in CASES.iter().filter(|case| case.dialect != "honor") {
+        let url = case.url_query.map(|query| network.url(&format!("/{}?{query}", case.dialect)));
+        let callback = url.iter().flat_map(|url| ["--callback", url]);
+        let args: Vec<_> =
+            ["callbacks", "test", case.dialect].into_iter().chain(callback).collect();
+        check_exit(&site.run(&args), 0, &[]);
+    }
     let log = adtrail.stop();
     for secret in ["token/1", "token%2F1", &oaid(1), "access-1"] {
         assert!(!log.contains(secret), "{log}");
