@@ -15,11 +15,12 @@ use testbed::site::{ONE_CAMPAIGN, Site};
 use testbed::{eventually, hbase, length};
 
 use super::network::Network;
-use super::{output_of, remove, with_client};
+use super::{await_all_read, output_of, remove, with_client};
 
 const NAME: &str = "hbase-callbacks";
 const COUNTS_NAME: &str = "hbase-counts";
 const CRASHES_NAME: &str = "hbase-callbacks-crashes";
+const CATALOGUES_NAME: &str = "hbase-callbacks-catalogues";
 const MINUTE_MS: u64 = 60_000;
 const SIGABRT: i32 = 6;
 /// Number of activations of each half.
@@ -37,8 +38,8 @@ fn settings(network: &Network) -> String {
 }
 
 /// A site whose workers soon take over the partitions of one that has died.
-fn site(name: &str, network: &Network) -> Site {
-    hbase::with_tables(name, 4, &settings(network))
+fn site(name: &str, settings: &str) -> Site {
+    hbase::with_tables(name, 4, settings)
         .impatient()
         .set("kafka.librdkafka.session.timeout.ms", "6000")
         .set("kafka.librdkafka.heartbeat.interval.ms", "500")
@@ -95,7 +96,7 @@ fn check_sent(site: &Site, network: &Network, activations: u64) {
 fn workers_share_the_callbacks_and_a_killed_one_loses_none() {
     let network = Network::start();
     network.answer("/hook", 200, "");
-    let site = site(NAME, &network);
+    let site = site(NAME, &settings(&network));
     let killed = site.start_role("attribute");
     produce(&site, 0..EVENTS);
     network.await_requests("/hook", 1);
@@ -124,7 +125,7 @@ const CRASHES: [Option<&str>; 6] = [
 fn workers_that_crash_or_are_killed_at_any_step_lose_no_callback() {
     let network = Network::start();
     network.answer("/hook", 200, "");
-    let site = site(CRASHES_NAME, &network);
+    let site = site(CRASHES_NAME, &settings(&network));
     let rounds = length(1, 34);
     let mut activations = 0;
     for crash in (0..rounds).flat_map(|_| CRASHES) {
@@ -145,6 +146,35 @@ fn workers_that_crash_or_are_killed_at_any_step_lose_no_callback() {
     check_sent(&site, &network, activations);
     worker.stop();
     remove(CRASHES_NAME);
+}
+
+#[test]
+fn a_worker_that_does_not_have_the_campaign_yet_does_not_drop_a_callback() {
+    let network = Network::start();
+    network.answer("/hook", 503, "");
+    let reloaded = settings(&network).replacen("kinds =", "channels = [\"toutiao\"]\nkinds =", 1);
+    let (before, _) = reloaded.split_once("[[campaigns]]").expect("there is a campaign");
+    let mut site = site(CATALOGUES_NAME, &reloaded);
+    produce(&site, 0..1);
+    let worker = site.start_role("attribute");
+    network.await_requests("/hook", 1);
+    await_all_read(&site);
+    worker.stop();
+    site.change(before);
+    let list = || output_of(&site, &["callbacks", "list"], 0, &[]);
+    let made = list();
+    let worker = site.start_role("attribute");
+    eventually("the worker has looked at the callback", || match list() {
+        same if same == made => Err(same),
+        _ => Ok(()),
+    });
+    worker.stop();
+    network.answer("/hook", 200, "");
+    site.change(&reloaded);
+    let worker = site.start_role("attribute");
+    check_sent(&site, &network, 1);
+    worker.stop();
+    remove(CATALOGUES_NAME);
 }
 
 /// Puts the row of the counts, as a worker does.
@@ -173,7 +203,7 @@ fn check_made(workers: &[Adtrail], expected: u64) -> Result<(), String> {
 fn one_worker_counts_the_callbacks_for_all() {
     let network = Network::start();
     network.answer("/hook", 200, "");
-    let site = site(COUNTS_NAME, &network);
+    let site = site(COUNTS_NAME, &settings(&network));
     let workers = [site.start_role("attribute"), site.start_role("attribute")];
     produce(&site, 0..EVENTS);
     network.await_requests("/hook", 1);
