@@ -250,28 +250,28 @@ time_t time(time_t *result) {
   return now.tv_sec;
 }
 
-/* Waits until a time of the settable clock, even if that clock is changed meanwhile, as the kernel does.
+/* Waits until a time of the settable clock, even if that clock is changed meanwhile, as the kernel does: it looks at the
+ * clock at least every 50 ms. What ends early for this is a spurious wake-up, after which every caller waits again. To
+ * wait again here would lose a signal that came between the timeout and the lock of the mutex.
  * The process uses this function only with conditions on that clock. */
 int pthread_cond_timedwait(pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex,
                            const struct timespec *restrict until) {
-  for (;;) {
-    struct timespec now, look;
-    clock_gettime(CLOCK_REALTIME, &now);
-    int64_t left_ms = (until->tv_sec - now.tv_sec) * 1000 + (until->tv_nsec - now.tv_nsec) / 1000000;
-    clock_gettime(CLOCK_MONOTONIC, &look);
-    if (left_ms < 20) {
-      int64_t nanos = (until->tv_sec - now.tv_sec) * 1000000000 + (until->tv_nsec - now.tv_nsec);
-      if (nanos > 0) {
-        look.tv_nsec += nanos;
-        look.tv_sec += look.tv_nsec / 1000000000;
-        look.tv_nsec %= 1000000000;
-      }
-      return pthread_cond_clockwait(condition, mutex, CLOCK_MONOTONIC, &look);
+  struct timespec now, look;
+  clock_gettime(CLOCK_REALTIME, &now);
+  int64_t left_ms = (until->tv_sec - now.tv_sec) * 1000 + (until->tv_nsec - now.tv_nsec) / 1000000;
+  clock_gettime(CLOCK_MONOTONIC, &look);
+  if (left_ms < 20) {
+    int64_t nanos = (until->tv_sec - now.tv_sec) * 1000000000 + (until->tv_nsec - now.tv_nsec);
+    if (nanos > 0) {
+      look.tv_nsec += nanos;
+      look.tv_sec += look.tv_nsec / 1000000000;
+      look.tv_nsec %= 1000000000;
     }
-    add_ms(&look, left_ms < 50 ? left_ms - 10 : 50);
-    int result = pthread_cond_clockwait(condition, mutex, CLOCK_MONOTONIC, &look);
-    if (result != ETIMEDOUT) return result;
+    return pthread_cond_clockwait(condition, mutex, CLOCK_MONOTONIC, &look);
   }
+  add_ms(&look, left_ms < 50 ? left_ms - 10 : 50);
+  int result = pthread_cond_clockwait(condition, mutex, CLOCK_MONOTONIC, &look);
+  return result == ETIMEDOUT ? 0 : result;
 }
 
 /* The C11 equivalent, whose types are those of POSIX in glibc. */
